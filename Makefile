@@ -1,0 +1,49 @@
+# Everything a fresh machine needs: Swift 6.2 or newer is there, the rest is installed.
+SHELL := /bin/bash
+
+SWIFT ?= swift
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# What building, the tests and the demo use.
+PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config
+
+.PHONY: help setup build test demo demo-live bench lint clean
+
+help:
+	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
+	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
+	@echo 'make test       all tests'
+	@echo 'make bench      the measurements, as ratios to plain C programs'
+	@echo 'make lint       the formatter in its strict mode'
+	@echo 'make clean      removes what was built'
+
+# Asks the package manager only for what is missing.
+setup:
+	@missing=$$(for package in $(PACKAGES); do dpkg -s $$package >/dev/null 2>&1 || echo $$package; done); \
+	if [ -n "$$missing" ]; then \
+		echo "installing" $$missing; \
+		$(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq $$missing >/dev/null; \
+	fi
+
+build: setup
+	$(SWIFT) build
+
+test: setup
+	$(SWIFT) test --disable-xctest
+
+demo: setup
+	$(SWIFT) build --product demo
+	$$($(SWIFT) build --show-bin-path)/demo
+
+demo-live: PACKAGES += tmux
+demo-live: setup
+	$(SWIFT) build
+	Examples/demo-live $$($(SWIFT) build --show-bin-path)
+
+bench: setup
+	Benchmarks/run
+
+lint:
+	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources
+
+clean:
+	rm -rf .build Benchmarks/.build

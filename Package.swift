@@ -1,0 +1,133 @@
+// swift-tools-version:6.2
+
+import PackageDescription
+
+let package = Package(
+    name: "notify-center",
+    products: [
+        // Light: libdbus-1 and the standard library, nothing else.
+        .library(name: "NotifyCenter", targets: ["NotifyCenter"]),
+        .library(name: "NotifyCenterTestKit", targets: ["NotifyCenterTestKit"]),
+        .executable(name: "notifyutil", targets: ["notifyutil"]),
+        // What an app on a shared device links.
+        .library(name: "SharedDevice", targets: ["SharedDevice"]),
+        // The device's side: the service and its administration.
+        .library(name: "SharedDeviceBroker", targets: ["SharedDeviceBroker"]),
+        .executable(name: "shared-device-broker", targets: ["shared-device-broker"]),
+        .executable(name: "shared-device", targets: ["shared-device"]),
+    ],
+    dependencies: [
+        // SQLite for the broker's account store (and an example's orders): migrations, transactions, WAL.
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+        // Command lines of the broker, its administration and the examples. Not of notifyutil, whose grammar is Darwin's.
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        // The broker's log, in the form that Swift services share.
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    ],
+    targets: [
+        // MARK: Floor 0: C libraries
+        .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
+        // scrypt for the embedded user directory: libxcrypt's, because every Linux has it and its "$7$" strings are a
+        // standard form that other tools can check.
+        .systemLibrary(name: "CCrypt", pkgConfig: "libcrypt", providers: [.apt(["libcrypt-dev"])]),
+
+        // MARK: Floors 1 and 2: notifications
+        .target(name: "DBusTransport", dependencies: ["CDBus"]),
+        .target(name: "NotifyCenter", dependencies: ["DBusTransport"]),
+
+        // MARK: Floor 3: what others link
+        .target(name: "NotifyCenterTestKit", dependencies: ["NotifyCenter", "DBusTransport"]),
+        .target(name: "SharedDevice", dependencies: ["NotifyCenter", "DBusTransport"]),
+
+        // MARK: Floor 4: the device's side
+        .target(
+            name: "SharedDeviceBroker",
+            dependencies: [
+                "SharedDevice", "NotifyCenter", "DBusTransport", "CCrypt",
+                .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "Logging", package: "swift-log"),
+            ]
+        ),
+
+        // MARK: Floor 5: programs
+        .executableTarget(name: "notifyutil", dependencies: ["NotifyCenter", "DBusTransport"]),
+        .executableTarget(
+            name: "shared-device-broker",
+            dependencies: [
+                "SharedDeviceBroker", "NotifyCenter", "DBusTransport",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+            ]
+        ),
+        .executableTarget(
+            name: "shared-device",
+            dependencies: [
+                "SharedDeviceBroker", "SharedDevice",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ]
+        ),
+
+        // MARK: Examples: listener apps, each a process of its own, and the demonstration that runs them
+        .target(name: "ExampleSupport", dependencies: ["SharedDevice", "NotifyCenter"], path: "Examples/Support"),
+        .executableTarget(
+            name: "point-of-sale",
+            dependencies: [
+                "ExampleSupport", "SharedDevice",
+                .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Examples/PointOfSale"
+        ),
+        .executableTarget(
+            name: "flight-briefing",
+            dependencies: [
+                "ExampleSupport", "SharedDevice",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Examples/FlightBriefing"
+        ),
+        .executableTarget(
+            name: "field-service",
+            dependencies: [
+                "ExampleSupport", "SharedDevice",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Examples/FieldService"
+        ),
+        .executableTarget(
+            name: "demo",
+            dependencies: [
+                "ExampleSupport", "NotifyCenterTestKit", "SharedDevice", "NotifyCenter",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                // It starts these programs, and finds them built beside itself.
+                "point-of-sale", "flight-briefing", "field-service", "shared-device", "shared-device-broker",
+            ],
+            path: "Examples/Demo"
+        ),
+
+        // MARK: Tests
+        .testTarget(name: "DBusTransportTests", dependencies: ["DBusTransport", "NotifyCenterTestKit"]),
+        .testTarget(
+            name: "NotifyCenterTests",
+            dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil"]
+        ),
+    ],
+    swiftLanguageModes: [.v6]
+)
+
+for target in package.targets where [.executable, .test, .regular].contains(target.type) {
+    target.swiftSettings = (target.swiftSettings ?? []) + [
+        // `any` is written where an existential costs something (SE-0335).
+        .enableUpcomingFeature("ExistentialAny"),
+        // A file sees the members of the modules that it imports, and of no others (SE-0444).
+        .enableUpcomingFeature("MemberImportVisibility"),
+        // An import is an implementation detail unless it says `public` (SE-0409).
+        .enableUpcomingFeature("InternalImportsByDefault"),
+        // A nonisolated async function runs on its caller's actor (SE-0461).
+        .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+    ]
+    // ThreadSanitizer reports false races for `Synchronization.Mutex`; under it, Locked is a pthread mutex.
+    if Context.environment["NOTIFY_CENTER_TSAN"] != nil {
+        target.swiftSettings?.append(.define("NOTIFY_CENTER_TSAN"))
+    }
+}

@@ -1,0 +1,90 @@
+import Glibc
+
+/// Which message bus to use.
+public enum Bus: Sendable, Hashable {
+    /// The bus of the login session: `DBUS_SESSION_BUS_ADDRESS`, else `$XDG_RUNTIME_DIR/bus`.
+    case session
+    /// The bus of the machine, shared by all users: `DBUS_SYSTEM_BUS_ADDRESS`, else its well-known socket.
+    case system
+    /// The bus at a D-Bus address, for instance `unix:path=/run/my/bus`.
+    case address(String)
+
+    /// The environment variable that ``fromEnvironment`` reads.
+    public static let environmentVariable = "NOTIFY_CENTER_BUS"
+
+    /// What `NOTIFY_CENTER_BUS` says (`session`, `system` or an address); the session bus where it is unset or empty.
+    public static var fromEnvironment: Bus {
+        Bus(name: environment(environmentVariable) ?? "session")
+    }
+
+    /// The bus of this name: `session`, `system`, or else an address.
+    public init(name: String) {
+        self =
+            switch name {
+            case "session": .session
+            case "system": .system
+            default: .address(name)
+            }
+    }
+
+    /// The address to connect to.
+    ///
+    /// - Throws: ``DBusError/Code/noBus`` where the environment names no bus.
+    public func resolvedAddress() throws(DBusError) -> String {
+        switch self {
+        case .address(let address):
+            return address
+        case .system:
+            return environment("DBUS_SYSTEM_BUS_ADDRESS") ?? "unix:path=/var/run/dbus/system_bus_socket"
+        case .session:
+            if let address = environment("DBUS_SESSION_BUS_ADDRESS") { return address }
+            guard let runtime = environment("XDG_RUNTIME_DIR") else {
+                throw noSessionBus("DBUS_SESSION_BUS_ADDRESS and XDG_RUNTIME_DIR are unset")
+            }
+            guard access("\(runtime)/bus", F_OK) == 0 else {
+                throw noSessionBus("DBUS_SESSION_BUS_ADDRESS is unset, and \(runtime)/bus does not exist")
+            }
+            return "unix:path=\(escapedAddressValue("\(runtime)/bus"))"
+        }
+    }
+
+    private func noSessionBus(_ message: String) -> DBusError {
+        DBusError(
+            .noBus,
+            message: "no session bus: \(message)",
+            attempted: "find the session bus",
+            remedy: "run the program under dbus-run-session, or name another bus in \(Bus.environmentVariable)"
+        )
+    }
+}
+
+extension Bus: CustomStringConvertible {
+    /// `session`, `system` or the address.
+    public var description: String {
+        switch self {
+        case .session: "session"
+        case .system: "system"
+        case .address(let address): address
+        }
+    }
+}
+
+/// An environment variable's value; `nil` where it is unset or empty.
+private func environment(_ name: String) -> String? {
+    text(getenv(name)).flatMap { $0.isEmpty ? nil : $0 }
+}
+
+/// A value as D-Bus addresses write it: all but a few characters as `%xx`.
+private func escapedAddressValue(_ value: String) -> String {
+    let hex = Array("0123456789abcdef")
+    return value.utf8.reduce(into: "") { result, byte in
+        let character = Character(UnicodeScalar(byte))
+        if byte < 0x80, character.isLetter || character.isNumber || "-_/\\*.".contains(character) {
+            result.append(character)
+        } else {
+            result.append("%")
+            result.append(hex[Int(byte >> 4)])
+            result.append(hex[Int(byte & 15)])
+        }
+    }
+}

@@ -1,0 +1,114 @@
+/// What went wrong on the bus, what was attempted, and what to do about it.
+///
+/// `code` is for programs, `description` for people. `name` is the D-Bus error name where the bus or a peer answered with
+/// one, for instance `org.freedesktop.DBus.Error.AccessDenied`.
+public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The kind of failure. A struct, so that a new kind breaks no `switch`.
+    public struct Code: Sendable, Hashable, CustomStringConvertible {
+        private enum Kind: String {
+            case noBus, noResources, disconnected, closed, timedOut, cancelled, refused, limitsExceeded, invalidArgument
+            case tooLarge, malformed, nameTaken
+        }
+
+        private let kind: Kind
+
+        /// No bus can be reached at the address, or there is no address.
+        public static let noBus = Code(kind: .noBus)
+        /// The system has no more descriptors, threads or memory.
+        public static let noResources = Code(kind: .noResources)
+        /// The bus was lost; the connection is being restored.
+        public static let disconnected = Code(kind: .disconnected)
+        /// The connection was closed by this process.
+        public static let closed = Code(kind: .closed)
+        /// No answer came in time.
+        public static let timedOut = Code(kind: .timedOut)
+        /// The task that waited was cancelled.
+        public static let cancelled = Code(kind: .cancelled)
+        /// The bus or the peer answered with an error; see ``DBusError/name``.
+        public static let refused = Code(kind: .refused)
+        /// The bus grants no more of this to one connection or user.
+        public static let limitsExceeded = Code(kind: .limitsExceeded)
+        /// A value that D-Bus cannot carry, or a name that it does not accept. Nothing was sent.
+        public static let invalidArgument = Code(kind: .invalidArgument)
+        /// A message over the size that every bus takes. Nothing was sent.
+        public static let tooLarge = Code(kind: .tooLarge)
+        /// A message from elsewhere that does not have the promised form.
+        public static let malformed = Code(kind: .malformed)
+        /// Another connection owns the requested bus name.
+        public static let nameTaken = Code(kind: .nameTaken)
+
+        /// The code's name.
+        public var description: String { kind.rawValue }
+    }
+
+    /// The kind of failure.
+    public let code: Code
+    /// The D-Bus error name, where the bus or a peer gave one.
+    public let name: String?
+    /// What happened.
+    public let message: String
+    /// What was attempted.
+    public let attempted: String
+    /// What helps, where something is known to.
+    public let remedy: String?
+
+    /// An error of this code; the texts are for people.
+    public init(_ code: Code, name: String? = nil, message: String, attempted: String, remedy: String? = nil) {
+        self.code = code
+        self.name = name
+        self.message = message
+        self.attempted = attempted
+        self.remedy = remedy
+    }
+
+    /// One line: what was attempted, what happened, and the remedy.
+    public var description: String {
+        var line = "could not \(attempted): \(message)"
+        if let name { line += " [\(name)]" }
+        if let remedy { line += "; \(remedy)" }
+        return line
+    }
+}
+
+extension DBusError {
+    static func disconnected(_ attempted: String) -> DBusError {
+        DBusError(
+            .disconnected,
+            message: "the bus is not connected",
+            attempted: attempted,
+            remedy: "the connection comes back by itself when the bus does; try again then"
+        )
+    }
+
+    static func closed(_ attempted: String) -> DBusError {
+        DBusError(.closed, message: "this connection was closed", attempted: attempted, remedy: "open another")
+    }
+
+    /// The error that a bus or a peer answered with.
+    static func answer(name: String, message: String, attempted: String) -> DBusError {
+        switch name {
+        case "org.freedesktop.DBus.Error.LimitsExceeded":
+            DBusError(
+                .limitsExceeded,
+                name: name,
+                message: message,
+                attempted: attempted,
+                remedy: "raise the limit in the bus's configuration"
+            )
+        case "org.freedesktop.DBus.Error.AccessDenied":
+            DBusError(
+                .refused,
+                name: name,
+                message: message,
+                attempted: attempted,
+                remedy: "the bus's policy must allow it; see its configuration files"
+            )
+        case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner":
+            DBusError(.refused, name: name, message: message, attempted: attempted, remedy: "start the service")
+        case "org.freedesktop.DBus.Error.NoReply":
+            DBusError(.timedOut, name: name, message: message, attempted: attempted)
+        default:
+            DBusError(.refused, name: name, message: message, attempted: attempted)
+        }
+    }
+}

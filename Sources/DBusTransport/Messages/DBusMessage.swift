@@ -1,0 +1,173 @@
+import CDBus
+import Glibc
+
+/// One D-Bus message. Move-only: the owner's end of life gives the message back to libdbus.
+public struct DBusMessage: ~Copyable, @unchecked Sendable {
+    // Unchecked: one owner at a time, and libdbus counts references atomically.
+    let pointer: OpaquePointer
+
+    /// Takes over one reference.
+    init(adopting pointer: OpaquePointer) { self.pointer = pointer }
+
+    deinit { dbus_message_unref(pointer) }
+
+    /// A second owner of the same message, which is not changed any more by then.
+    func sharedReference() -> DBusMessage { DBusMessage(adopting: dbus_message_ref(pointer)) }
+
+    /// What a message is for.
+    public enum Kind: Sendable, Hashable {
+        case methodCall
+        case methodReturn
+        case error
+        case signal
+        /// A type that this version does not know, to be ignored as the D-Bus specification asks.
+        case unknown
+    }
+
+    /// What the message is for.
+    public var kind: Kind {
+        switch dbus_message_get_type(pointer) {
+        case DBUS_MESSAGE_TYPE_METHOD_CALL: .methodCall
+        case DBUS_MESSAGE_TYPE_METHOD_RETURN: .methodReturn
+        case DBUS_MESSAGE_TYPE_ERROR: .error
+        case DBUS_MESSAGE_TYPE_SIGNAL: .signal
+        default: .unknown
+        }
+    }
+
+    /// The unique name of the connection that sent it, as the bus (not the sender) says.
+    public var sender: String? { text(dbus_message_get_sender(pointer)) }
+    /// The object path.
+    public var path: String? { text(dbus_message_get_path(pointer)) }
+    /// The interface.
+    public var interface: String? { text(dbus_message_get_interface(pointer)) }
+    /// The method or signal within the interface.
+    public var member: String? { text(dbus_message_get_member(pointer)) }
+    /// The name of an error reply.
+    public var errorName: String? { text(dbus_message_get_error_name(pointer)) }
+    /// The body's signature.
+    public var signature: String { text(dbus_message_get_signature(pointer)) ?? "" }
+    /// The serial of the call that this answers; 0 where it answers none.
+    var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
+    /// Whether a method call waits for an answer.
+    var expectsReply: Bool { dbus_message_get_no_reply(pointer) == 0 }
+
+    /// Whether this is the signal `member` from the bus itself; nobody else can send in the bus's name.
+    public func isBusSignal(_ member: StaticString) -> Bool {
+        isSignal(sender: "org.freedesktop.DBus", interface: "org.freedesktop.DBus", member: member)
+    }
+
+    private func isSignal(sender: StaticString, interface: StaticString, member: StaticString) -> Bool {
+        dbus_message_is_signal(pointer, cString(interface), cString(member)) != 0
+            && dbus_message_has_sender(pointer, cString(sender)) != 0
+    }
+
+    /// Whether path and member are these. Compares without making strings: it is asked for every signal.
+    public func has(path: StaticString, member: StaticString) -> Bool {
+        dbus_message_has_path(pointer, cString(path)) != 0 && dbus_message_has_member(pointer, cString(member)) != 0
+    }
+
+    /// Whether the body has this signature; compares without making strings.
+    public func has(signature: StaticString) -> Bool {
+        dbus_message_has_signature(pointer, cString(signature)) != 0
+    }
+
+    /// Hands the bytes of the interface's name to `body`; none where the message has no interface.
+    public func withInterface<Result>(_ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result {
+        guard let start = dbus_message_get_interface(pointer) else {
+            return body(UnsafeBufferPointer(start: nil, count: 0))
+        }
+        let bytes = UnsafeRawPointer(start).assumingMemoryBound(to: UInt8.self)
+        return body(UnsafeBufferPointer(start: bytes, count: strlen(start)))
+    }
+}
+
+/// A literal as C takes it.
+private func cString(_ literal: StaticString) -> UnsafePointer<CChar> {
+    UnsafeRawPointer(literal.utf8Start).assumingMemoryBound(to: CChar.self)
+}
+
+// MARK: - Making
+
+extension DBusMessage {
+    /// A signal.
+    ///
+    /// - Throws: ``DBusError/Code/invalidArgument`` for names or values that D-Bus does not take, ``DBusError/Code/tooLarge``.
+    public static func signal(
+        path: String,
+        interface: String,
+        member: String,
+        arguments: [DBusValue] = []
+    ) throws(DBusError) -> DBusMessage {
+        func attempted() -> String { "make the signal \(interface).\(member)" }
+        try check(path, "object path", dbus_validate_path, attempted())
+        try check(interface, "interface", dbus_validate_interface, attempted())
+        try check(member, "member", dbus_validate_member, attempted())
+        let message = try adopt(dbus_message_new_signal(path, interface, member), attempted())
+        try message.append(arguments, attempted: attempted())
+        return message
+    }
+
+    /// A method call.
+    ///
+    /// - Throws: as ``signal(path:interface:member:arguments:)``.
+    public static func methodCall(
+        destination: String,
+        path: String,
+        interface: String,
+        member: String,
+        arguments: [DBusValue] = []
+    ) throws(DBusError) -> DBusMessage {
+        let attempted = "call \(interface).\(member) of \(destination)"
+        try check(destination, "bus name", dbus_validate_bus_name, attempted)
+        try check(path, "object path", dbus_validate_path, attempted)
+        try check(interface, "interface", dbus_validate_interface, attempted)
+        try check(member, "member", dbus_validate_member, attempted)
+        let message = try adopt(dbus_message_new_method_call(destination, path, interface, member), attempted)
+        try message.append(arguments, attempted: attempted)
+        return message
+    }
+
+    /// The answer to a method call.
+    func reply(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
+        let attempted = "answer \(member ?? "a call")"
+        let message = try DBusMessage.adopt(dbus_message_new_method_return(pointer), attempted)
+        try message.append(arguments, attempted: attempted)
+        return message
+    }
+
+    /// The error answer to a method call.
+    func errorReply(name: String, message: String) throws(DBusError) -> DBusMessage {
+        let attempted = "answer \(member ?? "a call") with an error"
+        let valid = !name.utf8.contains(0) && dbus_validate_error_name(name, nil) != 0
+        let reply = try DBusMessage.adopt(
+            dbus_message_new_error(pointer, valid ? name : "org.freedesktop.DBus.Error.Failed", nil),
+            attempted
+        )
+        try reply.append([.string(message.filter { $0 != "\0" })], attempted: attempted)
+        return reply
+    }
+
+    private static func check(
+        _ text: String,
+        _ what: String,
+        _ validate: (UnsafePointer<CChar>?, UnsafeMutablePointer<CDBus.DBusError>?) -> dbus_bool_t,
+        _ attempted: @autoclosure () -> String
+    ) throws(DBusError) {
+        guard !text.utf8.contains(0), validate(text, nil) != 0 else {
+            throw DBusError(.invalidArgument, message: "“\(text)” is no valid \(what)", attempted: attempted())
+        }
+    }
+
+    private static func adopt(
+        _ pointer: OpaquePointer?,
+        _ attempted: @autoclosure () -> String
+    ) throws(DBusError) -> DBusMessage {
+        guard let pointer else { throw outOfMemory(attempted()) }
+        return DBusMessage(adopting: pointer)
+    }
+
+    static func outOfMemory(_ attempted: String) -> DBusError {
+        DBusError(.noResources, message: "out of memory", attempted: attempted)
+    }
+}

@@ -1,0 +1,109 @@
+/// An interface that a service implements at an object path: its methods, the signals that it emits, its properties.
+///
+/// `org.freedesktop.DBus.Introspectable`, `.Peer` and `.Properties` come by themselves.
+public struct DBusInterface: Sendable {
+    /// One named argument.
+    public struct Argument: Sendable, Hashable {
+        /// The name, for introspection.
+        public let name: String
+        /// The type in D-Bus's notation, for instance `a{sv}`.
+        public let signature: String
+
+        /// An argument.
+        public init(_ name: String, _ signature: String) {
+            self.name = name
+            self.signature = signature
+        }
+    }
+
+    /// A method. Each call runs in a task of its own: calls of one client may overlap.
+    public struct Method: Sendable {
+        let name: String
+        let inputs: [Argument]
+        let outputs: [Argument]
+        let handler: @Sendable (IncomingCall) async throws -> [DBusValue]
+
+        /// A method; calls whose arguments have another signature are refused before the handler sees them.
+        ///
+        /// - Parameter handler: returns the output arguments. A thrown ``MethodFailure`` travels under its name, any other
+        ///   error as `org.freedesktop.DBus.Error.Failed`.
+        public init(
+            _ name: String,
+            in inputs: [Argument] = [],
+            out outputs: [Argument] = [],
+            handler: @escaping @Sendable (IncomingCall) async throws -> [DBusValue]
+        ) {
+            self.name = name
+            self.inputs = inputs
+            self.outputs = outputs
+            self.handler = handler
+        }
+    }
+
+    /// A signal, for introspection.
+    public struct Signal: Sendable {
+        let name: String
+        let arguments: [Argument]
+
+        /// A signal with these arguments.
+        public init(_ name: String, _ arguments: [Argument] = []) {
+            self.name = name
+            self.arguments = arguments
+        }
+    }
+
+    /// A property that others read.
+    public struct Property: Sendable {
+        let name: String
+        let signature: String
+        let value: @Sendable () async -> DBusValue
+
+        /// A read-only property; `value` is asked at each read.
+        public init(_ name: String, _ signature: String, value: @escaping @Sendable () async -> DBusValue) {
+            self.name = name
+            self.signature = signature
+            self.value = value
+        }
+    }
+
+    let name: String
+    let methods: [Method]
+    let signals: [Signal]
+    let properties: [Property]
+
+    /// An interface of this name.
+    public init(_ name: String, methods: [Method] = [], signals: [Signal] = [], properties: [Property] = []) {
+        self.name = name
+        self.methods = methods
+        self.signals = signals
+        self.properties = properties
+    }
+}
+
+/// A method call from another process. Nothing in it is to be trusted but `sender`, which the bus vouches for.
+public struct IncomingCall: Sendable {
+    /// The caller's unique bus name.
+    public let sender: String
+    /// The method's name.
+    public let member: String
+    /// The arguments, of the signature that the method promises.
+    public let arguments: [DBusValue]
+}
+
+/// A method's refusal, as the caller gets it.
+public struct MethodFailure: Error, Sendable, Hashable {
+    /// The D-Bus error name, for instance `org.example.Error.Busy`.
+    public let name: String
+    /// The reason, for people.
+    public let message: String
+
+    /// A refusal under this name.
+    public init(name: String, message: String) {
+        self.name = name
+        self.message = message
+    }
+
+    static func standard(_ name: String, _ message: String) -> MethodFailure {
+        MethodFailure(name: "org.freedesktop.DBus.Error.\(name)", message: message)
+    }
+}

@@ -1,0 +1,33 @@
+#if NOTIFY_CENTER_TSAN
+package import Glibc
+
+/// The project's one lock, as ThreadSanitizer understands it: it reports false races for `Synchronization.Mutex`.
+package final class Locked<Value: ~Copyable>: @unchecked Sendable {
+    // Unchecked: `value` is touched with `mutex` held, and the mutex's address never changes.
+    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    private var value: Value
+
+    package init(_ value: consuming sending Value) {
+        self.value = value
+        pthread_mutex_init(mutex, nil)
+    }
+
+    deinit {
+        pthread_mutex_destroy(mutex)
+        mutex.deallocate()
+    }
+
+    package borrowing func withLock<Result: ~Copyable, Failure: Error>(
+        _ body: (inout sending Value) throws(Failure) -> sending Result
+    ) throws(Failure) -> sending Result {
+        pthread_mutex_lock(mutex)
+        defer { pthread_mutex_unlock(mutex) }
+        return try body(&value)
+    }
+}
+#else
+package import Synchronization
+
+/// The project's one lock. No foreign code runs while it is held.
+package typealias Locked = Mutex
+#endif

@@ -1,0 +1,90 @@
+public import DBusTransport
+
+/// A notification of the Darwin center: a name, and nothing else (CF-W1).
+public struct DarwinNotification: Sendable, Hashable {
+    /// The posted name.
+    public let name: NotificationName
+    /// The poster's connection as the bus tells it (`:1.42`). Any process may post any name: act on the name as a hint, and
+    /// on the sender only after asking the bus who it is.
+    public let sender: String?
+}
+
+/// Names between all processes of a bus, without payload and without history: “something changed, go and look”.
+///
+/// A post reaches every observer of its name in every process, the poster's own included, always through the bus and never
+/// inside the call (CF-P10). An observer that is busy while several posts arrive gets at least one delivery after the last of
+/// them, in constant memory; `.immediate` observers get each. Posts of one process arrive in their order; between posters
+/// there is none (CF-D4, CF-D5). After a restart of the bus observers are in place again; posts made meanwhile are lost.
+///
+/// All functions may be called from any thread, handlers included.
+public final class DarwinNotifyCenter: Sendable {
+    /// The center on the bus that the environment names (``Bus/fromEnvironment``).
+    public static let `default` = DarwinNotifyCenter()
+
+    private let center: BusCenter
+
+    /// A center on this bus. It connects with its first use, and shares the connection with the process's other centers.
+    public init(bus: Bus = .fromEnvironment) {
+        center = BusCenter(.darwin) { () throws(DBusError) in try BusConnections.connection(to: bus) }
+    }
+
+    /// A center on a connection that is open already.
+    public init(connection: DBusConnection) {
+        center = BusCenter(.darwin) { connection }
+    }
+
+    /// Posts a name. On return the kernel has it, so that the process may end at once; who receives it is not reported.
+    ///
+    /// - Throws: ``DBusError`` where the bus cannot be reached or does not read.
+    public func post(_ name: NotificationName) throws(DBusError) {
+        try center.post(name)
+    }
+
+    /// Calls `handler` for each post of `name` until the returned observation ends. The registration is in force on return:
+    /// what any process posts from then on is seen (CF-A11). Blocks for one answer of the bus.
+    ///
+    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
+    public func observe(
+        _ name: NotificationName,
+        delivery: Delivery = .background,
+        handler: @escaping @Sendable (DarwinNotification) -> Void
+    ) throws(DBusError) -> NotificationObservation {
+        try center.observe(name, object: nil, Self.registration(delivery, handler))
+    }
+
+    /// As the blocking form, without holding a thread: many registrations at once travel together.
+    public func observe(
+        _ name: NotificationName,
+        delivery: Delivery = .background,
+        handler: @escaping @Sendable (DarwinNotification) -> Void
+    ) async throws(DBusError) -> NotificationObservation {
+        try await center.observe(name, object: nil, Self.registration(delivery, handler))
+    }
+
+    /// The posts of `name` as a sequence, registered when this returns. One pending element stands for all posts that arrive
+    /// while the loop is busy. Ends with the task that iterates, or with the sequence.
+    ///
+    /// - Throws: as ``observe(_:delivery:handler:)``.
+    public func notifications(
+        named name: NotificationName
+    ) async throws(DBusError)
+        -> NotificationSequence<DarwinNotification>
+    {
+        let pipe = NotificationPipe<DarwinNotification>(.coalescing)
+        let observer = pipe.registration { DarwinNotification(name: $0.name, sender: $0.sender) }
+        return pipe.sequence(try await center.observe(name, object: nil, observer))
+    }
+
+    /// What went through this center so far.
+    public var statistics: CenterStatistics { center.statistics }
+
+    private static func registration(
+        _ delivery: Delivery,
+        _ handler: @escaping @Sendable (DarwinNotification) -> Void
+    ) -> BusCenter.Observer {
+        Registration(delivery, .coalescing) { wire in
+            handler(DarwinNotification(name: wire.name, sender: wire.sender))
+            return .taken
+        }
+    }
+}

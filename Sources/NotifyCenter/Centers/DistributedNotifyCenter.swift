@@ -1,0 +1,120 @@
+public import DBusTransport
+
+/// A notification of the distributed center.
+public struct DistributedNotification: Sendable, Hashable {
+    /// The posted name, also for observers of any name (CF-D6).
+    public let name: NotificationName
+    /// What it is about; `nil` where the poster gave nothing.
+    public let object: String?
+    /// What it says; `nil` where the poster gave nothing. Any process may post any name: treat it as untrusted (CF-U8).
+    public let userInfo: UserInfo?
+    /// The poster's connection as the bus tells it (`:1.42`).
+    public let sender: String?
+
+    init(_ wire: WireNotification) {
+        name = wire.name
+        object = wire.object?.text
+        userInfo = wire.userInfo
+        sender = wire.sender
+    }
+}
+
+/// Notifications with an object and a payload, between all processes of a bus.
+///
+/// A post (name, object) reaches an observer whose name is that name or any, and whose object is that object or any (CF-M1);
+/// objects are compared as text, byte by byte. The poster's own process receives too, through the bus, never inside the call
+/// (CF-P10). Posts of one process arrive in their order; between posters there is none (CF-D4, CF-D5). What waits for a slow
+/// observer is bounded, and what gives way is counted. After a restart of the bus observers are in place again; posts made
+/// meanwhile are lost.
+///
+/// All functions may be called from any thread, handlers included.
+public final class DistributedNotifyCenter: Sendable {
+    /// The center on the bus that the environment names (``Bus/fromEnvironment``).
+    public static let `default` = DistributedNotifyCenter()
+
+    private let center: BusCenter
+
+    /// A center on this bus. It connects with its first use, and shares the connection with the process's other centers.
+    public init(bus: Bus = .fromEnvironment) {
+        center = BusCenter(.distributed) { () throws(DBusError) in try BusConnections.connection(to: bus) }
+    }
+
+    /// A center on a connection that is open already.
+    public init(connection: DBusConnection) {
+        center = BusCenter(.distributed) { connection }
+    }
+
+    /// Posts a notification. On return the kernel has it, so that the process may end at once; who receives it is not
+    /// reported (CF-P11).
+    ///
+    /// - Parameters:
+    ///   - object: what it is about; without one, only observers of any object receive it (CF-P2).
+    ///   - userInfo: at most 16 MiB in all, nested at most 20 dictionaries deep. An empty one arrives as empty, and none
+    ///     as none (CF-U6).
+    /// - Throws: ``DBusError/Code/tooLarge`` and ``DBusError/Code/invalidArgument`` for a userInfo beyond these bounds, before
+    ///   anything is sent; other codes where the bus cannot be reached or does not read.
+    public func post(
+        _ name: NotificationName,
+        object: String? = nil,
+        userInfo: UserInfo? = nil
+    ) throws(DBusError) {
+        try center.post(name, object: object, userInfo: userInfo)
+    }
+
+    /// Calls `handler` for each matching post until the returned observation ends. The registration is in force on return:
+    /// what any process posts from then on is seen (CF-A11). Blocks for one answer of the bus.
+    ///
+    /// - Parameters:
+    ///   - name: the name; `nil` for any. An observer of any name has the bus send everything that anybody posts.
+    ///   - object: the object; `nil` for any.
+    ///   - delivery: where the handler runs.
+    ///   - buffering: what waits while the handler is busy; no matter for `.immediate`.
+    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
+    public func observe(
+        _ name: NotificationName?,
+        object: String? = nil,
+        delivery: Delivery = .background,
+        buffering: Buffering = .standard,
+        handler: @escaping @Sendable (DistributedNotification) -> Void
+    ) throws(DBusError) -> NotificationObservation {
+        try center.observe(name, object: object, Self.registration(delivery, buffering, handler))
+    }
+
+    /// As the blocking form, without holding a thread: many registrations at once travel together.
+    public func observe(
+        _ name: NotificationName?,
+        object: String? = nil,
+        delivery: Delivery = .background,
+        buffering: Buffering = .standard,
+        handler: @escaping @Sendable (DistributedNotification) -> Void
+    ) async throws(DBusError) -> NotificationObservation {
+        try await center.observe(name, object: object, Self.registration(delivery, buffering, handler))
+    }
+
+    /// The matching posts as a sequence, registered when this returns. Ends with the task that iterates, or with the
+    /// sequence.
+    ///
+    /// - Throws: as ``observe(_:object:delivery:buffering:handler:)``.
+    public func notifications(
+        named name: NotificationName?,
+        object: String? = nil,
+        buffering: Buffering = .standard
+    ) async throws(DBusError) -> NotificationSequence<DistributedNotification> {
+        let pipe = NotificationPipe<DistributedNotification>(buffering)
+        return pipe.sequence(try await center.observe(name, object: object, pipe.registration { .init($0) }))
+    }
+
+    /// What went through this center so far.
+    public var statistics: CenterStatistics { center.statistics }
+
+    private static func registration(
+        _ delivery: Delivery,
+        _ buffering: Buffering,
+        _ handler: @escaping @Sendable (DistributedNotification) -> Void
+    ) -> BusCenter.Observer {
+        Registration(delivery, buffering) { wire in
+            handler(DistributedNotification(wire))
+            return .taken
+        }
+    }
+}

@@ -1,0 +1,82 @@
+import DBusTransport
+import Synchronization
+
+/// A notification of the local center.
+public struct LocalNotification {
+    /// The posted name, also for observers of any name (CF-D6).
+    public let name: NotificationName
+    /// What it is about: the very object that was posted.
+    public let object: AnyObject?
+    /// What it says: the very values that were posted, uncopied (CF-U3).
+    public let userInfo: [AnyHashable: Any]?
+}
+
+/// Notifications within this process, delivered on the poster's thread before `post` returns (CF-D1).
+///
+/// Observers are called in the order of their registration (CF-D3). Who receives a post is settled when it begins: an observer
+/// added by a handler is not called for it (CF-C1); one removed by a handler before its turn is not called either (CF-C3).
+/// A post from within a handler is delivered before the outer one goes on (CF-C4). No lock is held during calls.
+///
+/// All functions may be called from any thread, handlers and deinitialisers included.
+public final class LocalNotifyCenter: Sendable {
+    /// The process's center.
+    public static let `default` = LocalNotifyCenter()
+
+    private typealias Handler = @Sendable (LocalNotification) -> Void
+
+    private final class Observer: Sendable {
+        let handler: Handler
+        private let state = Locked((isLive: true, delivered: UInt64(0)))
+
+        init(_ handler: @escaping Handler) { self.handler = handler }
+
+        var counts: DeliveryCounts { DeliveryCounts(delivered: state.withLock { $0.delivered }) }
+
+        func cancel() { state.withLock { $0.isLive = false } }
+
+        func call(_ notification: LocalNotification) {
+            let isLive = state.withLock { state in
+                if state.isLive { state.delivered += 1 }
+                return state.isLive
+            }
+            if isLive { handler(notification) }
+        }
+    }
+
+    private let registry = Locked(ObserverRegistry<ObjectIdentifier, Observer>())
+
+    /// A center of its own, apart from ``default``.
+    public init() {}
+
+    /// Calls the observers of `name` and `object`, one after the other, on this thread.
+    ///
+    /// - Parameters:
+    ///   - object: compared by identity (CF-M5); without one, only observers of any object receive the post (CF-P2).
+    ///   - userInfo: handed on as it is.
+    public func post(_ name: NotificationName, object: AnyObject? = nil, userInfo: [AnyHashable: Any]? = nil) {
+        let receivers = registry.withLock { $0.receivers(name: name, object: object.map(ObjectIdentifier.init)) }
+        let notification = LocalNotification(name: name, object: object, userInfo: userInfo)
+        for receiver in receivers { receiver.call(notification) }
+    }
+
+    /// Calls `handler` for each matching post until the returned observation ends.
+    ///
+    /// - Parameters:
+    ///   - name: the name; `nil` for any.
+    ///   - object: the object, by identity; `nil` for any. It is not retained (CF-P3): end the observation before the object
+    ///     ends, or another at its address takes its place.
+    public func observe(
+        _ name: NotificationName?,
+        object: AnyObject? = nil,
+        handler: @escaping @Sendable (LocalNotification) -> Void
+    ) -> NotificationObservation {
+        let observer = Observer(handler)
+        let key = registry.withLock { $0.add(observer, name: name, object: object.map(ObjectIdentifier.init)) }
+        return NotificationObservation(counts: { observer.counts }) { [weak self] in
+            observer.cancel()
+            // Freed outside the lock: the handler may hold the last reference to something that posts in its deinit.
+            let removed = self?.registry.withLock { $0.remove(key) }
+            withExtendedLifetime(removed) {}
+        }
+    }
+}

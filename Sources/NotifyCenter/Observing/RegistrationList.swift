@@ -1,0 +1,41 @@
+/// Observers in the order of their registration, found and removed by their number in logarithmic time.
+///
+/// A removed one leaves a gap until half of the list is gaps, so that removing all of 100 000 is not quadratic.
+struct RegistrationList<Observer> {
+    private(set) var numbers: [UInt64] = []
+    private(set) var observers: [Observer?] = []
+    private var gaps = 0
+
+    var isEmpty: Bool { gaps == numbers.count }
+    var count: Int { numbers.count - gaps }
+
+    /// - Parameter number: larger than all before.
+    mutating func append(_ observer: Observer, number: UInt64) {
+        numbers.append(number)
+        observers.append(observer)
+    }
+
+    mutating func remove(number: UInt64) -> Observer? {
+        guard let index = index(of: number), let observer = observers[index] else { return nil }
+        observers[index] = nil
+        gaps += 1
+        if gaps * 2 > numbers.count { compact() }
+        return observer
+    }
+
+    private func index(of number: UInt64) -> Int? {
+        var (low, high) = (0, numbers.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if numbers[middle] < number { low = middle + 1 } else { high = middle }
+        }
+        return low < numbers.count && numbers[low] == number ? low : nil
+    }
+
+    private mutating func compact() {
+        let kept = zip(numbers, observers).filter { $0.1 != nil }
+        numbers = kept.map(\.0)
+        observers = kept.map(\.1)
+        gaps = 0
+    }
+}

@@ -1,0 +1,89 @@
+/// A value that travels with a distributed notification: one of the property-list types (CF-U1), and nothing else, so that
+/// what cannot travel does not compile (CF-U2).
+public enum PropertyListValue: Sendable {
+    /// Any Unicode text, U+0000 included.
+    case string(String)
+    /// A whole number that `Int64` holds.
+    case integer(Int64)
+    /// A whole number up to `UInt64.max`. Equal to an `integer` of the same value, and received as one where it fits.
+    case unsigned(UInt64)
+    /// A floating-point number. `1.0` is not the integer `1`.
+    case double(Double)
+    /// A truth value. `true` is not the integer `1`.
+    case bool(Bool)
+    /// A moment.
+    case date(PropertyListDate)
+    /// Bytes.
+    case data([UInt8])
+    /// Values in order.
+    case array([PropertyListValue])
+    /// Values by text.
+    case dictionary([String: PropertyListValue])
+}
+
+/// A moment, in seconds since 2001-01-01 00:00:00 UTC: the count that Foundation's `Date` and CoreFoundation's `CFDate` keep,
+/// so that it survives the wire to the last bit.
+public struct PropertyListDate: Sendable, Hashable {
+    /// Seconds since 2001-01-01 00:00:00 UTC.
+    public let secondsSinceReferenceDate: Double
+
+    /// The moment that many seconds after 2001-01-01 00:00:00 UTC.
+    public init(secondsSinceReferenceDate: Double) { self.secondsSinceReferenceDate = secondsSinceReferenceDate }
+}
+
+/// What a distributed notification says beyond its name and object.
+public typealias UserInfo = [String: PropertyListValue]
+
+extension PropertyListValue: Hashable {
+    /// Whether type and value are the same; the two integer cases are one type.
+    public static func == (left: PropertyListValue, right: PropertyListValue) -> Bool {
+        switch (left, right) {
+        case (.string(let left), .string(let right)): left == right
+        case (.integer(let left), .integer(let right)): left == right
+        case (.unsigned(let left), .unsigned(let right)): left == right
+        case (.integer(let left), .unsigned(let right)), (.unsigned(let right), .integer(let left)): left == right
+        case (.double(let left), .double(let right)): left == right
+        case (.bool(let left), .bool(let right)): left == right
+        case (.date(let left), .date(let right)): left == right
+        case (.data(let left), .data(let right)): left == right
+        case (.array(let left), .array(let right)): left == right
+        case (.dictionary(let left), .dictionary(let right)): left == right
+        default: false
+        }
+    }
+
+    /// Feeds what `==` compares.
+    public func hash(into hasher: inout Hasher) {
+        switch self {
+        case .string(let value): hasher.combine(value)
+        // Standard integers of equal value and different type hash alike only through one type.
+        case .integer(let value): hasher.combine(Int128(value))
+        case .unsigned(let value): hasher.combine(Int128(value))
+        case .double(let value): hasher.combine(value)
+        case .bool(let value): hasher.combine(value)
+        case .date(let value): hasher.combine(value)
+        case .data(let value): hasher.combine(value)
+        case .array(let value): hasher.combine(value)
+        case .dictionary(let value): hasher.combine(value)
+        }
+    }
+}
+
+extension PropertyListValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral,
+    ExpressibleByBooleanLiteral, ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral
+{
+    /// The text of a literal.
+    public init(stringLiteral value: String) { self = .string(value) }
+    /// The number of a literal.
+    public init(integerLiteral value: Int64) { self = .integer(value) }
+    /// The number of a literal.
+    public init(floatLiteral value: Double) { self = .double(value) }
+    /// The truth value of a literal.
+    public init(booleanLiteral value: Bool) { self = .bool(value) }
+    /// The values of a literal.
+    public init(arrayLiteral elements: PropertyListValue...) { self = .array(elements) }
+    /// The pairs of a literal; of a key written twice, the last.
+    public init(dictionaryLiteral elements: (String, PropertyListValue)...) {
+        self = .dictionary(Dictionary(elements) { $1 })
+    }
+}

@@ -1,0 +1,122 @@
+import DBusTransport
+import Foundation
+import Glibc
+public import NotifyCenter
+import Synchronization
+
+/// A message bus of the test's own: a real `dbus-daemon` on a socket in a temporary directory, which ends with this object.
+///
+/// ```swift
+/// let bus = try PrivateBus()
+/// let center = DarwinNotifyCenter(bus: bus.bus)
+/// ```
+public final class PrivateBus: Sendable {
+    /// What a test may want other than usual.
+    public struct Options: Sendable {
+        /// The most match rules that one connection may have; `nil` for the daemon's own limit.
+        public var matchRulesPerConnection: Int?
+        /// Lines of policy beyond “everybody may do everything”, for instance `<deny send_interface="…"/>`.
+        public var denials: [String]
+        /// Whether any user may connect, as on a system bus. Otherwise only the one who started it may, root not excepted.
+        public var admitsAllUsers: Bool
+
+        /// A bus as a session has it.
+        public init(matchRulesPerConnection: Int? = nil, denials: [String] = [], admitsAllUsers: Bool = false) {
+            self.matchRulesPerConnection = matchRulesPerConnection
+            self.denials = denials
+            self.admitsAllUsers = admitsAllUsers
+        }
+    }
+
+    /// Where the bus listens; the same across restarts.
+    public let address: String
+    private let directory: TemporaryDirectory
+    private let daemon = Locked<ChildProcess?>(nil)
+
+    /// Starts a bus; it takes connections on return.
+    ///
+    /// - Throws: where no `dbus-daemon` is installed or it does not start.
+    public init(_ options: Options = Options()) throws {
+        directory = try TemporaryDirectory("notify-center-bus")
+        address = "unix:path=\(directory.path)/bus"
+        try Self.configuration(options, address: address)
+            .write(toFile: configurationPath, atomically: true, encoding: .utf8)
+        if options.admitsAllUsers { chmod(directory.path, 0o755) }
+        try start()
+    }
+
+    deinit { stop() }
+
+    /// The bus, as the centers take it.
+    public var bus: Bus { .address(address) }
+
+    /// The environment in which a child process finds this bus as its session bus and as the centers' default.
+    public var environment: [String: String] {
+        ["DBUS_SESSION_BUS_ADDRESS": address, Bus.environmentVariable: address]
+    }
+
+    /// Ends the daemon as a crash would (SIGKILL). Connections to it are lost.
+    public func stop() {
+        let child = daemon.withLock { daemon in
+            defer { daemon = nil }
+            return daemon
+        }
+        child?.kill()
+        child?.waitUntilExit()
+    }
+
+    /// Starts the daemon again, at the same address.
+    public func start() throws {
+        // A killed daemon leaves its socket behind, and does not take it over.
+        unlink("\(directory.path)/bus")
+        let child = try ChildProcess("dbus-daemon", ["--nofork", "--nopidfile", "--config-file=\(configurationPath)"])
+        daemon.withLock { $0 = child }
+        let deadline = ContinuousClock.now + .seconds(20)
+        while true {
+            do {
+                _ = try DBusConnection.open(bus)
+                return
+            } catch {
+                guard child.isRunning, ContinuousClock.now < deadline else {
+                    stop()
+                    throw ChildProcess.Failure("dbus-daemon does not take connections: \(error)\n\(child.errorText)")
+                }
+                usleep(2_000)
+            }
+        }
+    }
+
+    /// Ends the daemon and starts it again.
+    public func restart() throws {
+        stop()
+        try start()
+    }
+
+    private var configurationPath: String { "\(directory.path)/bus.conf" }
+
+    private static func configuration(_ options: Options, address: String) -> String {
+        let limit = options.matchRulesPerConnection.map {
+            "<limit name=\"max_match_rules_per_connection\">\($0)</limit>"
+        }
+        return """
+            <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+             "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+            <busconfig>
+              <type>\(options.admitsAllUsers ? "system" : "session")</type>
+              <keep_umask/>
+              <listen>\(address)</listen>
+              <auth>EXTERNAL</auth>
+              <policy context="default">
+                <allow user="*"/>
+                <allow own="*"/>
+                <allow send_destination="*" eavesdrop="true"/>
+                <allow send_type="signal"/>
+                <allow send_type="method_call"/>
+                <allow eavesdrop="true"/>
+                \(options.denials.joined(separator: "\n    "))
+              </policy>
+              \(limit ?? "")
+            </busconfig>
+            """
+    }
+}

@@ -1,0 +1,3 @@
+import Glibc
+
+exit(NotifyUtility(CommandLine.arguments.dropFirst()).run())

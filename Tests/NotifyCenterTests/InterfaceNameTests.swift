@@ -1,0 +1,66 @@
+import Testing
+
+@testable import DBusTransport
+@testable import NotifyCenter
+
+@Suite("A name's escape is injective, readable and valid")
+struct InterfaceNameTests {
+    private func tail(_ name: String) -> String {
+        String(InterfaceName(NotificationName(name), prefix: "p.q").description.dropFirst(4))
+    }
+
+    @Test(
+        "ordinary names stay readable",
+        arguments: [
+            "SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "com.example.Menu_opened", "a", "a1.b2", "trailing_",
+        ]
+    )
+    func readable(name: String) { #expect(tail(name) == name) }
+
+    @Test(
+        "everything else is escaped",
+        arguments: [
+            ("", "__"), ("my-app", "my__2dapp"), ("a__b", "a__5f_b"), ("a_-", "a__5f__2d"), ("a_.b", "a__5f.b"),
+            ("3com.x", "__33com.x"), ("a.3", "a.__33"), (".a", "__2ea"), ("a.", "a__2e"), ("a..b", "a.__2eb"),
+            ("é", "__c3__a9"), ("\0", "__00"),
+        ]
+    )
+    func escaped(name: String, expected: String) { #expect(tail(name) == expected) }
+
+    @Test("no two of many awkward names meet, and D-Bus takes each")
+    func injective() throws {
+        let alphabet = ["a", "_", ".", "2", "d", "-", "é", "h"]
+        var names = [""]
+        var layer = [""]
+        for _ in 0..<5 {
+            layer = layer.flatMap { prefix in alphabet.map { prefix + $0 } }
+            names += layer
+        }
+        var seen: [String: String] = [:]
+        for name in names {
+            let interface = InterfaceName(NotificationName(name), prefix: "org.notifycenter.Darwin1").description
+            #expect(seen[interface] == nil, "“\(name)” and “\(seen[interface] ?? "")”")
+            seen[interface] = name
+        }
+        for interface in seen.keys.shuffled().prefix(2000) {
+            _ = try DBusMessage.signal(path: "/a", interface: interface, member: "C")
+        }
+    }
+
+    @Test("a name of any length goes by a digest that D-Bus takes")
+    func long() throws {
+        let names = [200, 240, 256, 1000, 100_000].map { String(repeating: "n-", count: $0) }
+        let interfaces = names.map {
+            InterfaceName(NotificationName($0), prefix: "org.notifycenter.Darwin1").description
+        }
+        #expect(Set(interfaces).count == names.count)
+        for interface in interfaces { _ = try DBusMessage.signal(path: "/a", interface: interface, member: "C") }
+    }
+
+    @Test("names are compared byte by byte, not as Unicode does")
+    func comparison() {
+        #expect(NotificationName("\u{E9}") != NotificationName("e\u{301}"))
+        #expect(Set([NotificationName("\u{E9}"), NotificationName("e\u{301}")]).count == 2)
+        #expect(NotificationName("A") != NotificationName("a"))
+    }
+}

@@ -1,0 +1,88 @@
+import Testing
+
+@testable import NotifyCenter
+
+@Suite("Who receives which post")
+struct ObserverRegistryTests {
+    private typealias Registry = ObserverRegistry<String, Int>
+
+    // CF-M2
+    @Test("the table of names and objects")
+    func table() {
+        var registry = Registry()
+        let registrations: [(NotificationName?, String?)] = [("n", nil), ("n", "A"), (nil, nil), (nil, "A")]
+        for (index, (name, object)) in registrations.enumerated() {
+            _ = registry.add(index, name: name, object: object)
+        }
+        #expect(registry.receivers(name: "n", object: nil) == [0, 2])
+        #expect(registry.receivers(name: "n", object: "A") == [0, 1, 2, 3])
+        #expect(registry.receivers(name: "n", object: "B") == [0, 2])
+        #expect(registry.receivers(name: "m", object: "A") == [2, 3])
+    }
+
+    // CF-D3, against a list that is searched from end to end.
+    @Test("receivers come in the order of registration, whatever was added and removed before")
+    func order() {
+        var generator = SplitMix(state: 7)
+        for _ in 0..<200 {
+            var registry = Registry()
+            var model: [(number: Int, key: Registry.Key, name: NotificationName?, object: String?)] = []
+            for number in 0..<60 {
+                if Int.random(in: 0..<3, using: &generator) == 0,
+                    let victim = model.indices.randomElement(using: &generator)
+                {
+                    let removed = registry.remove(model.remove(at: victim).key)
+                    #expect(removed != nil)
+                } else {
+                    let name: NotificationName? = ["a", "b", nil].randomElement(using: &generator) ?? nil
+                    let object: String? = ["x", "y", nil].randomElement(using: &generator) ?? nil
+                    model.append((number, registry.add(number, name: name, object: object), name, object))
+                }
+                for name in ["a", "b", "c"] as [NotificationName] {
+                    for object in ["x", "y", "z", nil] {
+                        let expected = model.filter {
+                            ($0.name == nil || $0.name == name) && ($0.object == nil || $0.object == object)
+                        }
+                        #expect(registry.receivers(name: name, object: object) == expected.map(\.number))
+                    }
+                }
+            }
+            #expect(registry.count == model.count)
+            #expect(registry.all.sorted() == model.map(\.number).sorted())
+        }
+    }
+
+    // CF-R5
+    @Test("removing twice, or what was never there, is harmless")
+    func removal() {
+        var registry = Registry()
+        let key = registry.add(1, name: "n", object: nil)
+        let (first, second) = (registry.remove(key), registry.remove(key))
+        #expect(first == 1)
+        #expect(second == nil)
+        #expect(registry.count == 0)
+    }
+
+    @Test("a list of 100 000 is emptied without quadratic work, from either end")
+    func manyRemovals() {
+        var registry = Registry()
+        let keys = (0..<100_000).map { registry.add($0, name: "n", object: nil) }
+        for key in keys.prefix(50_000) { registry.remove(key) }
+        for key in keys.suffix(50_000).reversed() { registry.remove(key) }
+        #expect(registry.count == 0)
+        #expect(registry.receivers(name: "n", object: nil).isEmpty)
+    }
+}
+
+/// Random numbers that are the same in each run.
+struct SplitMix: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
+        return mixed ^ (mixed >> 31)
+    }
+}
