@@ -1,0 +1,38 @@
+// swift-tools-version:6.2
+
+import PackageDescription
+
+// A package of its own, so that what only the benchmarks need stays out of the product's dependency graph.
+let package = Package(
+    name: "notify-center-benchmarks",
+    dependencies: [
+        // What is measured.
+        .package(name: "notify-center", path: ".."),
+        // The driver's command line. The product's own programs use the same version.
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+    ],
+    targets: [
+        // Starts the bus and the peers, alternates them, and prints the table. It links nothing of what it measures.
+        .executableTarget(
+            name: "bench",
+            dependencies: [.product(name: "ArgumentParser", package: "swift-argument-parser")]
+        ),
+        // The counterpart of the C programs in Peers.
+        .executableTarget(
+            name: "swift-peer",
+            dependencies: [.product(name: "NotifyCenter", package: "notify-center")]
+        ),
+        .testTarget(name: "BenchTests", dependencies: ["bench"]),
+    ],
+    swiftLanguageModes: [.v6]
+)
+
+for target in package.targets {
+    target.swiftSettings =
+        (target.swiftSettings ?? []) + [
+            .enableUpcomingFeature("ExistentialAny"),
+            .enableUpcomingFeature("MemberImportVisibility"),
+            .enableUpcomingFeature("InternalImportsByDefault"),
+            .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+        ]
+}

@@ -1,0 +1,110 @@
+import Glibc
+
+/// A dbus-daemon of this run's own, in a temporary folder of its own. Both are gone when this object goes.
+final class PrivateBus {
+    let address: String
+
+    private let folder: String
+    private let daemon: ChildProcess
+    private let errorLog: Int32
+    private let listNames: Command
+
+    /// Starts the daemon. Throws `.missingProgram` where `dbus-daemon` or `dbus-send` is not installed, `.systemCall`,
+    /// and `.peer` where the daemon does not come up.
+    init() throws(BenchmarkError) {
+        guard let program = bench.program("dbus-daemon"), let send = bench.program("dbus-send") else {
+            throw BenchmarkError(.missingProgram, "dbus-daemon and dbus-send are needed (Debian: dbus, dbus-bin)")
+        }
+        let folder = try Self.makeFolder()
+        do throws(BenchmarkError) {
+            let configuration = "\(folder)/bus.conf"
+            try writeText(Self.configuration(socket: "\(folder)/socket"), to: configuration)
+            errorLog = open("\(folder)/log", O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+            guard errorLog >= 0 else { throw systemError("creating \(folder)/log", errno) }
+            let command = Command(
+                program: program,
+                arguments: ["--config-file=\(configuration)", "--nofork", "--nopidfile", "--print-address=1"]
+            )
+            daemon = try ChildProcess(command, errors: errorLog)
+            address = try daemon.line(before: monotonicNanoseconds() + patience)
+            listNames = Command(
+                program: send,
+                arguments: [
+                    "--session", "--print-reply=literal", "--dest=org.freedesktop.DBus", "/org/freedesktop/DBus",
+                    "org.freedesktop.DBus.ListNames",
+                ],
+                environment: ["DBUS_SESSION_BUS_ADDRESS": address]
+            )
+        } catch {
+            Self.remove(folder)
+            throw error
+        }
+        self.folder = folder
+    }
+
+    deinit {
+        daemon.stop()
+        close(errorLog)
+        Self.remove(folder)
+    }
+
+    /// Waits until the daemon has forgotten every client that has ended, so that tearing down their rules does not fall
+    /// into the next measurement. `clients` are still connected.
+    func settle(clients: Int = 0) throws(BenchmarkError) {
+        let deadline = monotonicNanoseconds() + patience
+        while true {
+            let query = try ChildProcess(listNames)
+            let names = try query.remainder(before: deadline).split { $0 == " " || $0 == "\n" }
+            // The query counts itself.
+            let connected = names.count(where: { $0.hasPrefix(":") }) - 1
+            if connected == clients { return }
+            guard monotonicNanoseconds() < deadline else {
+                throw BenchmarkError(.peer, "the bus still has \(connected) clients, \(clients) expected")
+            }
+        }
+    }
+
+    private static func makeFolder() throws(BenchmarkError) -> String {
+        let parent = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+        var template = Array("\(parent)/notify-center-bench-XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else { throw systemError("creating a folder in \(parent)", errno) }
+        return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    private static func remove(_ folder: String) {
+        for file in ["bus.conf", "socket", "log"] { unlink("\(folder)/\(file)") }
+        rmdir(folder)
+    }
+
+    /// Limits high enough that none is met: rules for the registrations, bytes for a receiver that falls behind a
+    /// flood, which the daemon would otherwise slow down or cut off.
+    private static func configuration(socket: String) -> String {
+        let limits = [
+            ("max_incoming_bytes", 1_000_000_000), ("max_outgoing_bytes", 1_000_000_000),
+            ("max_message_size", 1_000_000_000), ("max_completed_connections", 10_000),
+            ("max_incomplete_connections", 10_000), ("max_connections_per_user", 10_000),
+            ("max_match_rules_per_connection", 500_000), ("max_replies_per_connection", 500_000),
+            ("auth_timeout", 60_000),
+        ]
+        let lines = limits.map { "  <limit name=\"\($0)\">\($1)</limit>" }.joined(separator: "\n")
+        return """
+            <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+             "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+            <busconfig>
+              <type>session</type>
+              <listen>unix:path=\(socket)</listen>
+              <auth>EXTERNAL</auth>
+              <policy context="default">
+                <allow send_destination="*"/>
+                <allow receive_sender="*"/>
+                <allow own="*"/>
+              </policy>
+            \(lines)
+            </busconfig>
+
+            """
+    }
+}
+
+/// How long a peer or the bus may be silent before a measurement is given up, in nanoseconds.
+let patience = 60_000_000_000

@@ -1,0 +1,54 @@
+import Glibc
+
+/// Nanoseconds of CLOCK_MONOTONIC, the clock that the peers' time stamps are of.
+func monotonicNanoseconds() -> Int {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// A file's whole text, also of files under /proc, whose size is not known beforehand. `nil` where it cannot be read.
+func readText(_ path: String) -> String? {
+    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    var bytes: [UInt8] = []
+    var chunk = [UInt8](repeating: 0, count: 16_384)
+    while true {
+        let count = read(descriptor, &chunk, chunk.count)
+        if count == 0 { return String(decoding: bytes, as: UTF8.self) }
+        if count < 0 {
+            guard errno == EINTR else { return nil }
+            continue
+        }
+        bytes += chunk[..<count]
+    }
+}
+
+/// Throws `.systemCall` where the file cannot be created or written.
+func writeText(_ text: String, to path: String) throws(BenchmarkError) {
+    guard let file = fopen(path, "we") else { throw systemError("creating \(path)", errno) }
+    let written = fputs(text, file)
+    let closed = fclose(file)
+    guard written >= 0, closed == 0 else { throw systemError("writing \(path)", errno) }
+}
+
+/// A pipe that no child inherits unless it is given one. Throws `.systemCall`.
+func makePipe() throws(BenchmarkError) -> (read: Int32, write: Int32) {
+    var ends: [Int32] = [-1, -1]
+    guard pipe(&ends) == 0 else { throw systemError("pipe", errno) }
+    // No other thread spawns between the two calls: the driver has one.
+    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    return (ends[0], ends[1])
+}
+
+/// The error for a failed call, with the system's own words.
+func systemError(_ attempt: String, _ number: Int32) -> BenchmarkError {
+    BenchmarkError(.systemCall, "\(attempt): \(String(cString: strerror(number)))")
+}
+
+/// The first executable of that name in `PATH`, or `nil`.
+func program(_ name: String) -> String? {
+    let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/local/bin:/usr/bin:/bin"
+    return path.split(separator: ":").map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
+}
