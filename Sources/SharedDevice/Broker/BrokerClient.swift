@@ -1,0 +1,192 @@
+import DBusTransport
+import NotifyCenter
+import Synchronization
+
+/// The broker as an app reaches it: calls, and word of “something changed” from nobody else.
+final class BrokerClient: Sendable {
+    private struct State {
+        /// The connection that owns the broker's name; `nil` while nobody does.
+        var owner: String?
+        var ignoredBroadcasts = 0
+        var listeners: [UInt64: @Sendable () -> Void] = [:]
+        var nextListener: UInt64 = 0
+    }
+
+    /// What keeps the client informed for as long as it lives.
+    private struct Watch: Sendable {
+        let connection: DBusConnection
+        let tokens: [HandlerToken]
+        let lease: MatchRuleLease
+        let broadcast: NotificationObservation
+    }
+
+    private let bus: Bus
+    private let state = Locked(State())
+    private let watching: Locked<Task<Watch, any Error>?> = Locked(nil)
+
+    init(bus: Bus) { self.bus = bus }
+
+    // MARK: Calls
+
+    /// Calls the broker.
+    ///
+    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` for whatever keeps an answer away.
+    func call(
+        _ method: BrokerProtocol.Method,
+        _ request: BrokerProtocol.Fields? = nil,
+        attempted: String,
+        timeout: Duration = .seconds(25)
+    ) async throws(SharedDeviceError) -> BrokerProtocol.Fields {
+        do {
+            let connection = try await connected()
+            let message = try DBusMessage.methodCall(
+                destination: BrokerProtocol.busName,
+                path: BrokerProtocol.path,
+                interface: BrokerProtocol.interface,
+                member: method.rawValue,
+                arguments: request.map { [.fields($0)] } ?? []
+            )
+            let answer = try await connection.call(message, timeout: timeout)
+            guard let fields = answer.first?.fieldsValue else {
+                throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer is no dictionary")
+            }
+            return fields
+        } catch let error as SharedDeviceError {
+            throw error
+        } catch let error as DBusError {
+            throw SharedDeviceError(error, attempted: attempted)
+        } catch {
+            throw SharedDeviceError(.brokerUnavailable, attempted: attempted, message: "\(error)")
+        }
+    }
+
+    // MARK: Changes
+
+    /// Calls `listener` when it is time to ask the broker again: on its broadcast, when it appears, and when the bus is back.
+    /// On the reading thread. The subscription is in force on return.
+    ///
+    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` where there is no bus to listen on.
+    func onChange(_ listener: @escaping @Sendable () -> Void) async throws(SharedDeviceError) -> ChangeSubscription {
+        let number = state.withLock { state -> UInt64 in
+            defer { state.nextListener += 1 }
+            state.listeners[state.nextListener] = listener
+            return state.nextListener
+        }
+        let subscription = ChangeSubscription { [weak self] in
+            self?.state.withLock { $0.listeners[number] = nil }
+        }
+        do {
+            _ = try await connected()
+            return subscription
+        } catch {
+            throw SharedDeviceError(.brokerUnavailable, attempted: "listen for account changes", message: "\(error)")
+        }
+    }
+
+    /// Broadcasts of the broker's name that came from somebody else, and were ignored (architecture, D11).
+    var ignoredBroadcasts: Int { state.withLock { $0.ignoredBroadcasts } }
+
+    /// The connection, with the watch on the broker in place. One attempt serves all who wait; a failed one is made anew by
+    /// the next.
+    private func connected() async throws -> DBusConnection {
+        let task = watching.withLock { watching -> Task<Watch, any Error> in
+            if let watching { return watching }
+            let task = Task { try await self.watch() }
+            watching = task
+            return task
+        }
+        do {
+            return try await task.value.connection
+        } catch {
+            watching.withLock { if $0 == task { $0 = nil } }
+            throw error
+        }
+    }
+
+    private func watch() async throws -> Watch {
+        let connection = try DBusConnection.open(bus)
+        let tokens = [
+            connection.onSignal { [weak self] in self?.receive($0) },
+            connection.onEvent { [weak self] event in
+                if case .restored = event { self?.refreshOwner(connection) }
+            },
+        ]
+        let lease = try await connection.addMatch(
+            MatchRule(
+                signalFrom: "org.freedesktop.DBus",
+                interface: "org.freedesktop.DBus",
+                member: "NameOwnerChanged",
+                argument0: BrokerProtocol.busName
+            )
+        )
+        // The same connection as the owner's changes, so that both arrive in the bus's order.
+        let broadcast = try await DarwinNotifyCenter(connection: connection)
+            .observe(.sharedModeCurrentAccountChanged, delivery: .immediate) { [weak self] in self?.hear($0.sender) }
+        let owner = try await connection.owner(of: BrokerProtocol.busName)
+        state.withLock { $0.owner = $0.owner ?? owner }
+        return Watch(connection: connection, tokens: tokens, lease: lease, broadcast: broadcast)
+    }
+
+    private func receive(_ message: borrowing DBusMessage) {
+        guard message.isBusSignal("NameOwnerChanged"), let arguments = try? message.arguments(),
+            arguments.count == 3, arguments[0].stringValue == BrokerProtocol.busName,
+            let owner = arguments[2].stringValue
+        else { return }
+        setOwner(owner.isEmpty ? nil : owner)
+    }
+
+    private func refreshOwner(_ connection: DBusConnection) {
+        Task {
+            // The bus was lost again: its next return asks anew.
+            guard let owner = try? await connection.owner(of: BrokerProtocol.busName) else { return }
+            setOwner(owner)
+        }
+    }
+
+    private func setOwner(_ owner: String?) {
+        let listeners = state.withLock { state -> [@Sendable () -> Void] in
+            state.owner = owner
+            return owner == nil ? [] : Array(state.listeners.values)
+        }
+        for listener in listeners { listener() }
+    }
+
+    private func hear(_ sender: String?) {
+        let listeners = state.withLock { state -> [@Sendable () -> Void] in
+            guard let sender, sender == state.owner else {
+                state.ignoredBroadcasts += 1
+                return []
+            }
+            return Array(state.listeners.values)
+        }
+        for listener in listeners { listener() }
+    }
+}
+
+/// Keeps a change listener in place until its end of life.
+final class ChangeSubscription: Sendable {
+    private let remove: @Sendable () -> Void
+
+    init(_ remove: @escaping @Sendable () -> Void) { self.remove = remove }
+
+    deinit { remove() }
+}
+
+extension SharedDeviceError {
+    /// The broker's refusal, or what kept its answer away.
+    init(_ error: DBusError, attempted: String) {
+        if let name = error.name, name.hasPrefix(BrokerProtocol.errorPrefix),
+            let code = Code(String(name.dropFirst(BrokerProtocol.errorPrefix.count)))
+        {
+            self.init(code, attempted: attempted, message: error.message)
+        } else if error.code == .cancelled {
+            self.init(.userCanceled, attempted: attempted, message: "the task was cancelled")
+        } else if error.name == "org.freedesktop.DBus.Error.Failed" {
+            self.init(.brokerFailed, attempted: attempted, message: error.message)
+        } else {
+            let message =
+                "the shared-device broker does not answer (\(error)); see that shared-device-broker runs on this bus"
+            self.init(.brokerUnavailable, attempted: attempted, message: message)
+        }
+    }
+}

@@ -1,0 +1,89 @@
+import DBusTransport
+
+/// Asks the broker and keeps the record, one question at a time: overlapping ones would report a change twice or lose one
+/// (edge case E10).
+actor SessionKeeper {
+    private let broker: BrokerClient
+    private let store: SessionStore
+    private var record: SessionRecord?
+    private var last: Task<Void, Never>?
+
+    init(broker: BrokerClient, store: SessionStore) {
+        self.broker = broker
+        self.store = store
+    }
+
+    /// The current account and the one reported before; afterwards the current one is the one reported.
+    func report() async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {
+        try await inTurn { keeper throws(SharedDeviceError) in
+            let session = try await keeper.ask()
+            var record = try await keeper.loaded()
+            let previous = record.report(session)
+            try await keeper.keep(record)
+            return (session.account, previous)
+        }
+    }
+
+    /// What changed since the app was last told; `nil` for nothing.
+    func change(isFirst: Bool) async throws(SharedDeviceError) -> AccountChange? {
+        try await inTurn { keeper throws(SharedDeviceError) in
+            let session = try await keeper.ask()
+            var record = try await keeper.loaded()
+            guard let entry = record.enter(session) else {
+                return isFirst ? AccountChange(stale: [], current: session.account, epoch: session.epoch) : nil
+            }
+            // On disk before the app hears of it, and so before it can store anything for the new account.
+            try await keeper.keep(record)
+            return AccountChange(stale: entry.stale, current: session.account, epoch: session.epoch)
+        }
+    }
+
+    /// The app reports that the data of a change's previous accounts is gone.
+    func cleaned(_ change: AccountChange) async throws(SharedDeviceError) {
+        try await inTurn { keeper throws(SharedDeviceError) in
+            var record = try await keeper.loaded()
+            record.cleaned(change.stale)
+            try await keeper.keep(record)
+        }
+    }
+
+    private func ask() async throws(SharedDeviceError) -> DeviceSession {
+        let attempted = "get the current account"
+        let fields = try await broker.call(.getCurrentAccount, attempted: attempted)
+        do throws(BrokerProtocol.Malformed) {
+            return try DeviceSession(fields)
+        } catch {
+            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
+        }
+    }
+
+    private func loaded() throws(SharedDeviceError) -> SessionRecord {
+        if let record { return record }
+        let loaded = try store.load()
+        record = loaded
+        return loaded
+    }
+
+    private func keep(_ new: SessionRecord) throws(SharedDeviceError) {
+        guard new != record else { return }
+        try store.save(new)
+        record = new
+    }
+
+    /// An actor lets others in at each await; this queue does not.
+    private func inTurn<Value: Sendable>(
+        _ body: @escaping @Sendable (SessionKeeper) async throws(SharedDeviceError) -> Value
+    ) async throws(SharedDeviceError) -> Value {
+        let previous = last
+        let turn = Task { () -> Result<Value, SharedDeviceError> in
+            await previous?.value
+            do throws(SharedDeviceError) {
+                return .success(try await body(self))
+            } catch {
+                return .failure(error)
+            }
+        }
+        last = Task { _ = await turn.value }
+        return try await turn.value.get()
+    }
+}

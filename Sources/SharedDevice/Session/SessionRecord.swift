@@ -1,0 +1,45 @@
+/// Whose data this app may hold. Pure; ``SessionStore`` keeps it on disk.
+///
+/// A session enters the record before the app hears of it, and leaves it when the app reports that its data is gone. So a
+/// crash at any instant leaves a debt, never a leak: what the record names at the next start is cleaned up then
+/// (architecture, D10).
+struct SessionRecord: Codable, Equatable {
+    /// One account's stay on the device. The same account after a sign-out is another session, because somebody else may
+    /// have come in between (edge cases E1, E2).
+    struct Session: Codable, Equatable {
+        let account: Account
+        let epoch: UInt64
+
+        static func == (left: Session, right: Session) -> Bool {
+            left.account == right.account && left.epoch == right.epoch
+        }
+    }
+
+    /// What ``SharedDeviceApplication/getCurrentAccount(with:)`` reported last: MSAL's previous account.
+    private(set) var lastReported: Account?
+    /// Sessions whose data may be on disk, oldest first.
+    private(set) var mayHoldData: [Session] = []
+
+    init() {}
+
+    /// Takes note that the app is told of `session`; returns the account that it was told before.
+    mutating func report(_ session: DeviceSession) -> Account? {
+        defer { lastReported = session.account }
+        return lastReported
+    }
+
+    /// What there is to do for the app, now that the broker says `session`; `nil` for nothing. Afterwards the record names
+    /// the current session too.
+    mutating func enter(_ session: DeviceSession) -> (stale: [Session], current: Session?)? {
+        let current = session.account.map { Session(account: $0, epoch: session.epoch) }
+        let stale = mayHoldData.filter { $0 != current }
+        let isKnown = current.map(mayHoldData.contains) ?? true
+        if let current, !isKnown { mayHoldData.append(current) }
+        return stale.isEmpty && isKnown ? nil : (stale, current)
+    }
+
+    /// Takes note that the data of these sessions is gone.
+    mutating func cleaned(_ sessions: [Session]) {
+        mayHoldData.removeAll(where: sessions.contains)
+    }
+}

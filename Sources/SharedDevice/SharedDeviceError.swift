@@ -1,0 +1,73 @@
+/// Why a request of an app was not fulfilled: what was attempted, what happened, and what to do about it.
+public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The kind of failure. A struct, so that a new kind breaks no `switch`. Where MSAL for Android has a code for it, the
+    /// text is that code.
+    public struct Code: Sendable, Hashable, CustomStringConvertible {
+        private enum Kind: String {
+            case brokerUnavailable = "broker_unavailable"
+            case noCurrentAccount = "no_current_account"
+            case currentAccountMismatch = "current_account_mismatch"
+            case accountAlreadySignedIn = "account_already_signed_in"
+            case notSharedDevice = "not_shared_device"
+            case authenticationFailed = "authentication_failed"
+            case tooManyAttempts = "too_many_attempts"
+            case userCanceled = "user_canceled"
+            case invalidRequest = "invalid_request"
+            case recordUnusable = "record_unusable"
+            case brokerFailed = "broker_failed"
+        }
+
+        private let kind: Kind
+
+        /// The broker does not run, does not answer, or cannot be reached. The device's mode is unknown.
+        public static let brokerUnavailable = Code(kind: .brokerUnavailable)
+        /// Nobody is signed in.
+        public static let noCurrentAccount = Code(kind: .noCurrentAccount)
+        /// Another account is signed in than the request names.
+        public static let currentAccountMismatch = Code(kind: .currentAccountMismatch)
+        /// Somebody is signed in already; a shared device has one account at a time.
+        public static let accountAlreadySignedIn = Code(kind: .accountAlreadySignedIn)
+        /// The device is not in shared mode.
+        public static let notSharedDevice = Code(kind: .notSharedDevice)
+        /// Name and password do not fit, or the user may not sign in.
+        public static let authenticationFailed = Code(kind: .authenticationFailed)
+        /// Too many wrong passwords; the description says when to try again.
+        public static let tooManyAttempts = Code(kind: .tooManyAttempts)
+        /// The person at the prompt gave up.
+        public static let userCanceled = Code(kind: .userCanceled)
+        /// The request lacks something or has the wrong form.
+        public static let invalidRequest = Code(kind: .invalidRequest)
+        /// The app's own record of whose data it holds cannot be read or written.
+        public static let recordUnusable = Code(kind: .recordUnusable)
+        /// The broker answered, but with a failure of its own.
+        public static let brokerFailed = Code(kind: .brokerFailed)
+
+        /// The code's text, which also travels on the bus.
+        public var description: String { kind.rawValue }
+
+        /// The code of this text; `nil` for one that this version does not know.
+        package init?(_ text: String) {
+            guard let kind = Kind(rawValue: text) else { return nil }
+            self.kind = kind
+        }
+
+        private init(kind: Kind) { self.kind = kind }
+    }
+
+    /// The kind of failure.
+    public let code: Code
+    /// What was attempted.
+    public let attempted: String
+    /// What happened, and what helps.
+    public let message: String
+
+    /// An error of this code; the texts are for people.
+    public init(_ code: Code, attempted: String, message: String) {
+        self.code = code
+        self.attempted = attempted
+        self.message = message
+    }
+
+    /// One line.
+    public var description: String { "could not \(attempted): \(message) [\(code)]" }
+}
