@@ -4,15 +4,16 @@ SHELL := /bin/bash
 SWIFT ?= swift
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
-PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config
+PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc
 
-.PHONY: help setup build test demo demo-live bench lint clean
+.PHONY: help setup build test demo demo-live bench notifyutil lint clean
 
 help:
 	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
 	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
 	@echo 'make test       all tests'
 	@echo 'make bench      the measurements, as ratios to plain C programs'
+	@echo 'make notifyutil the command line tool alone, linked to start fast'
 	@echo 'make lint       the formatter in its strict mode'
 	@echo 'make clean      removes what was built'
 
@@ -45,5 +46,17 @@ bench: setup
 lint:
 	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources
 
+# notifyutil for scripts that start it often. What a start costs is the dynamic linker's work, so there is as little as
+# possible of it: the Swift and C++ runtimes are linked in, and at a fixed address.
+STATIC_SCRATCH ?= .build-static
+STATIC_LIBS := $(STATIC_SCRATCH)/static-libs
+notifyutil: setup
+	@mkdir -p $(STATIC_LIBS)
+	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
+	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
+	$(SWIFT) build --configuration release --static-swift-stdlib --scratch-path $(STATIC_SCRATCH) --product notifyutil \
+		-Xlinker -L$(abspath $(STATIC_LIBS)) -Xswiftc -Xclang-linker -Xswiftc -no-pie
+	@echo built $(STATIC_SCRATCH)/release/notifyutil
+
 clean:
-	rm -rf .build Benchmarks/.build
+	rm -rf .build .build-static Benchmarks/.build-bench

@@ -1,3 +1,4 @@
+import DBusTransport
 import Dispatch
 import Glibc
 import NotifyCenter
@@ -41,7 +42,8 @@ struct NotifyUtility {
     }
 
     private func carryOut(_ invocation: Invocation) throws(DBusError) {
-        let center = DarwinNotifyCenter(bus: invocation.bus)
+        // A connection of its own: sharing one is of no use to a process with one center.
+        let center = DarwinNotifyCenter(connection: try DBusConnection.open(invocation.bus))
         let watchers = Watchers(format: invocation.format)
         for (index, command) in invocation.commands.enumerated() {
             switch command {

@@ -16,7 +16,7 @@ final class BusSocket: Sendable {
     /// Connects to the bus and introduces this process to it (Hello). Waits for the bus, at most libdbus's 25 seconds.
     init(address: String) throws(DBusError) {
         let attempted = "connect to the bus at \(address)"
-        guard !address.utf8.contains(0) else {
+        guard !address.containsNUL else {
             throw DBusError(.invalidArgument, message: "the address holds U+0000", attempted: attempted)
         }
         guard dbus_threads_init_default() != 0 else { throw DBusMessage.outOfMemory(attempted) }

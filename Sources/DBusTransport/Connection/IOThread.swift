@@ -87,14 +87,13 @@ struct IOThread {
 
     /// Tells those whose time is over, and those who waited for the socket to take their message.
     private func settle(_ socket: BusSocket) {
-        let isWritten = !socket.hasUnsentMessages
         let (expired, writers) = core.state.withLock { state -> (_, [DispatchSemaphore]) in
             var expired: [PendingCalls<ConnectionCore.CallWaiter>.Call] = []
             if let alarm = state.alarm, alarm <= .now {
                 expired = state.calls.expired(at: .now)
                 state.alarm = state.calls.nextDeadline
             }
-            guard isWritten, !state.waitingForWrites.isEmpty else { return (expired, []) }
+            guard !state.waitingForWrites.isEmpty, !socket.hasUnsentMessages else { return (expired, []) }
             defer { state.waitingForWrites = [] }
             return (expired, state.waitingForWrites)
         }

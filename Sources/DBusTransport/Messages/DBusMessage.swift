@@ -139,7 +139,7 @@ extension DBusMessage {
     /// The error answer to a method call.
     func errorReply(name: String, message: String) throws(DBusError) -> DBusMessage {
         let attempted = "answer \(member ?? "a call") with an error"
-        let valid = !name.utf8.contains(0) && dbus_validate_error_name(name, nil) != 0
+        let valid = !name.containsNUL && dbus_validate_error_name(name, nil) != 0
         let reply = try DBusMessage.adopt(
             dbus_message_new_error(pointer, valid ? name : "org.freedesktop.DBus.Error.Failed", nil),
             attempted
@@ -154,7 +154,7 @@ extension DBusMessage {
         _ validate: (UnsafePointer<CChar>?, UnsafeMutablePointer<CDBus.DBusError>?) -> dbus_bool_t,
         _ attempted: @autoclosure () -> String
     ) throws(DBusError) {
-        guard !text.utf8.contains(0), validate(text, nil) != 0 else {
+        guard !text.containsNUL, validate(text, nil) != 0 else {
             throw DBusError(.invalidArgument, message: "“\(text)” is no valid \(what)", attempted: attempted())
         }
     }

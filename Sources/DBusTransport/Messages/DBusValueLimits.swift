@@ -21,7 +21,7 @@ enum DBusValueLimits {
     }
 
     private static func isValid(signature: String) -> Bool {
-        !signature.utf8.contains(0) && dbus_signature_validate(signature, nil) != 0
+        !signature.containsNUL && dbus_signature_validate(signature, nil) != 0
     }
 
     private struct Check {
@@ -45,7 +45,7 @@ enum DBusValueLimits {
         }
 
         mutating func text(_ text: String) throws(DBusError) {
-            guard !text.utf8.contains(0) else { throw invalid("a D-Bus string cannot hold U+0000") }
+            guard !text.containsNUL else { throw invalid("a D-Bus string cannot hold U+0000") }
             try add(text.utf8.count + 9)
         }
 
@@ -107,7 +107,7 @@ extension DBusValue {
     fileprivate var isSmallBasic: Bool {
         switch self {
         case .byte, .boolean, .int16, .uint16, .int32, .uint32, .int64, .uint64, .double: true
-        case .string(let text): text.utf8.count <= 4096 && !text.utf8.contains(0)
+        case .string(let text): text.utf8.count <= 4096 && !text.containsNUL
         default: false
         }
     }

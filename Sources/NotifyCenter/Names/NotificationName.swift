@@ -23,8 +23,8 @@ extension NotificationName: Hashable {
     public func hash(into hasher: inout Hasher) { hashText(rawValue, into: &hasher) }
 }
 
-extension NotificationName: ExpressibleByStringLiteral, CustomStringConvertible {
-    /// The name that a literal spells.
+extension NotificationName: ExpressibleByStringInterpolation, CustomStringConvertible {
+    /// The name that a literal spells, with or without interpolations.
     public init(stringLiteral value: String) { rawValue = value }
 
     /// The text.

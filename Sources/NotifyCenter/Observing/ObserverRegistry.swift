@@ -57,7 +57,12 @@ struct ObserverRegistry<Object: Hashable, Observer> {
             if !index.anyObject.isEmpty { lists.append(index.anyObject) }
             if let object, let list = index.byObject[object] { lists.append(list) }
         }
-        if let index = byName[name] { gather(index) }
+        let named = byName[name]
+        if anyName.isEmpty, named?.byObject.isEmpty ?? true {
+            // What almost every post finds.
+            return named?.anyObject.observers.compactMap(\.self) ?? []
+        }
+        if let named { gather(named) }
         gather(anyName)
         if lists.count <= 1 { return lists.first?.observers.compactMap(\.self) ?? [] }
         return Self.merged(lists)

@@ -1,0 +1,119 @@
+import Foundation
+import NotifyCenter
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@Suite("Notifications between real processes, and notifyutil")
+struct BetweenProcessesTests {
+    private let bus: PrivateBus
+    private let notifyutil = ChildProcess.built("notifyutil")
+
+    init() throws { bus = try PrivateBus() }
+
+    private func run(_ arguments: String...) throws -> ChildProcess {
+        try ChildProcess(notifyutil, arguments, environment: bus.environment)
+    }
+
+    /// The registration of a child is in force when its rule is on the bus; posting until it hears is the way to find out
+    /// from outside.
+    private func post(_ name: String, until child: ChildProcess, hears condition: (ChildProcess) -> Bool) async throws {
+        let center = DarwinNotifyCenter(bus: bus.bus)
+        try await eventually("\(name) is heard") {
+            try center.post(NotificationName(name))
+            return condition(child)
+        }
+    }
+
+    @Test("two processes subscribe and a third posts: both hear it")
+    func twoSubscribers() async throws {
+        let subscribers = try [run("-w", "news"), run("-w", "news", "-w", "other")]
+        for subscriber in subscribers { try await post("news", until: subscriber) { !$0.lines.isEmpty } }
+        let before = subscribers.map(\.lines.count)
+        let poster = try run("-p", "news")
+        #expect(poster.waitUntilExit() == 0)
+        for (subscriber, count) in zip(subscribers, before) {
+            try await eventually("both hear the third") { subscriber.lines.count > count }
+            #expect(Set(subscriber.lines) == ["news"])
+        }
+    }
+
+    @Test("a post of a process that exits right afterwards is not lost, fifty times out of fifty")
+    func posterExits() async throws {
+        let heard = Mutex(0)
+        let observation = try await DarwinNotifyCenter(bus: bus.bus).observe("bye", delivery: .immediate) { _ in
+            heard.withLock { $0 += 1 }
+        }
+        for _ in 0..<50 { #expect(try run("-p", "bye").waitUntilExit() == 0) }
+        try await eventually("all arrive") { heard.withLock { $0 } == 50 }
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test("a subscriber in another process hears again after the bus was killed and restarted")
+    func busRestart() async throws {
+        let subscriber = try run("-w", "news")
+        try await post("news", until: subscriber) { !$0.lines.isEmpty }
+        try bus.restart()
+        let before = subscriber.lines.count
+        try await post("news", until: subscriber) { $0.lines.count > before }
+    }
+
+    @Test("watching a number of posts ends after that number")
+    func count() async throws {
+        let watcher = try run("-2", "news")
+        try await post("news", until: watcher) { !$0.isRunning }
+        #expect(watcher.waitUntilExit() == 0)
+        try await eventually("its output is complete") { watcher.lines == ["news", "news"] }
+    }
+
+    @Test("one command line may watch and post; JSON and verbose lines name token, time, name and sender")
+    func formats() async throws {
+        let json = try run("--json", "-1", "it's \"quoted\"\n", "-p", "it's \"quoted\"\n")
+        #expect(json.waitUntilExit() == 0)
+        let line = try await json.line { $0.hasPrefix("{") }
+        let object = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+        #expect(object["name"] as? String == "it's \"quoted\"\n")
+        #expect(object["token"] as? Int == 1)
+        #expect((object["sender"] as? String)?.hasPrefix(":") == true)
+        let verbose = try run("-v", "-1", "n", "-p", "n")
+        #expect(verbose.waitUntilExit() == 0)
+        try await verbose.line { $0.wholeMatch(of: /\[1\] \d+\.\d{3} n :\d+\.\d+/) != nil }
+        let quiet = try run("-q", "-1", "n", "-p", "n")
+        #expect(quiet.waitUntilExit() == 0)
+        try await eventually("its output is complete") { !quiet.isRunning }
+        #expect(quiet.lines.isEmpty)
+    }
+
+    @Test("wrong command lines do nothing, say why, and exit with 64; a bus that is not there with 69")
+    func failures() async throws {
+        for arguments in [["-x"], ["-p"], ["-w"], ["-z", "soon"], ["--address"], []] {
+            let child = try ChildProcess(notifyutil, ["-p", "n"].prefix(0) + arguments, environment: bus.environment)
+            #expect(child.waitUntilExit() == 64, "\(arguments)")
+        }
+        let lost = try run("--address", "unix:path=/nowhere/bus", "-p", "n")
+        #expect(lost.waitUntilExit() == 69)
+        try await eventually("the reason is told") { lost.errorText.contains("/nowhere/bus") }
+        let help = try run("--help")
+        #expect(help.waitUntilExit() == 0)
+        try await help.line { $0.contains("-p NAME") }
+    }
+
+    @Test("any D-Bus tool can post")
+    func foreignTool() async throws {
+        let sequence = try await DistributedNotifyCenter(bus: bus.bus).notifications(named: "com.example.tool")
+        let tool = try ChildProcess(
+            "dbus-send",
+            [
+                "--session", "--type=signal", "/org/notifycenter",
+                "org.notifycenter.Distributed1.com.example.tool.Posted",
+                "string:com.example.tool", "string:object", "uint32:0",
+            ],
+            environment: bus.environment
+        )
+        #expect(tool.waitUntilExit() == 0)
+        var iterator = sequence.makeAsyncIterator()
+        let notification = await iterator.next()
+        #expect(notification?.object == "object")
+        #expect(notification?.userInfo == nil)
+    }
+}

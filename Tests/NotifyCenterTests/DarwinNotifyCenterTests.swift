@@ -1,0 +1,256 @@
+import Dispatch
+import Foundation
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@testable import DBusTransport
+@testable import NotifyCenter
+
+@Suite("The Darwin center over a real bus")
+struct DarwinNotifyCenterTests {
+    private let bus: PrivateBus
+    private let center: DarwinNotifyCenter
+
+    init() throws {
+        bus = try PrivateBus()
+        center = DarwinNotifyCenter(bus: bus.bus)
+    }
+
+    // CF-P10, CF-A6, CF-A11
+    @Test("the poster's own process receives, and only what was posted after the registration")
+    func selfDelivery() async throws {
+        try center.post("n")
+        let names = Mutex<[String]>([])
+        let observation = try await center.observe("n", delivery: .immediate) { notification in
+            names.withLock { $0.append(notification.name.rawValue) }
+        }
+        try center.post("n")
+        try center.post("other")
+        try center.post("n")
+        try await eventually("both arrive") { names.withLock { $0.count } == 2 }
+        #expect(names.withLock { $0 } == ["n", "n"])
+        #expect(observation.counts.delivered == 2)
+    }
+
+    // CF-M3, CF-B1
+    @Test(
+        "names of any Unicode and any length arrive as they are, and reach nobody else",
+        arguments: [
+            "", "SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "com.example.my-app", "日本語 🎌", "a\0b", "it's",
+            String(repeating: "long.", count: 2000), "a__b", "\u{E9}", "e\u{301}",
+        ]
+    )
+    func names(name: String) async throws {
+        let received = Mutex<[NotificationName]>([])
+        let observation = try await center.observe(NotificationName(name), delivery: .immediate) { notification in
+            received.withLock { $0.append(notification.name) }
+        }
+        let other = try await center.observe(NotificationName(name + "."), delivery: .immediate) { notification in
+            received.withLock { $0.append("wrong: \(notification.name)") }
+        }
+        try center.post(NotificationName(name))
+        try await eventually("it arrives") { received.withLock { !$0.isEmpty } }
+        #expect(received.withLock { $0 } == [NotificationName(name)])
+        withExtendedLifetime((observation, other)) {}
+    }
+
+    // CF-W2
+    @Test("an observer that is busy hears once more after the last post, and what was merged is counted")
+    func coalescing() async throws {
+        let gate = DispatchSemaphore(value: 0)
+        let entered = Mutex(0)
+        let observation = try await center.observe("n") { _ in
+            entered.withLock { $0 += 1 }
+            gate.wait()
+        }
+        try center.post("n")
+        try await eventually("the handler is busy") { entered.withLock { $0 } == 1 }
+        for _ in 0..<1000 { try center.post("n") }
+        try await eventually("all have arrived") { observation.counts.coalesced == 999 }
+        gate.signal()
+        try await eventually("one more call") { entered.withLock { $0 } == 2 }
+        gate.signal()
+        #expect(observation.counts == DeliveryCounts(delivered: 2, coalesced: 999, dropped: 0))
+    }
+
+    // CF-A5, CF-W12, CF-B3
+    @Test("a thousand registrations of one name cost the bus one rule, and each is called")
+    func sharedRule() async throws {
+        let calls = Mutex(0)
+        var observations: [NotificationObservation] = []
+        for _ in 0..<1000 {
+            observations.append(
+                try await center.observe("n", delivery: .immediate) { _ in calls.withLock { $0 += 1 } }
+            )
+        }
+        #expect(center.statistics.matchRules == 1)
+        #expect(center.statistics.observers == 1000)
+        try center.post("n")
+        try await eventually("each is called") { calls.withLock { $0 } == 1000 }
+        // Two registrations share a rule while one is removed.
+        observations.removeLast(999)
+        try center.post("n")
+        try await eventually("the last one still is") { calls.withLock { $0 } == 1001 }
+        observations = []
+        #expect(center.statistics.matchRules == 0)
+    }
+
+    // CF-C2, CF-C4, CF-C7
+    @Test("a handler on the reading thread may post, register and remove on any center")
+    func reentrancy() async throws {
+        let distributed = DistributedNotifyCenter(bus: bus.bus)
+        let log = Mutex<[String]>([])
+        let kept = Mutex<[NotificationObservation]>([])
+        let first = try await center.observe("first", delivery: .immediate) { [center] _ in
+            log.withLock { $0.append("first") }
+            let observation = try? distributed.observe("second", delivery: .immediate) { _ in
+                log.withLock { $0.append("second") }
+                for observation in kept.withLock({ $0 }) { observation.cancel() }
+                try? center.post("third")
+            }
+            kept.withLock { $0.append(contentsOf: [observation].compactMap(\.self)) }
+            try? distributed.post("second")
+        }
+        let third = try await center.observe("third", delivery: .immediate) { _ in log.withLock { $0.append("third") } }
+        try center.post("first")
+        try await eventually("all three are called") { log.withLock { $0 } == ["first", "second", "third"] }
+        try distributed.post("second")
+        try center.post("third")
+        try await eventually("only the third is still there") {
+            log.withLock { $0 } == ["first", "second", "third", "third"]
+        }
+        withExtendedLifetime((first, third)) {}
+    }
+
+    // CF-D3
+    @Test("observers on one serial queue are called in the order of registration, post by post")
+    func orderOnQueue() async throws {
+        let queue = DispatchQueue(label: "serial")
+        let log = Mutex<[String]>([])
+        var observations: [NotificationObservation] = []
+        let distributed = DistributedNotifyCenter(bus: bus.bus)
+        for index in 0..<5 {
+            observations.append(
+                try await distributed.observe(index == 2 ? nil : "n", delivery: .queue(queue)) { notification in
+                    log.withLock { $0.append("\(notification.object ?? "")\(index)") }
+                }
+            )
+        }
+        for letter in ["a", "b", "c"] { try distributed.post("n", object: letter) }
+        try await eventually("all are called") { log.withLock { $0.count } == 15 }
+        #expect(log.withLock { $0 } == ["a", "b", "c"].flatMap { letter in (0..<5).map { "\(letter)\($0)" } })
+        withExtendedLifetime(observations) {}
+    }
+
+    @Test("a handler runs where it was asked to run")
+    func executors() async throws {
+        let key = DispatchSpecificKey<String>()
+        let queue = DispatchQueue(label: "mine")
+        queue.setSpecific(key: key, value: "mine")
+        let seen = Mutex<[String: String]>([:])
+        @Sendable func note(_ kind: String) {
+            let thread = try? String(contentsOfFile: "/proc/thread-self/comm", encoding: .utf8)
+            let place = DispatchQueue.getSpecific(key: key) ?? (thread == "dbus-io\n" ? "dbus-io" : "elsewhere")
+            seen.withLock { $0[kind] = place }
+        }
+        let observations = [
+            try await center.observe("n", delivery: .queue(queue)) { _ in note("queue") },
+            try await center.observe("n", delivery: .immediate) { _ in note("immediate") },
+            try await center.observe("n", delivery: .background) { _ in note("background") },
+            try await center.observe("n", delivery: .executor(globalConcurrentExecutor)) { _ in note("executor") },
+        ]
+        try center.post("n")
+        try await eventually("all are called") { seen.withLock { $0.count } == 4 }
+        #expect(
+            seen.withLock { $0 } == [
+                "queue": "mine", "immediate": "dbus-io", "background": "elsewhere", "executor": "elsewhere",
+            ]
+        )
+        withExtendedLifetime(observations) {}
+    }
+
+    @Test("a slow handler delays nobody but itself")
+    func slowHandler() async throws {
+        let gate = DispatchSemaphore(value: 0)
+        let quick = Mutex(0)
+        let slow = try await center.observe("n") { _ in gate.wait() }
+        let other = try await center.observe("n", delivery: .immediate) { _ in quick.withLock { $0 += 1 } }
+        for _ in 0..<100 { try center.post("n") }
+        try await eventually("the other one has them all") { quick.withLock { $0 } == 100 }
+        #expect(slow.counts.delivered == 1)
+        slow.cancel()
+        gate.signal()
+        withExtendedLifetime(other) {}
+    }
+
+    @Test("a sequence is registered when it is made, ends with its task, and leaves no rule behind")
+    func sequence() async throws {
+        let sequence = try await center.notifications(named: "n")
+        try center.post("n")
+        var iterator = sequence.makeAsyncIterator()
+        #expect(await iterator.next()?.name == "n")
+        let task = Task {
+            var count = 0
+            for await _ in sequence { count += 1 }
+            return count
+        }
+        task.cancel()
+        _ = await task.value
+        try await eventually("the rule is gone") { center.statistics.matchRules == 0 }
+    }
+
+    @Test("a sequence that is dropped unread removes its observer")
+    func droppedSequence() async throws {
+        do {
+            let sequence = try await center.notifications(named: "n")
+            #expect(center.statistics.observers == 1)
+            withExtendedLifetime(sequence) {}
+        }
+        #expect(center.statistics.observers == 0)
+    }
+
+    // CF-W10
+    @Test("observers are in place again after the bus died and came back")
+    func busRestart() async throws {
+        let calls = Mutex(0)
+        let observation = try await center.observe("n", delivery: .immediate) { _ in calls.withLock { $0 += 1 } }
+        try bus.restart()
+        try await eventually("a post of another process arrives") {
+            try DarwinNotifyCenter(connection: DBusConnection.open(bus.bus)).post("n")
+            return calls.withLock { $0 } > 0
+        }
+        withExtendedLifetime(observation) {}
+    }
+
+    // CF-B9, architecture D1
+    @Test("a name that comes through the interface of another is ignored and counted")
+    func smuggledName() async throws {
+        let calls = Mutex(0)
+        let observation = try await center.observe("allowed", delivery: .immediate) { _ in }
+        let target = try await center.observe("guarded", delivery: .immediate) { _ in calls.withLock { $0 += 1 } }
+        let stranger = try DBusConnection.open(bus.bus)
+        try stranger.send(
+            try .signal(
+                path: "/org/notifycenter",
+                interface: "org.notifycenter.Darwin1.allowed",
+                member: "Posted",
+                arguments: [.string("guarded")]
+            )
+        )
+        try center.post("allowed")
+        try await eventually("the genuine one arrives") { observation.counts.delivered == 1 }
+        #expect(calls.withLock { $0 } == 0)
+        #expect(center.statistics.malformed == 1)
+        withExtendedLifetime(target) {}
+    }
+
+    @Test("without a bus, posting and observing say so")
+    func noBus() async {
+        let nowhere = DarwinNotifyCenter(bus: .address("unix:path=/nowhere/bus"))
+        let posting = #expect(throws: DBusError.self) { try nowhere.post("n") }
+        #expect(posting?.code == .noBus)
+        let observing = await #expect(throws: DBusError.self) { try await nowhere.observe("n") { _ in } }
+        #expect(observing?.code == .noBus)
+    }
+}

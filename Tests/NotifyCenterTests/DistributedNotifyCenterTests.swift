@@ -1,0 +1,131 @@
+import Dispatch
+import NotifyCenter
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@Suite("The distributed center over a real bus")
+struct DistributedNotifyCenterTests {
+    private let bus: PrivateBus
+    private let center: DistributedNotifyCenter
+
+    init() throws {
+        bus = try PrivateBus()
+        center = DistributedNotifyCenter(bus: bus.bus)
+    }
+
+    // CF-M2, CF-M4, CF-M7, CF-D6
+    @Test("the table of names and objects holds between real connections")
+    func matching() async throws {
+        let log = Mutex<[String]>([])
+        var observations: [NotificationObservation] = []
+        let registrations: [(String, NotificationName?, String?)] = [
+            ("n/any", "n", nil), ("n/A", "n", "A"), ("any/any", nil, nil), ("any/A", nil, "A"),
+        ]
+        for (label, name, object) in registrations {
+            observations.append(
+                try await center.observe(name, object: object, delivery: .immediate) { notification in
+                    log.withLock { $0.append("\(label) \(notification.name) \(notification.object ?? "-")") }
+                }
+            )
+        }
+        try center.post("n")
+        try center.post("n", object: "A")
+        try center.post("n", object: "B")
+        try center.post("m", object: "A")
+        try await eventually("all arrive") { log.withLock { $0.count } == 10 }
+        #expect(
+            log.withLock { $0 } == [
+                "n/any n -", "any/any n -", "n/any n A", "n/A n A", "any/any n A", "any/A n A", "n/any n B",
+                "any/any n B", "any/any m A", "any/A m A",
+            ]
+        )
+        withExtendedLifetime(observations) {}
+    }
+
+    // CF-D4, CF-P12
+    @Test("posts of one process arrive in order, with their payload")
+    func order() async throws {
+        let sequence = try await center.notifications(named: "n", buffering: .unbounded)
+        for number in 0..<1000 as Range<Int64> {
+            try center.post("n", object: "o", userInfo: ["number": .integer(number), "nested": ["a": [1, true, "x"]]])
+        }
+        var iterator = sequence.makeAsyncIterator()
+        for number in 0..<1000 as Range<Int64> {
+            let notification = try #require(await iterator.next())
+            #expect(notification.userInfo == ["number": .integer(number), "nested": ["a": [1, true, "x"]]])
+        }
+    }
+
+    @Test("what a slow observer has no room for is dropped as asked, and counted")
+    func drops() async throws {
+        let gate = DispatchSemaphore(value: 0)
+        let newest = Mutex<[String]>([])
+        let oldest = Mutex<[String]>([])
+        let first = try await center.observe("n", buffering: .bufferingNewest(3)) { notification in
+            newest.withLock { $0.append(notification.object ?? "") }
+            if notification.object == "0" { gate.wait() }
+        }
+        let second = try await center.observe("n", buffering: .bufferingOldest(3)) { notification in
+            oldest.withLock { $0.append(notification.object ?? "") }
+            if notification.object == "0" { gate.wait() }
+        }
+        try center.post("n", object: "0")
+        try await eventually("both are busy") {
+            newest.withLock { $0.count } == 1 && oldest.withLock { $0.count } == 1
+        }
+        for number in 1...10 { try center.post("n", object: "\(number)") }
+        try await eventually("all have arrived") { first.counts.dropped == 7 && second.counts.dropped == 7 }
+        gate.signal()
+        gate.signal()
+        try await eventually("the rest is delivered") {
+            newest.withLock { $0.count } == 4 && oldest.withLock { $0.count } == 4
+        }
+        #expect(newest.withLock { $0 } == ["0", "8", "9", "10"])
+        #expect(oldest.withLock { $0 } == ["0", "1", "2", "3"])
+        #expect(center.statistics.deliveries.dropped == 14)
+        let sequence = try await center.notifications(named: "s", buffering: .bufferingNewest(2))
+        for number in 0..<5 { try center.post("s", object: "\(number)") }
+        try await eventually("the sequence counts too") { sequence.counts.dropped == 3 }
+    }
+
+    // architecture D2, CF-B4
+    @Test("more names than the bus grants rules for are all heard")
+    func moreNamesThanRules() async throws {
+        let small = try PrivateBus(.init(matchRulesPerConnection: 80))
+        let center = DistributedNotifyCenter(bus: small.bus)
+        let heard = Mutex<Set<String>>([])
+        var observations: [NotificationObservation] = []
+        for number in 0..<200 {
+            observations.append(
+                try await center.observe("name.\(number)", delivery: .immediate) { notification in
+                    heard.withLock { _ = $0.insert(notification.name.rawValue) }
+                }
+            )
+        }
+        #expect(center.statistics.coveredMatchRules > 0)
+        for number in 0..<200 { try center.post("name.\(number)") }
+        try center.post("not.asked.for")
+        try await eventually("each is heard") { heard.withLock { $0.count } == 200 }
+        withExtendedLifetime(observations) {}
+    }
+
+    // CF-C6
+    @Test("registering, removing and posting from many tasks at once loses nothing that is in place")
+    func contention() async throws {
+        let steady = try await center.observe("n", buffering: .unbounded) { _ in }
+        try await withThrowingTaskGroup { group in
+            for _ in 0..<4 {
+                group.addTask { [center] in
+                    for _ in 0..<100 {
+                        let observation = try await center.observe("n") { _ in }
+                        try center.post("n")
+                        observation.cancel()
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        try await eventually("every post arrived") { steady.counts.delivered == 400 }
+    }
+}
