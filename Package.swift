@@ -111,6 +111,13 @@ let package = Package(
             name: "NotifyCenterTests",
             dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil"]
         ),
+        .testTarget(
+            name: "SharedDeviceTests",
+            dependencies: [
+                "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                "notifyutil", "shared-device", "shared-device-broker",
+            ]
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

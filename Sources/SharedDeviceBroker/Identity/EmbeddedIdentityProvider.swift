@@ -1,0 +1,116 @@
+import DBusTransport
+package import Foundation
+import SharedDevice
+import Synchronization
+
+/// The identity provider of a device that has no organization behind it: the users of its own `UserDirectory`.
+///
+/// A wrong password and a name that nobody has are one and the same to the caller, in the answer and in the time it
+/// takes. Failed attempts are counted in memory: a restart of the broker forgets them.
+package final class EmbeddedIdentityProvider: IdentityProvider {
+    /// How long an access token is valid, in seconds.
+    package static let tokenLifetime: TimeInterval = 3600
+
+    private let directory: UserDirectory
+    private let decoy: PasswordHash
+    private let throttle = Locked(SignInThrottle())
+    /// Two scrypt hashes at once: 128 MiB.
+    private let hashing = BlockingWork(label: "SharedDeviceBroker.hashing", width: 2, capacity: 32)
+    private let now: @Sendable () -> ContinuousClock.Instant
+    private let date: @Sendable () -> Date
+
+    /// A provider of the users in `directory`.
+    ///
+    /// - Parameters:
+    ///   - now: The time that failed attempts are counted by.
+    ///   - date: The time that tokens end by.
+    /// - Throws: `IdentityError`: `providerFailed` where libcrypt has no scrypt.
+    package init(
+        directory: UserDirectory,
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { ContinuousClock.now },
+        date: @escaping @Sendable () -> Date = { Date() }
+    ) throws(IdentityError) {
+        self.directory = directory
+        self.now = now
+        self.date = date
+        do {
+            decoy = try PasswordHash.decoy(cost: directory.passwordCost)
+        } catch {
+            throw IdentityError(.providerFailed, error.description)
+        }
+    }
+
+    package func authenticate(_ request: SignInRequest) async throws(IdentityError) -> AuthenticatedIdentity {
+        guard let password = request.password else { throw .passwordRequired }
+        let key = Self.throttleKey(of: request.username)
+        let time = now()
+        if case .refused(let wait) = throttle.withLock({ $0.admit(key, at: time) }) { throw .slowDown(wait) }
+        let verdict: Verdict
+        do {
+            verdict = try await hashing.run { self.check(password, ofUserNamed: request.username) }
+        } catch {
+            verdict = .none(.busy)
+        }
+        switch verdict {
+        case .right(let user):
+            throttle.withLock { $0.succeeded(key) }
+            guard !user.isDisabled else { throw .accountDisabled }
+            return AuthenticatedIdentity(account: user.account)
+        case .wrong:
+            throw .invalidGrant
+        case .none(let error):
+            throttle.withLock { $0.cancelled(key) }
+            throw error
+        }
+    }
+
+    package func issueToken(
+        for identity: AuthenticatedIdentity,
+        scopes: Set<String>
+    ) async throws(IdentityError) -> AccessToken {
+        for scope in scopes where !Self.isScopeToken(scope) { throw .invalidScope(scope) }
+        let user: DirectoryUser?
+        do {
+            user = try directory.user(withIdentifier: identity.account.identifier)
+        } catch {
+            throw IdentityError(.providerFailed, error.description)
+        }
+        guard let user else { throw .accountUnknown }
+        guard !user.isDisabled else { throw .accountDisabled }
+        return .makeRandom(scopes: scopes, expiresAt: date().addingTimeInterval(Self.tokenLifetime))
+    }
+
+    /// Does nothing: the only thing that is held open is the tokens, which are the broker's to drop.
+    package func endSession(for identity: AuthenticatedIdentity) async throws(IdentityError) {}
+
+    private enum Verdict: Sendable {
+        case right(DirectoryUser)
+        case wrong
+        case none(IdentityError)
+    }
+
+    /// Blocks its thread for one hash, whoever the user is.
+    private func check(_ password: Secret, ofUserNamed username: String) -> Verdict {
+        do {
+            let found = try directory.credentials(ofUserNamed: username)
+            let hash = try found.map { try PasswordHash(stored: $0.passwordHash) } ?? decoy
+            guard try hash.matches(password), let user = found?.user else { return .wrong }
+            return .right(user)
+        } catch let error as PasswordError where error.code == .containsNUL || error.code == .tooLong {
+            // Nobody can have such a password, so the quick answer tells nothing about the user.
+            return .wrong
+        } catch {
+            return .none(IdentityError(.providerFailed, "\(error)"))
+        }
+    }
+
+    /// Names of a length that nobody's has are counted as one: the throttle must not fill the memory with them.
+    private static func throttleKey(of username: String) -> String {
+        username.utf8.count > 4 * Username.maximumLength ? "" : Username.key(of: username)
+    }
+
+    /// RFC 6749, section 3.3: visible ASCII without the quotation mark and the backslash.
+    private static func isScopeToken(_ text: String) -> Bool {
+        !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }
+    }
+}

@@ -1,0 +1,88 @@
+/// Why the directory did not do what was asked. Nothing has changed.
+package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The kind of failure. A struct, so that a new kind breaks no `switch`.
+    package struct Code: Sendable, Hashable, CustomStringConvertible {
+        private enum Kind: String {
+            case usernameTaken, unknownUser, invalidUsername, invalidDisplayName, weakPassword, unusablePassword
+            case signedIn, storeFailed
+        }
+
+        private let kind: Kind
+
+        /// Another user has this name, perhaps in another case.
+        package static let usernameTaken = Code(kind: .usernameTaken)
+        /// No user has this name.
+        package static let unknownUser = Code(kind: .unknownUser)
+        /// Nobody may be called that.
+        package static let invalidUsername = Code(kind: .invalidUsername)
+        /// The name for display has characters that cannot be displayed.
+        package static let invalidDisplayName = Code(kind: .invalidDisplayName)
+        /// The password is empty, short or the user's name.
+        package static let weakPassword = Code(kind: .weakPassword)
+        /// The password cannot be hashed, or its stored hash cannot be read.
+        package static let unusablePassword = Code(kind: .unusablePassword)
+        /// The user is the account that is signed in on this device.
+        package static let signedIn = Code(kind: .signedIn)
+        /// The database failed; see `storeError`.
+        package static let storeFailed = Code(kind: .storeFailed)
+
+        /// The code's name.
+        package var description: String { kind.rawValue }
+    }
+
+    /// The kind of failure.
+    package let code: Code
+    /// What happened, and what helps.
+    package let description: String
+    /// The database's error, with `storeFailed`.
+    package let storeError: StoreError?
+
+    private init(_ code: Code, _ description: String, storeError: StoreError? = nil) {
+        self.code = code
+        self.description = description
+        self.storeError = storeError
+    }
+
+    static func usernameTaken(_ name: String) -> UserDirectoryError {
+        UserDirectoryError(
+            .usernameTaken,
+            "there is a user \(name) already; choose another name, or remove that user first"
+        )
+    }
+
+    static func unknownUser(_ name: String) -> UserDirectoryError {
+        UserDirectoryError(.unknownUser, "there is no user \(name); see them all with: shared-device user list")
+    }
+
+    static func invalidUsername(_ name: String, _ reason: String) -> UserDirectoryError {
+        UserDirectoryError(.invalidUsername, "nobody can have the name \(name): \(reason); choose another name")
+    }
+
+    static let invalidDisplayName = UserDirectoryError(
+        .invalidDisplayName,
+        "the display name is longer than 256 bytes or has invisible characters; choose another one"
+    )
+
+    static func weakPassword(_ reason: String) -> UserDirectoryError {
+        UserDirectoryError(
+            .weakPassword,
+            "the password \(reason); choose one of \(UserDirectory.minimumPasswordLength) "
+                + "characters or more"
+        )
+    }
+
+    static func unusablePassword(_ error: PasswordError) -> UserDirectoryError {
+        UserDirectoryError(.unusablePassword, error.description)
+    }
+
+    static func signedIn(_ name: String) -> UserDirectoryError {
+        UserDirectoryError(
+            .signedIn,
+            "\(name) is signed in on this device; sign the account out first, then remove the user"
+        )
+    }
+
+    static func storeFailed(_ error: StoreError) -> UserDirectoryError {
+        UserDirectoryError(.storeFailed, error.description, storeError: error)
+    }
+}

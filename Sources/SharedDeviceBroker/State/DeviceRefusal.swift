@@ -1,0 +1,52 @@
+/// A request that the device's rules do not allow. Nothing has changed.
+///
+/// The texts name no account: they go to any app that asks, and who is signed in is not every app's business.
+package struct DeviceRefusal: Error, Sendable, Hashable, CustomStringConvertible {
+    /// Why. A struct, so that a new reason breaks no `switch`.
+    package struct Code: Sendable, Hashable, CustomStringConvertible {
+        private enum Kind: String {
+            case noCurrentAccount = "no_current_account"
+            case currentAccountMismatch = "current_account_mismatch"
+            case accountAlreadySignedIn = "account_already_signed_in"
+            case notSharedDevice = "not_shared_device"
+        }
+
+        private let kind: Kind
+
+        /// Nobody is signed in.
+        package static let noCurrentAccount = Code(kind: .noCurrentAccount)
+        /// Another account than the given one is signed in.
+        package static let currentAccountMismatch = Code(kind: .currentAccountMismatch)
+        /// Someone is signed in.
+        package static let accountAlreadySignedIn = Code(kind: .accountAlreadySignedIn)
+        /// The device is personal.
+        package static let notSharedDevice = Code(kind: .notSharedDevice)
+
+        /// The stable string that goes over the wire, in MSAL's words where MSAL has one.
+        package var description: String { kind.rawValue }
+    }
+
+    /// Why.
+    package let code: Code
+    /// One sentence: what is the case, and what helps.
+    package let description: String
+
+    package static let noCurrentAccount = DeviceRefusal(
+        code: .noCurrentAccount,
+        description: "nobody is signed in on this device; sign in first"
+    )
+    package static let currentAccountMismatch = DeviceRefusal(
+        code: .currentAccountMismatch,
+        description: "another account is signed in on this device; ask for the current account and name that one"
+    )
+    package static let accountAlreadySignedIn = DeviceRefusal(
+        code: .accountAlreadySignedIn,
+        description: "an account is already signed in on this device; sign it out first"
+    )
+    package static let notSharedDevice = DeviceRefusal(
+        code: .notSharedDevice,
+        description:
+            "this device is not in shared mode; its administrator turns that on with \"sharedDeviceMode\": true "
+            + "in the managed configuration"
+    )
+}

@@ -1,0 +1,79 @@
+import ArgumentParser
+import DBusTransport
+import Foundation
+import Glibc
+import Logging
+import NotifyCenter
+import SharedDeviceBroker
+
+@main
+struct SharedDeviceBrokerCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "shared-device-broker",
+        abstract: "Holds the one signed-in account of a shared device, and tells all apps when it changes.",
+        discussion: """
+            Serves org.notifycenter.SharedDevice1. Prints “ready” when it owns that name; logs to standard error. Ends \
+            with SIGTERM or SIGINT.
+            Exit status: 0 ended as asked; 64 wrong usage; 69 no bus, or another broker serves it; 78 state directory or \
+            configuration cannot be used.
+            """
+    )
+
+    @Option(help: ArgumentHelp("The bus: session, system, or an address.", valueName: "bus"))
+    var bus: String?
+
+    @Option(
+        name: .customLong("state"),
+        help: ArgumentHelp("The state directory, as “shared-device --state” takes it.", valueName: "dir")
+    )
+    var stateDirectory: String?
+
+    @Option(
+        name: .customLong("configuration"),
+        help: ArgumentHelp("The managed configuration, a JSON file; read again when it changes.", valueName: "file")
+    )
+    var configurationFile: String = ManagedConfigurationFile.defaultPath
+
+    @Option(
+        help: ArgumentHelp("The least level to log.", valueName: "level")
+    )
+    var logLevel: LogLevel = .info
+
+    func run() async throws {
+        LoggingSystem.bootstrap { StreamLogHandler.standardError(label: $0) }
+        var log = Logger(label: "shared-device-broker")
+        log.logLevel = Logger.Level(rawValue: logLevel.rawValue) ?? .info
+        let options = BrokerService.Options(
+            bus: bus.map(Bus.init(name:)) ?? .fromEnvironment,
+            stateDirectory: stateDirectory
+                ?? StateDirectory.path(
+                    environment: ProcessInfo.processInfo.environment,
+                    effectiveUser: geteuid(),
+                    home: NSHomeDirectory()
+                ),
+            configurationFile: configurationFile
+        )
+        let end = EndSignals()
+        let service: BrokerService
+        do {
+            service = try await BrokerService(options, log: log)
+        } catch {
+            FileHandle.standardError.write(Data("shared-device-broker: \(error)\n".utf8))
+            throw ExitCode(error is DBusError ? EX_UNAVAILABLE : EX_CONFIG)
+        }
+        FileHandle.standardOutput.write(Data("ready\n".utf8))
+        let following = Task { await service.run() }
+        await end.first()
+        following.cancel()
+    }
+}
+
+/// The levels of swift-log, as a command line takes them.
+enum LogLevel: String, ExpressibleByArgument, CaseIterable {
+    case trace
+    case debug
+    case info
+    case notice
+    case warning
+    case error
+}

@@ -1,0 +1,286 @@
+import DBusTransport
+import Dispatch
+import NotifyCenter
+import NotifyCenterTestKit
+import SharedDevice
+import Synchronization
+import Testing
+
+@Suite("An app and the real broker")
+struct SharedDeviceApplicationTests {
+    @Test("signing in through one app is seen by another, with a token; signing out ends it for both")
+    func globalSignInAndOut() async throws {
+        let device = try await TestDevice()
+        let (one, other) = (device.application("one"), device.application("other"))
+        #expect(await one.getDeviceInformation().deviceMode == .shared)
+        #expect(await one.getDeviceInformation().organization == "Contoso")
+        let result = try await one.signIn("ada")
+        #expect(result.account.username == "ada")
+        #expect(result.account.displayName == "Ada")
+        #expect(result.scopes == ["orders.read"])
+        let seen = try await other.getCurrentAccount()
+        #expect(seen.current == result.account)
+        #expect(seen.previous == nil)
+        let parameters = SilentTokenParameters(scopes: ["orders.read"], account: result.account)
+        let silent = try await other.acquireTokenSilent(with: parameters)
+        #expect(silent.accessToken == result.accessToken)
+        var refresh = parameters
+        refresh.forceRefresh = true
+        #expect(try await other.acquireTokenSilent(with: refresh).accessToken != result.accessToken)
+        try await other.signout(with: result.account)
+        let after = try await one.getCurrentAccount()
+        #expect(after.current == nil)
+        let told = try await other.getCurrentAccount()
+        #expect(told.current == nil)
+        #expect(told.previous == result.account)
+        #expect(await code { _ = try await one.acquireTokenSilent(with: parameters) } == .noCurrentAccount)
+    }
+
+    @Test("what the device's rules forbid is refused with its own code, and changes nothing")
+    func refusals() async throws {
+        let device = try await TestDevice()
+        let application = device.application()
+        let stranger = Account(identifier: "nobody.here", username: "nobody")
+        #expect(await code { try await application.signout(with: stranger) } == .noCurrentAccount)
+        #expect(await code { try await application.signIn("ada", password: "wrong") } == .authenticationFailed)
+        #expect(await code { try await application.signIn("mallory") } == .authenticationFailed)
+        let canceled = InteractiveTokenParameters(scopes: []) { _ in nil }
+        #expect(await code { _ = try await application.acquireToken(with: canceled) } == .userCanceled)
+        let ada = try await application.signIn("ada").account
+        #expect(await code { try await application.signIn("grace") } == .accountAlreadySignedIn)
+        #expect(await code { try await application.signIn("ada") } == .accountAlreadySignedIn)
+        #expect(await code { try await application.signout(with: stranger) } == .currentAccountMismatch)
+        let silent = SilentTokenParameters(scopes: [], account: stranger)
+        #expect(await code { _ = try await application.acquireTokenSilent(with: silent) } == .currentAccountMismatch)
+        #expect(try await application.getCurrentAccount().current == ada)
+    }
+
+    // E11, D9
+    @Test("without a broker, and without a bus, the mode is unknown and every request says why")
+    func noBroker() async throws {
+        let device = try await TestDevice(starts: false)
+        let lonely = device.application()
+        let nowhere = SharedDeviceApplication(
+            identifier: "org.example.nowhere",
+            bus: .address("unix:path=/nowhere/bus"),
+            stateDirectory: device.directory.path
+        )
+        for application in [lonely, nowhere] {
+            let information = await application.getDeviceInformation()
+            #expect(information.deviceMode == .unknown)
+            #expect(information.problem?.code == .brokerUnavailable)
+            #expect(await code { _ = try await application.getCurrentAccount() } == .brokerUnavailable)
+            #expect(await code { try await application.signIn("ada") } == .brokerUnavailable)
+        }
+        // The app need not be started anew when the broker comes.
+        try await device.startBroker()
+        #expect(await lonely.getDeviceInformation().deviceMode == .shared)
+    }
+
+    @Test("changes come at the start, at each sign-in and sign-out, and after the broker was killed and restarted")
+    func changes() async throws {
+        let device = try await TestDevice()
+        let (one, other) = (device.application("one"), device.application("other"))
+        let log = Log()
+        let following = Task {
+            for await change in one.accountChanges {
+                let line = "\(change.previous?.username ?? "-")→\(change.current?.username ?? "-")"
+                log.add(line)
+                try await one.cleanupDone(change)
+            }
+        }
+        defer { following.cancel() }
+        func expect(_ lines: String...) async throws {
+            try await eventually("\(lines), not \(log.lines)") { log.lines == lines }
+        }
+        try await expect("-→-")
+        try await other.signIn("ada")
+        try await expect("-→-", "-→ada")
+        device.killBroker()
+        try await device.startBroker()
+        try await other.signOutCurrent()
+        try await expect("-→-", "-→ada", "ada→-")
+        try await other.signIn("grace")
+        try await expect("-→-", "-→ada", "ada→-", "-→grace")
+    }
+
+    // E4, E9, E24
+    @Test("an app that was away, or ended before it had cleaned up, is told at its next start whose data to delete")
+    func missedChange() async throws {
+        let device = try await TestDevice()
+        let control = device.application("control")
+        func firstChange(cleaning: Bool) async throws -> AccountChange {
+            // A new object for each start of the app: only the file connects them.
+            let application = device.application("sleeper")
+            for await change in application.accountChanges {
+                if cleaning { try await application.cleanupDone(change) }
+                return change
+            }
+            throw TestDevice.Unexpected(description: "no change")
+        }
+        try await control.signIn("ada")
+        #expect(try await firstChange(cleaning: true).current?.username == "ada")
+        try await control.signOutCurrent()
+        try await control.signIn("grace")
+        // It crashes before it has cleaned up, twice.
+        for _ in 0..<2 {
+            let change = try await firstChange(cleaning: false)
+            #expect(change.previousAccounts.map(\.username) == ["ada"])
+            #expect(change.current?.username == "grace")
+        }
+        #expect(try await firstChange(cleaning: true).previous?.username == "ada")
+        #expect(try await firstChange(cleaning: true).previous == nil)
+        // Somebody comes and goes while it sleeps, and the same person is back.
+        try await control.signOutCurrent()
+        try await control.signIn("grace")
+        let again = try await firstChange(cleaning: true)
+        #expect(again.previous?.username == "grace")
+        #expect(again.current?.username == "grace")
+    }
+
+    // D11, E7
+    @Test("a broadcast from anybody but the broker is ignored; the broker's own is heard")
+    func spoofedBroadcast() async throws {
+        let device = try await TestDevice()
+        let (one, other) = (device.application("one"), device.application("other"))
+        let changes = Mutex(0)
+        let questions = Mutex(0)
+        let following = Task {
+            for await change in one.accountChanges(onFailure: { _ in questions.withLock { $0 += 1 } }) {
+                changes.withLock { $0 += 1 }
+                try await one.cleanupDone(change)
+            }
+        }
+        defer { following.cancel() }
+        try await eventually("it follows") { changes.withLock { $0 } == 1 }
+        let spoofer = try ChildProcess(
+            ChildProcess.built("notifyutil"),
+            ["-p", "SHARED_MODE_CURRENT_ACCOUNT_CHANGED"],
+            environment: device.bus.environment
+        )
+        #expect(spoofer.waitUntilExit() == 0)
+        try await eventually("the spoof was noticed") { one.ignoredBroadcasts == 1 }
+        try await other.signIn("ada")
+        try await eventually("the genuine one is heard") { changes.withLock { $0 } == 2 }
+        #expect(questions.withLock { $0 } == 0)
+    }
+
+    @Test("a bus that dies and comes back with another account on the device is followed")
+    func busRestart() async throws {
+        let device = try await TestDevice()
+        let (one, other) = (device.application("one"), device.application("other"))
+        let log = Mutex<[String]>([])
+        let following = Task {
+            for await change in one.accountChanges {
+                log.withLock { $0.append(change.current?.username ?? "-") }
+                try await one.cleanupDone(change)
+            }
+        }
+        defer { following.cancel() }
+        try await other.signIn("ada")
+        try await eventually("it follows") { log.withLock { $0.last } == "ada" }
+        device.bus.stop()
+        try device.bus.start()
+        try await eventually("the broker is back on the bus") {
+            await other.getDeviceInformation().deviceMode == .shared
+        }
+        try await other.signOutCurrent()
+        try await eventually("the sign-out is heard") { log.withLock { $0.last } == "-" }
+    }
+
+    @Test("turning shared mode off signs out and tells the apps")
+    func modeChange() async throws {
+        let device = try await TestDevice()
+        let application = device.application()
+        let log = Mutex<[String]>([])
+        let following = Task {
+            for await change in application.accountChanges {
+                log.withLock { $0.append(change.current?.username ?? "-") }
+                try await application.cleanupDone(change)
+            }
+        }
+        defer { following.cancel() }
+        try await device.application("other").signIn("ada")
+        try await eventually("ada is in") { log.withLock { $0.last } == "ada" }
+        try device.configure(#"{"sharedDeviceMode": false}"#)
+        try await eventually("ada is out") { log.withLock { $0.last } == "-" }
+        #expect(await application.getDeviceInformation().deviceMode == .personal)
+        #expect(await code { try await application.signIn("grace") } == .notSharedDevice)
+        // A file that makes no sense leaves in force what was.
+        try device.configure("{ not json")
+        #expect(await application.getDeviceInformation().deviceMode == .personal)
+        try device.configure(#"{"sharedDeviceMode": true}"#)
+        try await eventually("it is shared again") { await application.getDeviceInformation().deviceMode == .shared }
+    }
+
+    // D9: a crash at any instant, seen from the apps.
+    @Test("a broker that is killed during a sign-out comes back with the account in or out, never in between")
+    func brokerKilledDuringSignOut() async throws {
+        let device = try await TestDevice()
+        let (one, other) = (device.application("one"), device.application("other"))
+        var epochs: [UInt64] = []
+        var outcomes: Set<Bool> = []
+        for round in 0..<8 {
+            if try await other.getCurrentAccount().current == nil { try await other.signIn("ada") }
+            let account = try #require(try await other.getCurrentAccount().current)
+            let signingOut = Task { await code { try await other.signout(with: account) } }
+            // Spread over the time that a sign-out takes.
+            try await Task.sleep(for: .microseconds(round * 700))
+            device.killBroker()
+            let refusal = await signingOut.value
+            try await device.startBroker()
+            let fresh = device.application("fresh\(round)")
+            for await change in fresh.accountChanges {
+                epochs.append(change.epoch)
+                outcomes.insert(change.current == nil)
+                // Who was told that it is done must find it done.
+                if refusal == nil { #expect(change.current == nil) }
+                break
+            }
+            #expect(try await one.getCurrentAccount().current == (try await other.getCurrentAccount().current))
+        }
+        #expect(epochs == epochs.sorted())
+        #expect(!outcomes.isEmpty)
+    }
+
+    @Test("completion blocks are called once, on the queue that was asked for")
+    func completionBlocks() async throws {
+        let device = try await TestDevice()
+        let application = device.application()
+        let key = DispatchSpecificKey<Bool>()
+        let queue = DispatchQueue(label: "completion")
+        queue.setSpecific(key: key, value: true)
+        let parameters = SharedDeviceParameters(completionBlockQueue: queue)
+        let log = Mutex<[String]>([])
+        @Sendable func note(_ text: String) {
+            log.withLock { $0.append(DispatchQueue.getSpecific(key: key) == true ? text : "\(text) elsewhere") }
+        }
+        application.getDeviceInformation(with: parameters) { information, error in
+            note(information?.deviceMode == .shared && error == nil ? "shared" : "wrong")
+        }
+        try await eventually("the first block") { log.withLock { $0 } == ["shared"] }
+        var interactive = InteractiveTokenParameters(scopes: []) { _ in
+            Credentials(username: "ada", password: "correct horse ada")
+        }
+        interactive.completionBlockQueue = queue
+        application.acquireToken(with: interactive) { result, error in
+            note(result?.account.username ?? "\(String(describing: error))")
+        }
+        try await eventually("the second block") { log.withLock { $0.last } == "ada" }
+        let account = try #require(try await application.getCurrentAccount().current)
+        var silent = SilentTokenParameters(scopes: [], account: account)
+        silent.completionBlockQueue = queue
+        application.acquireTokenSilent(with: silent) { result, _ in note(result == nil ? "wrong" : "token") }
+        try await eventually("the third block") { log.withLock { $0.last } == "token" }
+        application.signout(with: account, signoutParameters: SignoutParameters(completionBlockQueue: queue)) {
+            success,
+            error in note(success && error == nil ? "out" : "wrong")
+        }
+        try await eventually("the fourth block") { log.withLock { $0.last } == "out" }
+        application.getCurrentAccount(with: parameters) { current, previous, error in
+            note("\(current?.username ?? "-") \(previous?.username ?? "-") \(error?.code.description ?? "-")")
+        }
+        try await eventually("the fifth block") { log.withLock { $0.last } == "- ada -" }
+        #expect(log.withLock { $0.count } == 5)
+    }
+}

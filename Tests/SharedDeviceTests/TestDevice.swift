@@ -1,0 +1,98 @@
+import Foundation
+import NotifyCenter
+import NotifyCenterTestKit
+import SharedDevice
+import Synchronization
+
+/// A device of the test's own: a private bus, the real broker as a process, and the users `ada` and `grace`, whose passwords
+/// are “correct horse ada” and “correct horse grace”.
+final class TestDevice {
+    let bus: PrivateBus
+    let directory: TemporaryDirectory
+    private(set) var broker: ChildProcess?
+
+    init(starts: Bool = true, bus: PrivateBus? = nil) async throws {
+        self.bus = try bus ?? PrivateBus()
+        directory = try TemporaryDirectory("shared-device-test")
+        try configure(#"{"sharedDeviceMode": true, "organization": "Contoso"}"#)
+        for user in ["ada", "grace"] {
+            let add = try ChildProcess(
+                ChildProcess.built("shared-device"),
+                ["user", "add", user, "--display-name", user.capitalized, "--password-stdin", "--state", state]
+            )
+            try add.write("correct horse \(user)")
+            try add.closeInput()
+            guard add.waitUntilExit() == 0 else { throw Unexpected(description: add.errorText) }
+        }
+        if starts { try await startBroker() }
+    }
+
+    struct Unexpected: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    private var state: String { "\(directory.path)/state" }
+    private var configuration: String { "\(directory.path)/managed.json" }
+
+    func configure(_ json: String) throws {
+        try json.write(toFile: configuration, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: configuration)
+    }
+
+    func startBroker() async throws {
+        let broker = try ChildProcess(
+            ChildProcess.built("shared-device-broker"),
+            ["--state", state, "--configuration", configuration, "--bus", bus.address]
+        )
+        self.broker = broker
+        try await broker.line { $0 == "ready" }
+    }
+
+    func killBroker() {
+        broker?.kill()
+        broker?.waitUntilExit()
+    }
+
+    /// An app of this device; the same name is the same app after a restart.
+    func application(_ name: String = "app") -> SharedDeviceApplication {
+        SharedDeviceApplication(
+            identifier: "org.example.\(name)",
+            bus: bus.bus,
+            stateDirectory: "\(directory.path)/apps/\(name)"
+        )
+    }
+}
+
+extension SharedDeviceApplication {
+    @discardableResult
+    func signIn(_ user: String, password: String? = nil) async throws(SharedDeviceError) -> TokenResult {
+        let parameters = InteractiveTokenParameters(scopes: ["orders.read"], loginHint: user) { hint in
+            Credentials(username: hint ?? "", password: password ?? "correct horse \(user)")
+        }
+        return try await acquireToken(with: parameters)
+    }
+
+    func signOutCurrent() async throws {
+        guard let account = try await getCurrentAccount().current else { return }
+        try await signout(with: account)
+    }
+}
+
+/// The code of the error that `body` ends with; `nil` where it ends without.
+func code(of body: () async throws -> Void) async -> SharedDeviceError.Code? {
+    do {
+        try await body()
+        return nil
+    } catch {
+        return (error as? SharedDeviceError)?.code
+    }
+}
+
+/// What happened, in order, for a test and its helpers to share.
+final class Log: Sendable {
+    private let entries = Mutex<[String]>([])
+
+    var lines: [String] { entries.withLock { $0 } }
+
+    func add(_ line: String) { entries.withLock { $0.append(line) } }
+}
