@@ -104,15 +104,18 @@ public final class DBusConnection: Sendable {
     }
 
     /// Calls `handler` on the reading thread when the bus is lost and when it is back.
-    public func onEvent(_ handler: @escaping @Sendable (ConnectionEvent) -> Void) -> HandlerToken {
+    ///
+    /// - Throws: ``DBusError/Code/noResources`` where no thread can be started to notice it.
+    public func onEvent(
+        _ handler: @escaping @Sendable (ConnectionEvent) -> Void
+    ) throws(DBusError) -> HandlerToken {
+        try core.startThread()
         let core = core
         let id = core.state.withLock { state -> UInt64 in
             let id = state.takeID()
             state.eventHandlers[id] = handler
             return id
         }
-        // Only the reading thread notices a loss.
-        try? core.startThread()
         return HandlerToken { [weak core] in
             core?.state.withLock { $0.eventHandlers[id] = nil }
         }

@@ -180,7 +180,7 @@ struct DBusConnectionTests {
             if message.interface == "org.example.Ping" { seen.withLock { $0 += 1 } }
         }
         let events = Locked<[String]>([])
-        let watching = server.onEvent { event in
+        let watching = try server.onEvent { event in
             events.withLock { events in
                 switch event {
                 case .lost: events.append("lost")

@@ -85,9 +85,12 @@ final class ConnectionCore: Sendable {
     /// which must not wait, it may still be queued.
     func send(_ message: borrowing DBusMessage) throws(DBusError) {
         let socket = try socket(Self.attempt(message))
-        _ = try socket.send(message, attempted: Self.attempt(message))
-        if socket.hasUnsentMessages { try finishSending(on: socket, attempted: Self.attempt(message)) }
-        guard socket.isConnected else {
+        var (_, standing) = try socket.send(message, attempted: Self.attempt(message))
+        if standing.hasUnsentMessages {
+            try finishSending(on: socket, attempted: Self.attempt(message))
+            standing = socket.standing
+        }
+        guard standing.isConnected else {
             // The I/O thread is the one that restores; it may not have run so far.
             try startThread()
             event.signal()
@@ -141,7 +144,7 @@ final class ConnectionCore: Sendable {
             case .connected(let socket):
                 do throws(DBusError) {
                     // Sent with the lock held, so that the answer finds its call in the table.
-                    let serial = try socket.send(call, attempted: attempted)
+                    let (serial, standing) = try socket.send(call, attempted: attempted)
                     let entry = PendingCalls<CallWaiter>.Call(
                         id: id,
                         attempted: attempted,
@@ -149,7 +152,8 @@ final class ConnectionCore: Sendable {
                         waiter: waiter
                     )
                     state.calls.insert(entry, serial: serial)
-                    return (nil, socket.hasUnsentMessages || !socket.isConnected || state.advanceAlarm(to: deadline))
+                    let isDone = standing.isConnected && !standing.hasUnsentMessages
+                    return (nil, !isDone || state.advanceAlarm(to: deadline))
                 } catch {
                     return (error, true)
                 }

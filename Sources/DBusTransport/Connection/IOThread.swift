@@ -57,18 +57,19 @@ struct IOThread {
     private func turn(_ socket: BusSocket, deferring: Bool = false, until isDone: () -> Bool = { false }) {
         deliver(from: socket, deferring: deferring)
         if isDone() { return }
-        guard socket.isConnected else { return lost() }
-        let events = poll(socket)
-        if events != 0 { socket.transfer() }
+        let standing = socket.standing
+        guard standing.isConnected else { return lost(socket) }
+        let events = poll(standing)
+        if events != 0 { socket.transfer(events) }
         settle(socket)
     }
 
     /// Sleeps until the socket, the eventfd or a deadline; returns the socket's events.
-    private func poll(_ socket: BusSocket?, timeout: CInt? = nil) -> CShort {
+    private func poll(_ standing: BusSocket.Standing?, timeout: CInt? = nil) -> CShort {
         var descriptors = (pollfd(), pollfd(fd: core.event.descriptor, events: CShort(POLLIN), revents: 0))
         // A negative descriptor is passed over.
-        descriptors.0.fd = socket?.descriptor ?? -1
-        descriptors.0.events = CShort(socket?.hasUnsentMessages == true ? POLLIN | POLLOUT : POLLIN)
+        descriptors.0.fd = standing?.descriptor ?? -1
+        descriptors.0.events = CShort(standing?.hasUnsentMessages == true ? POLLIN | POLLOUT : POLLIN)
         let timeout = timeout ?? milliseconds(until: core.state.withLock { $0.alarm })
         withUnsafeMutableBytes(of: &descriptors) { bytes in
             _ = Glibc.poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout)
@@ -93,7 +94,7 @@ struct IOThread {
                 expired = state.calls.expired(at: .now)
                 state.alarm = state.calls.nextDeadline
             }
-            guard !state.waitingForWrites.isEmpty, !socket.hasUnsentMessages else { return (expired, []) }
+            guard !state.waitingForWrites.isEmpty, !socket.standing.hasUnsentMessages else { return (expired, []) }
             defer { state.waitingForWrites = [] }
             return (expired, state.waitingForWrites)
         }
@@ -157,15 +158,20 @@ struct IOThread {
 
     // MARK: Losing and finding the bus
 
-    private func lost() {
-        let (calls, writers, handlers) = core.state.withLock { state in
-            if case .connected = state.phase { state.phase = .lost }
-            defer { state.waitingForWrites = [] }
-            return (state.calls.removeAll(), state.waitingForWrites, Array(state.eventHandlers.values))
+    /// Once for each socket, also where a nested wait and the loop around it both find it gone.
+    private func lost(_ socket: BusSocket) {
+        let told = core.state.withLock { state -> ConnectionCore.State? in
+            guard case .connected(let current) = state.phase, current === socket else { return nil }
+            let before = state
+            state.phase = .lost
+            state.waitingForWrites = []
+            _ = state.calls.removeAll()
+            return before
         }
-        for writer in writers { writer.signal() }
-        for call in calls { call.waiter(.failure(.disconnected(call.attempted))) }
-        for handler in handlers { handler(.lost) }
+        guard var told else { return }
+        for writer in told.waitingForWrites { writer.signal() }
+        for call in told.calls.removeAll() { call.waiter(.failure(.disconnected(call.attempted))) }
+        for handler in told.eventHandlers.values { handler(.lost) }
     }
 
     private func reconnect() {

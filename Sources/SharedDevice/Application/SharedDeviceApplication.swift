@@ -43,7 +43,7 @@ public final class SharedDeviceApplication: Sendable {
 
     /// Whether the device is shared. A broker that does not answer makes the mode ``DeviceMode/unknown``, with the reason in
     /// ``DeviceInformation/problem``; never personal.
-    public func getDeviceInformation(with parameters: SharedDeviceParameters? = nil) async -> DeviceInformation {
+    public func getDeviceInformation() async -> DeviceInformation {
         do throws(SharedDeviceError) {
             let fields = try await broker.call(.getDeviceInformation, attempted: "get the device's information")
             return DeviceInformation(
@@ -64,9 +64,7 @@ public final class SharedDeviceApplication: Sendable {
     /// consumes nothing.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/recordUnusable``.
-    public func getCurrentAccount(
-        with parameters: SharedDeviceParameters? = nil
-    ) async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {
+    public func getCurrentAccount() async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {
         try await keeper.report()
     }
 

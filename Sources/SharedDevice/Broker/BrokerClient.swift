@@ -107,7 +107,7 @@ final class BrokerClient: Sendable {
         let connection = try DBusConnection.open(bus)
         let tokens = [
             connection.onSignal { [weak self] in self?.receive($0) },
-            connection.onEvent { [weak self] event in
+            try connection.onEvent { [weak self] event in
                 if case .restored = event { self?.refreshOwner(connection) }
             },
         ]

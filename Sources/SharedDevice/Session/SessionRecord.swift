@@ -15,7 +15,7 @@ struct SessionRecord: Codable, Equatable {
         }
     }
 
-    /// What ``SharedDeviceApplication/getCurrentAccount(with:)`` reported last: MSAL's previous account.
+    /// What ``SharedDeviceApplication/getCurrentAccount()`` reported last: MSAL's previous account.
     private(set) var lastReported: Account?
     /// Sessions whose data may be on disk, oldest first.
     private(set) var mayHoldData: [Session] = []

@@ -52,7 +52,7 @@ package final class BrokerService: Sendable {
         let interface = BrokerInterface(broker: broker, connection: connection, status: status, log: log)
         tokens = [
             try connection.export([interface.interface], at: BrokerProtocol.path),
-            connection.onEvent { event in
+            try connection.onEvent { event in
                 switch event {
                 case .lost: log.warning("the bus is lost")
                 case .restored(let failures):
