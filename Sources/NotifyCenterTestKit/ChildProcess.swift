@@ -1,17 +1,28 @@
 import DBusTransport
+import Dispatch
 import Foundation
 import Glibc
 import Synchronization
 
 /// A second process of a test: started, talked to over its standard input and output, stopped, killed.
 ///
-/// It is killed with this object's end of life, so that a failed test leaves none behind.
-public final class ChildProcess: @unchecked Sendable {
-    // Unchecked: Process is used under its own thread rules only in init; later calls (signals, state) are thread-safe.
-    private let process = Process()
-    private let input = Pipe()
-    private let output = Collector()
-    private let errors = Collector()
+/// It is killed with this object's end of life, so that a failed test leaves none behind. Not on Foundation's `Process`: that
+/// one takes a child for running as long as any grandchild or sibling has inherited its descriptors.
+public final class ChildProcess: Sendable {
+    private struct State {
+        /// The exit status, or 128 and the signal; `nil` while it has not been collected.
+        var status: Int32?
+        /// The write end of its standard input; -1 when closed.
+        var input: CInt
+    }
+
+    /// The process id.
+    public let identifier: Int32
+    private let name: String
+    private let state: Locked<State>
+    private let output: LineCollector
+    private let errors: LineCollector
+    private let ended = DispatchGroup()
 
     /// A failed start, or a wait that ended in vain.
     public struct Failure: Error, CustomStringConvertible {
@@ -27,25 +38,29 @@ public final class ChildProcess: @unchecked Sendable {
     ///   - program: a path, or a name to look up in `PATH`.
     ///   - environment: variables beyond those of this process.
     /// - Throws: ``Failure`` where the program is not found or does not start.
-    public init(
-        _ program: String,
-        _ arguments: [String] = [],
-        environment: [String: String] = [:],
-        directory: String? = nil
-    ) throws {
-        process.executableURL = URL(fileURLWithPath: try Self.locate(program))
-        process.arguments = arguments
-        process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
-        if let directory { process.currentDirectoryURL = URL(fileURLWithPath: directory) }
-        process.standardInput = input
-        process.standardOutput = output.pipe
-        process.standardError = errors.pipe
+    public init(_ program: String, _ arguments: [String] = [], environment: [String: String] = [:]) throws {
         // A child that is gone must not take the test with it when it is written to.
         signal(SIGPIPE, SIG_IGN)
-        try process.run()
+        let path = try Self.locate(program)
+        name = URL(fileURLWithPath: path).lastPathComponent
+        let variables = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+        let (identifier, input, output, errors) = try Self.spawning.withLock { _ in
+            let (input, output, errors) = (try Pipe(), try Pipe(), try Pipe())
+            let descriptors = [input.read, output.write, errors.write]
+            return (try Self.spawn(path, arguments, variables, descriptors: descriptors), input, output, errors)
+        }
+        self.identifier = identifier
+        for descriptor in [input.read, output.write, errors.write] { close(descriptor) }
+        state = Locked(State(status: nil, input: input.write))
+        self.output = LineCollector(output.read)
+        self.errors = LineCollector(errors.read)
+        collectStatus()
     }
 
-    deinit { kill() }
+    deinit {
+        kill()
+        try? closeInput()
+    }
 
     /// The path of a program that this package builds, beside the running one.
     public static func built(_ name: String) -> String {
@@ -53,29 +68,20 @@ public final class ChildProcess: @unchecked Sendable {
         return URL(fileURLWithPath: executable).deletingLastPathComponent().appendingPathComponent(name).path
     }
 
-    private static func locate(_ program: String) throws -> String {
-        if program.contains("/") { return program }
-        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":") + ["/usr/bin", "/bin"]
-        for folder in folders where access("\(folder)/\(program)", X_OK) == 0 { return "\(folder)/\(program)" }
-        throw Failure("\(program) is not installed; “make setup” installs what this project needs")
-    }
-
     // MARK: State
 
-    /// The process id.
-    public var identifier: Int32 { process.processIdentifier }
     /// Whether it has not ended.
-    public var isRunning: Bool { process.isRunning }
+    public var isRunning: Bool { state.withLock { $0.status == nil } }
     /// The lines that it has written so far.
     public var lines: [String] { output.lines }
     /// What it has written to its standard error so far.
     public var errorText: String { errors.lines.joined(separator: "\n") }
 
-    /// Waits for its end; returns its exit status, or 128 and the signal that ended it.
+    /// Waits for its end and blocks this thread; returns its exit status, or 128 and the signal that ended it.
     @discardableResult
     public func waitUntilExit() -> Int32 {
-        process.waitUntilExit()
-        return process.terminationReason == .exit ? process.terminationStatus : 128 + process.terminationStatus
+        ended.wait()
+        return state.withLock { $0.status ?? -1 }
     }
 
     /// Waits, without holding a thread, for a line that `matches`, and returns it. Lines that were there before count.
@@ -93,8 +99,7 @@ public final class ChildProcess: @unchecked Sendable {
             guard !hasEnded, ContinuousClock.now < deadline else {
                 let reason = hasEnded ? "it ended" : "time ran out"
                 throw Failure(
-                    "no such line from \(process.executableURL?.lastPathComponent ?? "the process") before \(reason). "
-                        + "It wrote:\n\(lines.joined(separator: "\n"))\n\(errorText)"
+                    "no such line from \(name) before \(reason). It wrote:\n\(lines.joined(separator: "\n"))\n\(errorText)"
                 )
             }
             try await Task.sleep(for: .milliseconds(2))
@@ -104,16 +109,36 @@ public final class ChildProcess: @unchecked Sendable {
     // MARK: Influence
 
     /// Writes a line to its standard input.
+    ///
+    /// - Throws: ``Failure`` where the process does not read any more.
     public func write(_ line: String) throws {
-        try input.fileHandleForWriting.write(contentsOf: Data((line + "\n").utf8))
+        let bytes = Array((line + "\n").utf8)
+        // Not under the lock: a child that does not read makes this wait.
+        let input = state.withLock { $0.input }
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes[sent...].withUnsafeBytes { Glibc.write(input, $0.baseAddress, $0.count) }
+            guard count > 0 else {
+                if errno == EINTR { continue }
+                throw Failure("\(name) takes no input: \(String(cString: strerror(errno)))")
+            }
+            sent += count
+        }
     }
 
-    /// Ends its standard input.
-    public func closeInput() throws { try input.fileHandleForWriting.close() }
+    /// Ends its standard input; twice is harmless.
+    public func closeInput() throws {
+        let input = state.withLock { state -> CInt in
+            defer { state.input = -1 }
+            return state.input
+        }
+        if input >= 0 { close(input) }
+    }
 
-    /// Sends a signal.
+    /// Sends a signal; to a process that has ended, nothing.
     public func send(_ signal: Int32) {
-        if process.isRunning { Glibc.kill(process.processIdentifier, signal) }
+        // Under the lock, because the id is free for another process once the status is collected.
+        state.withLock { if $0.status == nil { _ = Glibc.kill(identifier, signal) } }
     }
 
     /// Stops it where it stands (SIGSTOP).
@@ -124,43 +149,83 @@ public final class ChildProcess: @unchecked Sendable {
 
     /// Ends it without a chance to clean up (SIGKILL).
     public func kill() { send(SIGKILL) }
-}
 
-/// Collects the lines of a pipe.
-private final class Collector: Sendable {
-    private struct State {
-        var pending = Data()
-        var lines: [String] = []
-        var isComplete = false
-    }
+    // MARK: Starting and collecting
 
-    let pipe = Pipe()
-    private let state = Locked(State())
+    /// One start at a time: between its making and its marking, a pipe would be inherited by another child, and never seem
+    /// to end.
+    private static let spawning = Locked(())
 
-    init() {
-        pipe.fileHandleForReading.readabilityHandler = { [weak self] handle in
-            let data = handle.availableData
-            self?.take(data)
-            if data.isEmpty { handle.readabilityHandler = nil }
+    /// A pipe whose ends no child inherits but by ``spawn(_:_:_:descriptors:)``.
+    private struct Pipe {
+        let read: CInt
+        let write: CInt
+
+        init() throws {
+            var ends: [CInt] = [-1, -1]
+            guard pipe(&ends) == 0 else { throw Failure("no pipe: \(String(cString: strerror(errno)))") }
+            for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+            (read, write) = (ends[0], ends[1])
         }
     }
 
-    var lines: [String] { state.withLock { $0.lines } }
-    var isComplete: Bool { state.withLock { $0.isComplete } }
+    private static func locate(_ program: String) throws -> String {
+        if program.contains("/") { return program }
+        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":") + ["/usr/bin", "/bin"]
+        for folder in folders where access("\(folder)/\(program)", X_OK) == 0 { return "\(folder)/\(program)" }
+        throw Failure("\(program) is not installed; “make setup” installs what this project needs")
+    }
 
-    private func take(_ data: Data) {
-        state.withLock { state in
-            guard !data.isEmpty else {
-                if !state.pending.isEmpty { state.lines.append(String(decoding: state.pending, as: UTF8.self)) }
-                state.pending = Data()
-                state.isComplete = true
-                return
-            }
-            state.pending.append(data)
-            while let end = state.pending.firstIndex(of: UInt8(ascii: "\n")) {
-                state.lines.append(String(decoding: state.pending[state.pending.startIndex..<end], as: UTF8.self))
-                state.pending = Data(state.pending[(end + 1)...])
-            }
+    private static func spawn(
+        _ path: String,
+        _ arguments: [String],
+        _ environment: [String: String],
+        descriptors: [CInt]
+    ) throws -> pid_t {
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        for (target, descriptor) in descriptors.enumerated() {
+            posix_spawn_file_actions_adddup2(&actions, descriptor, CInt(target))
         }
+        var argv = ([path] + arguments).map { strdup($0) } + [nil]
+        var envp = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
+        defer { for text in argv + envp { free(text) } }
+        // The child starts with the default answer to SIGPIPE, which this process ignores.
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var defaults = sigset_t()
+        sigemptyset(&defaults)
+        sigaddset(&defaults, SIGPIPE)
+        posix_spawnattr_setsigdefault(&attributes, &defaults)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF))
+        var identifier: pid_t = 0
+        let failure = posix_spawn(&identifier, path, &actions, &attributes, &argv, &envp)
+        guard failure == 0 else { throw Failure("\(path) does not start: \(String(cString: strerror(failure)))") }
+        return identifier
+    }
+
+    private func collectStatus() {
+        ended.enter()
+        let (identifier, ended) = (identifier, ended)
+        Thread.detachNewThread { [weak self] in
+            // Seen first and collected under the lock, so that no signal goes to another process of the same id.
+            var information = siginfo_t()
+            while waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
+            if let self {
+                self.state.withLock { $0.status = Self.collect(identifier) }
+            } else {
+                _ = Self.collect(identifier)
+            }
+            ended.leave()
+        }
+    }
+
+    private static func collect(_ identifier: pid_t) -> Int32 {
+        var status: Int32 = 0
+        while waitpid(identifier, &status, 0) < 0, errno == EINTR {}
+        let signal = status & 0x7f
+        return signal == 0 ? (status >> 8) & 0xff : 128 + signal
     }
 }

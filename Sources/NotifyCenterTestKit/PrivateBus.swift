@@ -4,15 +4,34 @@ import Glibc
 public import NotifyCenter
 import Synchronization
 
-/// A message bus of the test's own: a real `dbus-daemon` on a socket in a temporary directory, which ends with this object.
+/// A message bus of the test's own: a real bus daemon on a socket in a temporary directory, which ends with this object.
 ///
 /// ```swift
 /// let bus = try PrivateBus()
 /// let center = DarwinNotifyCenter(bus: bus.bus)
 /// ```
 public final class PrivateBus: Sendable {
+    /// Which program the bus is.
+    public enum Daemon: String, Sendable {
+        /// The reference daemon.
+        case daemon = "dbus-daemon"
+        /// The other one in wide use. Without systemd around, it starts for root only, and it does not count match rules by
+        /// connection.
+        case broker = "dbus-broker"
+
+        /// The environment variable that ``chosen`` reads.
+        public static let environmentVariable = "NOTIFY_CENTER_TEST_BUS"
+
+        /// What `NOTIFY_CENTER_TEST_BUS` names; the reference daemon otherwise.
+        public static var chosen: Daemon {
+            ProcessInfo.processInfo.environment[environmentVariable].flatMap(Daemon.init) ?? .daemon
+        }
+    }
+
     /// What a test may want other than usual.
     public struct Options: Sendable {
+        /// The program.
+        public var daemon = Daemon.chosen
         /// The most match rules that one connection may have; `nil` for the daemon's own limit.
         public var matchRulesPerConnection: Int?
         /// Lines of policy beyond “everybody may do everything”, for instance `<deny send_interface="…"/>`.
@@ -31,12 +50,14 @@ public final class PrivateBus: Sendable {
     /// Where the bus listens; the same across restarts.
     public let address: String
     private let directory: TemporaryDirectory
+    private let program: Daemon
     private let daemon = Locked<ChildProcess?>(nil)
 
     /// Starts a bus; it takes connections on return.
     ///
-    /// - Throws: where no `dbus-daemon` is installed or it does not start.
+    /// - Throws: where the daemon is not installed or does not start.
     public init(_ options: Options = Options()) throws {
+        program = options.daemon
         directory = try TemporaryDirectory("notify-center-bus")
         address = "unix:path=\(directory.path)/bus"
         try Self.configuration(options, address: address)
@@ -69,7 +90,13 @@ public final class PrivateBus: Sendable {
     public func start() throws {
         // A killed daemon leaves its socket behind, and does not take it over.
         unlink("\(directory.path)/bus")
-        let child = try ChildProcess("dbus-daemon", ["--nofork", "--nopidfile", "--config-file=\(configurationPath)"])
+        let child =
+            switch program {
+            case .daemon:
+                try ChildProcess("dbus-daemon", ["--nofork", "--nopidfile", "--config-file=\(configurationPath)"])
+            case .broker:
+                try ChildProcess("unshare", ["--mount", "sh", "-e", "-c", Self.brokerScript, directory.path])
+            }
         daemon.withLock { $0 = child }
         let deadline = ContinuousClock.now + .seconds(20)
         while true {
@@ -79,7 +106,9 @@ public final class PrivateBus: Sendable {
             } catch {
                 guard child.isRunning, ContinuousClock.now < deadline else {
                     stop()
-                    throw ChildProcess.Failure("dbus-daemon does not take connections: \(error)\n\(child.errorText)")
+                    throw ChildProcess.Failure(
+                        "\(program.rawValue) does not take connections: \(error)\n\(child.errorText)"
+                    )
                 }
                 usleep(2_000)
             }
@@ -91,6 +120,19 @@ public final class PrivateBus: Sendable {
         stop()
         try start()
     }
+
+    /// dbus-broker's launcher wants a socket handed over, as systemd does it, and a journal to log to. Both are made up, the
+    /// journal in a mount namespace of its own; the helper that keeps it ends with the launcher.
+    private static let brokerScript = """
+        mkdir -p /run/systemd
+        mount -t tmpfs tmpfs /run/systemd
+        mkdir /run/systemd/journal
+        setpriv --pdeathsig KILL systemd-socket-activate -d -l /run/systemd/journal/socket sleep infinity &
+        while [ ! -S /run/systemd/journal/socket ]; do sleep 0.01; done
+        export XDG_RUNTIME_DIR="$0" DBUS_SESSION_BUS_ADDRESS="unix:path=$0/bus"
+        exec systemd-socket-activate -E DBUS_SESSION_BUS_ADDRESS -E XDG_RUNTIME_DIR -l "$0/bus" \
+            dbus-broker-launch --scope user --config-file "$0/bus.conf"
+        """
 
     private var configurationPath: String { "\(directory.path)/bus.conf" }
 
