@@ -111,11 +111,29 @@ let package = Package(
             name: "NotifyCenterTests",
             dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil"]
         ),
+        // Commits in a loop until it is killed, for the tests of the store.
+        .executableTarget(
+            name: "commit-loop",
+            dependencies: ["SharedDeviceBroker", "SharedDevice"],
+            path: "Tests/SharedDeviceBrokerTests/CommitLoop"
+        ),
+        .testTarget(
+            name: "SharedDeviceBrokerTests",
+            dependencies: [
+                "SharedDeviceBroker", "SharedDevice", "DBusTransport", "shared-device", "commit-loop",
+                .product(name: "GRDB", package: "GRDB.swift"),
+            ],
+            exclude: ["CommitLoop"]
+        ),
         .testTarget(
             name: "SharedDeviceTests",
             dependencies: [
                 "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
-                "notifyutil", "shared-device", "shared-device-broker",
+                "ExampleSupport",
+                // Started as processes.
+                "notifyutil", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
+                "field-service",
+                "demo",
             ]
         ),
     ],
@@ -123,16 +141,17 @@ let package = Package(
 )
 
 for target in package.targets where [.executable, .test, .regular].contains(target.type) {
-    target.swiftSettings = (target.swiftSettings ?? []) + [
-        // `any` is written where an existential costs something (SE-0335).
-        .enableUpcomingFeature("ExistentialAny"),
-        // A file sees the members of the modules that it imports, and of no others (SE-0444).
-        .enableUpcomingFeature("MemberImportVisibility"),
-        // An import is an implementation detail unless it says `public` (SE-0409).
-        .enableUpcomingFeature("InternalImportsByDefault"),
-        // A nonisolated async function runs on its caller's actor (SE-0461).
-        .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
-    ]
+    target.swiftSettings =
+        (target.swiftSettings ?? []) + [
+            // `any` is written where an existential costs something (SE-0335).
+            .enableUpcomingFeature("ExistentialAny"),
+            // A file sees the members of the modules that it imports, and of no others (SE-0444).
+            .enableUpcomingFeature("MemberImportVisibility"),
+            // An import is an implementation detail unless it says `public` (SE-0409).
+            .enableUpcomingFeature("InternalImportsByDefault"),
+            // A nonisolated async function runs on its caller's actor (SE-0461).
+            .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+        ]
     // ThreadSanitizer reports false races for `Synchronization.Mutex`; under it, Locked is a pthread mutex.
     if Context.environment["NOTIFY_CENTER_TSAN"] != nil {
         target.swiftSettings?.append(.define("NOTIFY_CENTER_TSAN"))

@@ -55,7 +55,7 @@ extension DBusConnection {
         }
         try core.startThread()
         let core = core
-        return HandlerToken { [weak core] in core?.state.withLock { $0.objects.remove(path) } }
+        return HandlerToken { [weak core] in core?.discard { $0.objects.remove(path) } }
     }
 
     // MARK: Peers

@@ -99,7 +99,10 @@ public final class DBusConnection: Sendable {
             return id
         }
         return HandlerToken { [weak core] in
-            core?.state.withLock { state in state.signalHandlers.removeAll { $0.id == id } }
+            core?.discard { state in
+                defer { state.signalHandlers.removeAll { $0.id == id } }
+                return state.signalHandlers
+            }
         }
     }
 
@@ -117,7 +120,7 @@ public final class DBusConnection: Sendable {
             return id
         }
         return HandlerToken { [weak core] in
-            core?.state.withLock { $0.eventHandlers[id] = nil }
+            core?.discard { $0.eventHandlers.removeValue(forKey: id) }
         }
     }
 

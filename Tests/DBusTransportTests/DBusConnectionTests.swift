@@ -271,6 +271,19 @@ struct DBusConnectionTests {
         withExtendedLifetime((leases, handler)) {}
     }
 
+    @Test("a handler that holds the last reference to its own connection can be removed")
+    func handlerHoldsConnection() throws {
+        func tokens() throws -> [HandlerToken] {
+            let connection = try DBusConnection.open(bus.bus)
+            return [
+                try connection.onEvent { _ in withExtendedLifetime(connection) {} },
+                connection.onSignal { _ in withExtendedLifetime(connection) {} },
+            ]
+        }
+        // The end of the last token ends the connection, under whatever lock is held then.
+        for token in try tokens() { token.cancel() }
+    }
+
     @Test("without a bus the error says where it looked and what to do")
     func noBus() {
         let error = #expect(throws: DBusError.self) { try DBusConnection.open(.address("unix:path=/nowhere/bus")) }

@@ -235,6 +235,13 @@ final class ConnectionCore: Sendable {
 
     // MARK: Thread and end
 
+    /// Takes something out of the state and frees it outside the lock: a handler may hold the last reference to what, at its
+    /// end, takes this lock itself; the connection, for one.
+    func discard<Removed: Sendable>(_ remove: @Sendable (inout State) -> Removed) {
+        let removed = state.withLock { remove(&$0) }
+        withExtendedLifetime(removed) {}
+    }
+
     var isOnIOThread: Bool {
         state.withLock { $0.ioThread }.map { pthread_equal($0, pthread_self()) != 0 } ?? false
     }
@@ -257,16 +264,20 @@ final class ConnectionCore: Sendable {
 
     /// Ends everything: calls that wait fail, the thread leaves, the socket closes with its last user.
     func close() {
-        let (calls, writers) = state.withLock { state -> ([PendingCalls<CallWaiter>.Call], [DispatchSemaphore]) in
+        // The old state is freed outside the lock, its handlers included.
+        var before = state.withLock { state -> State in
+            let before = state
             state.phase = .closed
             state.signalHandlers = []
             state.eventHandlers = [:]
-            defer { state.waitingForWrites = [] }
-            return (state.calls.removeAll(), state.waitingForWrites)
+            state.objects = ObjectTable()
+            state.waitingForWrites = []
+            _ = state.calls.removeAll()
+            return before
         }
         event.signal()
-        for writer in writers { writer.signal() }
-        for call in calls { call.waiter(.failure(.closed(call.attempted))) }
+        for writer in before.waitingForWrites { writer.signal() }
+        for call in before.calls.removeAll() { call.waiter(.failure(.closed(call.attempted))) }
     }
 }
 

@@ -8,7 +8,7 @@ struct ObjectTable {
         return true
     }
 
-    mutating func remove(_ path: String) { objects[path] = nil }
+    mutating func remove(_ path: String) -> [DBusInterface]? { objects.removeValue(forKey: path) }
 
     func interfaces(at path: String) -> [DBusInterface] { objects[path] ?? [] }
 

@@ -62,7 +62,7 @@ final class BrokerClient: Sendable {
 
     // MARK: Changes
 
-    /// Calls `listener` when it is time to ask the broker again: on its broadcast, when it appears, and when the bus is back.
+    /// Calls `listener` when it is time to ask the broker again: on its broadcast, when it comes or goes, and when the bus does.
     /// On the reading thread. The subscription is in force on return.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` where there is no bus to listen on.
@@ -73,7 +73,9 @@ final class BrokerClient: Sendable {
             return state.nextListener
         }
         let subscription = ChangeSubscription { [weak self] in
-            self?.state.withLock { $0.listeners[number] = nil }
+            // Freed outside the lock, whatever it holds.
+            let listener = self?.state.withLock { $0.listeners.removeValue(forKey: number) }
+            withExtendedLifetime(listener) {}
         }
         do {
             _ = try await connected()
@@ -108,7 +110,10 @@ final class BrokerClient: Sendable {
         let tokens = [
             connection.onSignal { [weak self] in self?.receive($0) },
             try connection.onEvent { [weak self] event in
-                if case .restored = event { self?.refreshOwner(connection) }
+                switch event {
+                case .lost: self?.setOwner(nil)
+                case .restored: self?.refreshOwner(connection)
+                }
             },
         ]
         let lease = try await connection.addMatch(
@@ -146,7 +151,8 @@ final class BrokerClient: Sendable {
     private func setOwner(_ owner: String?) {
         let listeners = state.withLock { state -> [@Sendable () -> Void] in
             state.owner = owner
-            return owner == nil ? [] : Array(state.listeners.values)
+            // Also when it goes: the question then fails, and the app learns that it knows nothing any more.
+            return Array(state.listeners.values)
         }
         for listener in listeners { listener() }
     }

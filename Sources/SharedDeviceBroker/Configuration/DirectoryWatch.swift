@@ -8,7 +8,7 @@ struct DirectoryWatch: ~Copyable {
     /// Everything that can change what a file in the directory says, or which directory has that path.
     private static let events =
         UInt32(IN_CLOSE_WRITE | IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
-        | UInt32(IN_ONLYDIR)
+        | UInt32(IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 
     /// Readable when something has happened. Does not block.
     let descriptor: CInt

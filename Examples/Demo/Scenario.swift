@@ -1,0 +1,275 @@
+import ExampleSupport
+import Foundation
+import NotifyCenterTestKit
+import SharedDevice
+
+/// What the demonstration plays, and what it checks on the way.
+final class Scenario {
+    private let stage: Stage
+    private let progress: (String) -> Void
+    private let notes = Notes()
+    private(set) var proof = Proof()
+    private(set) var timelines: [Timeline] = []
+
+    init(_ stage: Stage, progress: @escaping (String) -> Void) {
+        self.stage = stage
+        self.progress = progress
+    }
+
+    func play() async throws {
+        progress("two users, by the administrator's command")
+        let ada = try await stage.addUser("ada@contoso.example", displayName: "Ada Lovelace")
+        let grace = try await stage.addUser("grace@contoso.example", displayName: "Grace Hopper")
+        try await notes.listen(on: stage.bus.bus)
+        try await checkDevice()
+        try await partOne(ada)
+        try await partTwo(ada, grace)
+        try await lastPart(ada, grace)
+    }
+
+    private func checkDevice() async throws {
+        progress("asking the broker for the device's mode")
+        let application = SharedDeviceApplication(
+            identifier: "org.notifycenter.example.demo",
+            bus: stage.bus.bus,
+            stateDirectory: "\(stage.directory)/demo"
+        )
+        let device = await application.getDeviceInformation()
+        proof.add(
+            "the device is in shared mode, managed by \(Stage.organization)",
+            holds: device.deviceMode == .shared && device.organization == Stage.organization
+        )
+    }
+
+    // MARK: Part one: every app runs
+
+    private func partOne(_ ada: Person) async throws {
+        let (shop, flight) = (try stage["point-of-sale"], try stage["flight-briefing"])
+        let start = MonotonicClock.nanoseconds
+        progress("Ada signs in through point-of-sale, and works in all three apps")
+        try await signIn(ada, through: shop)
+        try await work(ada)
+        let before = try await stage.frozen { try search(ada.markers) }
+        proof.addPresence(
+            "before the sign-out, the search finds Ada's user name, display name, marker and identifier in every app's data",
+            of: ada.markers,
+            in: before
+        )
+        let encodings = Set(before.flatMap { $0.result.findings.map(\.encoding) })
+        proof.add("it finds them in UTF-8 and in UTF-16", holds: encodings.count > 1)
+
+        progress("Ada signs out through flight-briefing")
+        let marks = try marks()
+        try flight.tell("signout")
+        for app in stage.apps { try await waitUntilClean(app, of: ada, after: marks, thenShows: nil) }
+        try addTimeline("Ada signs out in flight-briefing while all three apps work", from: start)
+        for app in stage.apps {
+            let events = app.events[try index(marks, app)...]
+            proof.add(
+                "\(app.name) stopped its work before it deleted Ada's data, and showed nothing of hers afterwards",
+                holds: Self.isOrderly(Array(events), for: ada)
+            )
+        }
+        proof.addAbsence(
+            "after the sign-out, not a byte of Ada is left in any app's data",
+            in: try await stage.frozen { try search(ada.markers) },
+            listsFiles: true
+        )
+    }
+
+    // MARK: Part two: one app was killed, one is stopped
+
+    private func partTwo(_ ada: Person, _ grace: Person) async throws {
+        let (shop, flight, field) = (
+            try stage["point-of-sale"], try stage["flight-briefing"], try stage["field-service"]
+        )
+        progress("Ada signs in again, through field-service, and works")
+        try await signIn(ada, through: field)
+        try await work(ada)
+        let start = MonotonicClock.nanoseconds
+        let marks = try marks()
+
+        progress("point-of-sale is killed, field-service is stopped; Ada signs out, Grace signs in and works")
+        notes.add("demo", "kill", "kills point-of-sale (SIGKILL)")
+        shop.kill()
+        notes.add("demo", "stop", "stops field-service (SIGSTOP)")
+        try await field.suspend()
+        try flight.tell("signout")
+        try await waitUntilClean(flight, of: ada, after: marks, thenShows: nil)
+        try await signIn(grace, through: flight, visibleIn: [flight])
+        proof.addPresence(
+            "while two apps cannot hear of it, Ada's data is still there: what they clean up later is real",
+            of: ada.markers,
+            in: try search(ada.markers, in: [shop, field])
+        )
+
+        progress("both come back")
+        notes.add("demo", "continue", "lets field-service go on (SIGCONT)")
+        field.resume()
+        notes.add("demo", "restart", "starts point-of-sale again")
+        try shop.restart()
+        for app in [shop, field] { try await waitUntilClean(app, of: ada, after: marks, thenShows: grace) }
+        for app in [shop, field] {
+            let events = Array(app.events[try index(marks, app)...])
+            proof.add(
+                "\(app.name) cleaned up before it showed anything of anybody",
+                holds: Self.isOrderly(events, for: ada)
+            )
+        }
+        let shown = shop.process.lines.joined(separator: "\n")
+        proof.add(
+            "the restarted point-of-sale never wrote a word of Ada to its screen",
+            holds: !shown.isEmpty && ByteSearch(ada.markers).findings(in: Array(shown.utf8), path: "screen").isEmpty
+        )
+        try await work(grace)
+        try addTimeline("Ada signs out while point-of-sale is dead and field-service is stopped", from: start)
+    }
+
+    // MARK: The proof
+
+    private func lastPart(_ ada: Person, _ grace: Person) async throws {
+        progress("searching every byte for Ada")
+        proof.addAbsence(
+            "at the end, with Grace at work, not a byte of Ada is left in any app's data",
+            in: try await stage.frozen { try search(ada.markers) },
+            listsFiles: true
+        )
+        for app in stage.apps { try app.quit() }
+        proof.addAbsence("nor when the apps have ended", in: try search(ada.markers))
+        proof.addPresence(
+            "Grace's data is there, found by the same search",
+            of: grace.markers,
+            in: try search(grace.markers)
+        )
+        proof.add(
+            "what belongs to the shop and the depot is there still",
+            holds: try contains("Hiking boots", in: "point-of-sale") && contains("Lift 7", in: "field-service")
+        )
+        let secrets = [Marker(kind: "password", text: ada.password), Marker(kind: "password", text: grace.password)]
+        proof.addAbsence("no password is in any file of an app or of the broker", in: try searchAll(secrets))
+        try forget(ada)
+    }
+
+    /// The broker knows Ada, as a user of the device; when the administrator removes her, that goes too.
+    private func forget(_ ada: Person) throws {
+        stage.broker.send(SIGTERM)
+        let status = stage.broker.waitUntilExit()
+        guard status == 0 else { throw DemoFailure("the broker ended with status \(status)") }
+        let markers = ada.markers.filter { $0.kind != "data marker" }
+        let directory = stage.stateDirectory
+        proof.addPresence(
+            "the broker has Ada in its list of users",
+            of: markers,
+            in: [("broker", try ByteSearch(markers).run(under: directory))]
+        )
+        try stage.removeUser(ada.username)
+        proof.addAbsence(
+            "when the administrator has removed her, not a byte of her is left there either",
+            in: [("broker", try ByteSearch(ada.markers).run(under: directory))]
+        )
+    }
+
+    private func search(_ markers: [Marker], in apps: [AppProcess]? = nil) throws -> Proof.Results {
+        let search = ByteSearch(markers)
+        return try (apps ?? stage.apps).map { ($0.name, try search.run(under: $0.dataDirectory)) }
+    }
+
+    private func searchAll(_ markers: [Marker]) throws -> Proof.Results {
+        try search(markers) + [("broker", try ByteSearch(markers).run(under: stage.stateDirectory))]
+    }
+
+    private func contains(_ text: String, in app: String) throws -> Bool {
+        let marker = Marker(kind: "text", text: text)
+        return try ByteSearch([marker]).run(under: stage[app].dataDirectory).contains(marker)
+    }
+
+    /// Whether the events since the sign-out show an app that stopped, deleted, reported, and in between showed nobody.
+    static func isOrderly(_ events: [Event], for person: Person) -> Bool {
+        let isOfPerson: (Event) -> Bool = { $0.account == person.username }
+        guard
+            let changed = events.firstIndex(where: {
+                $0.event == .changed && $0.previous?.contains(person.username) == true
+            }),
+            let deleted = events.firstIndex(where: { $0.event == .dataDeleted && isOfPerson($0) }),
+            let cleaned = events.firstIndex(where: { $0.event == .cleaned })
+        else { return false }
+        let hasStopped = events.firstIndex { $0.event == .workStopped }.map { $0 < deleted } ?? true
+        // A process of that time shows the old screen until it hears of the change; a new one has shown nothing.
+        let start = events.firstIndex { $0.event == .started } ?? changed
+        let isHidden = !events[start..<cleaned].contains { $0.event == .screen && $0.detail == "open" }
+        let isGone = !events[changed...].contains { $0.event == .screen && isOfPerson($0) }
+        return changed < deleted && deleted < cleaned && hasStopped && isHidden && isGone
+    }
+
+    // MARK: Steps
+
+    private func marks() throws -> [String: Int] {
+        try Dictionary(uniqueKeysWithValues: stage.apps.map { ($0.name, try $0.mark()) })
+    }
+
+    private func index(_ marks: [String: Int], _ app: AppProcess) throws -> Int {
+        guard let index = marks[app.name] else { throw DemoFailure("no mark for \(app.name)") }
+        return index
+    }
+
+    private func signIn(_ person: Person, through app: AppProcess, visibleIn apps: [AppProcess]? = nil) async throws {
+        let marks = try marks()
+        try app.tell("signin \(person.username)", person.password)
+        for app in apps ?? stage.apps {
+            try await app.wait(for: "\(person.name)'s screen", after: try index(marks, app)) {
+                $0.event == .screen && $0.account == person.username
+            }
+        }
+    }
+
+    /// Three units of work in each app, and the longer work well under way: seen by what it has written.
+    private func work(_ person: Person) async throws {
+        let marks = try marks()
+        for app in stage.apps { try app.tell("work", "work", "work") }
+        for app in stage.apps {
+            let mark = try index(marks, app)
+            try await app.wait(for: "a screen with \(person.name)'s three items", after: mark) {
+                $0.event == .screen && $0.account == person.username && $0.items == 3
+            }
+        }
+        let (shop, flight, field) = (
+            try stage["point-of-sale"], try stage["flight-briefing"], try stage["field-service"]
+        )
+        try await eventually("the flights' chart is being drawn", within: .seconds(20)) {
+            try FileManager.default.subpathsOfDirectory(atPath: flight.dataDirectory)
+                .contains { $0.hasSuffix("chart.bin\(Files.partialSuffix)") }
+        }
+        try await eventually("a photo is being developed", within: .seconds(20)) {
+            try Files.names(in: "\(field.dataDirectory)/photos").contains { $0.hasSuffix(".png\(Files.partialSuffix)") }
+        }
+        try await eventually("the open order is in the write-ahead log", within: .seconds(20)) {
+            try Files.names(in: shop.dataDirectory).contains("shop.sqlite-wal")
+        }
+    }
+
+    private func waitUntilClean(
+        _ app: AppProcess,
+        of person: Person,
+        after marks: [String: Int],
+        thenShows next: Person?
+    ) async throws {
+        let mark = try index(marks, app)
+        try await app.wait(for: "cleaned up after \(person.name)", after: mark) {
+            $0.event == .cleaned && $0.previous?.contains(person.username) == true
+        }
+        try await app.wait(for: "the screen of \(next?.name ?? "nobody")", after: mark) {
+            $0.event == .screen && $0.account == next?.username && $0.detail == (next == nil ? "nobody" : "open")
+        }
+    }
+
+    private func addTimeline(_ title: String, from start: UInt64) throws {
+        let end = MonotonicClock.nanoseconds
+        for app in stage.apps { _ = try app.mark() }
+        let events = stage.apps.flatMap(\.events).filter { (start..<end).contains($0.nanoseconds) }
+        guard let signOut = events.first(where: { $0.event == .signingOut }) else {
+            throw DemoFailure("nobody signed out")
+        }
+        let rows = events.map(Timeline.Row.init) + notes.rows(from: start, to: end)
+        timelines.append(Timeline(title: title, origin: signOut.nanoseconds, rows: rows))
+    }
+}

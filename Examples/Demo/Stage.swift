@@ -1,0 +1,97 @@
+import ExampleSupport
+import Foundation
+import NotifyCenter
+import NotifyCenterTestKit
+import SharedDevice
+
+/// A device of the demonstration's own: a bus, a broker, three apps, and the directories that they write to.
+final class Stage {
+    let directory: String
+    let bus: PrivateBus
+    let broker: ChildProcess
+    let apps: [AppProcess]
+    private let temporary: TemporaryDirectory?
+
+    var stateDirectory: String { "\(directory)/broker" }
+
+    static let organization = "Contoso"
+
+    /// Starts bus and broker; both serve on return.
+    ///
+    /// - Parameter isKept: leaves the directory behind.
+    init(isKept: Bool) async throws {
+        if isKept {
+            temporary = nil
+            directory = NSTemporaryDirectory() + "shared-device-demo-\(UUID().uuidString.prefix(8))"
+        } else {
+            let temporary = try TemporaryDirectory("shared-device-demo")
+            self.temporary = temporary
+            directory = temporary.path
+        }
+        for name in ["broker", "data", "events"] { try Files.makeDirectory("\(directory)/\(name)") }
+        let configuration = "\(directory)/configuration.json"
+        let settings = #"{"sharedDeviceMode": true, "organization": "\#(Self.organization)"}"#
+        try Files.write(Data(settings.utf8), to: configuration)
+        let bus = try PrivateBus()
+        self.bus = bus
+        broker = try ChildProcess(
+            ChildProcess.built("shared-device-broker"),
+            ["--state", "\(directory)/broker", "--configuration", configuration],
+            environment: bus.environment
+        )
+        let directory = directory
+        apps = try ["point-of-sale", "flight-briefing", "field-service"].map {
+            try AppProcess($0, bus: bus.address, directory: directory)
+        }
+        try await broker.line { $0 == "ready" }
+    }
+
+    subscript(_ app: String) -> AppProcess {
+        get throws {
+            guard let app = apps.first(where: { $0.name == app }) else { throw DemoFailure("there is no app \(app)") }
+            return app
+        }
+    }
+
+    // MARK: The administrator
+
+    /// Adds a user with the command that an administrator has.
+    func addUser(_ username: String, displayName: String) async throws -> Person {
+        let password = UUID().uuidString
+        let command = try start(["user", "add", username, "--display-name", displayName, "--password-stdin"])
+        try command.write(password)
+        // “added NAME (IDENTIFIER)”
+        let line = try await command.line { $0.hasPrefix("added ") }
+        guard let identifier = line.split(whereSeparator: { "()".contains($0) }).last else {
+            throw DemoFailure("no identifier in “\(line)”")
+        }
+        let account = Account(identifier: String(identifier), username: username, displayName: displayName)
+        return Person(account: account, password: password)
+    }
+
+    /// Removes a user with the command that an administrator has.
+    func removeUser(_ username: String) throws {
+        let command = try start(["user", "remove", username])
+        let status = command.waitUntilExit()
+        guard status == 0 else { throw DemoFailure("shared-device ended with \(status): \(command.errorText)") }
+    }
+
+    private func start(_ arguments: [String]) throws -> ChildProcess {
+        try ChildProcess(ChildProcess.built("shared-device"), arguments + ["--state", stateDirectory])
+    }
+
+    // MARK: All of them
+
+    /// Runs `body` while every app is stopped where it stands, so that no file changes under a search.
+    func frozen<Value>(_ body: () throws -> Value) async throws -> Value {
+        for app in apps { try await app.suspend() }
+        defer { for app in apps { app.resume() } }
+        return try body()
+    }
+
+    /// What every process wrote.
+    var transcript: String {
+        let parts = apps.map { ($0.name, $0.transcript) } + [("shared-device-broker", broker.errorText)]
+        return parts.map { "--- \($0)\n\($1)" }.joined(separator: "\n")
+    }
+}

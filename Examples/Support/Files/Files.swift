@@ -1,0 +1,141 @@
+package import FoundationEssentials
+import Glibc
+
+/// Files as an app needs them whose data must be whole while it is there, and gone when it is deleted: also after a crash or a
+/// power cut in the middle.
+package enum Files {
+    /// How much was removed.
+    package struct Removed: Sendable, CustomStringConvertible {
+        package private(set) var files = 0
+        package private(set) var bytes = 0
+
+        package init() {}
+
+        package static func += (left: inout Removed, right: Removed) {
+            left.files += right.files
+            left.bytes += right.bytes
+        }
+
+        /// For people.
+        package var description: String { "\(files) \(files == 1 ? "file" : "files"), \(bytes) bytes" }
+
+        fileprivate mutating func add(_ bytes: Int) {
+            files += 1
+            self.bytes += bytes
+        }
+    }
+
+    /// Ends the name of every file that is not complete. What a crash leaves under such a name is nobody's.
+    package static let partialSuffix = ".partial"
+
+    /// Makes a directory that only this user may look into, and those above it.
+    package static func makeDirectory(_ path: String) throws(FileFailure) {
+        do {
+            try FileManager.default.createDirectory(
+                atPath: path,
+                withIntermediateDirectories: true,
+                attributes: [.posixPermissions: 0o700]
+            )
+        } catch {
+            throw FileFailure("make the directory", path, reason: "\(error)")
+        }
+    }
+
+    /// What the file holds; `nil` where there is none.
+    package static func read(_ path: String) throws(FileFailure) -> Data? {
+        guard access(path, F_OK) == 0 else {
+            if errno == ENOENT { return nil }
+            throw FileFailure("read", path)
+        }
+        do {
+            return try Data(contentsOf: URL(filePath: path))
+        } catch {
+            throw FileFailure("read", path, reason: "\(error)")
+        }
+    }
+
+    /// Writes a file that is there whole or not at all, and on the disk when this returns.
+    package static func write(_ data: some DataProtocol, to path: String) throws(FileFailure) {
+        let partial = path + partialSuffix
+        let file = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard file >= 0 else { throw FileFailure("open", partial) }
+        defer { close(file) }
+        var rest = [UInt8](data)[...]
+        while !rest.isEmpty {
+            let written = rest.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) }
+            guard written > 0 else {
+                if errno == EINTR { continue }
+                throw FileFailure("write", partial)
+            }
+            rest = rest.dropFirst(written)
+        }
+        guard fsync(file) == 0 else { throw FileFailure("sync", partial) }
+        try move(partial, to: path)
+    }
+
+    /// Gives a file or directory another name on the same file system, in one step. On the disk when this returns.
+    package static func move(_ path: String, to other: String) throws(FileFailure) {
+        guard rename(path, other) == 0 else { throw FileFailure("move to \(other)", path) }
+        try sync(parent(of: other))
+        try sync(parent(of: path))
+    }
+
+    /// The names in a directory, sorted; none where there is no such directory.
+    package static func names(in directory: String) throws(FileFailure) -> [String] {
+        guard access(directory, F_OK) == 0 else {
+            if errno == ENOENT { return [] }
+            throw FileFailure("read", directory)
+        }
+        do {
+            return try FileManager.default.contentsOfDirectory(atPath: directory).sorted()
+        } catch {
+            throw FileFailure("read", directory, reason: "\(error)")
+        }
+    }
+
+    /// Removes a file, or a directory with all that is in it; nothing where there is none. On the disk when this returns: what
+    /// is reported as deleted must not come back with the power.
+    @discardableResult
+    package static func remove(_ path: String) throws(FileFailure) -> Removed {
+        var removed = Removed()
+        try remove(path, &removed)
+        try sync(parent(of: path))
+        return removed
+    }
+
+    /// Removes what `directory` holds under names that `matches`.
+    @discardableResult
+    package static func removeContents(
+        of directory: String,
+        where matches: (String) -> Bool = { _ in true }
+    ) throws(FileFailure) -> Removed {
+        var removed = Removed()
+        for name in try names(in: directory) where matches(name) { try remove("\(directory)/\(name)", &removed) }
+        if access(directory, F_OK) == 0 { try sync(directory) }
+        return removed
+    }
+
+    private static func remove(_ path: String, _ removed: inout Removed) throws(FileFailure) {
+        var status = stat()
+        guard lstat(path, &status) == 0 else {
+            if errno == ENOENT { return }
+            throw FileFailure("remove", path)
+        }
+        guard status.st_mode & S_IFMT == S_IFDIR else {
+            guard unlink(path) == 0 else { throw FileFailure("remove", path) }
+            removed.add(Int(status.st_size))
+            return
+        }
+        for name in try names(in: path) { try remove("\(path)/\(name)", &removed) }
+        guard rmdir(path) == 0 else { throw FileFailure("remove", path) }
+    }
+
+    private static func sync(_ directory: String) throws(FileFailure) {
+        let folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard folder >= 0 else { throw FileFailure("open", directory) }
+        defer { close(folder) }
+        guard fsync(folder) == 0 else { throw FileFailure("sync", directory) }
+    }
+
+    private static func parent(of path: String) -> String { URL(filePath: path).deletingLastPathComponent().path }
+}

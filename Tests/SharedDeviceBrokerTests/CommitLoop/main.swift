@@ -1,0 +1,25 @@
+// Signs one account in and out of the store in the directory `arguments[1]`, for ever, and writes each epoch to standard
+// output once its commit has returned. A test kills it at a moment of its choosing.
+import Glibc
+import SharedDevice
+import SharedDeviceBroker
+
+// Past stdio: a line in its buffer would die with the process.
+func report(_ epoch: UInt64) {
+    let line = Array("\(epoch)\n".utf8)
+    guard write(STDOUT_FILENO, line, line.count) == line.count else { exit(1) }
+}
+
+let store = try AccountStore(database: DeviceDatabase(directory: CommandLine.arguments[1]))
+var state = try store.state()
+if state.mode == .personal {
+    state = state.next(mode: .shared, account: nil)
+    try store.commit(state)
+    report(state.epoch)
+}
+while true {
+    let account = state.account == nil ? Account(identifier: "torture.tenant", username: "torture-user") : nil
+    state = state.next(mode: .shared, account: account)
+    try store.commit(state)
+    report(state.epoch)
+}

@@ -1,0 +1,241 @@
+import Foundation
+import Glibc
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("News of the managed configuration")
+struct ManagedConfigurationMonitorTests {
+    private let shared = ManagedConfigurationFile.Content.present(ManagedConfiguration(sharedDeviceMode: true))
+    private let problem = ManagedConfigurationError(.invalidJSON, file: "f", message: "m", remedy: "r")
+
+    @Test("the same content again is no news")
+    func sameContent() {
+        var monitor = ManagedConfigurationMonitor()
+        let updates = [
+            monitor.fileWasRead(.success(shared)), monitor.fileWasRead(.success(shared)),
+            monitor.fileWasRead(.success(.missing)),
+        ]
+        #expect(updates[0] == ManagedConfigurationUpdate(inForce: shared, problem: nil))
+        #expect(updates[1] == nil)
+        #expect(updates[2] == ManagedConfigurationUpdate(inForce: .missing, problem: nil))
+    }
+
+    @Test("an invalid file is told, and the last valid content stays in force until the next")
+    func invalid() {
+        var monitor = ManagedConfigurationMonitor()
+        _ = monitor.fileWasRead(.success(shared))
+        let updates = [
+            monitor.fileWasRead(.failure(problem)), monitor.fileWasRead(.failure(problem)),
+            monitor.fileWasRead(.success(shared)),
+        ]
+        #expect(updates[0] == ManagedConfigurationUpdate(inForce: shared, problem: problem))
+        #expect(updates[1] == nil)
+        #expect(updates[2] == ManagedConfigurationUpdate(inForce: shared, problem: nil))
+    }
+
+    @Test("a file that was never valid puts nothing in force")
+    func neverValid() {
+        var monitor = ManagedConfigurationMonitor()
+        let update = monitor.fileWasRead(.failure(problem))
+        #expect(update == ManagedConfigurationUpdate(inForce: nil, problem: problem))
+    }
+
+    @Test("a valid file that cannot be watched is in force, and the problem is told")
+    func watchProblem() {
+        var monitor = ManagedConfigurationMonitor()
+        let update = monitor.fileWasRead(.success(shared), watchProblem: problem)
+        #expect(update == ManagedConfigurationUpdate(inForce: shared, problem: problem))
+    }
+}
+
+@Suite("The end of a burst of events")
+struct SettlingPeriodTests {
+    private let start = ContinuousClock.now
+
+    private func after(_ milliseconds: Int) -> ContinuousClock.Instant { start + .milliseconds(milliseconds) }
+
+    @Test("a burst is over when nothing has happened for the quiet period, and that is said once")
+    func quiet() {
+        var settling = SettlingPeriod(quiet: .milliseconds(100))
+        #expect(settling.deadline == nil)
+        for time in [0, 50, 120] { settling.eventOccurred(at: after(time)) }
+        #expect(settling.deadline == after(220))
+        let answers = [219, 220, 221].map { settling.isOver(at: after($0)) }
+        #expect(answers == [false, true, false])
+        #expect(settling.deadline == nil)
+    }
+
+    @Test("a directory that is never quiet is read all the same, after eight periods")
+    func neverQuiet() {
+        var settling = SettlingPeriod(quiet: .milliseconds(100))
+        var reads: [Int] = []
+        for time in stride(from: 0, through: 2000, by: 10) {
+            settling.eventOccurred(at: after(time))
+            if settling.isOver(at: after(time)) { reads.append(time) }
+        }
+        #expect(reads == [800, 1610])
+    }
+}
+
+@Suite("Watch of the managed configuration's file", .timeLimit(.minutes(1)))
+struct ManagedConfigurationWatchTests {
+    private typealias Content = ManagedConfigurationFile.Content
+    private let shared = Content.present(ManagedConfiguration(sharedDeviceMode: true))
+    private let personal = Content.present(ManagedConfiguration(sharedDeviceMode: false))
+    private let sharedText = #"{"sharedDeviceMode": true}"#
+    private let personalText = #"{"sharedDeviceMode": false}"#
+
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory() }
+
+    /// Reads updates as the broker does, and remembers those that it has passed over.
+    private final class Reader {
+        private var iterator: AsyncStream<ManagedConfigurationUpdate>.Iterator
+        private(set) var seen: [ManagedConfigurationUpdate] = []
+
+        init(_ path: String) throws {
+            let file = ManagedConfigurationFile(path: path)
+            iterator = try file.updates(quietPeriod: .milliseconds(5)).makeAsyncIterator()
+        }
+
+        func next() async throws -> ManagedConfigurationUpdate {
+            let read = await iterator.next(isolation: #isolation)
+            let update = try #require(read)
+            seen.append(update)
+            return update
+        }
+
+        /// Waits for this content without a problem. A reading in the midst of a write may come before it.
+        func wait(for content: Content) async throws {
+            while try await next() != ManagedConfigurationUpdate(inForce: content, problem: nil) {}
+        }
+    }
+
+    private func reader() throws -> Reader { try Reader(directory.file("managed.json")) }
+
+    @Test("the first update is the file as it is")
+    func first() async throws {
+        #expect(try await reader().next() == ManagedConfigurationUpdate(inForce: .missing, problem: nil))
+        try directory.write(sharedText, to: "managed.json")
+        #expect(try await reader().next() == ManagedConfigurationUpdate(inForce: shared, problem: nil))
+    }
+
+    @Test("creation, writing in place, renaming over, removal and creation anew are all seen")
+    func everyWay() async throws {
+        let reader = try reader()
+        try await reader.wait(for: .missing)
+        try directory.write(sharedText, to: "managed.json")
+        try await reader.wait(for: shared)
+        try directory.write(personalText, to: "managed.json")
+        try await reader.wait(for: personal)
+        try directory.write(sharedText, to: "new.json")
+        #expect(rename(directory.file("new.json"), directory.file("managed.json")) == 0)
+        try await reader.wait(for: shared)
+        #expect(rename(directory.file("managed.json"), directory.file("old.json")) == 0)
+        try await reader.wait(for: .missing)
+        #expect(rename(directory.file("old.json"), directory.file("managed.json")) == 0)
+        try await reader.wait(for: shared)
+        #expect(unlink(directory.file("managed.json")) == 0)
+        try await reader.wait(for: .missing)
+        try directory.write(personalText, to: "managed.json")
+        try await reader.wait(for: personal)
+    }
+
+    @Test("a writer that keeps the file open is seen")
+    func heldOpen() async throws {
+        try directory.write(sharedText, to: "managed.json")
+        let reader = try reader()
+        try await reader.wait(for: shared)
+        let descriptor = open(directory.file("managed.json"), O_WRONLY | O_CLOEXEC)
+        defer { close(descriptor) }
+        let text = Array((personalText + " ").utf8)
+        #expect(pwrite(descriptor, text, text.count, 0) == text.count)
+        try await reader.wait(for: personal)
+    }
+
+    @Test("an invalid content is told and the last valid one stays in force, until it is valid again")
+    func invalid() async throws {
+        try directory.write(sharedText, to: "managed.json")
+        let reader = try reader()
+        try await reader.wait(for: shared)
+        try directory.write(#"{"sharedDeviceMode": "no"}"#, to: "managed.json")
+        var update = try await reader.next()
+        while update.problem?.code != .wrongType { update = try await reader.next() }
+        #expect(update.inForce == shared)
+        try directory.write(personalText, to: "managed.json")
+        try await reader.wait(for: personal)
+        #expect(!reader.seen.contains { $0.inForce == .missing })
+    }
+
+    @Test("permissions that make the file unsafe are seen, though its content is as before")
+    func permissions() async throws {
+        try directory.write(sharedText, to: "managed.json")
+        let reader = try reader()
+        try await reader.wait(for: shared)
+        chmod(directory.file("managed.json"), 0o666)
+        let update = try await reader.next()
+        #expect(update.problem?.code == .insecure)
+        #expect(update.inForce == shared)
+        chmod(directory.file("managed.json"), 0o644)
+        try await reader.wait(for: shared)
+    }
+
+    @Test("directories that are made, moved away and made again later are followed")
+    func directories() async throws {
+        let reader = try Reader(directory.file("a/b/managed.json"))
+        try await reader.wait(for: .missing)
+        mkdir(directory.file("a"), 0o700)
+        mkdir(directory.file("a/b"), 0o700)
+        try directory.write(sharedText, to: "a/b/managed.json")
+        try await reader.wait(for: shared)
+        #expect(rename(directory.file("a/b"), directory.file("a/c")) == 0)
+        try await reader.wait(for: .missing)
+        mkdir(directory.file("a/b"), 0o700)
+        try directory.write(personalText, to: "a/b/managed.json")
+        try await reader.wait(for: personal)
+        unlink(directory.file("a/b/managed.json"))
+        rmdir(directory.file("a/b"))
+        try await reader.wait(for: .missing)
+        #expect(rename(directory.file("a/c"), directory.file("a/b")) == 0)
+        try await reader.wait(for: shared)
+    }
+
+    @Test("a late reader gets the latest state, which tells what it has missed")
+    func lateReader() async throws {
+        try directory.write(sharedText, to: "managed.json")
+        let late = try reader()
+        let witness = try reader()
+        try await witness.wait(for: shared)
+        try directory.write(personalText, to: "managed.json")
+        try await witness.wait(for: personal)
+        try directory.write("{", to: "managed.json")
+        while try await witness.next().problem == nil {}
+        // It has read nothing so far, and need not read more than one state too old.
+        var update = try await late.next()
+        while update.problem == nil { update = try await late.next() }
+        #expect(update.inForce == personal)
+    }
+
+    @Test("when nobody reads any more, the watch ends")
+    func end() async throws {
+        var info = stat()
+        #expect(stat(directory.path, &info) == 0)
+        // As the kernel writes it: in hexadecimal.
+        let inode = "ino:" + String(info.st_ino, radix: 16) + " "
+        func isWatched() -> Bool {
+            let descriptors = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fdinfo")) ?? []
+            return descriptors.contains { name in
+                let text = try? String(contentsOfFile: "/proc/self/fdinfo/\(name)", encoding: .utf8)
+                return text?.split(separator: "\n").contains { $0.hasPrefix("inotify") && $0.contains(inode) } == true
+            }
+        }
+        do {
+            let reader = try reader()
+            try await reader.wait(for: .missing)
+            #expect(isWatched(), "the test would see no end")
+        }
+        while isWatched() { await Task.yield() }
+    }
+}

@@ -1,0 +1,118 @@
+import Foundation
+import Glibc
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Password prompt at a terminal", .timeLimit(.minutes(1)))
+struct TerminalPromptTests {
+    private let directory: TemporaryDirectory
+    private let terminal: PseudoTerminal
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        terminal = try PseudoTerminal()
+    }
+
+    private struct Ending: Sendable {
+        let status: Int32
+        let reason: Process.TerminationReason
+        let screen: String
+    }
+
+    /// Runs `user add ada` at the terminal, and `typing` beside it on the same thread; then waits for the program's end.
+    private func addUser(
+        _ typing: @escaping @Sendable (PseudoTerminal, pid_t) throws -> String
+    ) async throws -> Ending {
+        let (terminal, state) = (terminal, directory.state)
+        return try await onThread {
+            let process = Process()
+            process.executableURL = URL(fileURLWithPath: Program.sharedDevice.path)
+            process.arguments = ["user", "add", "ada", "--state", state]
+            process.standardInput = terminal.terminal
+            process.standardError = terminal.terminal
+            process.standardOutput = FileHandle.nullDevice
+            try process.run()
+            let watchdog = Watchdog(process)
+            defer { watchdog.cancel() }
+            let screen = try typing(terminal, process.processIdentifier)
+            process.waitUntilExit()
+            return Ending(
+                status: process.terminationStatus,
+                reason: process.terminationReason,
+                screen: screen + terminal.readRest()
+            )
+        }
+    }
+
+    private var hasUser: Bool {
+        get throws {
+            guard mode(of: directory.databaseFile) != nil else { return false }
+            return try UserDirectory(database: DeviceDatabase(directory: directory.state)).user(named: "ada") != nil
+        }
+    }
+
+    @Test("the password is asked for twice, is not shown, and the terminal echoes again afterwards")
+    func asking() async throws {
+        #expect(terminal.echoes)
+        let ending = try await addUser { terminal, _ in
+            var screen = try terminal.read(until: "Password for ada: ")
+            #expect(!terminal.echoes)
+            try terminal.type("correct horse\n")
+            screen += try terminal.read(until: "The same again: ")
+            #expect(!terminal.echoes)
+            try terminal.type("correct horse\n")
+            return screen
+        }
+        #expect(ending.status == 0)
+        #expect(!ending.screen.contains("horse"))
+        #expect(terminal.echoes)
+        let users = UserDirectory(database: try DeviceDatabase(directory: directory.state))
+        let stored = try #require(try users.credentials(ofUserNamed: "ada")).passwordHash
+        #expect(try PasswordHash(stored: stored).matches(Secret("correct horse")))
+    }
+
+    @Test("two different answers add nobody")
+    func differentAnswers() async throws {
+        let ending = try await addUser { terminal, _ in
+            _ = try terminal.read(until: "Password for ada: ")
+            try terminal.type("correct horse\n")
+            _ = try terminal.read(until: "The same again: ")
+            try terminal.type("correct house\n")
+            return ""
+        }
+        #expect(ending.status == EX_DATAERR)
+        #expect(ending.screen.contains("the two passwords differ"))
+        #expect(try !hasUser)
+        #expect(terminal.echoes)
+    }
+
+    @Test("the end of input at the prompt adds nobody")
+    func endOfInput() async throws {
+        let ending = try await addUser { terminal, _ in
+            _ = try terminal.read(until: "Password for ada: ")
+            try terminal.type("\u{4}")
+            return ""
+        }
+        #expect(ending.status == EX_NOINPUT)
+        #expect(try !hasUser)
+        #expect(terminal.echoes)
+    }
+
+    @Test(
+        "a signal at the prompt ends the program by that signal, and the terminal echoes",
+        arguments: [SIGINT, SIGTERM, SIGHUP]
+    )
+    func signal(_ signal: CInt) async throws {
+        let ending = try await addUser { terminal, process in
+            _ = try terminal.read(until: "Password for ada: ")
+            #expect(!terminal.echoes)
+            kill(process, signal)
+            return ""
+        }
+        #expect(ending.reason == .uncaughtSignal)
+        #expect(ending.status == signal)
+        #expect(terminal.echoes)
+        #expect(try !hasUser)
+    }
+}

@@ -1,0 +1,70 @@
+import ExampleSupport
+import Foundation
+import NotifyCenterTestKit
+
+/// One of the example apps as a process, with its data directory and the events that it writes.
+final class ListenerApp {
+    static let names = ["point-of-sale", "flight-briefing", "field-service"]
+
+    let name: String
+    let dataDirectory: String
+    private let eventsPath: String
+    private let bus: String
+    private var process: ChildProcess?
+
+    init(_ name: String, on device: TestDevice) throws {
+        self.name = name
+        bus = device.bus.address
+        dataDirectory = "\(device.directory.path)/data/\(name)"
+        eventsPath = "\(device.directory.path)/\(name).jsonl"
+    }
+
+    func start() throws {
+        let arguments = ["--stay", "--bus", bus, "--data", dataDirectory, "--events", eventsPath]
+        process = try ChildProcess(ChildProcess.built(name), arguments)
+    }
+
+    func tell(_ line: String) throws { try process?.write(line) }
+    func suspend() { process?.suspend() }
+    func resume() { process?.resume() }
+
+    func kill() {
+        process?.kill()
+        process?.waitUntilExit()
+    }
+
+    /// All that it has reported, over all its lives.
+    func events() throws -> [Event] {
+        let text = (try? String(contentsOfFile: eventsPath, encoding: .utf8)) ?? ""
+        // The last line may still be on its way.
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false).dropLast()
+        return try lines.map { try JSONDecoder().decode(Event.self, from: Data($0.utf8)) }
+    }
+
+    /// Waits for an event after the first `mark` ones.
+    func wait(_ what: String, after mark: Int = 0, where matches: (Event) -> Bool) async throws {
+        try await eventually("\(name): \(what)") { try events().dropFirst(mark).contains(where: matches) }
+    }
+
+    /// Has the signed-in user do something that leaves data.
+    func work() async throws {
+        let mark = try events().count
+        try tell("work")
+        try await wait("work is done", after: mark) { $0.event == .worked }
+    }
+
+    /// The files below its data directory that hold `text`, in UTF-8 or UTF-16.
+    func files(holding text: String) throws -> [String] {
+        let needles = [String.Encoding.utf8, .utf16LittleEndian].compactMap { text.data(using: $0) }
+        let names = FileManager.default.enumerator(atPath: dataDirectory)?.compactMap { $0 as? String } ?? []
+        return try names.filter { name in
+            let path = "\(dataDirectory)/\(name)"
+            var isDirectory: ObjCBool = false
+            guard FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory), !isDirectory.boolValue else {
+                return false
+            }
+            let content = try Data(contentsOf: URL(fileURLWithPath: path))
+            return needles.contains { content.range(of: $0) != nil }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+import ExampleSupport
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@Suite("Global sign-out across real processes", .serialized)
+struct ListenerAppTests {
+    enum Fate: String, CaseIterable, Sendable {
+        case running, stopped, killed
+    }
+
+    /// An app in which Ada, signed in elsewhere, has worked.
+    private func appAtWork(_ name: String, on device: TestDevice) async throws -> ListenerApp {
+        let app = try ListenerApp(name, on: device)
+        try app.start()
+        try await app.wait("ada's screen") { $0.event == .screen && $0.detail == "open" && $0.account == "ada" }
+        try await app.work()
+        try await app.work()
+        // Otherwise finding nothing later would prove nothing.
+        #expect(try !app.files(holding: "Ada").isEmpty)
+        return app
+    }
+
+    /// “Ada” is in all her data; “ada” would also be in other people's hexadecimal identifiers.
+    private func expectClean(_ app: ListenerApp) throws {
+        for marker in ["Ada", "<ada>"] {
+            #expect(try app.files(holding: marker).isEmpty, "\(app.name) still holds “\(marker)”")
+        }
+    }
+
+    // E4, E5
+    @Test(
+        "an app that runs, is stopped, or is dead at the sign-out cleans up, before it shows anything of the next user",
+        arguments: ListenerApp.names,
+        Fate.allCases
+    )
+    func signOut(name: String, fate: Fate) async throws {
+        let device = try await TestDevice()
+        let control = device.application("control")
+        try await control.signIn("ada")
+        let app = try await appAtWork(name, on: device)
+        let mark = try app.events().count
+        switch fate {
+        case .running: break
+        case .stopped: app.suspend()
+        case .killed: app.kill()
+        }
+        try await control.signOutCurrent()
+        try await control.signIn("grace")
+        switch fate {
+        case .running: break
+        case .stopped: app.resume()
+        case .killed: try app.start()
+        }
+        try await app.wait("grace's screen", after: mark) {
+            $0.event == .screen && $0.detail == "open" && $0.account == "grace"
+        }
+        let later = Array(try app.events().dropFirst(mark))
+        let cleaned = try #require(later.firstIndex { $0.event == .cleaned && $0.previous == ["ada"] })
+        let open = try #require(later.firstIndex { $0.event == .screen && $0.account == "grace" })
+        #expect(cleaned < open)
+        try expectClean(app)
+    }
+
+    @Test("all three apps clean up after one sign-out, and a spoofed broadcast moves none of them")
+    func spoofThenSignOut() async throws {
+        let device = try await TestDevice()
+        let control = device.application("control")
+        try await control.signIn("ada")
+        var apps: [ListenerApp] = []
+        for name in ListenerApp.names { apps.append(try await appAtWork(name, on: device)) }
+        let spoofer = try ChildProcess(
+            ChildProcess.built("notifyutil"),
+            ["-p", "SHARED_MODE_CURRENT_ACCOUNT_CHANGED"],
+            environment: device.bus.environment
+        )
+        #expect(spoofer.waitUntilExit() == 0)
+        for app in apps {
+            // Whatever the spoof did would have been done before this work.
+            try await app.work()
+            #expect(try !app.events().contains { $0.event == .cleaned && $0.previous?.isEmpty == false })
+        }
+        try await control.signOutCurrent()
+        for app in apps {
+            try await app.wait("cleaned") { $0.event == .cleaned && $0.previous == ["ada"] }
+            try expectClean(app)
+        }
+    }
+
+    @Test("apps follow a sign-out after the bus was killed and restarted under them")
+    func busRestart() async throws {
+        let device = try await TestDevice()
+        let control = device.application("control")
+        try await control.signIn("ada")
+        let app = try await appAtWork("field-service", on: device)
+        try device.bus.restart()
+        try await eventually("the broker is back") { await control.getDeviceInformation().deviceMode == .shared }
+        try await control.signOutCurrent()
+        try await app.wait("cleaned") { $0.event == .cleaned && $0.previous == ["ada"] }
+        try expectClean(app)
+    }
+
+    @Test("when the broker is killed during the sign-out, the app ends up with what the restarted broker says")
+    func brokerKilled() async throws {
+        let device = try await TestDevice()
+        let control = device.application("control")
+        try await control.signIn("ada")
+        let account = try #require(try await control.getCurrentAccount().current)
+        let app = try await appAtWork("flight-briefing", on: device)
+        async let refusal = code { try await control.signout(with: account) }
+        device.killBroker()
+        _ = await refusal
+        try await app.wait("it hides its screen or cleans up") {
+            $0.event == .waitingForBroker || $0.event == .cleaned || $0.detail == "unknown"
+        }
+        try await device.startBroker()
+        if try await control.getCurrentAccount().current != nil { try await control.signOutCurrent() }
+        try await app.wait("cleaned") { $0.event == .cleaned && $0.previous == ["ada"] }
+        try expectClean(app)
+    }
+
+    @Test("the demonstration proves its point and exits with 0")
+    func demo() async throws {
+        let demo = try ChildProcess(ChildProcess.built("demo"), ["--json"])
+        let status = demo.waitUntilExit()
+        #expect(status == 0, "\(demo.errorText)")
+    }
+}
