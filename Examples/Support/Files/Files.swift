@@ -28,16 +28,15 @@ package enum Files {
     /// Ends the name of every file that is not complete. What a crash leaves under such a name is nobody's.
     package static let partialSuffix = ".partial"
 
-    /// Makes a directory that only this user may look into, and those above it.
+    /// Makes a directory that only this user may look into, and those above it; nothing where it is there.
     package static func makeDirectory(_ path: String) throws(FileFailure) {
-        do {
-            try FileManager.default.createDirectory(
-                atPath: path,
-                withIntermediateDirectories: true,
-                attributes: [.posixPermissions: 0o700]
-            )
-        } catch {
-            throw FileFailure("make the directory", path, reason: "\(error)")
+        if mkdir(path, 0o700) == 0 { return }
+        switch errno {
+        case EEXIST: return
+        case ENOENT where parent(of: path) != path:
+            try makeDirectory(parent(of: path))
+            guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw FileFailure("make the directory", path) }
+        default: throw FileFailure("make the directory", path)
         }
     }
 

@@ -72,11 +72,14 @@ public final class LocalNotifyCenter: Sendable {
     ) -> NotificationObservation {
         let observer = Observer(handler)
         let key = registry.withLock { $0.add(observer, name: name, object: object.map(ObjectIdentifier.init)) }
-        return NotificationObservation(counts: { observer.counts }) { [weak self] in
-            observer.cancel()
-            // Freed outside the lock: the handler may hold the last reference to something that posts in its deinit.
-            let removed = self?.registry.withLock { $0.remove(key) }
-            withExtendedLifetime(removed) {}
-        }
+        return NotificationObservation(
+            counts: { observer.counts },
+            remove: { [weak self] in
+                observer.cancel()
+                // Freed outside the lock: the handler may hold the last reference to something that posts in its deinit.
+                let removed = self?.registry.withLock { $0.remove(key) }
+                withExtendedLifetime(removed) {}
+            }
+        )
     }
 }
