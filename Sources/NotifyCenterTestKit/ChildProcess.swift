@@ -77,7 +77,8 @@ public final class ChildProcess: Sendable {
     /// What it has written to its standard error so far.
     public var errorText: String { errors.lines.joined(separator: "\n") }
 
-    /// Waits for its end and blocks this thread; returns its exit status, or 128 and the signal that ended it.
+    /// Waits for its end and blocks this thread; returns its exit status, or 128 and the signal that ended it. What it wrote last
+    /// may still be on its way to ``lines``: ``line(within:where:)`` waits for it.
     @discardableResult
     public func waitUntilExit() -> Int32 {
         ended.wait()

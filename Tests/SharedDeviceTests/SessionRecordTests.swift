@@ -62,6 +62,22 @@ struct SessionRecordTests {
         #expect(enter(&record, session(first, 3)) == nil)
     }
 
+    @Test("once its data is gone, nothing in the record names an account that left")
+    func forgetsNames() throws {
+        var record = SessionRecord()
+        _ = record.report(session(first, 1))
+        _ = record.enter(session(first, 1))
+        let change = try #require(enter(&record, session(nil, 2)))
+        record.cleaned(change.stale)
+        #expect(record == SessionRecord())
+        // The same person in a new session is still told of.
+        _ = record.report(session(first, 3))
+        _ = record.enter(session(first, 3))
+        let again = try #require(enter(&record, session(first, 5)))
+        record.cleaned(again.stale)
+        #expect(record.lastReported == first)
+    }
+
     @Test("a cleanup that was reported late forgets nothing that came after it")
     func lateReport() throws {
         var record = SessionRecord()

@@ -82,14 +82,16 @@ struct SharedDeviceApplicationTests {
         let device = try await TestDevice()
         let (one, other) = (device.application("one"), device.application("other"))
         let log = Log()
+        let failures = Log()
         let following = Task {
-            for await change in one.accountChanges {
+            for await change in one.accountChanges(onFailure: { failures.add($0.code.description) }) {
                 let line = "\(change.previous?.username ?? "-")→\(change.current?.username ?? "-")"
                 log.add(line)
                 try await one.cleanupDone(change)
             }
         }
         defer { following.cancel() }
+        /// A broker that comes back is one more reason to tell where things stand.
         func expect(_ lines: String...) async throws {
             try await eventually("\(lines), not \(log.lines)") { log.lines == lines }
         }
@@ -97,11 +99,13 @@ struct SharedDeviceApplicationTests {
         try await other.signIn("ada")
         try await expect("-→-", "-→ada")
         device.killBroker()
+        try await eventually("the app is told that it knows nothing") { failures.lines.contains("broker_unavailable") }
         try await device.startBroker()
+        try await expect("-→-", "-→ada", "-→ada")
         try await other.signOutCurrent()
-        try await expect("-→-", "-→ada", "ada→-")
+        try await expect("-→-", "-→ada", "-→ada", "ada→-")
         try await other.signIn("grace")
-        try await expect("-→-", "-→ada", "ada→-", "-→grace")
+        try await expect("-→-", "-→ada", "-→ada", "ada→-", "-→grace")
     }
 
     // E4, E9, E24

@@ -60,8 +60,8 @@ public final class SharedDeviceApplication: Sendable {
 
     /// Who is signed in, and whom this app was told the last time it asked.
     ///
-    /// A change is reported once, as MSAL does it; ``accountChanges`` reports it until it is cleaned up. A failed request
-    /// consumes nothing.
+    /// A change is reported once, as MSAL does it; ``accountChanges`` reports it until it is cleaned up, and after ``cleanupDone(_:)``
+    /// nothing of the old account is kept, its name as the previous one included. A failed request consumes nothing.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/recordUnusable``.
     public func getCurrentAccount() async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {

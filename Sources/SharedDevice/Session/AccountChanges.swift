@@ -1,8 +1,9 @@
 /// The changes of the device's account, as an app must follow them: it asks the broker at the start, on each of its
 /// broadcasts and when it comes back, and hands out what differs from what the app was told before.
 ///
-/// The first element comes at once and tells where things stand, with what is left to clean up from before. For one loop at a
-/// time. While the broker is away there are no elements; ``SharedDeviceApplication/accountChanges(onFailure:)`` tells why, and
+/// The first element comes at once and tells where things stand, with what is left to clean up from before; so does the first
+/// one after a failure. A change that is not answered with ``SharedDeviceApplication/cleanupDone(_:)`` is handed out again at the
+/// next question, or by a new sequence at once. For one loop at a time. While the broker is away there are no elements; ``SharedDeviceApplication/accountChanges(onFailure:)`` tells why, and
 /// the app keeps its screen hidden.
 public struct AccountChanges: AsyncSequence, Sendable {
     private let keeper: SessionKeeper
@@ -49,6 +50,8 @@ public struct AccountChanges: AsyncSequence, Sendable {
                     isFirst = false
                     return change
                 } catch {
+                    // The app has hidden what it showed, and must hear that it may show it again.
+                    isFirst = true
                     onFailure(error)
                     askAgainLater()
                 }

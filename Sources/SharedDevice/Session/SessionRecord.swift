@@ -38,8 +38,12 @@ struct SessionRecord: Codable, Equatable {
         return stale.isEmpty && isKnown ? nil : (stale, current)
     }
 
-    /// Takes note that the data of these sessions is gone.
+    /// Takes note that the data of these sessions is gone. So are then their names in this record.
     mutating func cleaned(_ sessions: [Session]) {
         mayHoldData.removeAll(where: sessions.contains)
+        guard let reported = lastReported, sessions.contains(where: { $0.account == reported }),
+            !mayHoldData.contains(where: { $0.account == reported })
+        else { return }
+        lastReported = nil
     }
 }
