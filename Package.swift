@@ -68,7 +68,14 @@ let package = Package(
         ),
 
         // MARK: Examples: listener apps, each a process of its own, and the demonstration that runs them
-        .target(name: "ExampleSupport", dependencies: ["SharedDevice", "NotifyCenter"], path: "Examples/Support"),
+        .target(
+            name: "ExampleSupport",
+            dependencies: [
+                "SharedDevice", "NotifyCenter",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Examples/Support"
+        ),
         .executableTarget(
             name: "point-of-sale",
             dependencies: [

@@ -9,39 +9,10 @@ struct FieldServiceCommand: AsyncParsableCommand {
         discussion: "Takes commands on standard input, one a line:\n\(Command.overview)"
     )
 
-    @Option(
-        help: ArgumentHelp(
-            "Where its data is.",
-            discussion: "Otherwise its identifier in $XDG_DATA_HOME or ~/.local/share.",
-            valueName: "dir"
-        )
-    )
-    var data: String?
-
-    @Option(
-        help: ArgumentHelp(
-            "The bus that the broker is on: session, system or an address.",
-            discussion: "Otherwise $NOTIFY_CENTER_BUS, else the session bus.",
-            valueName: "bus"
-        )
-    )
-    var bus: String?
-
-    @Option(help: ArgumentHelp("Append what happens to this file, one JSON object a line.", valueName: "file"))
-    var events: String?
-
-    @Flag(help: "Go on after the end of standard input.")
-    var stay = false
+    @OptionGroup var options: AppOptions
 
     func run() async throws {
-        let app = ExampleApp(
-            name: "field-service",
-            title: "Field service",
-            data: data,
-            bus: bus,
-            events: events,
-            stays: stay
-        )
+        let app = options.app(name: "field-service", title: "Field service")
         try await app.run { FieldServiceWorkspace(directory: $0) }
     }
 }
