@@ -14,7 +14,6 @@ extension DBusConnection {
             core.requestName(name, options) { continuation.resume(returning: $0) }
         }
         if let error { throw error }
-        core.state.withLock { $0.names[name] = options }
     }
 
     /// Gives a bus name back.
@@ -50,10 +49,10 @@ extension DBusConnection {
     public func export(_ interfaces: [DBusInterface], at path: String) throws(DBusError) -> HandlerToken {
         // A signal that is never sent, for its check of the path.
         _ = try DBusMessage.signal(path: path, interface: "org.freedesktop.DBus", member: "Check")
+        try core.startThread()
         guard core.state.withLock({ $0.objects.insert(interfaces, at: path) }) else {
             throw DBusError(.invalidArgument, message: "it is taken by another object", attempted: "serve \(path)")
         }
-        try core.startThread()
         let core = core
         return HandlerToken { [weak core] in core?.discard { $0.objects.remove(path) } }
     }

@@ -72,7 +72,8 @@ public final class DBusConnection: Sendable {
         _ message: borrowing DBusMessage,
         timeout: Duration = .seconds(25)
     ) throws(DBusError) -> [DBusValue] {
-        let held = ConnectionCore.HeldMessage(retaining: message)
+        // A copy, because the same message may be sent by others too, and each call needs a serial of its own.
+        let held = ConnectionCore.HeldMessage(try message.copy())
         let result: Result<[DBusValue], DBusError> = core.wait { answered in
             core.startCall(
                 held.message,

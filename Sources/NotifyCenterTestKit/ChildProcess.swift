@@ -16,10 +16,19 @@ public final class ChildProcess: Sendable {
         var input: CInt
     }
 
+    /// The state on the heap, for the thread that outlives this object.
+    private final class SharedState: Sendable {
+        private let state: Locked<State>
+        init(_ state: State) { self.state = Locked(state) }
+        func withLock<Result: Sendable>(_ body: @Sendable (inout State) -> Result) -> Result {
+            state.withLock { body(&$0) }
+        }
+    }
+
     /// The process id.
     public let identifier: Int32
     private let name: String
-    private let state: Locked<State>
+    private let state: SharedState
     private let output: LineCollector
     private let errors: LineCollector
     private let ended = DispatchGroup()
@@ -51,7 +60,7 @@ public final class ChildProcess: Sendable {
         }
         self.identifier = identifier
         for descriptor in [input.read, output.write, errors.write] { close(descriptor) }
-        state = Locked(State(status: nil, input: input.write))
+        state = SharedState(State(status: nil, input: input.write))
         self.output = LineCollector(output.read)
         self.errors = LineCollector(errors.read)
         collectStatus()
@@ -209,16 +218,12 @@ public final class ChildProcess: Sendable {
 
     private func collectStatus() {
         ended.enter()
-        let (identifier, ended) = (identifier, ended)
-        Thread.detachNewThread { [weak self] in
+        let (identifier, ended, state) = (identifier, ended, state)
+        Thread.detachNewThread {
             // Seen first and collected under the lock, so that no signal goes to another process of the same id.
             var information = siginfo_t()
             while waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
-            if let self {
-                self.state.withLock { $0.status = Self.collect(identifier) }
-            } else {
-                _ = Self.collect(identifier)
-            }
+            state.withLock { $0.status = Self.collect(identifier) }
             ended.leave()
         }
     }

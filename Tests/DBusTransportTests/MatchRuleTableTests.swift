@@ -99,7 +99,72 @@ struct MatchRuleTableTests {
         #expect(table.coveredCount == 0)
     }
 
-    @Test("an answer to a request that is over changes nothing")
+    @Test("who waits when the bus is lost and found goes on waiting, for the rule or for its fallback")
+    mutating func waitingAcrossReconnection() throws {
+        _ = table.retain(rule, fallback: broad, waiter: 1)
+        let again = table.reconnected()
+        let answer = table.answered(rule, ticket: try ticket(again, rule), error: nil)
+        #expect(answer.waiters == [1])
+        // Under way to the fallback.
+        let other = MatchRule(interface: "org.example.B")
+        let (_, actions) = table.retain(other, fallback: broad, waiter: 2)
+        _ = table.answered(other, ticket: try ticket(actions, other), error: limit)
+        let third = table.reconnected()
+        #expect(third.count == 2, "the fallback is not asked for before it is needed")
+        let narrow = table.answered(other, ticket: try ticket(third, other), error: nil)
+        #expect(narrow.waiters == [2])
+    }
+
+    @Test("a copy of a rule that nobody needs any more is taken back when the bus confirms it")
+    mutating func surplusCopies() throws {
+        let (_, first) = table.retain(rule, fallback: nil, waiter: 1)
+        let again = table.reconnected()
+        let old = table.answered(rule, ticket: try ticket(first, rule), error: nil)
+        #expect(old.actions == [.remove(rule)])
+        #expect(old.waiters.isEmpty)
+        let current = table.answered(rule, ticket: try ticket(again, rule), error: nil)
+        #expect(current.waiters == [1])
+        // The last user leaves while the rule is on its way.
+        let third = table.reconnected()
+        let released = table.release(rule)
+        #expect(released.isEmpty)
+        let late = table.answered(rule, ticket: try ticket(third, rule), error: nil)
+        #expect(late.actions == [.remove(rule)])
+    }
+
+    @Test("a broad rule is never its own fallback: at the limit it takes the spare's place, or fails")
+    mutating func broadRuleAtLimit() throws {
+        let (_, actions) = table.retain(broad, fallback: broad, waiter: 1)
+        let refused = table.answered(broad, ticket: try ticket(actions, broad), error: limit)
+        #expect(refused.error == limit)
+        #expect(table.count == 0)
+        for index in 0...MatchRuleTable<Int>.spareThreshold {
+            _ = table.retain(MatchRule(interface: "org.example.N\(index)"), fallback: broad, waiter: index)
+        }
+        let (_, second) = table.retain(broad, fallback: broad, waiter: 1)
+        let retry = table.answered(broad, ticket: try ticket(second, broad), error: limit)
+        #expect(retry.actions.first == .remove(MatchRuleTable<Int>.spare))
+        let answer = table.answered(broad, ticket: try ticket(retry.actions, broad), error: nil)
+        #expect(answer.waiters == [1])
+    }
+
+    @Test("a rule that is both asked for and a fallback stays as long as either needs it, across a reconnection too")
+    mutating func fallbackWithUsers() throws {
+        let (_, wide) = table.retain(broad, fallback: broad, waiter: 1)
+        _ = table.answered(broad, ticket: try ticket(wide, broad), error: nil)
+        let (_, actions) = table.retain(rule, fallback: broad, waiter: 2)
+        let covered = table.answered(rule, ticket: try ticket(actions, rule), error: limit)
+        #expect(covered.waiters == [2])
+        let released = table.release(broad)
+        #expect(released.isEmpty, "it stands in for the other rule")
+        let asked = table.retain(broad, fallback: broad, waiter: 3)
+        #expect(asked.0 == .ready)
+        let again = table.reconnected()
+        #expect(again.count == 2)
+        _ = try ticket(again, broad)
+    }
+
+    @Test("an answer to a request that is over tells nobody")
     mutating func lateAnswer() throws {
         let (_, actions) = table.retain(rule, fallback: nil, waiter: 1)
         let old = try ticket(actions, rule)

@@ -196,12 +196,14 @@ struct UserCommandTests {
         chmod(directory.path, 0o755)
         chmod(directory.state, 0o755)
         let program = directory.file("program")
-        try FileManager.default.copyItem(atPath: Program.sharedDevice.path, toPath: program)
         for arguments in [["add", "eve", "--password-stdin"], ["list"]] {
             let outcome = try await Program.sharedDevice.run(
                 ["user"] + arguments + ["--state", directory.state],
                 input: "correct horse\n",
-                preparation: "exec setpriv --reuid=65534 --clear-groups -- '\(program)' \"$@\""
+                // Copied by the shell: a descriptor that this process writes through could be inherited by a child of another
+                // test, and the program would be “busy”.
+                preparation:
+                    "cp -f \"$0\" '\(program)'; exec setpriv --reuid=65534 --clear-groups -- '\(program)' \"$@\""
             )
             #expect(outcome.status == EX_NOPERM, "\(outcome.errors)")
             #expect(outcome.errors.contains("it belongs to user 0"))

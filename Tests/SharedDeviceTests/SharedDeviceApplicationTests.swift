@@ -142,6 +142,38 @@ struct SharedDeviceApplicationTests {
         #expect(again.current?.username == "grace")
     }
 
+    // A crash between hearing of an account, in whatever way, and following its changes.
+    @Test("an account that the app heard of with a token, or by asking, is owed a cleanup after a crash")
+    func heardOtherwise() async throws {
+        let device = try await TestDevice()
+        let control = device.application("control")
+        try await device.application("signer").signIn("ada")
+        _ = try await device.application("asker").getCurrentAccount()
+        let account = try #require(try await control.getCurrentAccount().current)
+        let parameters = SilentTokenParameters(scopes: [], account: account)
+        _ = try await device.application("silent").acquireTokenSilent(with: parameters)
+        try await control.signOutCurrent()
+        try await control.signIn("grace")
+        for name in ["signer", "asker", "silent"] {
+            for await change in device.application(name).accountChanges {
+                #expect(change.previousAccounts == [account], "\(name)")
+                break
+            }
+        }
+    }
+
+    @Test("a second broker on the same state directory is refused, also on another bus")
+    func secondBroker() async throws {
+        let device = try await TestDevice()
+        let elsewhere = try PrivateBus()
+        let second = try ChildProcess(
+            ChildProcess.built("shared-device-broker"),
+            ["--state", device.state, "--configuration", device.configuration, "--bus", elsewhere.address]
+        )
+        #expect(second.waitUntilExit() == 78)
+        try await eventually("the reason is told") { second.errorText.contains("another broker uses it") }
+    }
+
     // D11, E7
     @Test("a broadcast from anybody but the broker is ignored; the broker's own is heard")
     func spoofedBroadcast() async throws {

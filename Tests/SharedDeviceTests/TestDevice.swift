@@ -31,8 +31,8 @@ final class TestDevice {
         let description: String
     }
 
-    private var state: String { "\(directory.path)/state" }
-    private var configuration: String { "\(directory.path)/managed.json" }
+    var state: String { "\(directory.path)/state" }
+    var configuration: String { "\(directory.path)/managed.json" }
 
     func configure(_ json: String) throws {
         try json.write(toFile: configuration, atomically: true, encoding: .utf8)

@@ -30,6 +30,8 @@ final class BusSocket: Sendable {
         }
         // Otherwise a lost bus ends the process.
         dbus_connection_set_exit_on_disconnect(connection, 0)
+        // Otherwise libdbus stops reading at 63 MiB of messages that somebody still holds (architecture, D4).
+        dbus_connection_set_max_received_size(connection, .max)
         guard dbus_bus_register(connection, &error) != 0 else {
             let failure = BusSocket.failure(error, attempted)
             BusSocket.discard(connection)

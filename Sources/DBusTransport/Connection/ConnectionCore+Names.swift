@@ -1,3 +1,5 @@
+import Synchronization
+
 /// How a bus name is asked for.
 public struct BusNameOptions: OptionSet, Sendable {
     public let rawValue: UInt32
@@ -21,7 +23,10 @@ extension ConnectionCore {
             switch result {
             case .failure(let error): waiter(error)
             // 1 owner, 2 queued, 3 exists, 4 owned already (D-Bus specification, RequestName).
-            case .success(let reply) where [1, 2, 4].contains(reply.first?.unsignedValue): waiter(nil)
+            case .success(let reply) where [1, 2, 4].contains(reply.first?.unsignedValue):
+                // Here, on the reading thread: a loss that comes next must find the name among those to restore.
+                self.state.withLock { $0.names[name] = options }
+                waiter(nil)
             case .success:
                 let error = DBusError(
                     .nameTaken,

@@ -9,6 +9,7 @@ import Synchronization
 final class ConnectionCore: Sendable {
     typealias CallWaiter = @Sendable (Result<[DBusValue], DBusError>) -> Void
     typealias RuleWaiter = @Sendable (DBusError?) -> Void
+    typealias RuleAction = MatchRuleTable<RuleWaiter>.Action
     typealias SignalHandler = @Sendable (borrowing DBusMessage) -> Void
     typealias EventHandler = @Sendable (ConnectionEvent) -> Void
 
@@ -52,8 +53,6 @@ final class ConnectionCore: Sendable {
     final class HeldMessage: Sendable {
         let message: DBusMessage
         init(_ message: consuming DBusMessage) { self.message = message }
-        /// Holds a reference of its own to somebody else's message.
-        init(retaining message: borrowing DBusMessage) { self.message = message.sharedReference() }
     }
 
     let bus: Bus
@@ -79,6 +78,13 @@ final class ConnectionCore: Sendable {
         case .lost: throw .disconnected(attempted())
         case .closed: throw .closed(attempted())
         }
+    }
+
+    /// Sends on this very socket: an answer must not go to whoever has the caller's name on the next one.
+    func answer(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
+        guard case .connected(let current) = state.withLock({ $0.phase }), current === socket else { return }
+        let (_, standing) = try socket.send(message, attempted: Self.attempt(message))
+        if standing.hasUnsentMessages { try finishSending(on: socket, attempted: Self.attempt(message)) }
     }
 
     /// Hands a message to the bus. On return the kernel has it, so that the process may end at once; only on the I/O thread,
@@ -112,7 +118,13 @@ final class ConnectionCore: Sendable {
         try startThread()
         guard !isOnIOThread else { return }
         let written = DispatchSemaphore(value: 0)
-        state.withLock { $0.waitingForWrites.append(written) }
+        let isWaiting = state.withLock { state -> Bool in
+            // A socket that was lost meanwhile has nobody who would tell.
+            guard case .connected(let current) = state.phase, current === socket else { return false }
+            state.waitingForWrites.append(written)
+            return true
+        }
+        guard isWaiting else { return }
         event.signal()
         guard written.wait(timeout: .now() + .seconds(Int(Self.writeTimeout.components.seconds))) == .success else {
             throw DBusError(
@@ -147,6 +159,7 @@ final class ConnectionCore: Sendable {
                     let (serial, standing) = try socket.send(call, attempted: attempted)
                     let entry = PendingCalls<CallWaiter>.Call(
                         id: id,
+                        destination: call.destination ?? "",
                         attempted: attempted,
                         deadline: deadline,
                         waiter: waiter
@@ -193,9 +206,20 @@ final class ConnectionCore: Sendable {
     // MARK: Match rules
 
     func retain(_ rule: MatchRule, fallback: MatchRule?, waiter: @escaping RuleWaiter) {
-        let (retention, actions) = state.withLock { $0.rules.retain(rule, fallback: fallback, waiter: waiter) }
-        if case .ready = retention { waiter(nil) }
-        perform(actions)
+        let outcome = state.withLock {
+            state -> Result<(MatchRuleTable<RuleWaiter>.Retention, [RuleAction]), DBusError> in
+            switch state.phase {
+            case .connected: .success(state.rules.retain(rule, fallback: fallback, waiter: waiter))
+            case .lost: .failure(.disconnected("add the match rule \(rule)"))
+            case .closed: .failure(.closed("add the match rule \(rule)"))
+            }
+        }
+        switch outcome {
+        case .success((let retention, let actions)):
+            if case .ready = retention { waiter(nil) }
+            perform(actions)
+        case .failure(let error): waiter(error)
+        }
     }
 
     func release(_ rule: MatchRule) {
@@ -204,7 +228,7 @@ final class ConnectionCore: Sendable {
 
     /// Carries out what the table decided. `settled` is called once per rule to add, when it or its fallback is in force or
     /// refused.
-    func perform(_ actions: [MatchRuleTable<RuleWaiter>.Action], settled: @escaping RuleWaiter = { _ in }) {
+    func perform(_ actions: [RuleAction], settled: @escaping RuleWaiter = { _ in }) {
         for action in actions {
             switch action {
             case .add(let rule, let ticket):
@@ -213,8 +237,10 @@ final class ConnectionCore: Sendable {
                     let error = result.failure
                     let answer = self.state.withLock { $0.rules.answered(rule, ticket: ticket, error: error) }
                     for waiter in answer.waiters { waiter(answer.error) }
-                    guard answer.actions.isEmpty else { return self.perform(answer.actions, settled: settled) }
-                    settled(answer.error)
+                    // Another rule may be on its way in place of this one; then its answer settles the matter.
+                    let goesOn = answer.actions.contains { if case .add = $0 { true } else { false } }
+                    self.perform(answer.actions, settled: settled)
+                    if !goesOn { settled(answer.error) }
                 }
             case .remove(let rule):
                 // A lost bus has forgotten the rule by itself, and the answer changes nothing.

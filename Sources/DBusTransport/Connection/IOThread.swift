@@ -115,14 +115,14 @@ struct IOThread {
     private func deliver(from socket: BusSocket, deferring: Bool) {
         while true {
             if !deferring, let held = core.state.withLock({ $0.deferred.isEmpty ? nil : $0.deferred.removeFirst() }) {
-                route(held.message)
+                route(held.message, from: socket)
             } else if let pointer = socket.nextMessage() {
                 let message = DBusMessage(adopting: pointer)
                 switch message.kind {
                 case .methodReturn, .error: answer(message)
                 case .signal, .methodCall:
                     guard deferring else {
-                        route(message)
+                        route(message, from: socket)
                         continue
                     }
                     let held = ConnectionCore.HeldMessage(message)
@@ -136,8 +136,8 @@ struct IOThread {
     }
 
     private func answer(_ message: borrowing DBusMessage) {
-        let serial = message.replySerial
-        guard let call = core.state.withLock({ $0.calls.answered(serial: serial) }) else { return }
+        let (serial, sender) = (message.replySerial, message.sender ?? "")
+        guard let call = core.state.withLock({ $0.calls.answered(serial: serial, sender: sender) }) else { return }
         do throws(DBusError) {
             let arguments = try message.arguments()
             guard let name = message.errorName else { return call.waiter(.success(arguments)) }
@@ -148,9 +148,9 @@ struct IOThread {
         }
     }
 
-    private func route(_ message: borrowing DBusMessage) {
+    private func route(_ message: borrowing DBusMessage, from socket: BusSocket) {
         if case .methodCall = message.kind {
-            core.dispatchCall(message)
+            core.dispatchCall(message, from: socket)
         } else {
             for handler in core.state.withLock({ $0.signalHandlers }) { handler.call(message) }
         }
@@ -165,6 +165,8 @@ struct IOThread {
             let before = state
             state.phase = .lost
             state.waitingForWrites = []
+            // Calls among them come from names that the next bus gives to others.
+            state.deferred = []
             _ = state.calls.removeAll()
             return before
         }

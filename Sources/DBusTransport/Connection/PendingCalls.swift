@@ -2,6 +2,8 @@
 struct PendingCalls<Waiter> {
     struct Call {
         let id: UInt64
+        /// Whom the call went to: a unique name, or a well-known one.
+        let destination: String
         let attempted: String
         let deadline: ContinuousClock.Instant?
         let waiter: Waiter
@@ -24,8 +26,15 @@ struct PendingCalls<Waiter> {
         if call.deadline != nil { timed += 1 }
     }
 
-    /// The call that the reply with this serial answers; `nil` for one that timed out, was cancelled, or never was.
-    mutating func answered(serial: UInt32) -> Call? {
+    /// The call that the reply with this serial answers; `nil` for one that timed out, was cancelled, or never was, and for a
+    /// reply of somebody else than was asked, as far as the names tell: a well-known name's owner answers under its own.
+    mutating func answered(serial: UInt32, sender: String) -> Call? {
+        guard let call = calls[serial] else { return nil }
+        let isUnique = call.destination.hasPrefix(":") || call.destination == BusDaemon.name
+        return isUnique && sender != call.destination ? nil : answered(serial: serial)
+    }
+
+    private mutating func answered(serial: UInt32) -> Call? {
         guard let call = calls.removeValue(forKey: serial) else { return nil }
         serials[call.id] = nil
         if call.deadline != nil { timed -= 1 }

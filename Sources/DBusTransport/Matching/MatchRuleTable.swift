@@ -21,7 +21,7 @@ struct MatchRuleTable<Waiter> {
         case pending
     }
 
-    /// Waiters whose rule is now in force, or refused.
+    /// Waiters whose rule is now in force, or refused, and what is to be done next.
     struct Answer {
         var waiters: [Waiter] = []
         var error: DBusError?
@@ -33,7 +33,7 @@ struct MatchRuleTable<Waiter> {
         case active
         /// The fallback stands in for it.
         case covered
-        /// The bus took it back at a reconnection; the next user asks again.
+        /// The bus does not hold it; the next user asks again.
         case refused
     }
 
@@ -44,14 +44,17 @@ struct MatchRuleTable<Waiter> {
     }
 
     private struct Entry {
+        /// Those who retained it, waiters included, and the table itself where the rule is a fallback in use.
         var users: Int
         var standing: Standing
         let fallback: MatchRule?
+        /// As broad as a fallback: at the limit it takes the place of the spare.
+        let isBroad: Bool
     }
 
     private var entries: [MatchRule: Entry] = [:]
     private var nextTicket: UInt64 = 1
-    /// Fallbacks that the bus was asked for because of a limit; they stay until the connection is lost.
+    /// Fallbacks that stand in for rules. The table is a user of each of them until the connection is lost.
     private var fallbacks: Set<MatchRule> = []
     private var spareIsHeld = false
 
@@ -64,32 +67,29 @@ struct MatchRuleTable<Waiter> {
     /// Rules that a fallback stands in for.
     var coveredCount: Int { entries.values.count { if case .covered = $0.standing { true } else { false } } }
 
-    /// Adds a user of `rule`.
+    /// Adds a user of `rule`. A fallback that is the rule itself marks a broad rule.
     mutating func retain(_ rule: MatchRule, fallback: MatchRule?, waiter: Waiter) -> (Retention, [Action]) {
         let waiting = Waiting(rule: rule, waiter: waiter)
-        if let index = entries.index(forKey: rule) {
-            entries.values[index].users += 1
-            switch entries.values[index].standing {
-            case .active, .covered:
-                return (.ready, [])
-            case .requested(let ticket, let waiters):
-                entries.values[index].standing = .requested(ticket: ticket, waiters: waiters + [waiting])
-                return (.pending, [])
-            case .refused:
-                let ticket = takeTicket()
-                entries.values[index].standing = .requested(ticket: ticket, waiters: [waiting])
-                return (.pending, [.add(rule, ticket: ticket)])
-            }
+        guard let index = entries.index(forKey: rule) else {
+            let isBroad = fallback == rule
+            let fallback = isBroad ? nil : fallback
+            entries[rule] = Entry(users: 1, standing: .covered, fallback: fallback, isBroad: isBroad)
+            if let retention = join(fallback, waiting) { return (retention, []) }
+            return (.pending, request(rule, waiters: [waiting]))
         }
-        if let fallback, fallbacks.contains(fallback), let standing = entries[fallback]?.standing {
-            entries[rule] = Entry(users: 1, standing: .covered, fallback: fallback)
-            guard case .requested(let ticket, let waiters) = standing else { return (.ready, []) }
-            entries[fallback]?.standing = .requested(ticket: ticket, waiters: waiters + [waiting])
+        entries.values[index].users += 1
+        switch entries.values[index].standing {
+        case .active:
+            return (.ready, [])
+        case .requested(let ticket, let waiters):
+            entries.values[index].standing = .requested(ticket: ticket, waiters: waiters + [waiting])
             return (.pending, [])
+        case .covered:
+            if let retention = join(entries.values[index].fallback, waiting) { return (retention, []) }
+            return (.pending, request(rule, waiters: [waiting]))
+        case .refused:
+            return (.pending, request(rule, waiters: [waiting]))
         }
-        let ticket = takeTicket()
-        entries[rule] = Entry(users: 1, standing: .requested(ticket: ticket, waiters: [waiting]), fallback: fallback)
-        return (.pending, spareIfDue() + [.add(rule, ticket: ticket)])
     }
 
     /// The equal rule that the table holds, so that a thousand users share one text.
@@ -99,76 +99,106 @@ struct MatchRuleTable<Waiter> {
     mutating func release(_ rule: MatchRule) -> [Action] {
         guard let index = entries.index(forKey: rule) else { return [] }
         entries.values[index].users -= 1
-        guard entries.values[index].users == 0 else { return [] }
-        switch entries.remove(at: index).value.standing {
-        case .covered, .refused: return []
-        case .requested, .active: return [.remove(rule)]
-        }
+        guard entries.values[index].users <= 0 else { return [] }
+        // One that is on its way to the bus is taken back by its answer, which finds no entry.
+        if case .active = entries.remove(at: index).value.standing { return [.remove(rule)] }
+        return []
     }
 
     /// The bus's answer to an ``Action/add(_:ticket:)``; `nil` is success.
     mutating func answered(_ rule: MatchRule, ticket: UInt64, error: DBusError?) -> Answer {
-        guard case .requested(ticket, let waiters) = entries[rule]?.standing else { return Answer() }
+        guard case .requested(ticket, let waiters) = entries[rule]?.standing else {
+            // Nobody asked for this copy of the rule, or not any more. The spare has no ticket.
+            return Answer(actions: error == nil && ticket != 0 ? [.remove(rule)] : [])
+        }
         guard let error else {
             entries[rule]?.standing = .active
             return Answer(waiters: waiters.map(\.waiter))
         }
-        guard error.code == .limitsExceeded, let fallback = entries[rule]?.fallback else {
-            refuse(rule, waiters: waiters)
-            return Answer(waiters: waiters.map(\.waiter), error: error)
+        if error.code == .limitsExceeded {
+            if let fallback = entries[rule]?.fallback { return cover(rule, by: fallback, waiters: waiters) }
+            if entries[rule]?.isBroad == true, spareIsHeld {
+                return Answer(actions: giveUpSpare() + request(rule, waiters: waiters))
+            }
         }
-        return cover(rule, by: fallback, waiters: waiters)
+        refuse(rule, waiters: waiters)
+        return Answer(waiters: waiters.map(\.waiter), error: error)
     }
 
-    /// Forgets what the bus held and asks for it all again, because the connection is a new one.
+    /// Forgets what the bus held and asks for it all again, because the connection is a new one. Who waits goes on waiting.
     mutating func reconnected() -> [Action] {
-        for fallback in fallbacks { entries[fallback] = nil }
+        var waiting: [MatchRule: [Waiting]] = [:]
+        for entry in entries.values {
+            guard case .requested(_, let waiters) = entry.standing else { continue }
+            for waiter in waiters { waiting[waiter.rule, default: []].append(waiter) }
+        }
+        for fallback in fallbacks { dropUse(of: fallback) }
         fallbacks = []
         spareIsHeld = false
-        var actions: [Action] = []
-        for rule in entries.keys {
-            let ticket = takeTicket()
-            entries[rule]?.standing = .requested(ticket: ticket, waiters: [])
-            actions += spareIfDue() + [.add(rule, ticket: ticket)]
+        return entries.keys.flatMap { request($0, waiters: waiting[$0] ?? []) }
+    }
+
+    // MARK: Steps
+
+    /// Joins a fallback that is in use; `nil` where there is none that could stand in.
+    private mutating func join(_ fallback: MatchRule?, _ waiting: Waiting) -> Retention? {
+        guard let fallback, fallbacks.contains(fallback) else { return nil }
+        switch entries[fallback]?.standing {
+        case .active:
+            return .ready
+        case .requested(let ticket, let waiters):
+            entries[fallback]?.standing = .requested(ticket: ticket, waiters: waiters + [waiting])
+            return .pending
+        case .covered, .refused, nil:
+            return nil
         }
-        return actions
+    }
+
+    private mutating func request(_ rule: MatchRule, waiters: [Waiting]) -> [Action] {
+        let ticket = nextTicket
+        nextTicket += 1
+        entries[rule]?.standing = .requested(ticket: ticket, waiters: waiters)
+        return spareIfDue() + [.add(rule, ticket: ticket)]
     }
 
     private mutating func cover(_ rule: MatchRule, by fallback: MatchRule, waiters: [Waiting]) -> Answer {
         entries[rule]?.standing = .covered
-        if case .requested(let ticket, let others) = entries[fallback]?.standing {
+        if entries[fallback] == nil {
+            entries[fallback] = Entry(users: 0, standing: .refused, fallback: nil, isBroad: true)
+        }
+        if fallbacks.insert(fallback).inserted { entries[fallback]?.users += 1 }
+        switch entries[fallback]?.standing {
+        case .active:
+            return Answer(waiters: waiters.map(\.waiter))
+        case .requested(let ticket, let others):
             entries[fallback]?.standing = .requested(ticket: ticket, waiters: others + waiters)
             return Answer()
+        case .covered, .refused, nil:
+            return Answer(actions: giveUpSpare() + request(fallback, waiters: waiters))
         }
-        guard entries[fallback] == nil else {
-            fallbacks.insert(fallback)
-            return Answer(waiters: waiters.map(\.waiter))
-        }
-        var actions: [Action] = []
-        if spareIsHeld {
-            spareIsHeld = false
-            actions.append(.remove(Self.spare))
-        }
-        let ticket = takeTicket()
-        fallbacks.insert(fallback)
-        // The table itself is the user: a fallback outlives the rules that it covers.
-        entries[fallback] = Entry(users: 1, standing: .requested(ticket: ticket, waiters: waiters), fallback: nil)
-        return Answer(actions: actions + [.add(fallback, ticket: ticket)])
     }
 
     /// Those who waited are no users; a rule that had users before stays known, to be asked for again.
     private mutating func refuse(_ rule: MatchRule, waiters: [Waiting]) {
         entries[rule]?.standing = .refused
         if fallbacks.remove(rule) != nil {
-            entries[rule] = nil
             for (covered, entry) in entries where entry.fallback == rule {
                 if case .covered = entry.standing { entries[covered]?.standing = .refused }
             }
+            dropUse(of: rule)
         }
-        for waiting in waiters {
-            entries[waiting.rule]?.users -= 1
-            if let users = entries[waiting.rule]?.users, users <= 0 { entries[waiting.rule] = nil }
-        }
+        for waiting in waiters { dropUse(of: waiting.rule) }
+    }
+
+    private mutating func dropUse(of rule: MatchRule) {
+        entries[rule]?.users -= 1
+        if let users = entries[rule]?.users, users <= 0 { entries[rule] = nil }
+    }
+
+    private mutating func giveUpSpare() -> [Action] {
+        guard spareIsHeld else { return [] }
+        spareIsHeld = false
+        return [.remove(Self.spare)]
     }
 
     private mutating func spareIfDue() -> [Action] {
@@ -176,10 +206,5 @@ struct MatchRuleTable<Waiter> {
         spareIsHeld = true
         // Its answer is of no interest: without a place for the spare there is none for the next rule either.
         return [.add(Self.spare, ticket: 0)]
-    }
-
-    private mutating func takeTicket() -> UInt64 {
-        defer { nextTicket += 1 }
-        return nextTicket
     }
 }

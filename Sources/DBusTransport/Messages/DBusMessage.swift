@@ -14,6 +14,11 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     /// A second owner of the same message, which is not changed any more by then.
     func sharedReference() -> DBusMessage { DBusMessage(adopting: dbus_message_ref(pointer)) }
 
+    /// The same content as a message of its own, with a serial of its own when it is sent.
+    func copy() throws(DBusError) -> DBusMessage {
+        try DBusMessage.adopt(dbus_message_copy(pointer), "copy a message")
+    }
+
     /// What a message is for.
     public enum Kind: Sendable, Hashable {
         case methodCall
@@ -37,6 +42,8 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
 
     /// The unique name of the connection that sent it, as the bus (not the sender) says.
     public var sender: String? { text(dbus_message_get_sender(pointer)) }
+    /// Whom it goes to.
+    var destination: String? { text(dbus_message_get_destination(pointer)) }
     /// The object path.
     public var path: String? { text(dbus_message_get_path(pointer)) }
     /// The interface.

@@ -2,22 +2,22 @@ import Synchronization
 
 extension ConnectionCore {
     /// Answers a method call: in a task of its own, because the I/O thread must go on reading.
-    func dispatchCall(_ message: borrowing DBusMessage) {
+    func dispatchCall(_ message: borrowing DBusMessage, from socket: BusSocket) {
         let objects = state.withLock { $0.objects }
-        let held = HeldMessage(retaining: message)
+        let held = HeldMessage(message.sharedReference())
         Task {
             do throws(DBusError) {
                 let reply = await Self.reply(to: held, objects: objects)
                 guard held.message.expectsReply else { return }
                 switch reply {
                 case .success(let values):
-                    try send(try held.message.reply(values))
+                    try answer(try held.message.reply(values), on: socket)
                 case .failure(let failure):
                     let error = try held.message.errorReply(name: failure.name, message: failure.message)
-                    try send(error)
+                    try answer(error, on: socket)
                 }
             } catch {
-                await refuse(held, because: error)
+                refuse(held, on: socket, because: error)
             }
         }
     }
@@ -49,13 +49,13 @@ extension ConnectionCore {
 
     /// The answer itself could not be sent, for instance because it is too large: the caller is told so instead of left
     /// to its timeout. Where that fails too, the bus is gone, and with it the caller's wait.
-    private func refuse(_ held: HeldMessage, because error: DBusError) async {
+    private func refuse(_ held: HeldMessage, on socket: BusSocket, because error: DBusError) {
         guard error.code != .disconnected, error.code != .closed,
             let reply = try? held.message.errorReply(
                 name: "org.freedesktop.DBus.Error.Failed",
                 message: error.description
             )
         else { return }
-        try? send(reply)
+        try? answer(reply, on: socket)
     }
 }

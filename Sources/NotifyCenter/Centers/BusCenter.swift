@@ -35,10 +35,10 @@ final class BusCenter: Sendable {
     func connection() throws(DBusError) -> DBusConnection {
         if let link = state.withLock({ $0.link }) { return link.connection }
         let connection = try source()
-        let token = connection.onSignal { [weak self] in self?.receive($0) }
         return state.withLock { state in
-            // Who comes second drops its token.
             if let link = state.link { return link.connection }
+            // Under the lock, so that no post is ever received twice.
+            let token = connection.onSignal { [weak self] in self?.receive($0) }
             state.link = Link(connection: connection, token: token)
             return connection
         }

@@ -25,21 +25,33 @@ public final class LocalNotifyCenter: Sendable {
     private typealias Handler = @Sendable (LocalNotification) -> Void
 
     private final class Observer: Sendable {
-        let handler: Handler
-        private let state = Locked((isLive: true, delivered: UInt64(0)))
+        private struct State {
+            /// Gone with the observation's end, whoever still asks for its counts: it may hold its owner.
+            var handler: Handler?
+            var delivered: UInt64 = 0
+        }
 
-        init(_ handler: @escaping Handler) { self.handler = handler }
+        private let state: Locked<State>
+
+        init(_ handler: @escaping Handler) { state = Locked(State(handler: handler)) }
 
         var counts: DeliveryCounts { DeliveryCounts(delivered: state.withLock { $0.delivered }) }
 
-        func cancel() { state.withLock { $0.isLive = false } }
+        /// Frees the handler outside the lock: it may hold the last reference to something that posts in its deinit.
+        func cancel() {
+            let handler = state.withLock { state -> Handler? in
+                defer { state.handler = nil }
+                return state.handler
+            }
+            withExtendedLifetime(handler) {}
+        }
 
         func call(_ notification: LocalNotification) {
-            let isLive = state.withLock { state in
-                if state.isLive { state.delivered += 1 }
-                return state.isLive
+            let handler = state.withLock { state in
+                if state.handler != nil { state.delivered += 1 }
+                return state.handler
             }
-            if isLive { handler(notification) }
+            handler?(notification)
         }
     }
 
@@ -76,9 +88,7 @@ public final class LocalNotifyCenter: Sendable {
             counts: { observer.counts },
             remove: { [weak self] in
                 observer.cancel()
-                // Freed outside the lock: the handler may hold the last reference to something that posts in its deinit.
-                let removed = self?.registry.withLock { $0.remove(key) }
-                withExtendedLifetime(removed) {}
+                self?.registry.withLock { _ = $0.remove(key) }
             }
         )
     }

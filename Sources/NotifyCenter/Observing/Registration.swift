@@ -11,53 +11,76 @@ enum Handling {
 
 /// One observer: its handler, where it runs, and what waits for it.
 final class Registration<Element: Sendable>: Sendable {
-    private let queue: Locked<DeliveryQueue<Element>>
-    private let delivery: Delivery
-    private let handler: @Sendable (Element) -> Handling
+    private typealias Handler = @Sendable (Element) -> Handling
 
-    init(_ delivery: Delivery, _ buffering: Buffering, _ handler: @escaping @Sendable (Element) -> Handling) {
-        queue = Locked(DeliveryQueue(buffering))
-        self.delivery = delivery
-        self.handler = handler
+    private struct State {
+        var queue: DeliveryQueue<Element>
+        /// Gone with the registration's end, whoever still asks for its counts: it may hold its owner.
+        var handler: Handler?
     }
 
-    var counts: DeliveryCounts { queue.withLock { $0.counts } }
+    private let state: Locked<State>
+    private let delivery: Delivery
+
+    init(_ delivery: Delivery, _ buffering: Buffering, _ handler: @escaping @Sendable (Element) -> Handling) {
+        state = Locked(State(queue: DeliveryQueue(buffering), handler: handler))
+        self.delivery = delivery
+    }
+
+    var counts: DeliveryCounts { state.withLock { $0.queue.counts } }
 
     /// Takes a notification that arrived. It never waits, unless the handler runs right here.
     func offer(_ element: Element) {
         if case .immediate = delivery.kind {
             // Liveness is asked for right before the call: an earlier observer of the same post may have removed this one
             // (CF-C3).
-            if queue.withLock({ $0.passThrough() }) { handle(element) }
+            let handler = state.withLock { $0.queue.passThrough() ? $0.handler : nil }
+            if let handler { call(handler, element) }
             return
         }
-        guard case .queued = queue.withLock({ $0.offer(element) }) else { return }
+        guard case .queued = state.withLock({ $0.queue.offer(element) }) else { return }
         switch delivery.kind {
         case .immediate: break
         case .queue(let target):
             // One job for each, not one drain for all, so that observers on one queue alternate post by post.
             target.async { self.deliverOne() }
         case .background:
-            guard queue.withLock({ $0.beginDrain() }) else { return }
+            guard state.withLock({ $0.queue.beginDrain() }) else { return }
             DispatchQueue.global().async { self.drain() }
         case .executor(let executor):
-            guard queue.withLock({ $0.beginDrain() }) else { return }
+            guard state.withLock({ $0.queue.beginDrain() }) else { return }
             Task(executorPreference: executor) { self.drain() }
         }
     }
 
-    /// No call begins after this, but for one that is at this moment about to on another thread.
-    func cancel() { queue.withLock { $0.cancel() } }
+    /// No call begins after this, but for one that is at this moment about to on another thread. The handler is freed here,
+    /// outside the lock.
+    func cancel() {
+        let handler = state.withLock { state -> Handler? in
+            state.queue.cancel()
+            defer { state.handler = nil }
+            return state.handler
+        }
+        withExtendedLifetime(handler) {}
+    }
 
-    private func handle(_ element: Element) {
-        if handler(element) == .displacedAnother { queue.withLock { $0.countDisplaced() } }
+    private func call(_ handler: Handler, _ element: Element) {
+        if handler(element) == .displacedAnother { state.withLock { $0.queue.countDisplaced() } }
     }
 
     private func deliverOne() {
-        if let element = queue.withLock({ $0.next() }) { handle(element) }
+        if let (element, handler) = take({ $0.next() }) { call(handler, element) }
     }
 
     private func drain() {
-        while let element = queue.withLock({ $0.nextOfDrain() }) { handle(element) }
+        while let (element, handler) = take({ $0.nextOfDrain() }) { call(handler, element) }
+    }
+
+    /// The next element together with the handler, which is there as long as elements are.
+    private func take(_ next: @Sendable (inout DeliveryQueue<Element>) -> Element?) -> (Element, Handler)? {
+        state.withLock { state in
+            guard let element = next(&state.queue), let handler = state.handler else { return nil }
+            return (element, handler)
+        }
     }
 }

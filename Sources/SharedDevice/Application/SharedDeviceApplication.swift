@@ -106,7 +106,7 @@ public final class SharedDeviceApplication: Sendable {
             "password": .string(credentials.password),
             "scopes": .array(parameters.scopes.map(DBusValue.string), of: "s"),
         ]
-        return try token(try await broker.call(.signIn, request, attempted: attempted), attempted)
+        return try await token(try await broker.call(.signIn, request, attempted: attempted), attempted)
     }
 
     /// A token for the current account, without asking anybody.
@@ -122,7 +122,7 @@ public final class SharedDeviceApplication: Sendable {
             "scopes": .array(parameters.scopes.map(DBusValue.string), of: "s"),
             "forceRefresh": .boolean(parameters.forceRefresh),
         ]
-        return try token(try await broker.call(.acquireTokenSilently, request, attempted: attempted), attempted)
+        return try await token(try await broker.call(.acquireTokenSilently, request, attempted: attempted), attempted)
     }
 
     /// Signs the account out for the whole device: its tokens end, and all apps are told. The data of the app is the app's to
@@ -141,20 +141,26 @@ public final class SharedDeviceApplication: Sendable {
         )
     }
 
+    /// The result that an answer holds. Its session is in the record before the app has the result: the app may store data
+    /// for the account at once.
     private func token(
         _ fields: BrokerProtocol.Fields,
         _ attempted: String
-    ) throws(SharedDeviceError) -> TokenResult {
+    ) async throws(SharedDeviceError) -> TokenResult {
+        let (result, session): (TokenResult, DeviceSession)
         do throws(BrokerProtocol.Malformed) {
             let token = try WireToken(fields["token"])
-            return TokenResult(
+            result = TokenResult(
                 accessToken: token.value,
                 expiresOn: Date(timeIntervalSince1970: token.expiresAt),
                 scopes: token.scopes,
                 account: try Account(fields["account"])
             )
+            session = try DeviceSession(fields)
         } catch {
             throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
         }
+        try await keeper.enter(session, attempted: attempted)
+        return result
     }
 }

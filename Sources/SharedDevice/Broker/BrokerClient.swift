@@ -7,6 +7,8 @@ final class BrokerClient: Sendable {
     private struct State {
         /// The connection that owns the broker's name; `nil` while nobody does.
         var owner: String?
+        /// Grows with each word of the bus about the owner, so that an older answer is known for one.
+        var generation: UInt64 = 0
         var ignoredBroadcasts = 0
         var listeners: [UInt64: @Sendable () -> Void] = [:]
         var nextListener: UInt64 = 0
@@ -112,7 +114,7 @@ final class BrokerClient: Sendable {
             try connection.onEvent { [weak self] event in
                 switch event {
                 case .lost: self?.setOwner(nil)
-                case .restored: self?.refreshOwner(connection)
+                case .restored(let failures): self?.restored(connection, failures)
                 }
             },
         ]
@@ -127,8 +129,9 @@ final class BrokerClient: Sendable {
         // The same connection as the owner's changes, so that both arrive in the bus's order.
         let broadcast = try await DarwinNotifyCenter(connection: connection)
             .observe(.sharedModeCurrentAccountChanged, delivery: .immediate) { [weak self] in self?.hear($0.sender) }
+        let generation = state.withLock { $0.generation }
         let owner = try await connection.owner(of: BrokerProtocol.busName)
-        state.withLock { $0.owner = $0.owner ?? owner }
+        state.withLock { if $0.generation == generation { $0.owner = owner } }
         return Watch(connection: connection, tokens: tokens, lease: lease, broadcast: broadcast)
     }
 
@@ -140,16 +143,37 @@ final class BrokerClient: Sendable {
         setOwner(owner.isEmpty ? nil : owner)
     }
 
-    private func refreshOwner(_ connection: DBusConnection) {
+    /// The bus is back. Where it does not let this client listen again, the next question builds the watch anew, and fails with
+    /// the reason where that cannot be.
+    private func restored(_ connection: DBusConnection, _ failures: [DBusError]) {
+        guard failures.isEmpty else {
+            let dropped = watching.withLock { watching -> Task<Watch, any Error>? in
+                defer { watching = nil }
+                return watching
+            }
+            withExtendedLifetime(dropped) {}
+            return setOwner(nil)
+        }
+        let generation = state.withLock { $0.generation }
         Task {
-            // The bus was lost again: its next return asks anew.
-            guard let owner = try? await connection.owner(of: BrokerProtocol.busName) else { return }
-            setOwner(owner)
+            while true {
+                do throws(DBusError) {
+                    let owner = try await connection.owner(of: BrokerProtocol.busName)
+                    return setOwner(owner, ifStill: generation)
+                } catch {
+                    // Lost again: its next return asks anew. Anything else may pass.
+                    guard error.code != .disconnected, error.code != .closed else { return }
+                    try? await Task.sleep(for: .seconds(1))
+                }
+            }
         }
     }
 
-    private func setOwner(_ owner: String?) {
+    /// - Parameter generation: the state of knowledge that the owner is an answer from; one that is over says nothing.
+    private func setOwner(_ owner: String?, ifStill generation: UInt64? = nil) {
         let listeners = state.withLock { state -> [@Sendable () -> Void] in
+            guard generation == nil || generation == state.generation else { return [] }
+            state.generation += 1
             state.owner = owner
             // Also when it goes: the question then fails, and the app learns that it knows nothing any more.
             return Array(state.listeners.values)

@@ -29,6 +29,8 @@ public struct AccountChanges: AsyncSequence, Sendable {
         private let continuation: AsyncStream<Void>.Continuation
         private var subscription: ChangeSubscription?
         private var isFirst = true
+        /// The next question after a failure, while it is due.
+        private var retry: Task<Void, Never>?
 
         init(keeper: SessionKeeper, broker: BrokerClient, onFailure: @escaping @Sendable (SharedDeviceError) -> Void) {
             self.keeper = keeper
@@ -66,10 +68,12 @@ public struct AccountChanges: AsyncSequence, Sendable {
         }
 
         /// The broker's return is a reason by itself; this is for whatever else may be wrong.
-        private func askAgainLater() {
+        private mutating func askAgainLater() {
+            retry?.cancel()
             let continuation = continuation
-            Task {
-                try? await Task.sleep(for: .seconds(1))
+            retry = Task {
+                // A cancelled wait has a later one in its place.
+                guard (try? await Task.sleep(for: .seconds(1))) != nil else { return }
                 continuation.yield()
             }
         }

@@ -7,6 +7,10 @@ actor SessionKeeper {
     private let store: SessionStore
     private var record: SessionRecord?
     private var last: Task<Void, Never>?
+    /// The session that the app was last told of as a change.
+    private var told: DeviceSession?
+    /// The epoch of the broker's last answer.
+    private var lastEpoch: UInt64 = 0
 
     init(broker: BrokerClient, store: SessionStore) {
         self.broker = broker
@@ -18,23 +22,44 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in
             let session = try await keeper.ask()
             var record = try await keeper.loaded()
+            _ = record.enter(session)
             let previous = record.report(session)
             try await keeper.keep(record)
             return (session.account, previous)
         }
     }
 
-    /// What changed since the app was last told; `nil` for nothing.
+    /// What changed since the app was last told by this function; `nil` for nothing.
+    ///
+    /// - Parameter isFirst: whether the app is to be told where things stand in any case.
     func change(isFirst: Bool) async throws(SharedDeviceError) -> AccountChange? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let session = try await keeper.ask()
             var record = try await keeper.loaded()
-            guard let entry = record.enter(session) else {
-                return isFirst ? AccountChange(stale: [], current: session.account, epoch: session.epoch) : nil
-            }
+            let stale = record.enter(session)
             // On disk before the app hears of it, and so before it can store anything for the new account.
             try await keeper.keep(record)
-            return AccountChange(stale: entry.stale, current: session.account, epoch: session.epoch)
+            guard await keeper.tell(session) || isFirst || !stale.isEmpty else { return nil }
+            return AccountChange(stale: stale, current: session.account, epoch: session.epoch)
+        }
+    }
+
+    /// Takes note of a session that the app hears of together with a token, before it does.
+    ///
+    /// - Throws: ``SharedDeviceError/Code/currentAccountMismatch`` where the session is over by what the broker has said since
+    ///   (edge case E14); the token is then not to be used.
+    func enter(_ session: DeviceSession, attempted: String) async throws(SharedDeviceError) {
+        try await inTurn { keeper throws(SharedDeviceError) in
+            guard await session.epoch >= keeper.lastEpoch else {
+                throw SharedDeviceError(
+                    .currentAccountMismatch,
+                    attempted: attempted,
+                    message: "the account was signed out meanwhile"
+                )
+            }
+            var record = try await keeper.loaded()
+            _ = record.enter(session)
+            try await keeper.keep(record)
         }
     }
 
@@ -51,10 +76,18 @@ actor SessionKeeper {
         let attempted = "get the current account"
         let fields = try await broker.call(.getCurrentAccount, attempted: attempted)
         do throws(BrokerProtocol.Malformed) {
-            return try DeviceSession(fields)
+            let session = try DeviceSession(fields)
+            lastEpoch = session.epoch
+            return session
         } catch {
             throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
         }
+    }
+
+    /// Whether the app has not been told of this session.
+    private func tell(_ session: DeviceSession) -> Bool {
+        defer { told = session }
+        return told != session
     }
 
     private func loaded() throws(SharedDeviceError) -> SessionRecord {

@@ -28,14 +28,12 @@ struct SessionRecord: Codable, Equatable {
         return lastReported
     }
 
-    /// What there is to do for the app, now that the broker says `session`; `nil` for nothing. Afterwards the record names
-    /// the current session too.
-    mutating func enter(_ session: DeviceSession) -> (stale: [Session], current: Session?)? {
+    /// Takes note of the session that the app is about to hear of, in whatever way; returns those whose data must go.
+    mutating func enter(_ session: DeviceSession) -> [Session] {
         let current = session.account.map { Session(account: $0, epoch: session.epoch) }
         let stale = mayHoldData.filter { $0 != current }
-        let isKnown = current.map(mayHoldData.contains) ?? true
-        if let current, !isKnown { mayHoldData.append(current) }
-        return stale.isEmpty && isKnown ? nil : (stale, current)
+        if let current, !mayHoldData.contains(current) { mayHoldData.append(current) }
+        return stale
     }
 
     /// Takes note that the data of these sessions is gone. So are then their names in this record.

@@ -20,6 +20,7 @@ package final class BrokerService: Sendable {
 
     private let broker: DeviceBroker
     private let connection: DBusConnection
+    private let lock: ServiceLock
     private let status = ConfigurationStatus()
     private let updates: AsyncStream<ManagedConfigurationUpdate>
     private let tokens: [HandlerToken]
@@ -32,6 +33,8 @@ package final class BrokerService: Sendable {
     package init(_ options: Options, log: Logger) async throws {
         self.log = log
         let database = try DeviceDatabase(directory: options.stateDirectory)
+        // Another one would change the state behind this one's back, and announce it on another bus.
+        lock = try ServiceLock(directory: options.stateDirectory)
         let provider = try EmbeddedIdentityProvider(directory: UserDirectory(database: database))
         let connection = try DBusConnection.open(options.bus)
         let center = DarwinNotifyCenter(connection: connection)
@@ -57,7 +60,7 @@ package final class BrokerService: Sendable {
                 case .lost: log.warning("the bus is lost")
                 case .restored(let failures):
                     log.notice("the bus is back", metadata: ["failures": "\(failures)"])
-                    Task { await broker.announceAgain() }
+                    Task { await Self.serveAgain(broker, connection, log) }
                 }
             },
         ]
@@ -70,11 +73,38 @@ package final class BrokerService: Sendable {
 
     /// Follows the managed configuration until the task is cancelled.
     package func run() async {
+        var latest: Task<Void, Never>?
         for await update in updates {
+            // A newer configuration makes the attempts at an older one pointless.
+            latest?.cancel()
+            latest = Task { await insist(on: update) }
+        }
+        latest?.cancel()
+    }
+
+    /// Puts a configuration in force, again and again until it is: the store may be busy for a while.
+    private func insist(on update: ManagedConfigurationUpdate) async {
+        while !Task.isCancelled {
             do {
-                try await take(update)
+                return try await take(update)
             } catch {
-                log.error("the configuration could not be put in force", metadata: ["reason": "\(error)"])
+                log.error("the configuration is not in force yet", metadata: ["reason": "\(error)"])
+                try? await Task.sleep(for: .seconds(2))
+            }
+        }
+    }
+
+    /// After the bus was lost: owns the name, also where somebody else was quicker, and tells all apps to ask.
+    private static func serveAgain(_ broker: DeviceBroker, _ connection: DBusConnection, _ log: Logger) async {
+        while true {
+            do throws(DBusError) {
+                try await connection.requestName(BrokerProtocol.busName)
+                return await broker.announceAgain()
+            } catch {
+                // Lost once more: the next return begins anew.
+                guard error.code != .disconnected, error.code != .closed else { return }
+                log.critical("the broker has no name on the bus", metadata: ["reason": "\(error)"])
+                try? await Task.sleep(for: .seconds(2))
             }
         }
     }

@@ -31,8 +31,10 @@ final class TemporaryDirectory: Sendable {
         let files = FileManager.default.enumerator(atPath: path)?.compactMap { $0 as? String } ?? []
         for name in files {
             var isDirectory: ObjCBool = false
-            FileManager.default.fileExists(atPath: file(name), isDirectory: &isDirectory)
-            if isDirectory.boolValue { continue }
+            guard FileManager.default.fileExists(atPath: file(name), isDirectory: &isDirectory), !isDirectory.boolValue
+            else {
+                continue
+            }
             let content = try Data(contentsOf: URL(fileURLWithPath: file(name)))
             if content.range(of: Data(text.utf8)) != nil { return true }
         }
