@@ -29,10 +29,19 @@ public enum Bus: Sendable, Hashable {
 
     /// The address to connect to.
     ///
-    /// - Throws: ``DBusError/Code/noBus`` where the environment names no bus.
+    /// - Throws: ``DBusError/Code/noBus`` where the environment names no bus; ``DBusError/Code/invalidArgument`` for a text that is
+    ///   no address.
     public func resolvedAddress() throws(DBusError) -> String {
         switch self {
         case .address(let address):
+            guard address.contains(":") else {
+                throw DBusError(
+                    .invalidArgument,
+                    message: "“\(address)” names no bus",
+                    attempted: "find the bus",
+                    remedy: "write session, system, or an address such as unix:path=/run/my/bus"
+                )
+            }
             return address
         case .system:
             return environment("DBUS_SYSTEM_BUS_ADDRESS") ?? "unix:path=/var/run/dbus/system_bus_socket"

@@ -86,6 +86,14 @@ public final class ChildProcess: Sendable {
     /// What it has written to its standard error so far.
     public var errorText: String { errors.lines.joined(separator: "\n") }
 
+    /// Waits for its end without holding a thread; otherwise as ``waitUntilExit()``.
+    public func exitStatus() async -> Int32 {
+        await withCheckedContinuation { continuation in
+            ended.notify(queue: .global()) { continuation.resume() }
+        }
+        return waitUntilExit()
+    }
+
     /// Waits for its end and blocks this thread; returns its exit status, or 128 and the signal that ended it. What it wrote last
     /// may still be on its way to ``lines``: ``line(within:where:)`` waits for it.
     @discardableResult
@@ -99,7 +107,7 @@ public final class ChildProcess: Sendable {
     /// - Throws: ``Failure`` with what the process wrote, when it ends or time runs out first.
     @discardableResult
     public func line(
-        within timeout: Duration = .seconds(30),
+        within timeout: Duration = .seconds(60),
         where matches: (String) -> Bool
     ) async throws -> String {
         let deadline = ContinuousClock.now + timeout

@@ -3,7 +3,7 @@
 /// - Throws: ``WaitFailure`` when time runs out, or the error of a cancelled task.
 public func eventually(
     _ what: String = "the condition",
-    within timeout: Duration = .seconds(30),
+    within timeout: Duration = .seconds(60),
     _ condition: () async throws -> Bool
 ) async throws {
     let deadline = ContinuousClock.now + timeout

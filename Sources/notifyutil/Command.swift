@@ -26,6 +26,8 @@ struct Invocation: Equatable {
     var bus = Bus.fromEnvironment
     var pause = Duration.milliseconds(100)
     var showsHelp = false
+    /// Whether to say when all watchers are in force.
+    var announces = false
 
     struct Refusal: Error, Equatable {
         let message: String
@@ -43,6 +45,7 @@ struct Invocation: Equatable {
             case "-q": format = .quiet
             case "-v": format = .verbose
             case "--json": format = .json
+            case "--ready": announces = true
             case "--session": bus = .session
             case "--system": bus = .system
             case "--address": bus = .address(try value(argument, "bus address"))
@@ -56,7 +59,8 @@ struct Invocation: Equatable {
             case "-w": commands.append(.watch(try value(argument, "name"), count: nil))
             default:
                 guard argument.hasPrefix("-"), let count = Int(argument.dropFirst()), count >= 0 else {
-                    throw Refusal(message: "unrecognized option: \(argument)")
+                    let isOption = argument.hasPrefix("-")
+                    throw Refusal(message: isOption ? "unrecognized option: \(argument)" : "“\(argument)”: -p or -w?")
                 }
                 // -0 counts as -1, as on Darwin.
                 commands.append(.watch(try value(argument, "name"), count: max(1, count)))

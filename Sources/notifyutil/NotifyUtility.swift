@@ -56,6 +56,7 @@ struct NotifyUtility {
             }
         }
         guard !watchers.isEmpty else { return }
+        if invocation.announces { Output.error.write("ready\n") }
         // Ends in Watchers, when the last has counted to its end.
         dispatchMain()
     }
@@ -68,16 +69,17 @@ struct NotifyUtility {
     }
 
     private static let usage = """
-        usage: notifyutil [-q | -v | --json] [-z MSEC] [--session | --system | --address ADDRESS] COMMAND ...
+        usage: notifyutil [-q | -v | --json] [--ready] [-z MSEC] [--session | --system | --address ADDRESS] COMMAND ...
 
         Posts and watches Darwin-style notifications on a D-Bus bus. Commands run from left to right:
           -p NAME     post NAME
           -w NAME     report every post of NAME, until interrupted
-          -1 NAME     report one post of NAME (-N: that many), then end
+          -1 NAME     report one post of NAME (-N: that many, at least one), then end
         Options:
           -q          report nothing
           -v          report “[TOKEN] SECONDS.MILLISECONDS NAME SENDER”
           --json      report one JSON object a line: token, time, name, sender
+          --ready     write “ready” to standard error when the watching has begun
           -z MSEC     pause after a post that others follow (default 100)
           --session   the session bus (default; the environment variable NOTIFY_CENTER_BUS changes it)
           --system    the system bus

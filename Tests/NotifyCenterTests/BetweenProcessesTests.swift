@@ -31,7 +31,7 @@ struct BetweenProcessesTests {
         for subscriber in subscribers { try await post("news", until: subscriber) { !$0.lines.isEmpty } }
         let before = subscribers.map(\.lines.count)
         let poster = try run("-p", "news")
-        #expect(poster.waitUntilExit() == 0)
+        #expect(await poster.exitStatus() == 0)
         for (subscriber, count) in zip(subscribers, before) {
             try await eventually("both hear the third") { subscriber.lines.count > count }
             #expect(Set(subscriber.lines) == ["news"])
@@ -44,7 +44,7 @@ struct BetweenProcessesTests {
         let observation = try await DarwinNotifyCenter(bus: bus.bus).observe("bye", delivery: .immediate) { _ in
             heard.withLock { $0 += 1 }
         }
-        for _ in 0..<50 { #expect(try run("-p", "bye").waitUntilExit() == 0) }
+        for _ in 0..<50 { #expect(try await run("-p", "bye").exitStatus() == 0) }
         try await eventually("all arrive") { heard.withLock { $0 } == 50 }
         withExtendedLifetime(observation) {}
     }
@@ -62,24 +62,24 @@ struct BetweenProcessesTests {
     func count() async throws {
         let watcher = try run("-2", "news")
         try await post("news", until: watcher) { !$0.isRunning }
-        #expect(watcher.waitUntilExit() == 0)
+        #expect(await watcher.exitStatus() == 0)
         try await eventually("its output is complete") { watcher.lines == ["news", "news"] }
     }
 
     @Test("one command line may watch and post; JSON and verbose lines name token, time, name and sender")
     func formats() async throws {
         let json = try run("--json", "-1", "it's \"quoted\"\n", "-p", "it's \"quoted\"\n")
-        #expect(json.waitUntilExit() == 0)
+        #expect(await json.exitStatus() == 0)
         let line = try await json.line { $0.hasPrefix("{") }
         let object = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
         #expect(object["name"] as? String == "it's \"quoted\"\n")
         #expect(object["token"] as? Int == 1)
         #expect((object["sender"] as? String)?.hasPrefix(":") == true)
         let verbose = try run("-v", "-1", "n", "-p", "n")
-        #expect(verbose.waitUntilExit() == 0)
+        #expect(await verbose.exitStatus() == 0)
         try await verbose.line { $0.wholeMatch(of: /\[1\] \d+\.\d{3} n :\d+\.\d+/) != nil }
         let quiet = try run("-q", "-1", "n", "-p", "n")
-        #expect(quiet.waitUntilExit() == 0)
+        #expect(await quiet.exitStatus() == 0)
         try await eventually("its output is complete") { !quiet.isRunning }
         #expect(quiet.lines.isEmpty)
     }
@@ -88,14 +88,22 @@ struct BetweenProcessesTests {
     func failures() async throws {
         for arguments in [["-x"], ["-p"], ["-w"], ["-z", "soon"], ["--address"], []] {
             let child = try ChildProcess(notifyutil, ["-p", "n"].prefix(0) + arguments, environment: bus.environment)
-            #expect(child.waitUntilExit() == 64, "\(arguments)")
+            #expect(await child.exitStatus() == 64, "\(arguments)")
         }
         let lost = try run("--address", "unix:path=/nowhere/bus", "-p", "n")
-        #expect(lost.waitUntilExit() == 69)
+        #expect(await lost.exitStatus() == 69)
         try await eventually("the reason is told") { lost.errorText.contains("/nowhere/bus") }
         let help = try run("--help")
-        #expect(help.waitUntilExit() == 0)
+        #expect(await help.exitStatus() == 0)
         try await help.line { $0.contains("-p NAME") }
+    }
+
+    @Test("--ready tells when a post will be heard")
+    func ready() async throws {
+        let watcher = try run("--ready", "-1", "news")
+        try await eventually("it is ready") { watcher.errorText == "ready" }
+        #expect(try await run("-p", "news").exitStatus() == 0)
+        #expect(await watcher.exitStatus() == 0)
     }
 
     @Test("any D-Bus tool can post")
@@ -110,7 +118,7 @@ struct BetweenProcessesTests {
             ],
             environment: bus.environment
         )
-        #expect(tool.waitUntilExit() == 0)
+        #expect(await tool.exitStatus() == 0)
         var iterator = sequence.makeAsyncIterator()
         let notification = await iterator.next()
         #expect(notification?.object == "object")

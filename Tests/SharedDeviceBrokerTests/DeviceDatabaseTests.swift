@@ -129,6 +129,21 @@ struct DeviceDatabaseTests {
         #expect(try content == damaged)
     }
 
+    @Test("a database that contradicts itself, though every page can be read, is refused")
+    func contradiction() throws {
+        do {
+            let users = UserDirectory(database: try DeviceDatabase(directory: directory.state), passwordCost: .minimal)
+            try users.add(username: "Ada", password: Secret("correct horse"))
+        }
+        var damaged = try content
+        // The index says another name than the row.
+        let index = try #require(damaged.range(of: Data("ada".utf8), options: .backwards))
+        damaged.replaceSubrange(index, with: Data("eve".utf8))
+        try damaged.write(to: URL(fileURLWithPath: directory.databaseFile))
+        #expect(failure()?.code == .damaged)
+        #expect(try content == damaged)
+    }
+
     @Test("a database that was cut off is refused")
     func truncated() throws {
         try makeSoundFile()
@@ -205,14 +220,15 @@ struct DeviceDatabaseTests {
 
     @Test("many openings of a new database at once all succeed")
     func simultaneousOpenings() async throws {
-        let path = directory.state
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            for _ in 0..<8 {
-                group.addTask { try await onThread { _ = try DeviceDatabase(directory: path) } }
+        for round in 0..<20 {
+            let path = directory.file("\(round)")
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<8 {
+                    group.addTask { try await onThread { _ = try DeviceDatabase(directory: path) } }
+                }
+                try await group.waitForAll()
             }
-            try await group.waitForAll()
         }
-        #expect(failure() == nil)
     }
 }
 

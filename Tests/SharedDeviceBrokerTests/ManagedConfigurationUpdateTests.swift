@@ -143,6 +143,18 @@ struct ManagedConfigurationWatchTests {
         try await reader.wait(for: personal)
     }
 
+    @Test("a file that is moved to another directory, and one that comes from there, are seen")
+    func otherDirectory() async throws {
+        mkdir(directory.file("watched"), 0o700)
+        try directory.write(sharedText, to: "managed.json")
+        let reader = try Reader(directory.file("watched/managed.json"))
+        try await reader.wait(for: .missing)
+        #expect(rename(directory.file("managed.json"), directory.file("watched/managed.json")) == 0)
+        try await reader.wait(for: shared)
+        #expect(rename(directory.file("watched/managed.json"), directory.file("managed.json")) == 0)
+        try await reader.wait(for: .missing)
+    }
+
     @Test("a writer that keeps the file open is seen")
     func heldOpen() async throws {
         try directory.write(sharedText, to: "managed.json")
@@ -236,6 +248,9 @@ struct ManagedConfigurationWatchTests {
             try await reader.wait(for: .missing)
             #expect(isWatched(), "the test would see no end")
         }
-        while isWatched() { await Task.yield() }
+        while isWatched() {
+            try Task.checkCancellation()
+            await Task.yield()
+        }
     }
 }

@@ -62,6 +62,18 @@ struct ListenerAppTests {
         try expectClean(app)
     }
 
+    @Test("an app in which nobody worked finishes a sign-out too", arguments: ListenerApp.names)
+    func nothingToDelete(name: String) async throws {
+        let device = try await TestDevice()
+        let control = device.application("control")
+        let app = try ListenerApp(name, on: device)
+        try app.start()
+        try await control.signIn("ada")
+        try await app.wait("ada's screen") { $0.event == .screen && $0.account == "ada" }
+        try await control.signOutCurrent()
+        try await app.wait("cleaned") { $0.event == .cleaned && $0.previous == ["ada"] }
+    }
+
     @Test("all three apps clean up after one sign-out, and a spoofed broadcast moves none of them")
     func spoofThenSignOut() async throws {
         let device = try await TestDevice()
@@ -74,7 +86,7 @@ struct ListenerAppTests {
             ["-p", "SHARED_MODE_CURRENT_ACCOUNT_CHANGED"],
             environment: device.bus.environment
         )
-        #expect(spoofer.waitUntilExit() == 0)
+        #expect(await spoofer.exitStatus() == 0)
         for app in apps {
             // Whatever the spoof did would have been done before this work.
             try await app.work()
@@ -122,7 +134,7 @@ struct ListenerAppTests {
     @Test("the demonstration proves its point and exits with 0")
     func demo() async throws {
         let demo = try ChildProcess(ChildProcess.built("demo"), ["--json"])
-        let status = demo.waitUntilExit()
+        let status = await demo.exitStatus()
         #expect(status == 0, "\(demo.errorText)")
     }
 }

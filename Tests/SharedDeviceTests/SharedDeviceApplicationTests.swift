@@ -162,6 +162,18 @@ struct SharedDeviceApplicationTests {
         }
     }
 
+    @Test("a broker that has never had a valid configuration does not start with an invalid one")
+    func invalidConfiguration() async throws {
+        let device = try await TestDevice(starts: false)
+        try device.configure("{ not json")
+        let broker = try ChildProcess(
+            ChildProcess.built("shared-device-broker"),
+            ["--state", device.state, "--configuration", device.configuration, "--bus", device.bus.address]
+        )
+        #expect(await broker.exitStatus() == 78)
+        try await eventually("the file is named") { broker.errorText.contains(device.configuration) }
+    }
+
     @Test("a second broker on the same state directory is refused, also on another bus")
     func secondBroker() async throws {
         let device = try await TestDevice()
@@ -170,7 +182,7 @@ struct SharedDeviceApplicationTests {
             ChildProcess.built("shared-device-broker"),
             ["--state", device.state, "--configuration", device.configuration, "--bus", elsewhere.address]
         )
-        #expect(second.waitUntilExit() == 78)
+        #expect(await second.exitStatus() == 78)
         try await eventually("the reason is told") { second.errorText.contains("another broker uses it") }
     }
 
@@ -194,7 +206,7 @@ struct SharedDeviceApplicationTests {
             ["-p", "SHARED_MODE_CURRENT_ACCOUNT_CHANGED"],
             environment: device.bus.environment
         )
-        #expect(spoofer.waitUntilExit() == 0)
+        #expect(await spoofer.exitStatus() == 0)
         try await eventually("the spoof was noticed") { one.ignoredBroadcasts == 1 }
         try await other.signIn("ada")
         try await eventually("the genuine one is heard") { changes.withLock { $0 } == 2 }

@@ -22,7 +22,7 @@ final class TestDevice {
             )
             try add.write("correct horse \(user)")
             try add.closeInput()
-            guard add.waitUntilExit() == 0 else { throw Unexpected(description: add.errorText) }
+            guard await add.exitStatus() == 0 else { throw Unexpected(description: add.errorText) }
         }
         if starts { try await startBroker() }
     }

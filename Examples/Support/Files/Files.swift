@@ -98,7 +98,8 @@ package enum Files {
     package static func remove(_ path: String) throws(FileFailure) -> Removed {
         var removed = Removed()
         try remove(path, &removed)
-        try sync(parent(of: path))
+        // Without a folder there was nothing in it.
+        if access(parent(of: path), F_OK) == 0 { try sync(parent(of: path)) }
         return removed
     }
 

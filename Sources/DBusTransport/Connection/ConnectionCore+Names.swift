@@ -32,7 +32,7 @@ extension ConnectionCore {
                     .nameTaken,
                     message: "another connection owns it",
                     attempted: attempted,
-                    remedy: "end the other program, or ask to replace it"
+                    remedy: "end the program that owns it, or use another bus"
                 )
                 waiter(error)
             }

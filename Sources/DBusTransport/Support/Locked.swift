@@ -3,18 +3,21 @@ package import Glibc
 
 /// The project's one lock, as ThreadSanitizer understands it: it reports false races for `Synchronization.Mutex`.
 package final class Locked<Value: ~Copyable>: @unchecked Sendable {
-    // Unchecked: `value` is touched with `mutex` held, and the mutex's address never changes.
+    // Unchecked: `value` is touched with `mutex` held, and neither address changes. On the heap, because a stored value without
+    // size would share its address with a neighbour, which looks like a race.
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
-    private var value: Value
+    private let value = UnsafeMutablePointer<Value>.allocate(capacity: 1)
 
     package init(_ value: consuming sending Value) {
-        self.value = value
+        self.value.initialize(to: value)
         pthread_mutex_init(mutex, nil)
     }
 
     deinit {
         pthread_mutex_destroy(mutex)
         mutex.deallocate()
+        value.deinitialize(count: 1)
+        value.deallocate()
     }
 
     package borrowing func withLock<Result: ~Copyable, Failure: Error>(
@@ -22,7 +25,7 @@ package final class Locked<Value: ~Copyable>: @unchecked Sendable {
     ) throws(Failure) -> sending Result {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
-        return try body(&value)
+        return try body(&value.pointee)
     }
 }
 #else

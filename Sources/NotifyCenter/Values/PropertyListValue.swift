@@ -87,3 +87,39 @@ extension PropertyListValue: ExpressibleByStringLiteral, ExpressibleByIntegerLit
         self = .dictionary(Dictionary(elements) { $1 })
     }
 }
+
+// MARK: - Reading
+
+extension PropertyListValue {
+    /// The text; `nil` for any other type. So with the others.
+    public var stringValue: String? { if case .string(let value) = self { value } else { nil } }
+
+    /// The whole number, where `Int` holds it.
+    public var intValue: Int? {
+        switch self {
+        case .integer(let value): Int(exactly: value)
+        case .unsigned(let value): Int(exactly: value)
+        default: nil
+        }
+    }
+
+    /// The floating-point number. A whole number is none.
+    public var doubleValue: Double? { if case .double(let value) = self { value } else { nil } }
+
+    /// The truth value.
+    public var boolValue: Bool? { if case .bool(let value) = self { value } else { nil } }
+
+    /// The moment.
+    public var dateValue: PropertyListDate? { if case .date(let value) = self { value } else { nil } }
+
+    /// The bytes.
+    public var dataValue: [UInt8]? { if case .data(let value) = self { value } else { nil } }
+
+    /// The values in order.
+    public var arrayValue: [PropertyListValue]? { if case .array(let value) = self { value } else { nil } }
+
+    /// The values by text.
+    public var dictionaryValue: [String: PropertyListValue]? {
+        if case .dictionary(let value) = self { value } else { nil }
+    }
+}

@@ -21,6 +21,7 @@ package final class BrokerService: Sendable {
     private let broker: DeviceBroker
     private let connection: DBusConnection
     private let lock: ServiceLock
+    private let configurationFile: String
     private let status = ConfigurationStatus()
     private let updates: AsyncStream<ManagedConfigurationUpdate>
     private let tokens: [HandlerToken]
@@ -51,6 +52,7 @@ package final class BrokerService: Sendable {
         }
         self.broker = broker
         self.connection = connection
+        configurationFile = options.configurationFile
         updates = try ManagedConfigurationFile(path: options.configurationFile).updates()
         let interface = BrokerInterface(broker: broker, connection: connection, status: status, log: log)
         tokens = [
@@ -66,7 +68,11 @@ package final class BrokerService: Sendable {
         ]
         // The first update is the file as it is: nobody is to be answered under an older mode.
         var iterator = updates.makeAsyncIterator()
-        if let update = await iterator.next() { try await take(update) }
+        if let update = await iterator.next() {
+            // A device that has never been configured has no last valid configuration to go on with.
+            if update.inForce == nil, let problem = update.problem, await broker.current.epoch == 0 { throw problem }
+            try await take(update)
+        }
         try await connection.requestName(BrokerProtocol.busName)
         await broker.announceAgain()
     }
@@ -113,7 +119,11 @@ package final class BrokerService: Sendable {
         status.update(update)
         if let problem = update.problem { log.error("managed configuration", metadata: ["problem": "\(problem)"]) }
         switch update.inForce {
-        case .missing: log.notice("no managed configuration: the device is personal")
+        case .missing:
+            log.warning(
+                "there is no managed configuration: the device is personal",
+                metadata: ["file": "\(configurationFile)"]
+            )
         case .present(let configuration) where !configuration.unknownKeys.isEmpty:
             log.warning("unknown keys in the configuration", metadata: ["keys": "\(configuration.unknownKeys)"])
         default: break
