@@ -1,0 +1,96 @@
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@testable import DBusTransport
+
+@Suite("Calls and registrations that a restart of the bus comes in between")
+struct BusRestartTests {
+    private let bus: PrivateBus
+    private let connection: DBusConnection
+
+    init() throws {
+        bus = try PrivateBus()
+        connection = try DBusConnection.open(bus.bus)
+    }
+
+    @Test("registering while the bus comes and goes always ends, and leaves no rule behind", .timeLimit(.minutes(1)))
+    func registeringAcrossRestarts() async throws {
+        let registering = (0..<3).map { thread in
+            Task { [connection] in
+                var round = 0
+                while !Task.isCancelled {
+                    round += 1
+                    let rule = MatchRule(interface: "org.example.T\(thread).N\(round % 7)")
+                    // It may fail, while the bus is away; it must return.
+                    let lease = try? await connection.addMatch(rule)
+                    withExtendedLifetime(lease) {}
+                    await Task.yield()
+                }
+            }
+        }
+        for _ in 0..<8 { try bus.restart() }
+        for task in registering {
+            task.cancel()
+            await task.value
+        }
+        #expect(connection.matchRuleCounts.inUse == 0)
+    }
+
+    @Test("what a caller on the old bus asked is not answered to whoever has its name on the new one")
+    func answerAcrossRestart() async throws {
+        let server = try DBusConnection.open(bus.bus)
+        let gates = Mutex<[CheckedContinuation<Void, Never>]>([])
+        let slow = DBusInterface(
+            "org.example.Slow",
+            methods: [
+                .init("Wait", out: [.init("number", "u")]) { _ in
+                    await withCheckedContinuation { continuation in gates.withLock { $0.append(continuation) } }
+                    return [.uint32(UInt32(gates.withLock { $0.count }))]
+                }
+            ]
+        )
+        let object = try server.export([slow], at: "/slow")
+        func ask(_ connection: DBusConnection) throws -> Task<UInt64?, Never> {
+            let name = try #require(server.uniqueName)
+            let call = try DBusMessage.methodCall(
+                destination: name,
+                path: "/slow",
+                interface: "org.example.Slow",
+                member: "Wait"
+            )
+            let held = ConnectionCore.HeldMessage(call)
+            return Task { (try? await connection.call(held.message.sharedReference()))?.first?.unsignedValue }
+        }
+        var caller: DBusConnection? = try DBusConnection.open(bus.bus)
+        let callerName = try #require(caller?.uniqueName)
+        let asking = try ask(try #require(caller))
+        try await eventually("the call is under way") { gates.withLock { $0.count } == 1 }
+        bus.stop()
+        #expect(await asking.value == nil)
+        caller = nil
+        try bus.start()
+        try await eventually("the server is back") { server.uniqueName != nil }
+        // Names are numbers in a row: one of the next connections gets the caller's.
+        var others = [try DBusConnection.open(bus.bus)]
+        while let name = others.last?.uniqueName, name != callerName, others.count < 20 {
+            others.append(try DBusConnection.open(bus.bus))
+        }
+        let stranger = try #require(others.last)
+        try #require(stranger.uniqueName == callerName, "otherwise this test shows nothing")
+        // Its first call has the serial of the first caller's.
+        let waiting = try ask(stranger)
+        try await eventually("the second call is under way") { gates.withLock { $0.count } == 2 }
+        gates.withLock { $0.first }?.resume()
+        for _ in 0..<50 { _ = try await stranger.owner(of: callerName) }
+        // An answer to the first call would have been this one's.
+        let marker = Task { await waiting.value }
+        gates.withLock { gates in
+            // A third entry, so that the second call's answer is told from the first one's.
+            if let second = gates.last { gates.append(second) }
+        }
+        gates.withLock { $0[1] }.resume()
+        #expect(await marker.value == 3)
+        withExtendedLifetime(object) {}
+    }
+}
