@@ -36,14 +36,11 @@ public final class PrivateBus: Sendable {
         public var matchRulesPerConnection: Int?
         /// Lines of policy beyond “everybody may do everything”, for instance `<deny send_interface="…"/>`.
         public var denials: [String]
-        /// Whether any user may connect, as on a system bus. Otherwise only the one who started it may, root not excepted.
-        public var admitsAllUsers: Bool
 
         /// A bus as a session has it.
-        public init(matchRulesPerConnection: Int? = nil, denials: [String] = [], admitsAllUsers: Bool = false) {
+        public init(matchRulesPerConnection: Int? = nil, denials: [String] = []) {
             self.matchRulesPerConnection = matchRulesPerConnection
             self.denials = denials
-            self.admitsAllUsers = admitsAllUsers
         }
     }
 
@@ -62,7 +59,6 @@ public final class PrivateBus: Sendable {
         address = "unix:path=\(directory.path)/bus"
         try Self.configuration(options, address: address)
             .write(toFile: configurationPath, atomically: true, encoding: .utf8)
-        if options.admitsAllUsers { chmod(directory.path, 0o755) }
         try start()
     }
 
@@ -144,7 +140,7 @@ public final class PrivateBus: Sendable {
             <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
              "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
             <busconfig>
-              <type>\(options.admitsAllUsers ? "system" : "session")</type>
+              <type>session</type>
               <keep_umask/>
               <listen>\(address)</listen>
               <auth>EXTERNAL</auth>

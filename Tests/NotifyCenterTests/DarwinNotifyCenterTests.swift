@@ -245,6 +245,29 @@ struct DarwinNotifyCenterTests {
         withExtendedLifetime(target) {}
     }
 
+    // architecture D1
+    @Test("the bus's own policy can keep a name from being posted")
+    func policy() async throws {
+        let guarded = try PrivateBus(
+            .init(denials: [#"<deny send_interface="org.notifycenter.Darwin1.SHARED_MODE_CURRENT_ACCOUNT_CHANGED"/>"#])
+        )
+        let center = DarwinNotifyCenter(bus: guarded.bus)
+        let names = Mutex<[NotificationName]>([])
+        var observations: [NotificationObservation] = []
+        for name in [.sharedModeCurrentAccountChanged, "free"] as [NotificationName] {
+            observations.append(
+                try await center.observe(name, delivery: .immediate) { notification in
+                    names.withLock { $0.append(notification.name) }
+                }
+            )
+        }
+        try center.post(.sharedModeCurrentAccountChanged)
+        try center.post("free")
+        try await eventually("the free one arrives") { names.withLock { !$0.isEmpty } }
+        #expect(names.withLock { $0 } == ["free"])
+        withExtendedLifetime(observations) {}
+    }
+
     @Test("without a bus, posting and observing say so")
     func noBus() async {
         let nowhere = DarwinNotifyCenter(bus: .address("unix:path=/nowhere/bus"))
