@@ -85,7 +85,8 @@ struct NotifyUtility {
           --system    the system bus
           --address   the bus at a D-Bus address, for instance unix:path=/run/my/bus
           -h, --help  this text
-        Exit status: 0 done; 64 the command line is wrong; 69 the bus cannot be reached or refuses.
+        Exit status: 0 done; 64 the command line is wrong; 69 the bus cannot be reached or refuses;
+        74 the output cannot be written.
 
         """
 }

@@ -14,7 +14,8 @@ enum Output: CInt {
                 let written = Glibc.write(rawValue, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
                 guard written > 0 else {
                     if errno == EINTR { continue }
-                    return
+                    // Whoever reads the reports must not take a full disk for silence (sysexits.h: EX_IOERR).
+                    exit(74)
                 }
                 rest = rest.dropFirst(written)
             }

@@ -93,6 +93,8 @@ struct BetweenProcessesTests {
         let lost = try run("--address", "unix:path=/nowhere/bus", "-p", "n")
         #expect(await lost.exitStatus() == 69)
         try await eventually("the reason is told") { lost.errorText.contains("/nowhere/bus") }
+        let full = try ChildProcess("sh", ["-c", "'\(notifyutil)' --help > /dev/full"])
+        #expect(await full.exitStatus() == 74)
         let help = try run("--help")
         #expect(await help.exitStatus() == 0)
         try await help.line { $0.contains("-p NAME") }
