@@ -9,6 +9,10 @@ let package = Package(
         .library(name: "NotifyCenter", targets: ["NotifyCenter"]),
         .library(name: "NotifyCenterTestKit", targets: ["NotifyCenterTestKit"]),
         .executable(name: "notifyutil", targets: ["notifyutil"]),
+        // Apple source: each stands by itself, see the porting guide. These link Foundation.
+        .library(name: "NotifyCenterFoundation", targets: ["NotifyCenterFoundation"]),
+        .library(name: "AppleNotifications", targets: ["AppleNotifications"]),
+        .library(name: "CoreFoundationNotifications", targets: ["CoreFoundationNotifications"]),
         // What an app on a shared device links.
         .library(name: "SharedDevice", targets: ["SharedDevice"]),
         // The device's side: the service and its administration.
@@ -34,6 +38,16 @@ let package = Package(
         // MARK: Floors 1 and 2: notifications
         .target(name: "DBusTransport", dependencies: ["CDBus"]),
         .target(name: "NotifyCenter", dependencies: ["DBusTransport"]),
+
+        // MARK: Floors 3 and 4: Apple's spellings
+        .target(name: "NotifyCenterFoundation", dependencies: ["NotifyCenter", "DBusTransport"]),
+        .target(name: "AppleNotifications", dependencies: ["NotifyCenterFoundation", "NotifyCenter", "DBusTransport"]),
+        // The one declaration that CoreFoundation's headers hide on Linux.
+        .target(name: "CCoreFoundationNotifications"),
+        .target(
+            name: "CoreFoundationNotifications",
+            dependencies: ["NotifyCenter", "DBusTransport", "CCoreFoundationNotifications"]
+        ),
 
         // MARK: Floor 3: what others link
         .target(name: "NotifyCenterTestKit", dependencies: ["NotifyCenter", "DBusTransport"]),
@@ -117,6 +131,18 @@ let package = Package(
         .testTarget(
             name: "NotifyCenterTests",
             dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil"]
+        ),
+        .testTarget(
+            name: "NotifyCenterFoundationTests",
+            dependencies: ["NotifyCenterFoundation", "NotifyCenter", "NotifyCenterTestKit"]
+        ),
+        .testTarget(
+            name: "AppleNotificationsTests",
+            dependencies: ["AppleNotifications", "NotifyCenter", "NotifyCenterTestKit"]
+        ),
+        .testTarget(
+            name: "CoreFoundationNotificationsTests",
+            dependencies: ["CoreFoundationNotifications", "NotifyCenter", "NotifyCenterTestKit"]
         ),
         // Commits in a loop until it is killed, for the tests of the store.
         .executableTarget(

@@ -46,7 +46,12 @@ final class BusCenter: Sendable {
 
     // MARK: Posting
 
-    func post(_ name: NotificationName, object: String? = nil, userInfo: UserInfo? = nil) throws(DBusError) {
+    func post(
+        _ name: NotificationName,
+        object: String? = nil,
+        userInfo: UserInfo? = nil,
+        options: PostingOptions = []
+    ) throws(DBusError) {
         let message = try WireNotification.message(kind, name: name, object: object, userInfo: userInfo)
         try connection().send(message)
     }

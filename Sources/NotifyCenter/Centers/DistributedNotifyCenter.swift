@@ -56,9 +56,10 @@ public final class DistributedNotifyCenter: Sendable {
     public func post(
         _ name: NotificationName,
         object: String? = nil,
-        userInfo: UserInfo? = nil
+        userInfo: UserInfo? = nil,
+        options: PostingOptions = []
     ) throws(DBusError) {
-        try center.post(name, object: object, userInfo: userInfo)
+        try center.post(name, object: object, userInfo: userInfo, options: options)
     }
 
     /// Calls `handler` for each matching post until the returned observation ends. The registration is in force on return:
@@ -75,6 +76,7 @@ public final class DistributedNotifyCenter: Sendable {
         object: String? = nil,
         delivery: Delivery = .background,
         buffering: Buffering = .standard,
+        suspensionBehavior: SuspensionBehavior = .coalesce,
         handler: @escaping @Sendable (DistributedNotification) -> Void
     ) throws(DBusError) -> NotificationObservation {
         try center.observe(name, object: object, Self.registration(delivery, buffering, handler))
@@ -86,6 +88,7 @@ public final class DistributedNotifyCenter: Sendable {
         object: String? = nil,
         delivery: Delivery = .background,
         buffering: Buffering = .standard,
+        suspensionBehavior: SuspensionBehavior = .coalesce,
         handler: @escaping @Sendable (DistributedNotification) -> Void
     ) async throws(DBusError) -> NotificationObservation {
         try await center.observe(name, object: object, Self.registration(delivery, buffering, handler))
@@ -98,10 +101,17 @@ public final class DistributedNotifyCenter: Sendable {
     public func notifications(
         named name: NotificationName?,
         object: String? = nil,
-        buffering: Buffering = .standard
+        buffering: Buffering = .standard,
+        suspensionBehavior: SuspensionBehavior = .coalesce
     ) async throws(DBusError) -> NotificationSequence<DistributedNotification> {
         let pipe = NotificationPipe<DistributedNotification>(buffering)
         return pipe.sequence(try await center.observe(name, object: object, pipe.registration { .init($0) }))
+    }
+
+    /// Whether deliveries wait.
+    public var isSuspended: Bool {
+        get { false }
+        set { _ = newValue }
     }
 
     /// What went through this center so far.

@@ -1,6 +1,3 @@
-import DBusTransport
-import Synchronization
-
 /// A notification of the local center.
 public struct LocalNotification {
     /// The posted name, also for observers of any name (CF-D6).
@@ -22,40 +19,7 @@ public final class LocalNotifyCenter: Sendable {
     /// The process's center.
     public static let `default` = LocalNotifyCenter()
 
-    private typealias Handler = @Sendable (LocalNotification) -> Void
-
-    private final class Observer: Sendable {
-        private struct State {
-            /// Gone with the observation's end, whoever still asks for its counts: it may hold its owner.
-            var handler: Handler?
-            var delivered: UInt64 = 0
-        }
-
-        private let state: Locked<State>
-
-        init(_ handler: @escaping Handler) { state = Locked(State(handler: handler)) }
-
-        var counts: DeliveryCounts { DeliveryCounts(delivered: state.withLock { $0.delivered }) }
-
-        /// Frees the handler outside the lock: it may hold the last reference to something that posts in its deinit.
-        func cancel() {
-            let handler = state.withLock { state -> Handler? in
-                defer { state.handler = nil }
-                return state.handler
-            }
-            withExtendedLifetime(handler) {}
-        }
-
-        func call(_ notification: LocalNotification) {
-            let handler = state.withLock { state in
-                if state.handler != nil { state.delivered += 1 }
-                return state.handler
-            }
-            handler?(notification)
-        }
-    }
-
-    private let registry = Locked(ObserverRegistry<ObjectIdentifier, Observer>())
+    private let center = SynchronousCenter<ObjectIdentifier, LocalNotification>()
 
     /// A center of its own, apart from ``default``.
     public init() {}
@@ -66,9 +30,8 @@ public final class LocalNotifyCenter: Sendable {
     ///   - object: compared by identity (CF-M5); without one, only observers of any object receive the post (CF-P2).
     ///   - userInfo: handed on as it is.
     public func post(_ name: NotificationName, object: AnyObject? = nil, userInfo: [AnyHashable: Any]? = nil) {
-        let receivers = registry.withLock { $0.receivers(name: name, object: object.map(ObjectIdentifier.init)) }
         let notification = LocalNotification(name: name, object: object, userInfo: userInfo)
-        for receiver in receivers { receiver.call(notification) }
+        center.post(notification, name: name, object: object.map(ObjectIdentifier.init))
     }
 
     /// Calls `handler` for each matching post until the returned observation ends.
@@ -82,14 +45,6 @@ public final class LocalNotifyCenter: Sendable {
         object: AnyObject? = nil,
         handler: @escaping @Sendable (LocalNotification) -> Void
     ) -> NotificationObservation {
-        let observer = Observer(handler)
-        let key = registry.withLock { $0.add(observer, name: name, object: object.map(ObjectIdentifier.init)) }
-        return NotificationObservation(
-            counts: { observer.counts },
-            remove: { [weak self] in
-                observer.cancel()
-                self?.registry.withLock { _ = $0.remove(key) }
-            }
-        )
+        center.observe(name, object: object.map(ObjectIdentifier.init), handler: handler)
     }
 }
