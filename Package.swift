@@ -132,9 +132,16 @@ let package = Package(
             name: "NotifyCenterTests",
             dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil"]
         ),
+        // The other process of the tests: observes and posts as its arguments say.
+        .executableTarget(
+            name: "foundation-peer",
+            dependencies: ["NotifyCenterFoundation"],
+            path: "Tests/NotifyCenterFoundationTests/Peer"
+        ),
         .testTarget(
             name: "NotifyCenterFoundationTests",
-            dependencies: ["NotifyCenterFoundation", "NotifyCenter", "NotifyCenterTestKit"]
+            dependencies: ["NotifyCenterFoundation", "NotifyCenter", "NotifyCenterTestKit", "foundation-peer"],
+            exclude: ["Peer"]
         ),
         .testTarget(
             name: "AppleNotificationsTests",
