@@ -32,4 +32,31 @@ struct BetweenProcessesTests {
         #expect(try await peer("post", "com.example.n", "object", "text").exitStatus() == 0)
         try await observer.line { $0.hasPrefix("com.example.n object text true") }
     }
+
+    /// As the other process has it.
+    private struct Order: DistributedNotificationCenter.AsyncMessage {
+        static let name = Notification.Name("com.example.order")
+        var count: Int
+        var notes: [String]
+    }
+
+    // CF-X10
+    @Test("a message of a type of its own goes from process to process, and to observers of the plain notification")
+    func messages() async throws {
+        let center = DistributedNotificationCenter(bus: bus.bus)
+        let observer = try peer("messages")
+        try await observer.line { $0 == "ready" }
+        let (messages, plain) = (try center.messages(for: Order.self), center.notifications(named: Order.name))
+        #expect(try await peer("post-message", "till-3", "4").exitStatus() == 0)
+        try await observer.line { $0 == "4 [\"a\", \"b\"]" }
+        var (typed, untyped) = (messages.makeAsyncIterator(), plain.makeAsyncIterator())
+        let order = await typed.next()
+        #expect(order?.count == 4)
+        #expect(order?.notes == ["a", "b"])
+        let notification = await untyped.next()
+        #expect(notification?.object as? String == "till-3")
+        #expect(notification?.userInfo?["count"] as? Int == 4)
+        try center.post(Order(count: 5, notes: []))
+        try await observer.line { $0 == "5 []" }
+    }
 }

@@ -1,32 +1,27 @@
 import DBusTransport
 import NotifyCenter
-import Synchronization
 
 /// An observer whose notifications wait in a stream, the oldest giving way to the newest.
-final class BufferedObservation<Element: Sendable>: Sendable {
+final class BufferedObservation: Sendable {
     /// What waits. It ends with the observation, and with the task that iterates.
-    let stream: AsyncStream<Element>
-    private let continuation: AsyncStream<Element>.Continuation
+    let stream: AsyncStream<DistributedNotification>
+    private let continuation: AsyncStream<DistributedNotification>.Continuation
     private let registration = CallbackRegistration()
     private let dropped = Counter()
 
     /// Registers; in force on return (CF-A11).
     ///
-    /// - Parameters:
-    ///   - limit: how many may wait; at least 1.
-    ///   - convert: what waits for a notification; `nil` for one that is not wanted. Called on the thread that reads the bus.
+    /// - Parameter limit: how many may wait; at least 1.
     init(
         _ center: DistributedNotifyCenter,
         _ name: NotificationName?,
         object: String?,
-        limit: Int,
-        _ convert: @escaping @Sendable (DistributedNotification) -> Element?
+        limit: Int
     ) throws(DBusError) {
         (stream, continuation) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(max(1, limit)))
         registration.begin(
             try center.observe(name, object: object, delivery: .immediate) { [continuation, dropped] notification in
-                guard let element = convert(notification) else { return }
-                if case .dropped = continuation.yield(element) { dropped.increment() }
+                if case .dropped = continuation.yield(notification) { dropped.increment() }
             }
         )
         // The registration alone, because the observation holds the continuation.
@@ -46,13 +41,4 @@ final class BufferedObservation<Element: Sendable>: Sendable {
         registration.remove()
         continuation.finish()
     }
-}
-
-/// A number that goes up.
-final class Counter: Sendable {
-    private let count = Locked<UInt64>(0)
-
-    var value: UInt64 { count.withLock { $0 } }
-
-    func increment() { count.withLock { $0 += 1 } }
 }

@@ -81,7 +81,10 @@ extension DistributedNotificationCenter {
     ///
     /// On return nothing more is called, what waited for it included, but for a call that is under way on another thread
     /// (CF-R7).
-    public func removeObserver(_ observer: Any) { removeObserver(observer, name: nil, object: nil) }
+    public func removeObserver(_ observer: Any) {
+        if let token = observer as? ObservationToken { return token.remove() }
+        removeObserver(observer, name: nil, object: nil)
+    }
 
     /// As ``removeObserver(_:)``, if the registration meets the criteria, of which `nil` is none (CF-R2, CF-X4). One for any name
     /// or any object does not meet a given one (CF-R3).

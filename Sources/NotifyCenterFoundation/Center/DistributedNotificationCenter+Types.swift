@@ -9,9 +9,9 @@ extension DistributedNotificationCenter {
         /// A type with this text.
         public init(rawValue: String) { self.rawValue = rawValue }
 
-        /// The center between the processes of this computer's login session: the only one that there is.
-        // swift-format-ignore: DontRepeatTypeInStaticProperties
         // Apple's spelling.
+        // swift-format-ignore: DontRepeatTypeInStaticProperties
+        /// The center between the processes of this computer's login session: the only one that there is.
         public static let localNotificationCenterType = CenterType(rawValue: "NSLocalNotificationCenterType")
     }
 

@@ -37,7 +37,7 @@ public final class DistributedNotificationCenter: Sendable {
     let center: DistributedNotifyCenter
     /// Holds the tokens, so that a registration lasts until it is removed, whoever keeps its token.
     let observers = Locked(ObserverTable<ObserverToken, ObjectText, CallbackRegistration>())
-    let undecodable = Locked<UInt64>(0)
+    let undecodable = Counter()
 
     private static let shared = DistributedNotificationCenter(.default)
 

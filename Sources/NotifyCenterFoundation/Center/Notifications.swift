@@ -25,7 +25,7 @@ extension DistributedNotificationCenter {
                 name.map { NotificationName($0) },
                 object: try ObjectText.text(object),
                 limit: 4096
-            ) { $0 }
+            )
             return Notifications(observation: observation)
         } catch {
             UnthrownFailures.report(error, in: "DistributedNotificationCenter.\(#function)")
@@ -37,7 +37,7 @@ extension DistributedNotificationCenter {
     ///
     /// The observer behind it is removed when the last copy and iterator are gone.
     public struct Notifications: AsyncSequence, Sendable {
-        fileprivate let observation: BufferedObservation<DistributedNotification>?
+        fileprivate let observation: BufferedObservation?
 
         /// How many notifications gave way to newer ones, because the loop was busy.
         public var droppedCount: UInt64 { observation?.droppedCount ?? 0 }
@@ -50,7 +50,7 @@ extension DistributedNotificationCenter {
         /// Waits for one notification after the other.
         public struct Iterator: AsyncIteratorProtocol {
             fileprivate var base: AsyncStream<DistributedNotification>.Iterator?
-            fileprivate let observation: BufferedObservation<DistributedNotification>?
+            fileprivate let observation: BufferedObservation?
 
             /// The next notification; `nil` when the task is cancelled.
             public mutating func next(isolation: isolated (any Actor)?) async -> Notification? {
