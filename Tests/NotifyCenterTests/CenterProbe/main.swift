@@ -3,7 +3,7 @@
 //
 //     observe LABEL BEHAVIOR NAME OBJECT     `*` is any name or object; answers `observing LABEL`
 //     suspend | resume                       answers `suspended` or `resumed`
-//     post NAME OBJECT [immediately]         answers `posted`
+//     post NAME OBJECT [immediately | everywhere]    answers `posted`
 //     waiting                                answers `waiting COUNT`
 //
 // The delivery of an object `suspend` suspends the center from within.
@@ -54,8 +54,14 @@ final class Probe {
         case ("waiting", 1):
             return "waiting \(center.statistics.waiting)"
         case ("post", 3...4):
-            let options: PostingOptions = words.last == "immediately" ? .deliverImmediately : []
-            try center.post(NotificationName(String(words[1])), object: wildcard(words[2]), options: options)
+            let options: [Substring: PostingOptions] = [
+                "immediately": .deliverImmediately, "everywhere": .postToAllSessions,
+            ]
+            try center.post(
+                NotificationName(String(words[1])),
+                object: wildcard(words[2]),
+                options: words.count > 3 ? options[words[3]] ?? [] : []
+            )
             return "posted"
         default:
             return "not understood: \(words.joined(separator: " "))"
