@@ -64,7 +64,7 @@ public final class DarwinNotifyCenter: Sendable {
     /// The posts of `name` as a sequence, registered when this returns. One pending element stands for all posts that arrive
     /// while the loop is busy. Ends with the task that iterates, or with the sequence.
     ///
-    /// - Throws: as ``observe(_:delivery:handler:)``.
+    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
     public func notifications(
         named name: NotificationName
     ) async throws(DBusError)

@@ -48,12 +48,14 @@ public final class DistributedNotifyCenter: Sendable {
     /// reported (CF-P11).
     ///
     /// - Parameters:
+    ///   - name: what happened.
     ///   - object: what it is about; without one, only observers of any object receive it (CF-P2).
     ///   - userInfo: at most 16 MiB in all, nested at most 20 dictionaries deep. An empty one arrives as empty, and none
     ///     as none (CF-U6).
     ///   - options: whether suspended observers get it at once, and how far it reaches.
     /// - Throws: ``DBusError/Code/tooLarge`` and ``DBusError/Code/invalidArgument`` for a userInfo beyond these bounds, before
-    ///   anything is sent, and the latter for ``PostingOptions/postToAllSessions`` on a bus that has but one; other codes where the bus cannot be reached or does not read.
+    ///   anything is sent, and the latter for ``PostingOptions/postToAllSessions`` on a bus of one session; other codes where
+    ///   the bus cannot be reached or does not read.
     public func post(
         _ name: NotificationName,
         object: String? = nil,
@@ -72,6 +74,7 @@ public final class DistributedNotifyCenter: Sendable {
     ///   - delivery: where the handler runs.
     ///   - buffering: how much waits while the handler is busy or the center suspended.
     ///   - suspensionBehavior: what waits while the center is suspended.
+    ///   - handler: is called for one notification at a time.
     /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
     public func observe(
         _ name: NotificationName?,
@@ -99,7 +102,7 @@ public final class DistributedNotifyCenter: Sendable {
     /// The matching posts as a sequence, registered when this returns. Ends with the task that iterates, or with the
     /// sequence.
     ///
-    /// - Throws: as ``observe(_:object:delivery:buffering:handler:)``.
+    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
     public func notifications(
         named name: NotificationName?,
         object: String? = nil,
