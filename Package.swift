@@ -141,14 +141,14 @@ let package = Package(
         ),
         // The other process of the tests: observes and posts as its arguments say.
         .executableTarget(
-            name: "foundation-peer",
+            name: "foundation-probe",
             dependencies: ["NotifyCenterFoundation"],
-            path: "Tests/NotifyCenterFoundationTests/Peer"
+            path: "Tests/NotifyCenterFoundationTests/FoundationProbe"
         ),
         .testTarget(
             name: "NotifyCenterFoundationTests",
-            dependencies: ["NotifyCenterFoundation", "NotifyCenter", "NotifyCenterTestKit", "foundation-peer"],
-            exclude: ["Peer"]
+            dependencies: ["NotifyCenterFoundation", "NotifyCenter", "NotifyCenterTestKit", "foundation-probe"],
+            exclude: ["FoundationProbe"]
         ),
         .testTarget(
             name: "AppleNotificationsTests",

@@ -9,16 +9,16 @@ struct BetweenProcessesTests {
 
     init() throws { bus = try PrivateBus() }
 
-    private func peer(_ arguments: String...) throws -> ChildProcess {
-        try ChildProcess(ChildProcess.built("foundation-peer"), arguments, environment: bus.environment)
+    private func probe(_ arguments: String...) throws -> ChildProcess {
+        try ChildProcess(ChildProcess.built("foundation-probe"), arguments, environment: bus.environment)
     }
 
     // CF-D2, CF-P10
     @Test("a block is called on the main thread of another process, whose main run loop runs")
     func runLoop() async throws {
-        let observer = try peer("observe", "com.example.n")
+        let observer = try probe("observe", "com.example.n")
         try await observer.line { $0 == "ready" }
-        #expect(try await peer("post", "com.example.n", "object", "text").exitStatus() == 0)
+        #expect(try await probe("post", "com.example.n", "object", "text").exitStatus() == 0)
         try await observer.line { $0 == "com.example.n object text true main:true" }
         DistributedNotificationCenter(bus: bus.bus).post(name: .init("com.example.n"), object: nil)
         try await observer.line { $0 == "com.example.n - - false main:true" }
@@ -27,9 +27,9 @@ struct BetweenProcessesTests {
     // CF-D2
     @Test("a block is called in a process that sits in dispatchMain")
     func dispatchMain() async throws {
-        let observer = try peer("dispatch", "com.example.n")
+        let observer = try probe("dispatch", "com.example.n")
         try await observer.line { $0 == "ready" }
-        #expect(try await peer("post", "com.example.n", "object", "text").exitStatus() == 0)
+        #expect(try await probe("post", "com.example.n", "object", "text").exitStatus() == 0)
         try await observer.line { $0.hasPrefix("com.example.n object text true") }
     }
 
@@ -44,10 +44,10 @@ struct BetweenProcessesTests {
     @Test("a message of a type of its own goes from process to process, and to observers of the plain notification")
     func messages() async throws {
         let center = DistributedNotificationCenter(bus: bus.bus)
-        let observer = try peer("messages")
+        let observer = try probe("messages")
         try await observer.line { $0 == "ready" }
         let (messages, plain) = (try center.messages(for: Order.self), center.notifications(named: Order.name))
-        #expect(try await peer("post-message", "till-3", "4").exitStatus() == 0)
+        #expect(try await probe("post-message", "till-3", "4").exitStatus() == 0)
         try await observer.line { $0 == "4 [\"a\", \"b\"]" }
         var (typed, untyped) = (messages.makeAsyncIterator(), plain.makeAsyncIterator())
         let order = await typed.next()

@@ -233,18 +233,6 @@ struct DistributedNotificationCenterTests {
         #expect(underlying.statistics.observers == 0)
     }
 
-    // CF-S1, CF-X5
-    @Test("suspended is that of the center underneath")
-    func suspended() {
-        let underlying = DistributedNotifyCenter(bus: bus.bus)
-        let center = DistributedNotificationCenter(underlying)
-        #expect(!center.suspended)
-        for isSuspended in [true, false] {
-            center.suspended = isSuspended
-            #expect(center.suspended == underlying.isSuspended)
-        }
-    }
-
     @Test("names go both ways")
     func names() {
         #expect(NotificationName(Notification.Name("n")) == "n")
