@@ -60,7 +60,7 @@ struct SuspensionTests {
         }
     }
 
-    // CF-S3, CF-S4, CF-S5, CF-S8, CF-S11
+    // CF-S3, CF-S4, CF-S5, CF-S8, CF-S11, CF-X2
     @Test(
         "drop loses, coalesce keeps the last of each name and object, hold keeps all, in order; the default coalesces"
     )
@@ -78,7 +78,7 @@ struct SuspensionTests {
         #expect(byBehavior["default"] == ["default n A", "default n B"])
     }
 
-    // CF-S6, CF-S16, CF-P5, CF-S7
+    // CF-S6, CF-S16, CF-P5, CF-S7, CF-X3
     @Test("what is to be delivered immediately, for the observer's sake or the post's, brings what waits before it")
     func immediately() async throws {
         observe(.hold, "n")

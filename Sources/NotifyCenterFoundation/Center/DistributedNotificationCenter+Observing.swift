@@ -4,7 +4,7 @@ import NotifyCenter
 import Synchronization
 
 extension DistributedNotificationCenter {
-    /// Calls `block` for each matching post, until ``removeObserver(_:)`` is given the returned token; dropping the token ends
+    /// Calls `block` for each matching post, until ``removeObserver(_:)-(Any)`` is given the returned token; dropping the token ends
     /// nothing (CF-X8). Suspension coalesces (CF-S4).
     ///
     /// The registration is in force on return: what any process posts from then on is seen (CF-A11). Blocks for one answer of the
@@ -16,10 +16,10 @@ extension DistributedNotificationCenter {
     ///   - queue: where `block` runs, for one notification at a time and in the order of arrival, also on a queue that allows more
     ///     at once. `nil` is the main queue (CF-D2). Where the queue is suspended, the newest 4096 notifications wait.
     ///   - block: gets the posted name, the object as `String`, and the userInfo in Swift's own types
-    ///     (``NotifyCenter/PropertyListValue/foundationValue``).
+    ///     (`PropertyListValue.foundationValue`).
     ///
     /// An object that is not text (CF-X6), and a bus that cannot be reached or refuses, are reported to
-    /// ``NotifyCenter/UnthrownFailures``; then nothing is registered, and the token stands for nothing.
+    /// `UnthrownFailures`; then nothing is registered, and the token stands for nothing.
     @discardableResult
     public func addObserver(
         forName name: NSNotification.Name?,
@@ -86,7 +86,7 @@ extension DistributedNotificationCenter {
         removeObserver(observer, name: nil, object: nil)
     }
 
-    /// As ``removeObserver(_:)``, if the registration meets the criteria, of which `nil` is none (CF-R2, CF-X4). One for any name
+    /// As ``removeObserver(_:)-(Any)``, if the registration meets the criteria, of which `nil` is none (CF-R2, CF-X4). One for any name
     /// or any object does not meet a given one (CF-R3).
     public func removeObserver(_ observer: Any, name: NSNotification.Name?, object: String?) {
         guard let token = observer as? ObserverToken else { return }

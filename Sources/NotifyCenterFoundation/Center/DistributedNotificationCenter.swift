@@ -19,7 +19,7 @@ import Synchronization
 /// none (CF-D4, CF-D5). For a slow observer the newest 4096 notifications wait; older ones are dropped. Any process may post any
 /// name: treat what arrives as untrusted (CF-U8).
 ///
-/// It works over a ``NotifyCenter/DistributedNotifyCenter``, and hears what is posted there, and to the `CFNotificationCenter` of
+/// It works over a `DistributedNotifyCenter`, and hears what is posted there, and to the `CFNotificationCenter` of
 /// that name. All functions may be called from any thread, handlers included.
 ///
 /// Different from macOS:
@@ -32,7 +32,7 @@ import Synchronization
 ///   by an `async` main; `Thread.isMainThread` holds there with the first only.
 /// - Nothing suspends the center by itself: there is no AppKit that does so with the app's activation (CF-S2).
 /// - What macOS answers with an exception (an object that is no text, a userInfo that is no property list) does nothing and is
-///   reported to ``NotifyCenter/UnthrownFailures``, as is a bus that cannot be reached.
+///   reported to `UnthrownFailures`, as is a bus that cannot be reached.
 public final class DistributedNotificationCenter: Sendable {
     let center: DistributedNotifyCenter
     /// Holds the tokens, so that a registration lasts until it is removed, whoever keeps its token.
@@ -41,12 +41,12 @@ public final class DistributedNotificationCenter: Sendable {
 
     private static let shared = DistributedNotificationCenter(.default)
 
-    /// The process's center, on the bus that the environment names (``NotifyCenter/Bus/fromEnvironment``). Always the same
+    /// The process's center, on the bus that the environment names (`Bus.fromEnvironment`). Always the same
     /// object.
     public class func `default`() -> DistributedNotificationCenter { shared }
 
     /// The center of a type. There is one type, ``CenterType/localNotificationCenterType``, and its center is ``default()``
-    /// (CF-X1). For any other the answer is the same, and it is reported to ``NotifyCenter/UnthrownFailures``.
+    /// (CF-X1). For any other the answer is the same, and it is reported to `UnthrownFailures`.
     public class func forType(_ notificationCenterType: CenterType) -> DistributedNotificationCenter {
         if notificationCenterType != .localNotificationCenterType {
             UnthrownFailures.report(CenterTypeError(type: notificationCenterType), in: #function)
@@ -64,7 +64,7 @@ public final class DistributedNotificationCenter: Sendable {
     ///
     /// What becomes of the notifications meanwhile is each observer's ``SuspensionBehavior``; setting it to `false` delivers
     /// what waited, in the order of arrival (CF-S8). The centers over one and the same
-    /// ``NotifyCenter/DistributedNotifyCenter`` share it.
+    /// `DistributedNotifyCenter` share it.
     public var suspended: Bool {
         get { center.isSuspended }
         set { center.isSuspended = newValue }

@@ -17,7 +17,7 @@ extension DistributedNotificationCenter {
     ///   - object: the object, a `String`; `nil` for any.
     ///
     /// An object that is not text (CF-X6), and a bus that cannot be reached or refuses, are reported to
-    /// ``NotifyCenter/UnthrownFailures``; then the sequence is empty.
+    /// `UnthrownFailures`; then the sequence is empty.
     public func notifications(named name: Notification.Name?, object: Any? = nil) -> Notifications {
         do {
             let observation = try BufferedObservation(

@@ -15,10 +15,11 @@ extension DistributedNotificationCenter {
     /// kernel has it; who receives it is not reported (CF-P11).
     ///
     /// - Parameters:
+    ///   - message: any value whose `Codable` form has named values, as that of a struct with properties has.
     ///   - subject: what it is about; without one, only observers of any subject receive it (CF-P2).
     ///   - options: as with ``postNotificationName(_:object:userInfo:options:)``.
-    /// - Throws: `EncodingError` for a message that does not encode, or not as named values (a struct does; a single value and an
-    ///   array do not); ``PropertyListError`` for one nested too deep; ``NotifyCenter/DBusError`` for one that is too large, and
+    /// - Throws: `EncodingError` for a message that does not encode, or not as named values (a single value and an array do
+    ///   not); ``PropertyListError`` for one nested too deep; `DBusError` for one that is too large, and
     ///   where the bus cannot be reached. Then nobody gets it.
     public func post<M: Message>(_ message: M, subject: String? = nil, options: Options = []) throws {
         try center.post(
@@ -40,8 +41,11 @@ extension DistributedNotificationCenter {
     /// 4096 messages wait (``ObservationToken/droppedCount``). What arrives under the name and is no such message is ignored and
     /// counted (``undecodableMessageCount``). Suspension coalesces (CF-S4).
     ///
-    /// - Parameter subject: the subject; `nil` for any.
-    /// - Throws: ``NotifyCenter/DBusError`` where the bus cannot be reached or refuses the registration.
+    /// - Parameters:
+    ///   - subject: the subject; `nil` for any.
+    ///   - messageType: the type.
+    ///   - observer: is called with each message.
+    /// - Throws: `DBusError` where the bus cannot be reached or refuses the registration.
     public func addObserver<M: MainActorMessage>(
         of subject: String? = nil,
         for messageType: M.Type,
@@ -91,9 +95,10 @@ extension DistributedNotificationCenter {
     ///
     /// - Parameters:
     ///   - subject: the subject; `nil` for any.
+    ///   - messageType: the type.
     ///   - bufferSize: how many messages wait while the loop is busy; older ones are dropped, which ``Messages/droppedCount``
     ///     counts. Below 1 counts as 1.
-    /// - Throws: ``NotifyCenter/DBusError`` where the bus cannot be reached or refuses the registration.
+    /// - Throws: `DBusError` where the bus cannot be reached or refuses the registration.
     public func messages<M: AsyncMessage>(
         of subject: String? = nil,
         for messageType: M.Type,
