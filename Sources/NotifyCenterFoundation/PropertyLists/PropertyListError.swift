@@ -1,0 +1,49 @@
+/// A value that is no property list, and so cannot travel with a distributed notification (CF-U1, CF-U2).
+public struct PropertyListError: Error, Sendable, Hashable, CustomStringConvertible {
+    private enum Step: Hashable {
+        case key(String)
+        case index(Int)
+    }
+
+    private let root: String
+    private var steps: [Step] = []
+    private let remedy: String
+
+    /// What was found there, such as `NSNull` or `a key of type Int`.
+    public let found: String
+
+    init(_ root: String, found: String, remedy: String) {
+        self.root = root
+        self.found = found
+        self.remedy = remedy
+    }
+
+    /// Where it is, such as `userInfo["a"][2]`. Of a place more than 12 steps down, the first 12.
+    public var path: String {
+        let shown = steps.reversed().prefix(12).map { step in
+            switch step {
+            case .key(let key): "[\"\(key)\"]"
+            case .index(let index): "[\(index)]"
+            }
+        }
+        return root + shown.joined() + (shown.count < steps.count ? "…" : "")
+    }
+
+    /// One line: where, what was found, what is allowed, and what to do.
+    public var description: String {
+        "\(path): \(found). A property list holds String, integers up to UInt64.max, Double, Bool, Date, Data, arrays, and "
+            + "dictionaries with String keys. \(remedy)"
+    }
+
+    /// The same error, seen from the container that holds the value under this key.
+    func under(_ key: String) -> PropertyListError { under(.key(key)) }
+
+    /// The same error, seen from the array that holds the value at this index.
+    func at(_ index: Int) -> PropertyListError { under(.index(index)) }
+
+    private func under(_ step: Step) -> PropertyListError {
+        var error = self
+        error.steps.append(step)
+        return error
+    }
+}

@@ -1,0 +1,176 @@
+import CoreFoundation
+import Foundation
+import NotifyCenter
+import NotifyCenterFoundation
+import NotifyCenterTestKit
+import Testing
+
+@Suite("Property lists and Foundation's values")
+struct PropertyListTests {
+    static let values: [(any Sendable, PropertyListValue)] = [
+        ("text", "text"), ("", ""), ("a\0b", "a\0b"), ("héllo 🙂"[...], "héllo 🙂"),
+        (1, 1), (Int8.min, -128), (UInt8.max, 255), (Int64.min, .integer(.min)), (UInt64.max, .unsigned(.max)),
+        (UInt(3), 3), (Int128(7), 7),
+        (1.0, .double(1)), (Float(0.5), .double(0.5)), (CGFloat(2), .double(2)), (Double.infinity, .double(.infinity)),
+        (true, true), (false, false),
+        (Date(timeIntervalSinceReferenceDate: 0.1), .date(PropertyListDate(secondsSinceReferenceDate: 0.1))),
+        (Data(), .data([])), (Data([0, 255]), .data([0, 255])), ([UInt8(1), 2], [1, 2]),
+        ([Int](), []), ([1, 2], [1, 2]), ([String: Int](), [:]), (["a": ["b": [true]]], ["a": ["b": [true]]]),
+        (Int?.some(4), 4), ([Int?.some(4)], [4]),
+    ]
+
+    static func objects() -> [(Any, PropertyListValue)] {
+        [
+            (NSString("text"), "text"), (NSMutableString("text"), "text"),
+            (NSNumber(value: true), true), (NSNumber(value: false), false),
+            (NSNumber(value: Int8(1)), 1), (NSNumber(value: 0), 0), (NSNumber(value: UInt64.max), .unsigned(.max)),
+            (NSNumber(value: Int64.min), .integer(.min)), (NSNumber(value: UInt64(5)), 5),
+            (NSNumber(value: 1.0), .double(1)), (NSNumber(value: Float(0.5)), .double(0.5)),
+            (NSDecimalNumber(string: "1.5"), .double(1.5)),
+            (NSDate(timeIntervalSinceReferenceDate: 0.1), .date(PropertyListDate(secondsSinceReferenceDate: 0.1))),
+            (NSData(), .data([])), (NSMutableData(), .data([])), (NSData(data: Data([7])), .data([7])),
+            (NSArray(), []), (NSMutableArray(array: [1, true, 1.0]), [1, true, 1.0]),
+            (NSDictionary(), [:]), (["a": ["b": [true, 1]]] as NSDictionary, ["a": ["b": [true, 1]]]),
+            (NSMutableDictionary(dictionary: ["a": NSNumber(value: true)]), ["a": true]),
+            (Optional(NSString("a")) as Any, "a"),
+        ]
+    }
+
+    // CF-U1, CF-U7
+    @Test("each of Swift's types becomes its property-list type", arguments: values.indices)
+    func swiftValues(index: Int) throws {
+        let (value, expected) = Self.values[index]
+        #expect(try PropertyListValue(foundationValue: value) == expected)
+        #expect(try UserInfo(propertyList: ["key": value]) == ["key": expected])
+    }
+
+    // CF-U1, CF-U7
+    @Test("each of Foundation's classes becomes its property-list type: a boolean no number, a number no boolean")
+    func objects() throws {
+        for (value, expected) in Self.objects() {
+            #expect(try PropertyListValue(foundationValue: value) == expected, "\(type(of: value)) \(value)")
+            #expect(try PropertyListValue(foundationValue: [value] as NSArray) == [expected], "in an NSArray: \(value)")
+        }
+    }
+
+    // CF-U1
+    @Test("collections that CoreFoundation made are read too")
+    func coreFoundationCollections() throws {
+        let array = try #require(CFArrayCreateMutable(nil, 0, nil))
+        let text = NSString("in CoreFoundation's array")
+        CFArrayAppendValue(array, Unmanaged.passUnretained(text).toOpaque())
+        let read = try withExtendedLifetime(text) {
+            try PropertyListValue(foundationValue: unsafeBitCast(array, to: NSArray.self))
+        }
+        #expect(read == ["in CoreFoundation's array"])
+        CFArrayAppendValue(array, nil)
+        #expect(throws: PropertyListError.self) {
+            try withExtendedLifetime(text) {
+                _ = try PropertyListValue(foundationValue: unsafeBitCast(array, to: NSArray.self))
+            }
+        }
+    }
+
+    private final class OwnArray: NSArray {
+        override var count: Int { 2 }
+        override func object(at index: Int) -> Any { "element \(index)" }
+    }
+
+    @Test("an array class of somebody's own is asked for its elements")
+    func ownSubclass() throws {
+        #expect(try PropertyListValue(foundationValue: OwnArray()) == ["element 0", "element 1"])
+    }
+
+    @Test("NaN is a double like any other")
+    func notANumber() throws {
+        for value in [Double.nan as Any, NSNumber(value: Double.nan)] {
+            #expect(try PropertyListValue(foundationValue: value).doubleValue?.isNaN == true)
+        }
+    }
+
+    // CF-U7
+    @Test("what comes back are Swift's own types, and after a cast Foundation's")
+    func back() throws {
+        let date = Date(timeIntervalSinceReferenceDate: 1e9 + 1 / 1024)
+        let userInfo: UserInfo = [
+            "text": "x", "number": 1, "large": .unsigned(.max), "fitting": .unsigned(3), "double": 1.0, "flag": true,
+            "date": .date(PropertyListDate(date)), "data": .data([1]), "array": [1, "x"], "nested": ["flag": false],
+        ]
+        let value = userInfo.foundationValue
+        #expect(value["text"] as? String == "x")
+        #expect(type(of: try #require(value["number"])) == Int.self)
+        #expect(value["number"] as? Int == 1)
+        #expect(value["large"] as? UInt64 == .max)
+        #expect(value["fitting"] as? Int == 3)
+        #expect(type(of: try #require(value["double"])) == Double.self)
+        #expect(type(of: try #require(value["flag"])) == Bool.self)
+        #expect(value["flag"] as? Bool == true)
+        #expect(value["date"] as? Date == date)
+        #expect(value["data"] as? Data == Data([1]))
+        #expect((value["array"] as? [Any])?.count == 2)
+        #expect((value["nested"] as? [String: Any])?["flag"] as? Bool == false)
+        let object = value as NSDictionary
+        #expect(CFGetTypeID(try #require(object["flag"] as? NSNumber)) == CFBooleanGetTypeID())
+        #expect(CFGetTypeID(try #require(object["number"] as? NSNumber)) != CFBooleanGetTypeID())
+        #expect(try UserInfo(propertyList: value) == userInfo)
+        #expect(try PropertyListValue(foundationValue: object) == .dictionary(userInfo))
+    }
+
+    // CF-U1, CF-U7
+    @Test("every type survives the bus")
+    func overTheBus() async throws {
+        let bus = try PrivateBus()
+        let center = DistributedNotifyCenter(bus: bus.bus)
+        let sequence = try await center.notifications(named: "n")
+        var iterator = sequence.makeAsyncIterator()
+        for (value, expected) in Self.values.map({ ($0.0 as Any, $0.1) }) + Self.objects() {
+            try center.post("n", userInfo: try UserInfo(propertyList: ["key": value]))
+            let received = try #require(await iterator.next()).userInfo ?? [:]
+            #expect(received == ["key": expected])
+            #expect(try UserInfo(propertyList: received.foundationValue) == received)
+        }
+    }
+
+    // CF-U2
+    @Test("what cannot travel is named: the place, the type, what is allowed, and what to do")
+    func refusals() throws {
+        let cases: [([AnyHashable: Any], String)] = [
+            (["a": [1, ["b": NSNull()]]], "userInfo[\"a\"][1][\"b\"]: of type NSNull."),
+            (["a": UUID()], "userInfo[\"a\"]: of type UUID."),
+            (["a": NSArray(array: [1, NSUUID()])], "userInfo[\"a\"][1]: of type NSUUID."),
+            (["a": Int?.none as Any], "userInfo[\"a\"]: nil."),
+            (["a": Int128.max], "userInfo[\"a\"]: an integer beyond"),
+            (["a": [3: 4]], "userInfo[\"a\"]: a key of type Int."),
+            (["a": NSDictionary(dictionary: [3: 4])], "userInfo[\"a\"]: a key of type NSNumber."),
+            ([3: 4], "userInfo: a key of type Int."),
+            (["a": { () -> Void in }], "userInfo[\"a\"]: of type () -> ()."),
+        ]
+        for (dictionary, expected) in cases {
+            let error = try #require(throws: PropertyListError.self) { try UserInfo(propertyList: dictionary) }
+            #expect(error.description.hasPrefix(expected), "\(error)")
+            #expect(error.description.contains("A property list holds String"))
+        }
+    }
+
+    @Test("what is nested without end, or very deep, is an error and no crash")
+    func depth() throws {
+        let array = NSMutableArray()
+        array.add(array)
+        let dictionary = NSMutableDictionary()
+        dictionary["me"] = dictionary
+        dictionary["array"] = array
+        for cyclic in [array as Any, dictionary] {
+            #expect(throws: PropertyListError.self) { try PropertyListValue(foundationValue: cyclic) }
+            let error = try #require(throws: PropertyListError.self) { try UserInfo(propertyList: ["a": cyclic]) }
+            #expect(error.path.hasSuffix("…"))
+        }
+        array.removeAllObjects()
+        dictionary.removeAllObjects()
+        var deep: Any = NSArray()
+        for _ in 0..<1_000 { deep = NSMutableArray(object: deep) }
+        #expect(throws: PropertyListError.self) { try PropertyListValue(foundationValue: deep) }
+        var bearable: Any = [1]
+        for _ in 0..<60 { bearable = [bearable] }
+        #expect(throws: Never.self) { try PropertyListValue(foundationValue: bearable) }
+    }
+}
