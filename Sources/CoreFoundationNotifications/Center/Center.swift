@@ -12,10 +12,11 @@ final class Center: Sendable {
     static let local = Center(.local, .local())
     static let darwin = Center(.darwin, .darwin(.default))
     static let distributed = Center(.distributed, .distributed(.default))
+    private static let all = [local, darwin, distributed]
 
     /// The one that a client means. By address alone: what the pointer leads to may be anything.
     static func of(_ reference: UnsafeRawPointer) -> Center? {
-        [local, darwin, distributed].first { UnsafeRawPointer($0.reference) == reference }
+        all.first { UnsafeRawPointer($0.reference) == reference }
     }
 
     let kind: Kind
