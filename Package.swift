@@ -164,7 +164,7 @@ let package = Package(
         .testTarget(
             name: "CoreFoundationNotificationsTests",
             dependencies: [
-                "CoreFoundationNotifications", "NotifyCenter", "NotifyCenterTestKit",
+                "CoreFoundationNotifications", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
                 // Started as processes.
                 "unmodified-app", "scripted-app",
             ],

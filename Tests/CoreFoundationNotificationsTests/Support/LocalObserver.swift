@@ -1,4 +1,5 @@
 import CoreFoundationNotifications
+import DBusTransport
 import Foundation
 import Synchronization
 
@@ -14,8 +15,8 @@ final class LocalObserver: Sendable {
         let thread: UInt
     }
 
-    private let recorded = Mutex<[Call]>([])
-    private let reaction = Mutex<(@Sendable () -> Void)?>(nil)
+    private let recorded = Locked<[Call]>([])
+    private let reaction = Locked<(@Sendable () -> Void)?>(nil)
 
     deinit { CFNotificationCenterRemoveEveryObserver(Self.center, address) }
 
