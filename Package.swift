@@ -13,7 +13,8 @@ let package = Package(
         .library(name: "NotifyCenterFoundation", targets: ["NotifyCenterFoundation"]),
         .library(name: "AppleNotifications", targets: ["AppleNotifications"]),
         .library(name: "CoreFoundationNotifications", targets: ["CoreFoundationNotifications"]),
-        // The same for C, C++ and whatever else links a shared library: -lCFNotificationCenter.
+        // The same for C, C++ and whatever else links a shared library: -lCFNotificationCenter. SwiftPM cannot link it with
+        // `--static-swift-stdlib`; name another `--product` there.
         .library(name: "CFNotificationCenter", type: .dynamic, targets: ["CoreFoundationNotifications"]),
         // What an app on a shared device links.
         .library(name: "SharedDevice", targets: ["SharedDevice"]),
