@@ -12,7 +12,7 @@ struct DistributedCenterTests {
         app = try App(bus)
     }
 
-    // CF-A9, CF-D2, CF-D6, CF-P10, CF-T5
+    // CF-A2, CF-A9, CF-D2, CF-D6, CF-P10, CF-T5
     @Test(
         "a callback runs on the main thread, with the registered and the posted, in the poster's process and in another"
     )
