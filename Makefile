@@ -6,7 +6,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc
 
-.PHONY: help setup build test demo demo-live bench notifyutil docs lint clean
+.PHONY: help setup build test demo demo-live bench notifyutil c-example docs lint clean
 
 help:
 	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
@@ -14,6 +14,7 @@ help:
 	@echo 'make test       all tests'
 	@echo 'make bench      the measurements, as ratios to plain C programs'
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
+	@echo 'make c-example  a listener in plain C, linked with -lCFNotificationCenter'
 	@echo 'make docs       the documentation of the libraries, as a site of static pages'
 	@echo 'make lint       the formatter in its strict mode'
 	@echo 'make clean      removes what was built'
@@ -68,6 +69,11 @@ notifyutil: setup
 	$(SWIFT) build --configuration release --static-swift-stdlib --scratch-path $(STATIC_SCRATCH) --product notifyutil \
 		-Xlinker -L$(abspath $(STATIC_LIBS)) -Xswiftc -Xclang-linker -Xswiftc -no-pie
 	@echo built $(STATIC_SCRATCH)/release/notifyutil
+
+c-example: setup
+	$(SWIFT) build --product CFNotificationCenter
+	SWIFT='$(SWIFT)' Examples/BroadcastReceiver/build $$($(SWIFT) build --show-bin-path) .build/broadcast-receiver
+	@echo built .build/broadcast-receiver
 
 clean:
 	rm -rf .build .build-static .build-docs Benchmarks/.build-bench

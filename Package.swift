@@ -13,6 +13,9 @@ let package = Package(
         .library(name: "NotifyCenterFoundation", targets: ["NotifyCenterFoundation"]),
         .library(name: "AppleNotifications", targets: ["AppleNotifications"]),
         .library(name: "CoreFoundationNotifications", targets: ["CoreFoundationNotifications"]),
+        // The same for C, C++ and whatever else links a shared library: -lCFNotificationCenter. SwiftPM cannot link it with
+        // `--static-swift-stdlib`; name another `--product` there.
+        .library(name: "CFNotificationCenter", type: .dynamic, targets: ["CoreFoundationNotifications"]),
         // What an app on a shared device links.
         .library(name: "SharedDevice", targets: ["SharedDevice"]),
         // The device's side: the service and its administration.
@@ -42,7 +45,7 @@ let package = Package(
         // MARK: Floors 3 and 4: Apple's spellings
         .target(name: "NotifyCenterFoundation", dependencies: ["NotifyCenter", "DBusTransport"]),
         .target(name: "AppleNotifications", dependencies: ["NotifyCenterFoundation", "NotifyCenter", "DBusTransport"]),
-        // The one declaration that CoreFoundation's headers hide on Linux.
+        // What CoreFoundation's headers hide on Linux.
         .target(name: "CCoreFoundationNotifications"),
         .target(
             name: "CoreFoundationNotifications",
@@ -154,9 +157,26 @@ let package = Package(
             name: "AppleNotificationsTests",
             dependencies: ["AppleNotifications", "NotifyCenter", "NotifyCenterTestKit"]
         ),
+        // Code as it is written for Apple's platforms: it imports nothing of this package.
+        .executableTarget(
+            name: "unmodified-app",
+            dependencies: ["CoreFoundationNotifications"],
+            path: "Tests/CoreFoundationNotificationsTests/UnmodifiedApp"
+        ),
+        // Calls what its standard input says, and prints what its callbacks are called with.
+        .executableTarget(
+            name: "scripted-app",
+            dependencies: ["CoreFoundationNotifications"],
+            path: "Tests/CoreFoundationNotificationsTests/ScriptedApp"
+        ),
         .testTarget(
             name: "CoreFoundationNotificationsTests",
-            dependencies: ["CoreFoundationNotifications", "NotifyCenter", "NotifyCenterTestKit"]
+            dependencies: [
+                "CoreFoundationNotifications", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                // Started as processes.
+                "unmodified-app", "scripted-app",
+            ],
+            exclude: ["UnmodifiedApp", "ScriptedApp"]
         ),
         // Commits in a loop until it is killed, for the tests of the store.
         .executableTarget(

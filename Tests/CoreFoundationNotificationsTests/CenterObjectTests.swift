@@ -1,0 +1,70 @@
+import CoreFoundationNotifications
+import Foundation
+import NotifyCenter
+import Testing
+
+@Suite("The centers as CoreFoundation objects")
+struct CenterObjectTests {
+    private static let getters: [@Sendable () -> CFNotificationCenter?] = [
+        { CFNotificationCenterGetLocalCenter() }, { CFNotificationCenterGetDarwinNotifyCenter() },
+        { CFNotificationCenterGetDistributedCenter() },
+    ]
+
+    // CF-T1
+    @Test("they are of the type CFNotificationCenter")
+    func type() {
+        for getter in Self.getters {
+            #expect(CFGetTypeID(getter()) == CFNotificationCenterGetTypeID())
+        }
+        #expect(text(CFCopyTypeIDDescription(CFNotificationCenterGetTypeID())) == "CFNotificationCenter")
+    }
+
+    // CF-T2, CF-T3
+    @Test("each getter returns one object, always and on all threads, and no two the same")
+    func identity() async {
+        let seen = await withTaskGroup(of: [UInt].self) { group in
+            for _ in 0..<64 { group.addTask { Self.getters.map { address(of: $0()) } } }
+            return await group.reduce(into: Set<[UInt]>()) { $0.insert($1) }
+        }
+        #expect(seen.count == 1)
+        #expect(Set(seen.first ?? []).subtracting([0]).count == 3)
+    }
+
+    // CF-T2
+    @Test("they are equal to themselves only, and hash by identity")
+    func equality() {
+        let centers = Self.getters.compactMap { $0() }
+        for (index, center) in centers.enumerated() {
+            #expect(centers.map { CFEqual(center, $0) } == centers.indices.map { $0 == index })
+        }
+        #expect(Set(centers.map { CFHash($0) }).count == 3)
+    }
+
+    @Test("a description says which center it is")
+    func description() {
+        let descriptions = Self.getters.compactMap { $0().map { text(CFCopyDescription($0)) } }
+        #expect(descriptions.map { $0.hasPrefix("<CFNotificationCenter 0x") } == [true, true, true])
+        for (description, name) in zip(descriptions, ["{local}", "{Darwin notify}", "{distributed}"]) {
+            #expect(description.hasSuffix(name))
+        }
+    }
+
+    // CF-T1
+    @Test("no number of releases frees one")
+    func overRelease() {
+        for getter in Self.getters {
+            for _ in 0..<10_000 { getter().map { Unmanaged.passUnretained($0).release() } }
+            for _ in 0..<20_000 { getter().map { _ = Unmanaged.passUnretained($0).retain() } }
+            #expect(CFGetTypeID(getter()) == CFNotificationCenterGetTypeID())
+        }
+    }
+
+    // CF-T7, CF-T8
+    @Test("the constants are those of the Swift API")
+    func constants() {
+        let behaviors: [CFNotificationSuspensionBehavior] = [.drop, .coalesce, .hold, .deliverImmediately]
+        #expect(behaviors.map(\.rawValue) == SuspensionBehavior.allCases.map(\.rawValue))
+        #expect(PostingOptions.deliverImmediately.rawValue == UInt(kCFNotificationDeliverImmediately))
+        #expect(PostingOptions.postToAllSessions.rawValue == UInt(kCFNotificationPostToAllSessions))
+    }
+}

@@ -1,0 +1,244 @@
+import CoreFoundationNotifications
+import Dispatch
+import Foundation
+import Synchronization
+import Testing
+
+// Serialized, because the center is the process's, and observers of any name hear all tests.
+@Suite("The local center", .serialized)
+struct LocalCenterTests {
+    private let first = LocalObserver()
+    private let second = LocalObserver()
+    // Nothing but the addresses matters.
+    private let objectA = UnsafeRawPointer(bitPattern: 0xA0)
+    private let objectB = UnsafeRawPointer(bitPattern: 0xB0)
+
+    // CF-M1, CF-M2, CF-M5, CF-M7, CF-P2, CF-P3, CF-A4
+    @Test("the table of names and objects holds")
+    func matching() {
+        let registrations: [(String?, UnsafeRawPointer?, [String])] = [
+            ("n", nil, ["n -", "n A", "n B"]), ("n", objectA, ["n A"]),
+            (nil, nil, ["n -", "n A", "n B", "m A"]), (nil, objectA, ["n A", "m A"]),
+        ]
+        let observers = registrations.map { name, object, _ in
+            let observer = LocalObserver()
+            observer.add(name, object: object)
+            return observer
+        }
+        for (name, object) in [("n", nil), ("n", objectA), ("n", objectB), ("m", objectA)] {
+            LocalObserver.post(name, object: object)
+        }
+        for (observer, (_, _, expected)) in zip(observers, registrations) {
+            let heard = observer.calls.map { call in
+                "\(call.name) \([0xA0: "A", 0xB0: "B"][call.object] ?? "-")"
+            }
+            #expect(heard == expected)
+        }
+    }
+
+    // CF-D1, CF-D6, CF-P3, CF-P8, CF-U3
+    @Test("an observer is called within the post, on its thread, with the very pointers")
+    func pointers() throws {
+        let userInfo: CFDictionary = try #require(CFDictionaryCreate(nil, nil, nil, 0, nil, nil))
+        let name = makeString("n")
+        first.add(nil, object: objectA)
+        CFNotificationCenterPostNotification(LocalObserver.center, name, objectA, userInfo, false)
+        let expected = LocalObserver.Call(
+            name: "n",
+            center: address(of: LocalObserver.center),
+            nameObject: address(of: name),
+            object: 0xA0,
+            userInfo: address(of: userInfo),
+            thread: UInt(pthread_self())
+        )
+        #expect(first.calls == [expected])
+        LocalObserver.post("n", object: objectA)
+        #expect(first.calls.last?.userInfo == 0)
+    }
+
+    // CF-P6, CF-P8, CF-A7, CF-S13
+    @Test("options and suspension behaviours have no effect")
+    func options() {
+        for behavior in 0...5 { first.add("n", behavior: behavior) }
+        _CFNotificationCenterSetSuspended(LocalObserver.center, true)
+        #expect(_CFNotificationCenterIsSuspended(LocalObserver.center) == false)
+        CFNotificationCenterPostNotificationWithOptions(LocalObserver.center, makeString("n"), nil, nil, ~0)
+        #expect(first.calls.count == 6)
+    }
+
+    // CF-M3
+    @Test("names are compared exactly, whatever is in them")
+    func names() {
+        let names = ["", "n", "N", "n\u{0}", "n\u{0}x", "\u{E9}", "e\u{301}", "\u{FEFF}n", "\u{1F600}", "*"]
+        let observers = names.map { name in
+            let observer = LocalObserver()
+            observer.add(name)
+            return observer
+        }
+        for name in names { LocalObserver.post(name) }
+        for (observer, name) in zip(observers, names) {
+            #expect(observer.names.map { Array($0.utf8) } == [Array(name.utf8)])
+        }
+    }
+
+    @Test("a name that is no Unicode text is taken, and handed on as it is")
+    func loneSurrogate() throws {
+        var units: [UniChar] = [0xD800]
+        let name: CFString = try #require(CFStringCreateWithCharacters(nil, &units, 1))
+        first.add(nil)
+        CFNotificationCenterPostNotification(LocalObserver.center, name, nil, nil, false)
+        #expect(first.calls.map(\.nameObject) == [address(of: name)])
+    }
+
+    // CF-A5
+    @Test("equal registrations are each called, and removed together")
+    func duplicates() {
+        for _ in 0..<3 { first.add("n", object: objectA) }
+        LocalObserver.post("n", object: objectA)
+        #expect(first.calls.count == 3)
+        first.remove("n", object: objectA)
+        LocalObserver.post("n", object: objectA)
+        #expect(first.calls.count == 3)
+    }
+
+    // CF-R2, CF-R3, CF-R4, CF-R5, CF-A10
+    @Test("removing takes criteria, of which NULL is none, and touches no other observer")
+    func removing() {
+        let cases: [(String?, UnsafeRawPointer?, [String])] = [
+            ("n", nil, ["any", "any A", "m"]), (nil, objectA, ["n", "any", "m"]),
+            ("n", objectA, ["n", "any", "any A", "m"]), (nil, nil, []),
+            ("x", objectB, ["n", "n A", "any", "any A", "m"]),
+        ]
+        for (name, object, remaining) in cases {
+            let registrations: [(String, String?, UnsafeRawPointer?)] = [
+                ("n", "n", nil), ("n A", "n", objectA), ("any", nil, nil), ("any A", nil, objectA), ("m", "m", nil),
+            ]
+            for (_, name, object) in registrations { first.add(name, object: object) }
+            second.add("n")
+            for _ in 0..<2 { first.remove(name, object: object) }
+            let (calls, others) = (first.calls.count, second.calls.count)
+            LocalObserver.post("n", object: objectA)
+            LocalObserver.post("m")
+            let counts = ["n": 1, "n A": 1, "any": 2, "any A": 1, "m": 1]
+            let expected = remaining.compactMap { counts[$0] }.reduce(0, +)
+            #expect(first.calls.count - calls == expected)
+            #expect(second.calls.count - others == 1)
+            first.remove(nil)
+            second.remove(nil)
+        }
+    }
+
+    // CF-R4, CF-R5
+    @Test("an observer's registrations are all removed, and nobody else's")
+    func removingEvery() {
+        for name in ["n", nil] {
+            first.add(name)
+            second.add(name)
+        }
+        CFNotificationCenterRemoveEveryObserver(LocalObserver.center, first.address)
+        CFNotificationCenterRemoveEveryObserver(LocalObserver.center, first.address)
+        LocalObserver.post("n")
+        #expect(first.calls.isEmpty)
+        #expect(second.names == ["n", "n"])
+    }
+
+    // CF-A6, CF-C1
+    @Test("an observer that is added during a post hears the next")
+    func addingWhileCalled() {
+        let (first, second) = (first, second)
+        first.whenCalled { if second.calls.isEmpty { second.add("n") } }
+        first.add("n")
+        LocalObserver.post("n")
+        #expect(second.calls.isEmpty)
+        first.whenCalled {}
+        LocalObserver.post("n")
+        #expect(second.names == ["n"])
+    }
+
+    // CF-C2, CF-C3
+    @Test("an observer may remove itself, and one whose turn has not come")
+    func removingWhileCalled() {
+        let (first, second) = (first, second)
+        first.whenCalled {
+            first.remove(nil)
+            second.remove(nil)
+        }
+        first.add("n")
+        second.add("n")
+        for _ in 0..<3 { LocalObserver.post("n") }
+        #expect(first.names == ["n"])
+        #expect(second.calls.isEmpty)
+    }
+
+    // CF-C4, CF-D3
+    @Test("a post from within a callback is delivered before the outer one goes on")
+    func nestedPost() {
+        let order = Mutex<[String]>([])
+        let (first, second) = (first, second)
+        first.whenCalled {
+            order.withLock { $0.append("first \(first.names.last ?? "")") }
+            if first.names.last == "outer" { LocalObserver.post("inner") }
+        }
+        second.whenCalled { order.withLock { $0.append("second \(second.names.last ?? "")") } }
+        for observer in [first, second] { for name in ["outer", "inner"] { observer.add(name) } }
+        LocalObserver.post("outer")
+        #expect(order.withLock { $0 } == ["first outer", "first inner", "second inner", "second outer"])
+    }
+
+    // CF-C5
+    @Test("a post from a deinitialiser works, within a callback too")
+    func postWhileFreed() {
+        final class Farewell: Sendable {
+            deinit { LocalObserver.post("farewell") }
+        }
+        let kept = Mutex<Farewell?>(Farewell())
+        first.whenCalled {
+            let farewell = kept.withLock { $0.take() }
+            withExtendedLifetime(farewell) {}
+        }
+        first.add("n")
+        second.add("farewell")
+        LocalObserver.post("n")
+        #expect(second.names == ["farewell"])
+    }
+
+    // CF-A1
+    @Test("an observer may be NULL; what removes observers does not reach it")
+    func nullObserver() {
+        let calls = AnonymousCalls.shared
+        CFNotificationCenterAddObserver(LocalObserver.center, nil, anonymousCallback, makeString("null"), nil, .drop)
+        LocalObserver.post("null")
+        CFNotificationCenterRemoveObserver(LocalObserver.center, nil, makeString("null"), nil)
+        CFNotificationCenterRemoveEveryObserver(LocalObserver.center, nil)
+        LocalObserver.post("null")
+        #expect(calls.count.withLock { $0 } == 2)
+    }
+
+    // CF-C6
+    @Test("adding, removing and posting from many threads at a time")
+    func contention() {
+        let (first, second) = (first, second)
+        DispatchQueue.concurrentPerform(iterations: 400) { index in
+            switch index % 4 {
+            case 0: first.add("n")
+            case 1: LocalObserver.post("n")
+            case 2: second.add("n")
+            default: second.remove("n")
+            }
+        }
+        #expect(first.calls.count <= 10_000)
+        let before = first.calls.count
+        LocalObserver.post("n")
+        #expect(first.calls.count == before + 100)
+    }
+}
+
+/// The calls of an observer without a pointer.
+private final class AnonymousCalls: Sendable {
+    static let shared = AnonymousCalls()
+    let count = Mutex(0)
+}
+
+private let anonymousCallback: CFNotificationCallback = { _, _, _, _, _ in
+    AnonymousCalls.shared.count.withLock { $0 += 1 }
+}

@@ -1,0 +1,89 @@
+import NotifyCenterTestKit
+import Testing
+
+@Suite("Arguments that nothing can be done with")
+struct MisuseTests {
+    private let bus: PrivateBus
+    private let app: App
+
+    init() throws {
+        bus = try PrivateBus()
+        app = try App(bus)
+    }
+
+    // CF-A3, CF-P1, CF-R1
+    @Test("NULL where it has no meaning does nothing, and no harm", arguments: ["local", "darwin", "distributed"])
+    func null(center: String) async throws {
+        try await app.perform(
+            "add \(center) 1 n - 2",
+            "add-without-callback \(center) 2 n - 2",
+            "remove \(center) 0 n -",
+            "remove-every \(center) 0",
+            "post \(center) - - - true",
+            "post-with-options \(center) - - - 0",
+            "post \(center) n - - false"
+        )
+        #expect(try await app.everythingHeard().map { $0.prefix(4) } == ["by 1"])
+    }
+
+    @Test("NULL for a center does nothing, and no harm")
+    func nullCenter() async throws {
+        try await app.perform(
+            "add NULL 1 n - 2",
+            "remove NULL 1 n -",
+            "remove-every NULL 1",
+            "post NULL n - - true",
+            "post-with-options NULL n - - 0",
+            "suspend NULL true"
+        )
+        #expect(try await app.answer(to: "show-suspended NULL") == "suspended false")
+        #expect(!app.failures.contains("CFNotificationCenter"))
+    }
+
+    @Test(
+        "another object in place of a center does nothing, and is told",
+        arguments: [
+            ("add foreign 1 n - 2", "CFNotificationCenterAddObserver"),
+            ("remove foreign 1 n -", "CFNotificationCenterRemoveObserver"),
+            ("remove-every foreign 1", "CFNotificationCenterRemoveEveryObserver"),
+            ("post foreign n - - true", "CFNotificationCenterPostNotification"),
+            ("post-with-options foreign n - - 0", "CFNotificationCenterPostNotificationWithOptions"),
+            ("suspend foreign true", "_CFNotificationCenterSetSuspended"),
+            ("show-suspended foreign", "_CFNotificationCenterIsSuspended"),
+        ]
+    )
+    func foreignCenter(command: String, function: String) async throws {
+        try await app.perform(command)
+        try await eventually("it is told") {
+            app.failures.contains("\(function): center is an object that is no notification center")
+        }
+    }
+
+    // CF-X6
+    @Test("an object that is no CFString registers and removes nothing at the distributed center, and is told")
+    func object() async throws {
+        try await app.perform("add distributed 1 n number 2", "post distributed n A - false")
+        #expect(try await app.everythingHeard() == [])
+        try await app.perform(
+            "add distributed 2 n - 2",
+            "remove distributed 2 n number",
+            "post distributed n - - false"
+        )
+        #expect(try await app.everythingHeard().map { $0.prefix(4) } == ["by 2"])
+        try await eventually("both are told") {
+            app.failures.contains("CFNotificationCenterAddObserver: object is a CFNumber")
+                && app.failures.contains("CFNotificationCenterRemoveObserver: object is a CFNumber")
+        }
+    }
+
+    // CF-T7
+    @Test("a suspension behaviour that is none registers with the default, and is told")
+    func behavior() async throws {
+        try await app.perform("add distributed 1 n - 9", "suspend distributed true")
+        for _ in 0..<3 { try await app.perform("post distributed n - - false") }
+        #expect(try await app.everythingHeard() == [])
+        try await app.perform("suspend distributed false")
+        #expect(try await app.everythingHeard().count == 1)
+        try await eventually("it is told") { app.failures.contains("suspensionBehavior is 9, which is none") }
+    }
+}

@@ -1,0 +1,95 @@
+import CoreFoundation
+import Foundation
+
+/// The dictionaries that commands name.
+enum Samples {
+    /// CFNumber's widest integer type, which holds `UInt64.max`.
+    static var wideType: CFNumberType { CFNumberType(rawValue: 17) ?? .sInt64Type }
+
+    static var number: CFNumber {
+        var value = 7
+        return CFNumberCreate(nil, .longType, &value)
+    }
+
+    static func userInfo(_ name: String) -> CFDictionary? {
+        switch name {
+        case "-": return nil
+        case "empty": return dictionary([:])
+        case "every-type": return dictionary(everyType)
+        case "foundation": return foundation
+        case "changing": return dictionary(["key": makeString("before")])
+        case "set-inside": return dictionary(["a": array([number, number, CFSetCreateMutable(nil, 0, nil)])])
+        case "number-key":
+            let result = dictionary([:])
+            CFDictionarySetValue(result, pointer(number), pointer(number))
+            return result
+        case "too-big":
+            var value: (Int64, UInt64) = (1, 0)
+            return dictionary(["n": CFNumberCreate(nil, wideType, &value)])
+        case "same-keys": return dictionary([makeString("e\u{301}"), makeString("\u{E9}")].map { ($0, number) })
+        case "cycle":
+            let result = dictionary([:])
+            CFDictionarySetValue(result, pointer(makeString("self")), pointer(result))
+            return result
+        default: return dictionary(["key": makeString(name)])
+        }
+    }
+
+    static func change(_ dictionary: CFDictionary) {
+        let mutable = Unmanaged<CFMutableDictionary>.fromOpaque(pointer(dictionary)).takeUnretainedValue()
+        CFDictionarySetValue(mutable, pointer(makeString("key")), pointer(makeString("after")))
+    }
+
+    private static var everyType: [String: AnyObject] {
+        var big: (Int64, UInt64) = (0, UInt64.max)
+        var small = Int64.min
+        var one = 1.0
+        var bytes: [UInt8] = [0, 255]
+        return [
+            "text": makeString("a\u{0}b\u{1F600}"),
+            "true": kCFBooleanTrue,
+            "false": kCFBooleanFalse,
+            "one": number,
+            "big": CFNumberCreate(nil, wideType, &big),
+            "small": CFNumberCreate(nil, .sInt64Type, &small),
+            "double": CFNumberCreate(nil, .doubleType, &one),
+            "date": CFDateCreate(nil, 0.0625),
+            "data": CFDataCreate(nil, &bytes, 2),
+            "no-data": CFDataCreate(nil, &bytes, 0),
+            "array": array([kCFBooleanTrue, dictionary(["in": array([])])]),
+            "": dictionary([:]),
+        ]
+    }
+
+    /// Of Foundation's objects, which CoreFoundation takes for its own.
+    private static var foundation: CFDictionary {
+        let dictionary = NSDictionary(
+            objects: [NSNumber(value: true), NSNumber(value: UInt64.max), NSArray(object: NSString("x")), NSData()],
+            forKeys: [NSString("bool"), NSString("big"), NSString("array"), NSString("data")]
+        )
+        return Unmanaged<CFDictionary>.fromOpaque(pointer(dictionary)).takeUnretainedValue()
+    }
+
+    private static func dictionary(_ values: [String: AnyObject]) -> CFMutableDictionary {
+        dictionary(values.map { (makeString($0.key), $0.value) })
+    }
+
+    private static func dictionary(_ pairs: [(CFString, AnyObject)]) -> CFMutableDictionary {
+        var (keys, values) = (kCFTypeDictionaryKeyCallBacks, kCFTypeDictionaryValueCallBacks)
+        let result: CFMutableDictionary = CFDictionaryCreateMutable(nil, 0, &keys, &values)
+        for (key, value) in pairs { CFDictionarySetValue(result, pointer(key), pointer(value)) }
+        return result
+    }
+
+    private static func array(_ values: [AnyObject]) -> CFArray {
+        var callbacks = kCFTypeArrayCallBacks
+        let result: CFMutableArray = CFArrayCreateMutable(nil, 0, &callbacks)
+        for value in values { CFArrayAppendValue(result, pointer(value)) }
+        return result
+    }
+
+    /// Never released: this program ends soon.
+    private static func pointer(_ object: AnyObject) -> UnsafeRawPointer {
+        UnsafeRawPointer(Unmanaged.passRetained(object).toOpaque())
+    }
+}

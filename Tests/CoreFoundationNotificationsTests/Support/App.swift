@@ -1,0 +1,51 @@
+import NotifyCenterTestKit
+
+/// A running `scripted-app`: calls CoreFoundation's functions in a process of its own, whose main thread runs a run loop.
+struct App {
+    private let process: ChildProcess
+
+    init(_ bus: PrivateBus) throws {
+        process = try ChildProcess(ChildProcess.built("scripted-app"), environment: bus.environment)
+    }
+
+    /// What its standard error says: the failures that those functions cannot return.
+    var failures: String { process.errorText }
+
+    /// What its callbacks were called with, in order.
+    var heard: [String] {
+        process.lines.filter { $0.hasPrefix("heard ") && !$0.contains("\"end ") }.map { String($0.dropFirst(6)) }
+    }
+
+    /// Has it do these commands, one after the other, and waits until they are done.
+    func perform(_ commands: String...) async throws { for command in commands { try await perform(command) } }
+
+    private func perform(_ command: String) async throws {
+        let answers = process.lines.count { $0 == "done" }
+        try process.write(command)
+        try await eventually("“\(command)” is done") {
+            guard process.isRunning else { throw Ended(command: command, errors: process.errorText) }
+            return process.lines.count { $0 == "done" } > answers
+        }
+    }
+
+    /// What it printed in answer to a command.
+    func answer(to command: String) async throws -> String? {
+        try await perform(command)
+        return process.lines.last { $0 != "done" }
+    }
+
+    /// What it has heard when a Darwin notification of its own arrives that it posts now. What it heard or will not hear of its
+    /// own posts before is settled then: they travel over the same connection, in order (CF-D4).
+    func everythingHeard() async throws -> [String] {
+        let end = "end \(process.lines.count)"
+        let word = end.replacing(" ", with: "%20")
+        try await perform("add darwin 999 \(word) - 4", "post darwin \(word) - - false")
+        try await process.line { $0.contains("\"\(end)\"") }
+        return heard
+    }
+
+    struct Ended: Error {
+        let command: String
+        let errors: String
+    }
+}

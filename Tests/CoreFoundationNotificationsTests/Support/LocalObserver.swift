@@ -1,0 +1,86 @@
+import CoreFoundationNotifications
+import DBusTransport
+import Foundation
+import Synchronization
+
+/// An observer of the process's local center, which records its calls. Its registrations end with it.
+final class LocalObserver: Sendable {
+    struct Call: Sendable, Equatable {
+        let name: String
+        // Addresses, as they were passed.
+        let center: UInt
+        let nameObject: UInt
+        let object: UInt
+        let userInfo: UInt
+        let thread: UInt
+    }
+
+    private let recorded = Locked<[Call]>([])
+    private let reaction = Locked<(@Sendable () -> Void)?>(nil)
+
+    deinit { CFNotificationCenterRemoveEveryObserver(Self.center, address) }
+
+    static var center: CFNotificationCenter! { CFNotificationCenterGetLocalCenter() }
+
+    /// What it registers as.
+    var address: UnsafeRawPointer { UnsafeRawPointer(Unmanaged.passUnretained(self).toOpaque()) }
+    var calls: [Call] { recorded.withLock { $0 } }
+    var names: [String] { calls.map(\.name) }
+
+    /// Has it do this whenever it is called.
+    func whenCalled(_ reaction: @escaping @Sendable () -> Void) { self.reaction.withLock { $0 = reaction } }
+
+    func add(_ name: String?, object: UnsafeRawPointer? = nil, behavior: Int = 0) {
+        CFNotificationCenterAddObserver(
+            Self.center,
+            address,
+            callback,
+            name.map(makeString),
+            object,
+            CFNotificationSuspensionBehavior(rawValue: behavior) ?? .coalesce
+        )
+    }
+
+    func remove(_ name: String?, object: UnsafeRawPointer? = nil) {
+        CFNotificationCenterRemoveObserver(Self.center, address, name.map(makeString), object)
+    }
+
+    static func post(_ name: String, object: UnsafeRawPointer? = nil, userInfo: CFDictionary? = nil) {
+        CFNotificationCenterPostNotification(center, makeString(name), object, userInfo, false)
+    }
+
+    fileprivate func record(_ call: Call) {
+        recorded.withLock { $0.append(call) }
+        reaction.withLock { $0 }?()
+    }
+}
+
+private let callback: CFNotificationCallback = { center, observer, name, object, userInfo in
+    guard let observer else { return }
+    Unmanaged<LocalObserver>.fromOpaque(observer).takeUnretainedValue().record(
+        LocalObserver.Call(
+            name: name.map(text) ?? "NULL",
+            center: address(of: center),
+            nameObject: address(of: name),
+            object: UInt(bitPattern: object),
+            userInfo: address(of: userInfo),
+            thread: UInt(pthread_self())
+        )
+    )
+}
+
+/// Where a CoreFoundation object is; 0 for NULL.
+func address(of object: AnyObject?) -> UInt {
+    object.map { UInt(bitPattern: Unmanaged.passUnretained($0).toOpaque()) } ?? 0
+}
+
+func makeString(_ text: String) -> CFString {
+    let units = Array(text.utf16)
+    return CFStringCreateWithCharacters(nil, units, units.count)
+}
+
+func text(_ string: CFString) -> String {
+    var units = [UniChar](repeating: 0, count: CFStringGetLength(string))
+    CFStringGetCharacters(string, CFRange(location: 0, length: units.count), &units)
+    return String(decoding: units, as: UTF16.self)
+}

@@ -1,0 +1,94 @@
+import NotifyCenter
+import NotifyCenterTestKit
+import Testing
+
+@Suite("What a userInfo holds")
+struct UserInfoTests {
+    private let bus: PrivateBus
+    private let app: App
+
+    init() throws {
+        bus = try PrivateBus()
+        app = try App(bus)
+    }
+
+    /// What arrives of a sample that the app posts to itself.
+    private func roundTrip(_ sample: String) async throws -> String? {
+        try await app.perform("add distributed 1 n - 2", "post distributed n - \(sample) false")
+        let heard = try await app.everythingHeard().last
+        return heard?.split(separator: "userInfo ").last.map { String($0.dropLast(", main".count)) }
+    }
+
+    // CF-U1, CF-U7, CF-D8
+    @Test("every type of a property list survives, and no two are confused")
+    func everyType() async throws {
+        let expected = [
+            #""": {}"#, #""array": [true, {"in": []}]"#, #""big": 18446744073709551615"#, #""data": data [0, 255]"#,
+            #""date": date 0.0625"#, #""double": 1.0"#, #""false": false"#, #""no-data": data []"#, #""one": 7"#,
+            #""small": -9223372036854775808"#, #""text": "a\0b😀""#, #""true": true"#,
+        ]
+        #expect(try await roundTrip("every-type") == "{\(expected.joined(separator: ", "))}")
+    }
+
+    // CF-U1
+    @Test("Foundation's objects are taken for CoreFoundation's")
+    func foundation() async throws {
+        #expect(
+            try await roundTrip("foundation")
+                == #"{"array": ["x"], "big": 18446744073709551615, "bool": true, "data": data []}"#
+        )
+    }
+
+    // CF-U6, CF-P4
+    @Test("empty and NULL stay distinct")
+    func empty() async throws {
+        #expect(try await roundTrip("empty") == "{}")
+        #expect(try await roundTrip("-") == "NULL")
+    }
+
+    // CF-P12
+    @Test("what the poster changes after the post is not seen")
+    func changed() async throws {
+        #expect(try await roundTrip("changing") == #"{"key": "before"}"#)
+    }
+
+    // CF-U7, CF-T5
+    @Test("it is the same as in Swift, in both directions")
+    func swift() async throws {
+        let sequence = try await DistributedNotifyCenter(bus: bus.bus).notifications(named: "n")
+        try await app.perform("post distributed n - every-type false")
+        var iterator = sequence.makeAsyncIterator()
+        let everyType: UserInfo = [
+            "text": "a\u{0}b\u{1F600}", "true": true, "false": false, "one": 7, "big": .unsigned(.max),
+            "small": .integer(.min), "double": 1.0, "date": .date(PropertyListDate(secondsSinceReferenceDate: 0.0625)),
+            "data": .data([0, 255]), "no-data": .data([]), "array": [true, ["in": []]], "": [:],
+        ]
+        #expect(await iterator.next()?.userInfo == everyType)
+        try await app.perform("add distributed 1 m - 2")
+        try DistributedNotifyCenter(bus: bus.bus).post("m", userInfo: everyType)
+        try await eventually("it is heard") { app.heard.count == 1 }
+        #expect(app.heard[0].contains(#""big": 18446744073709551615"#))
+        #expect(app.heard[0].contains(#""double": 1.0"#))
+        #expect(app.heard[0].contains(#""array": [true, {"in": []}]"#))
+    }
+
+    // CF-U1, CF-U2, CF-X6
+    @Test(
+        "what cannot travel is not posted, and the place is named",
+        arguments: [
+            ("- set-inside", #"userInfo["a"][2] is a CFSet; use CFString"#),
+            ("- number-key", "userInfo is a dictionary with a CFNumber for a key; keys must be CFStrings"),
+            ("- too-big", #"userInfo["n"] is the number 18446744073709551616"#),
+            ("- same-keys", "two keys"),
+            ("- cycle", #"["self"]["self"] is more than 32 containers deep"#),
+            ("number -", "object is a CFNumber; it must be a CFString"),
+        ]
+    )
+    func refused(arguments: String, message: String) async throws {
+        try await app.perform("add distributed 1 n - 2", "post distributed n \(arguments) false")
+        #expect(try await app.everythingHeard() == [])
+        try await eventually("it is said") {
+            app.failures.contains("CFNotificationCenterPostNotification: ") && app.failures.contains(message)
+        }
+    }
+}
