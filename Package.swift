@@ -136,9 +136,17 @@ let package = Package(
             name: "NotifyCenterFoundationTests",
             dependencies: ["NotifyCenterFoundation", "NotifyCenter", "NotifyCenterTestKit"]
         ),
+        // Swift as it is written on Apple, in the language mode that most of it is in.
+        .executableTarget(
+            name: "ported-app",
+            dependencies: ["AppleNotifications"],
+            path: "Tests/AppleNotificationsTests/PortedApp",
+            swiftSettings: [.swiftLanguageMode(.v5)]
+        ),
         .testTarget(
             name: "AppleNotificationsTests",
-            dependencies: ["AppleNotifications", "NotifyCenter", "NotifyCenterTestKit"]
+            dependencies: ["AppleNotifications", "NotifyCenter", "NotifyCenterTestKit", "ported-app"],
+            exclude: ["PortedApp"]
         ),
         .testTarget(
             name: "CoreFoundationNotificationsTests",

@@ -12,8 +12,8 @@ import NotifyCenterFoundation
 ///    `nil`.
 ///
 /// Object and userInfo are valid during the call (CF-D8). Local notifications come on the poster's thread, before its post
-/// returns; all others on the main queue, which runs in `dispatchMain()`, in a running main run loop, and in a program with an
-/// `async` main (CF-D1, CF-D2).
+/// returns; all others on the main queue (CF-D1, CF-D2). That runs in a running main run loop, and, on Linux by a thread for which
+/// `Thread.isMainThread` is `false`, in `dispatchMain()` and in a program with an `async` main.
 ///
 /// On Apple it is a C function pointer, which captures nothing. Here it is a closure: functions, static functions and closure
 /// literals serve as they do there, and what is spelled `@convention(c)` does not compile. What it captures, if anything, lives

@@ -9,7 +9,7 @@ import NotifyCenter
 /// ```
 ///
 /// Unlike Apple's it is `Sendable`, and it keeps the text and not the object: of a mutable string, what it says at the time.
-public struct CFNotificationName: RawRepresentable, Hashable, Sendable {
+public struct CFNotificationName: RawRepresentable, Sendable {
     let name: NotificationName
 
     /// The name with this text.
@@ -22,4 +22,18 @@ public struct CFNotificationName: RawRepresentable, Hashable, Sendable {
 
     /// The text.
     public var rawValue: CFString { name.rawValue as CFString }
+}
+
+extension CFNotificationName: Hashable {
+    // Written out, all three: the standard library has them for what has a raw value, and compares that, which for two strings
+    // means whether they look alike.
+
+    /// Whether both have the same UTF-8.
+    public static func == (left: CFNotificationName, right: CFNotificationName) -> Bool { left.name == right.name }
+
+    /// Whether the UTF-8 differs.
+    public static func != (left: CFNotificationName, right: CFNotificationName) -> Bool { !(left == right) }
+
+    /// Feeds the UTF-8.
+    public func hash(into hasher: inout Hasher) { hasher.combine(name) }
 }

@@ -1,0 +1,42 @@
+import AppleNotifications
+import Foundation
+
+/// Forms of Swift 5 that Swift 6's language mode does not take as they stand, on Apple or here: not called, they need but compile.
+@MainActor
+final class ViewModel {
+    static var shared = ViewModel()
+    private(set) var changes = 0
+    private let callback: CFNotificationCallback = { _, _, name, _, _ in
+        guard let name = name?.rawValue as String? else { return }
+        print(name)
+    }
+
+    func observe() {
+        let observer = Unmanaged.passUnretained(self).toOpaque()
+        let callback: CFNotificationCallback = { _, observer, name, _, userInfo in
+            guard let observer, let name else { return }
+            let model = Unmanaged<ViewModel>.fromOpaque(observer).takeUnretainedValue()
+            model.didChange(name: name, userInfo: userInfo)
+        }
+        ["com.example.a", "com.example.b"].forEach { name in
+            CFNotificationCenterAddObserver(
+                CFNotificationCenterGetDarwinNotifyCenter(),
+                observer,
+                callback,
+                name as CFString,
+                nil,
+                .deliverImmediately
+            )
+        }
+        CFNotificationCenterAddObserver(
+            CFNotificationCenterGetDarwinNotifyCenter(),
+            observer,
+            self.callback,
+            "com.example.c" as CFString,
+            nil,
+            .deliverImmediately
+        )
+    }
+
+    private func didChange(name: CFNotificationName, userInfo: CFDictionary?) { changes += 1 }
+}
