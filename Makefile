@@ -6,7 +6,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc
 
-.PHONY: help setup build test demo demo-live bench notifyutil lint clean
+.PHONY: help setup build test demo demo-live bench notifyutil docs lint clean
 
 help:
 	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
@@ -14,6 +14,7 @@ help:
 	@echo 'make test       all tests'
 	@echo 'make bench      the measurements, as ratios to plain C programs'
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
+	@echo 'make docs       the documentation of the libraries, as a site of static pages'
 	@echo 'make lint       the formatter in its strict mode'
 	@echo 'make clean      removes what was built'
 
@@ -50,6 +51,9 @@ demo-live: setup
 bench: setup
 	Benchmarks/run
 
+docs: setup
+	@SWIFT=$(SWIFT) Documentation/build
+
 lint:
 	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources
 
@@ -66,4 +70,4 @@ notifyutil: setup
 	@echo built $(STATIC_SCRATCH)/release/notifyutil
 
 clean:
-	rm -rf .build .build-static Benchmarks/.build-bench
+	rm -rf .build .build-static .build-docs Benchmarks/.build-bench

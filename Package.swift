@@ -128,9 +128,16 @@ let package = Package(
 
         // MARK: Tests
         .testTarget(name: "DBusTransportTests", dependencies: ["DBusTransport", "NotifyCenterTestKit"]),
+        // A process with a center that does what it is told, for the tests between processes.
+        .executableTarget(
+            name: "center-probe",
+            dependencies: ["NotifyCenter"],
+            path: "Tests/NotifyCenterTests/CenterProbe"
+        ),
         .testTarget(
             name: "NotifyCenterTests",
-            dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil"]
+            dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil", "center-probe"],
+            exclude: ["CenterProbe"]
         ),
         .testTarget(
             name: "NotifyCenterFoundationTests",

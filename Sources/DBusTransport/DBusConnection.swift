@@ -125,6 +125,10 @@ public final class DBusConnection: Sendable {
         }
     }
 
+    /// Calls `job` on the reading thread, between two messages and in the order of asking, also while the bus is lost. That
+    /// thread is there from the first registration or call on; a closed connection calls nothing.
+    public func perform(_ job: @escaping @Sendable () -> Void) { core.perform(job) }
+
     // MARK: Match rules
 
     /// Has the bus send what matches `rule`, until the lease ends. The rule is in force when this returns. Equal rules of one

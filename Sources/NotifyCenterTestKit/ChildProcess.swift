@@ -45,6 +45,7 @@ public final class ChildProcess: Sendable {
     ///
     /// - Parameters:
     ///   - program: a path, or a name to look up in `PATH`.
+    ///   - arguments: what follows the program on its command line.
     ///   - environment: variables beyond those of this process.
     /// - Throws: ``Failure`` where the program is not found or does not start.
     public init(_ program: String, _ arguments: [String] = [], environment: [String: String] = [:]) throws {

@@ -131,4 +131,47 @@ struct DistributedNotifyCenterTests {
         }
         try await eventually("every post arrived") { steady.counts.delivered == 400 }
     }
+
+    // CF-B2, CF-B3
+    @Test("of two registrations that share a rule, one can go without the other missing anything")
+    func sharedRule() async throws {
+        let first = Mutex(0)
+        let second = Mutex(0)
+        let leaving = try await center.observe("n", delivery: .immediate) { _ in first.withLock { $0 += 1 } }
+        let staying = try await center.observe("n", object: "A", delivery: .immediate) { _ in
+            second.withLock { $0 += 1 }
+        }
+        try center.post("n", object: "A")
+        try await eventually("both hear") { second.withLock { $0 } == 1 }
+        leaving.cancel()
+        try center.post("n", object: "A")
+        try await eventually("the other one goes on hearing, once for each post") { second.withLock { $0 } == 2 }
+        #expect(first.withLock { $0 } == 1)
+        withExtendedLifetime(staying) {}
+    }
+
+    // CF-C3
+    @Test(
+        "an observer that an earlier one removes is not called for the same post",
+        arguments: [Delivery.immediate, .main]
+    )
+    func liveness(delivery: Delivery) async throws {
+        let victim = Mutex<NotificationObservation?>(nil)
+        let log = SharedLog()
+        let first = try await center.observe("n", delivery: delivery) { _ in
+            log.append("first")
+            victim.withLock { $0 }?.cancel()
+        }
+        let second = try await center.observe("n", delivery: delivery) { _ in log.append("second") }
+        victim.withLock { $0 = second }
+        let last = try await center.observe("n", delivery: delivery) { _ in log.append("last") }
+        try center.post("n")
+        var calls: [String] = []
+        try await eventually("the last is called") {
+            calls += log.take()
+            return calls.contains("last")
+        }
+        #expect(calls == ["first", "last"])
+        withExtendedLifetime((first, last)) {}
+    }
 }

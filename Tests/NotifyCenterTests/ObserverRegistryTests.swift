@@ -48,7 +48,7 @@ struct ObserverRegistryTests {
                 }
             }
             #expect(registry.count == model.count)
-            #expect(registry.all.sorted() == model.map(\.number).sorted())
+            #expect(registry.all.map(\.observer).sorted() == model.map(\.number).sorted())
         }
     }
 

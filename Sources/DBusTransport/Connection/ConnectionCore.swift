@@ -11,6 +11,7 @@ final class ConnectionCore: Sendable {
     typealias RuleWaiter = @Sendable (DBusError?) -> Void
     typealias RuleAction = MatchRuleTable<RuleWaiter>.Action
     typealias SignalHandler = @Sendable (borrowing DBusMessage) -> Void
+    typealias Job = @Sendable () -> Void
     typealias EventHandler = @Sendable (ConnectionEvent) -> Void
 
     enum Phase {
@@ -30,6 +31,8 @@ final class ConnectionCore: Sendable {
         /// Messages that a nested wait on the I/O thread read and must not deliver.
         var deferred: [HeldMessage] = []
         var waitingForWrites: [DispatchSemaphore] = []
+        /// What the I/O thread is to do between messages.
+        var jobs: [Job] = []
         var ioThread: pthread_t?
         /// When the I/O thread wakes by itself. It may be earlier than needed, so that a call whose deadline comes later
         /// need not wake the thread for it.
@@ -268,6 +271,16 @@ final class ConnectionCore: Sendable {
         withExtendedLifetime(removed) {}
     }
 
+    /// Has the I/O thread do something between messages, in the order of asking.
+    func perform(_ job: @escaping Job) {
+        let isClosed = state.withLock { state in
+            if case .closed = state.phase { return true }
+            state.jobs.append(job)
+            return false
+        }
+        if !isClosed { event.signal() }
+    }
+
     var isOnIOThread: Bool {
         state.withLock { $0.ioThread }.map { pthread_equal($0, pthread_self()) != 0 } ?? false
     }
@@ -298,6 +311,7 @@ final class ConnectionCore: Sendable {
             state.eventHandlers = [:]
             state.objects = ObjectTable()
             state.waitingForWrites = []
+            state.jobs = []
             _ = state.calls.removeAll()
             return before
         }

@@ -36,12 +36,21 @@ struct IOThread {
 
     private func run() {
         while true {
+            performJobs()
             switch core.state.withLock({ $0.phase }) {
             case .connected(let socket): turn(socket)
             case .lost: reconnect()
             case .closed: return
             }
         }
+    }
+
+    private func performJobs() {
+        let jobs = core.state.withLock { state in
+            defer { state.jobs = [] }
+            return state.jobs
+        }
+        for job in jobs { job() }
     }
 
     /// One turn of the loop inside a wait on this very thread. What it delivers may be what is waited for, so it asks before
@@ -194,8 +203,9 @@ struct IOThread {
 
     private func sleep(_ duration: Duration) {
         let end = ContinuousClock.now + duration
-        // The eventfd cuts it short only when the connection is closed; other wake-ups sleep on.
+        // The eventfd cuts it short only when the connection is closed; after other wake-ups it sleeps on.
         while case .lost = core.state.withLock({ $0.phase }), .now < end {
+            performJobs()
             _ = poll(nil, timeout: milliseconds(until: end))
         }
     }

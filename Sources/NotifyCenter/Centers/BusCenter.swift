@@ -5,9 +5,6 @@ import Synchronization
 ///
 /// Connects with the first use; a failed attempt is made anew at the next.
 final class BusCenter: Sendable {
-    typealias Observer = Registration<WireNotification>
-    typealias Registry = ObserverRegistry<NotificationObject, Observer>
-
     private struct Link {
         let connection: DBusConnection
         let token: HandlerToken
@@ -15,13 +12,10 @@ final class BusCenter: Sendable {
 
     private struct State {
         var link: Link?
-        var registry = Registry()
-        var received: UInt64 = 0
         var malformed: UInt64 = 0
-        /// Of registrations that have ended.
-        var endedCounts = DeliveryCounts()
     }
 
+    let router = NotificationRouter()
     private let kind: WireKind
     private let source: @Sendable () throws(DBusError) -> DBusConnection
     private let state = Locked(State())
@@ -52,21 +46,37 @@ final class BusCenter: Sendable {
         userInfo: UserInfo? = nil,
         options: PostingOptions = []
     ) throws(DBusError) {
-        let message = try WireNotification.message(kind, name: name, object: object, userInfo: userInfo)
-        try connection().send(message)
+        let message = try WireNotification.message(
+            kind,
+            name: name,
+            object: object,
+            userInfo: userInfo,
+            deliverImmediately: options.contains(.deliverImmediately)
+        )
+        let connection = try connection()
+        guard !options.contains(.postToAllSessions) || connection.bus == .system else {
+            // Not on this bus alone: the poster would not know that the others heard nothing (CF-B8).
+            throw DBusError(
+                .invalidArgument,
+                message: "\(connection.bus) reaches one session only",
+                attempted: "post to all sessions",
+                remedy: "use a center on the system bus, which all sessions share, or leave the option out"
+            )
+        }
+        try connection.send(message)
     }
 
     // MARK: Observing
 
     private struct Entry: Sendable {
-        let observer: Observer
-        let key: Registry.Key
+        let observer: Registration
+        let key: NotificationRouter.Registry.Key
     }
 
     func observe(
         _ name: NotificationName?,
         object: String?,
-        _ observer: Observer
+        _ observer: Registration
     ) throws(DBusError) -> NotificationObservation {
         let connection = try connection()
         let entry = register(name, object, observer)
@@ -81,7 +91,7 @@ final class BusCenter: Sendable {
     func observe(
         _ name: NotificationName?,
         object: String?,
-        _ observer: Observer
+        _ observer: Registration
     ) async throws(DBusError) -> NotificationObservation {
         let connection = try connection()
         let entry = register(name, object, observer)
@@ -98,19 +108,12 @@ final class BusCenter: Sendable {
     }
 
     /// Before the bus is asked, so that the first notification finds its observer.
-    private func register(_ name: NotificationName?, _ object: String?, _ observer: Observer) -> Entry {
+    private func register(_ name: NotificationName?, _ object: String?, _ observer: Registration) -> Entry {
         let object = object.map { NotificationObject(text: $0) }
-        return Entry(observer: observer, key: state.withLock { $0.registry.add(observer, name: name, object: object) })
+        return Entry(observer: observer, key: router.add(observer, name: name, object: object))
     }
 
-    private func unregister(_ entry: Entry) {
-        entry.observer.cancel()
-        let counts = entry.observer.counts
-        state.withLock { state in
-            guard state.registry.remove(entry.key) != nil else { return }
-            state.endedCounts.add(counts)
-        }
-    }
+    private func unregister(_ entry: Entry) { router.remove(entry.observer, entry.key) }
 
     private func observation(_ entry: Entry, _ lease: MatchRuleLease) -> NotificationObservation {
         NotificationObservation(
@@ -130,12 +133,21 @@ final class BusCenter: Sendable {
         switch WireNotification.receive(message, kind: kind) {
         case .foreign: return
         case .malformed: state.withLock { $0.malformed += 1 }
-        case .notification(let notification):
-            let receivers = state.withLock { state in
-                state.received += 1
-                return state.registry.receivers(name: notification.name, object: notification.object)
+        case .notification(let notification): router.receive(notification)
+        }
+    }
+
+    // MARK: Suspension
+
+    var isSuspended: Bool {
+        get { router.isSuspended }
+        set {
+            if newValue {
+                router.suspend()
+            } else if router.resume() {
+                // Without a connection nothing waits.
+                state.withLock { $0.link }?.connection.perform { [router] in router.flush() }
             }
-            for receiver in receivers { receiver.offer(notification) }
         }
     }
 
@@ -144,13 +156,13 @@ final class BusCenter: Sendable {
     var statistics: CenterStatistics {
         let state = state.withLock { $0 }
         let rules = state.link?.connection.matchRuleCounts ?? (inUse: 0, covered: 0)
-        var counts = state.endedCounts
-        for observer in state.registry.all { counts.add(observer.counts) }
+        let statistics = router.statistics
         return CenterStatistics(
-            observers: state.registry.count,
-            received: state.received,
+            observers: statistics.observers,
+            received: statistics.received,
             malformed: state.malformed,
-            deliveries: counts,
+            waiting: statistics.waiting,
+            deliveries: statistics.deliveries,
             matchRules: rules.inUse,
             coveredMatchRules: rules.covered
         )

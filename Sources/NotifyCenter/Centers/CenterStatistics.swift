@@ -6,6 +6,8 @@ public struct CenterStatistics: Sendable, Hashable {
     public let received: UInt64
     /// Signals that arrived on this center's interfaces without the form of a notification, and were ignored.
     public let malformed: UInt64
+    /// Deliveries that wait, for a slow observer or for the end of a suspension.
+    public let waiting: Int
     /// What became of them, over all observers.
     public let deliveries: DeliveryCounts
     /// Match rules that this process asks the bus for; equal ones count once.

@@ -49,7 +49,7 @@ public final class DarwinNotifyCenter: Sendable {
         delivery: Delivery = .background,
         handler: @escaping @Sendable (DarwinNotification) -> Void
     ) throws(DBusError) -> NotificationObservation {
-        try center.observe(name, object: nil, Self.registration(delivery, handler))
+        try center.observe(name, object: nil, registration(delivery, handler))
     }
 
     /// As the blocking form, without holding a thread: many registrations at once travel together.
@@ -58,31 +58,31 @@ public final class DarwinNotifyCenter: Sendable {
         delivery: Delivery = .background,
         handler: @escaping @Sendable (DarwinNotification) -> Void
     ) async throws(DBusError) -> NotificationObservation {
-        try await center.observe(name, object: nil, Self.registration(delivery, handler))
+        try await center.observe(name, object: nil, registration(delivery, handler))
     }
 
     /// The posts of `name` as a sequence, registered when this returns. One pending element stands for all posts that arrive
     /// while the loop is busy. Ends with the task that iterates, or with the sequence.
     ///
-    /// - Throws: as ``observe(_:delivery:handler:)``.
+    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
     public func notifications(
         named name: NotificationName
     ) async throws(DBusError)
         -> NotificationSequence<DarwinNotification>
     {
         let pipe = NotificationPipe<DarwinNotification>(.coalescing)
-        let observer = pipe.registration { DarwinNotification(name: $0.name, sender: $0.sender) }
+        let observer = pipe.registration(for: center) { DarwinNotification(name: $0.name, sender: $0.sender) }
         return pipe.sequence(try await center.observe(name, object: nil, observer))
     }
 
     /// What went through this center so far.
     public var statistics: CenterStatistics { center.statistics }
 
-    private static func registration(
+    private func registration(
         _ delivery: Delivery,
         _ handler: @escaping @Sendable (DarwinNotification) -> Void
-    ) -> BusCenter.Observer {
-        Registration(delivery, .coalescing) { wire in
+    ) -> Registration {
+        Registration(delivery, .coalescing, gate: center.router.gate) { wire in
             handler(DarwinNotification(name: wire.name, sender: wire.sender))
             return .taken
         }

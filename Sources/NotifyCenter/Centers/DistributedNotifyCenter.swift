@@ -48,11 +48,14 @@ public final class DistributedNotifyCenter: Sendable {
     /// reported (CF-P11).
     ///
     /// - Parameters:
+    ///   - name: what happened.
     ///   - object: what it is about; without one, only observers of any object receive it (CF-P2).
     ///   - userInfo: at most 16 MiB in all, nested at most 20 dictionaries deep. An empty one arrives as empty, and none
     ///     as none (CF-U6).
+    ///   - options: whether suspended observers get it at once, and how far it reaches.
     /// - Throws: ``DBusError/Code/tooLarge`` and ``DBusError/Code/invalidArgument`` for a userInfo beyond these bounds, before
-    ///   anything is sent; other codes where the bus cannot be reached or does not read.
+    ///   anything is sent, and the latter for ``PostingOptions/postToAllSessions`` on a bus of one session; other codes where
+    ///   the bus cannot be reached or does not read.
     public func post(
         _ name: NotificationName,
         object: String? = nil,
@@ -69,7 +72,9 @@ public final class DistributedNotifyCenter: Sendable {
     ///   - name: the name; `nil` for any. An observer of any name has the bus send everything that anybody posts.
     ///   - object: the object; `nil` for any.
     ///   - delivery: where the handler runs.
-    ///   - buffering: what waits while the handler is busy; no matter for `.immediate`.
+    ///   - buffering: how much waits while the handler is busy or the center suspended.
+    ///   - suspensionBehavior: what waits while the center is suspended.
+    ///   - handler: is called for one notification at a time.
     /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
     public func observe(
         _ name: NotificationName?,
@@ -79,7 +84,7 @@ public final class DistributedNotifyCenter: Sendable {
         suspensionBehavior: SuspensionBehavior = .coalesce,
         handler: @escaping @Sendable (DistributedNotification) -> Void
     ) throws(DBusError) -> NotificationObservation {
-        try center.observe(name, object: object, Self.registration(delivery, buffering, handler))
+        try center.observe(name, object: object, registration(delivery, buffering, suspensionBehavior, handler))
     }
 
     /// As the blocking form, without holding a thread: many registrations at once travel together.
@@ -91,13 +96,13 @@ public final class DistributedNotifyCenter: Sendable {
         suspensionBehavior: SuspensionBehavior = .coalesce,
         handler: @escaping @Sendable (DistributedNotification) -> Void
     ) async throws(DBusError) -> NotificationObservation {
-        try await center.observe(name, object: object, Self.registration(delivery, buffering, handler))
+        try await center.observe(name, object: object, registration(delivery, buffering, suspensionBehavior, handler))
     }
 
     /// The matching posts as a sequence, registered when this returns. Ends with the task that iterates, or with the
     /// sequence.
     ///
-    /// - Throws: as ``observe(_:object:delivery:buffering:handler:)``.
+    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
     public func notifications(
         named name: NotificationName?,
         object: String? = nil,
@@ -105,24 +110,32 @@ public final class DistributedNotifyCenter: Sendable {
         suspensionBehavior: SuspensionBehavior = .coalesce
     ) async throws(DBusError) -> NotificationSequence<DistributedNotification> {
         let pipe = NotificationPipe<DistributedNotification>(buffering)
-        return pipe.sequence(try await center.observe(name, object: object, pipe.registration { .init($0) }))
+        let observer = pipe.registration(for: center, suspensionBehavior) { DistributedNotification($0) }
+        return pipe.sequence(try await center.observe(name, object: object, observer))
     }
 
-    /// Whether deliveries wait.
+    /// Whether notifications for this center's observers wait, as each observer's ``SuspensionBehavior`` says (CF-S1). False at
+    /// first, and nothing but this sets it (CF-S2). Setting what it is already changes nothing (CF-S9).
+    ///
+    /// When it is set to true no delivery begins any more, but for one that is at this moment about to on another thread; what was
+    /// on its way to an observer's queue waits too. When it is set to false, all that waits is delivered where each observer wants
+    /// it, in the order of arrival, and then normal delivery goes on (CF-S8); the setter does not wait for that. Setting it to true
+    /// from within such a delivery leaves the rest waiting (CF-S14).
     public var isSuspended: Bool {
-        get { false }
-        set { _ = newValue }
+        get { center.isSuspended }
+        set { center.isSuspended = newValue }
     }
 
     /// What went through this center so far.
     public var statistics: CenterStatistics { center.statistics }
 
-    private static func registration(
+    private func registration(
         _ delivery: Delivery,
         _ buffering: Buffering,
+        _ suspensionBehavior: SuspensionBehavior,
         _ handler: @escaping @Sendable (DistributedNotification) -> Void
-    ) -> BusCenter.Observer {
-        Registration(delivery, buffering) { wire in
+    ) -> Registration {
+        Registration(delivery, buffering, suspensionBehavior, gate: center.router.gate) { wire in
             handler(DistributedNotification(wire))
             return .taken
         }

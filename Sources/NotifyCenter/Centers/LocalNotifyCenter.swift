@@ -27,6 +27,7 @@ public final class LocalNotifyCenter: Sendable {
     /// Calls the observers of `name` and `object`, one after the other, on this thread.
     ///
     /// - Parameters:
+    ///   - name: what happened.
     ///   - object: compared by identity (CF-M5); without one, only observers of any object receive the post (CF-P2).
     ///   - userInfo: handed on as it is.
     public func post(_ name: NotificationName, object: AnyObject? = nil, userInfo: [AnyHashable: Any]? = nil) {
@@ -40,6 +41,7 @@ public final class LocalNotifyCenter: Sendable {
     ///   - name: the name; `nil` for any.
     ///   - object: the object, by identity; `nil` for any. It is not retained (CF-P3): end the observation before the object
     ///     ends, or another at its address takes its place.
+    ///   - handler: is called on the poster's thread.
     public func observe(
         _ name: NotificationName?,
         object: AnyObject? = nil,

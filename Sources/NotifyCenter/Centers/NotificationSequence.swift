@@ -65,8 +65,12 @@ struct NotificationPipe<Element: Sendable> {
         (stream, continuation) = AsyncStream.makeStream(of: Element.self, bufferingPolicy: policy)
     }
 
-    func registration(_ convert: @escaping @Sendable (WireNotification) -> Element) -> BusCenter.Observer {
-        Registration(.immediate, buffering) { [continuation] wire in
+    func registration(
+        for center: BusCenter,
+        _ suspensionBehavior: SuspensionBehavior = .deliverImmediately,
+        _ convert: @escaping @Sendable (WireNotification) -> Element
+    ) -> Registration {
+        Registration(.immediate, buffering, suspensionBehavior, gate: center.router.gate) { [continuation] wire in
             if case .dropped = continuation.yield(convert(wire)) { .displacedAnother } else { .taken }
         }
     }

@@ -1,15 +1,27 @@
 /// What waits for one observer. Pure: it decides what is kept, the registration delivers.
+///
+/// Elements come numbered, in rising order. What waits because of a suspension waits here too, under the same bound.
 struct DeliveryQueue<Element> {
+    private struct Entry {
+        let number: UInt64
+        let element: Element
+    }
+
     private let buffering: Buffering
-    private var waiting: [Element] = []
+    private var waiting: [Entry] = []
     private var head = 0
+    /// The last of each source since the suspension, until ``release()``; later than all of `waiting`.
+    private var lastOfSource: [NotificationSource: Entry] = [:]
     private var isDraining = false
     private(set) var isCancelled = false
     private(set) var counts = DeliveryCounts()
 
     init(_ buffering: Buffering) { self.buffering = buffering }
 
-    private var count: Int { waiting.count - head }
+    /// How many wait.
+    var count: Int { waiting.count - head + lastOfSource.count }
+
+    // MARK: Taking in
 
     /// What became of an offered element.
     enum Offer {
@@ -21,34 +33,73 @@ struct DeliveryQueue<Element> {
         case refused
     }
 
-    mutating func offer(_ element: Element) -> Offer {
+    mutating func offer(_ element: Element, number: UInt64) -> Offer {
         guard !isCancelled else { return .refused }
-        switch buffering.policy {
-        case .coalescing:
-            guard count > 0 else { break }
-            waiting[waiting.count - 1] = element
+        if case .coalescing = buffering.policy, count > 0 {
+            waiting[waiting.count - 1] = Entry(number: number, element: element)
             counts.coalesced += 1
             return .replaced
-        case .oldest(let limit):
-            guard count >= limit else { break }
-            counts.dropped += 1
-            return .refused
-        case .newest(let limit):
-            guard count >= limit else { break }
-            _ = takeFirst()
-            waiting.append(element)
-            counts.dropped += 1
-            return .replaced
-        case .unbounded:
-            break
         }
-        waiting.append(element)
-        return .queued
+        guard let isRoomMade = makeRoom() else { return .refused }
+        waiting.append(Entry(number: number, element: element))
+        return isRoomMade ? .replaced : .queued
     }
 
-    /// The next element to deliver; `nil` where none waits or the registration ended.
-    mutating func next() -> Element? {
-        guard !isCancelled, count > 0 else { return nil }
+    /// Keeps it as the one of its source, in the place of its own arrival (CF-S4, CF-S11).
+    mutating func coalesce(_ element: Element, number: UInt64, source: NotificationSource) {
+        guard !isCancelled else { return }
+        if lastOfSource[source] != nil {
+            counts.coalesced += 1
+        } else if makeRoom() == nil {
+            return
+        }
+        lastOfSource[source] = Entry(number: number, element: element)
+    }
+
+    /// Counts one that the observer does not get because it is suspended (CF-S3).
+    mutating func suppress() {
+        if !isCancelled { counts.suppressed += 1 }
+    }
+
+    /// Has one more wait, by the bound's policy.
+    ///
+    /// - Returns: whether another had to go for it; `nil` where it is the new one that goes.
+    private mutating func makeRoom() -> Bool? {
+        switch buffering.policy {
+        case .oldest(let limit) where count >= limit:
+            counts.dropped += 1
+            return nil
+        case .newest(let limit) where count >= limit:
+            dropFirst()
+            counts.dropped += 1
+            return true
+        case .coalescing, .oldest, .newest, .unbounded:
+            return false
+        }
+    }
+
+    private mutating func dropFirst() {
+        if head < waiting.count {
+            _ = takeFirst()
+        } else if let first = lastOfSource.min(by: { $0.value.number < $1.value.number }) {
+            lastOfSource[first.key] = nil
+        }
+    }
+
+    // MARK: Giving out
+
+    /// Ends the coalescing: what waits from now on is apart from what has waited so far.
+    ///
+    /// - Returns: the numbers of all that wait, in order.
+    mutating func release() -> [UInt64] {
+        waiting += lastOfSource.values.sorted { $0.number < $1.number }
+        lastOfSource = [:]
+        return waiting[head...].map(\.number)
+    }
+
+    /// The next element to deliver, of those numbered below `limit`; `nil` where none waits or the registration ended.
+    mutating func next(below limit: UInt64) -> Element? {
+        guard !isCancelled, head < waiting.count, waiting[head].number < limit else { return nil }
         counts.delivered += 1
         return takeFirst()
     }
@@ -60,16 +111,16 @@ struct DeliveryQueue<Element> {
         return true
     }
 
-    /// As ``next()``; where nothing waits, the drain is over.
-    mutating func nextOfDrain() -> Element? {
-        let element = next()
+    /// As ``next(below:)``; where there is none, the drain is over.
+    mutating func nextOfDrain(below limit: UInt64) -> Element? {
+        let element = next(below: limit)
         if element == nil { isDraining = false }
         return element
     }
 
-    /// Whether a delivery that needs no queue may go ahead.
-    mutating func passThrough() -> Bool {
-        guard !isCancelled else { return false }
+    /// Whether a delivery that needs no queue may go ahead, because nothing waits before it.
+    mutating func passThrough(_ number: UInt64, below limit: UInt64) -> Bool {
+        guard !isCancelled, head == waiting.count, number < limit else { return false }
         counts.delivered += 1
         return true
     }
@@ -80,9 +131,11 @@ struct DeliveryQueue<Element> {
         if case .coalescing = buffering.policy { counts.coalesced += 1 } else { counts.dropped += 1 }
     }
 
+    /// Nothing is taken in or given out any more (CF-R7, CF-S12).
     mutating func cancel() {
         isCancelled = true
         waiting = []
+        lastOfSource = [:]
         head = 0
     }
 
@@ -95,24 +148,6 @@ struct DeliveryQueue<Element> {
                 head = 0
             }
         }
-        return waiting[head]
-    }
-}
-
-/// What happened to the notifications for an observer, or for all of a center.
-public struct DeliveryCounts: Sendable, Hashable {
-    /// Handed to the observer, or put into the buffer of its sequence.
-    public internal(set) var delivered: UInt64 = 0
-    /// Merged into a later one, which was delivered or waits (Darwin center).
-    public internal(set) var coalesced: UInt64 = 0
-    /// Lost because the observer's buffer was full.
-    public internal(set) var dropped: UInt64 = 0
-}
-
-extension DeliveryCounts {
-    mutating func add(_ other: DeliveryCounts) {
-        delivered += other.delivered
-        coalesced += other.coalesced
-        dropped += other.dropped
+        return waiting[head].element
     }
 }

@@ -68,10 +68,10 @@ struct ObserverRegistry<Object: Hashable, Observer> {
         return Self.merged(lists)
     }
 
-    /// Every observer, in no order.
-    var all: [Observer] {
+    /// Every observer and its rank in the order of registration; themselves in no order.
+    var all: [(rank: UInt64, observer: Observer)] {
         (Array(byName.values) + [anyName]).flatMap { index in
-            ([index.anyObject] + index.byObject.values).flatMap { $0.observers.compactMap(\.self) }
+            ([index.anyObject] + index.byObject.values).flatMap(\.numbered)
         }
     }
 

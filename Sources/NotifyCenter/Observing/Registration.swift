@@ -10,39 +10,75 @@ enum Handling {
 }
 
 /// One observer: its handler, where it runs, and what waits for it.
-final class Registration<Element: Sendable>: Sendable {
-    private typealias Handler = @Sendable (Element) -> Handling
+final class Registration: Sendable {
+    typealias Handler = @Sendable (WireNotification) -> Handling
 
     private struct State {
-        var queue: DeliveryQueue<Element>
+        var queue: DeliveryQueue<WireNotification>
         /// Gone with the registration's end, whoever still asks for its counts: it may hold its owner.
         var handler: Handler?
     }
 
+    let suspensionBehavior: SuspensionBehavior
     private let state: Locked<State>
     private let delivery: Delivery
+    private let gate: DeliveryGate
 
-    init(_ delivery: Delivery, _ buffering: Buffering, _ handler: @escaping @Sendable (Element) -> Handling) {
+    /// - Parameter gate: of the center that the registration is for.
+    init(
+        _ delivery: Delivery,
+        _ buffering: Buffering,
+        _ suspensionBehavior: SuspensionBehavior = .deliverImmediately,
+        gate: DeliveryGate,
+        _ handler: @escaping Handler
+    ) {
         state = Locked(State(queue: DeliveryQueue(buffering), handler: handler))
         self.delivery = delivery
+        self.suspensionBehavior = suspensionBehavior
+        self.gate = gate
     }
 
     var counts: DeliveryCounts { state.withLock { $0.queue.counts } }
 
-    /// Takes a notification that arrived. It never waits, unless the handler runs right here.
-    func offer(_ element: Element) {
+    /// How many notifications wait.
+    var waitingCount: Int { state.withLock { $0.queue.count } }
+
+    // MARK: On the reading thread
+
+    /// Takes a notification that is to be delivered. It never waits, unless the handler runs right here.
+    func offer(_ notification: WireNotification, number: UInt64) {
         if case .immediate = delivery.kind {
             // Liveness is asked for right before the call: an earlier observer of the same post may have removed this one
             // (CF-C3).
-            let handler = state.withLock { $0.queue.passThrough() ? $0.handler : nil }
-            if let handler { call(handler, element) }
-            return
+            let handler = state.withLock { state in
+                state.queue.passThrough(number, below: gate.limit) ? state.handler : nil
+            }
+            if let handler { return call(handler, notification) }
         }
-        guard case .queued = state.withLock({ $0.queue.offer(element) }) else { return }
+        if case .queued = state.withLock({ $0.queue.offer(notification, number: number) }) { deliverNext() }
+    }
+
+    /// Takes a notification that arrived during a suspension.
+    func keep(_ notification: WireNotification, number: UInt64) {
+        state.withLock { state in
+            switch suspensionBehavior {
+            case .drop: state.queue.suppress()
+            case .coalesce: state.queue.coalesce(notification, number: number, source: notification.source)
+            case .hold, .deliverImmediately: _ = state.queue.offer(notification, number: number)
+            }
+        }
+    }
+
+    /// The numbers of all that wait, each of which is due a ``deliverNext()``.
+    func release() -> [UInt64] { state.withLock { $0.queue.release() } }
+
+    /// Sees to one delivery more.
+    func deliverNext() {
         switch delivery.kind {
-        case .immediate: break
+        case .immediate: deliverOne()
         case .queue(let target):
-            // One job for each, not one drain for all, so that observers on one queue alternate post by post.
+            // One job for each, not one drain for all, so that observers on one queue alternate post by post. A job that finds
+            // the gate closed does nothing; the flush sends another.
             target.async { self.deliverOne() }
         case .background:
             guard state.withLock({ $0.queue.beginDrain() }) else { return }
@@ -52,6 +88,8 @@ final class Registration<Element: Sendable>: Sendable {
             Task(executorPreference: executor) { self.drain() }
         }
     }
+
+    // MARK: Anywhere
 
     /// No call begins after this, but for one that is at this moment about to on another thread. The handler is freed here,
     /// outside the lock.
@@ -64,23 +102,26 @@ final class Registration<Element: Sendable>: Sendable {
         withExtendedLifetime(handler) {}
     }
 
-    private func call(_ handler: Handler, _ element: Element) {
-        if handler(element) == .displacedAnother { state.withLock { $0.queue.countDisplaced() } }
+    private func call(_ handler: Handler, _ notification: WireNotification) {
+        if handler(notification) == .displacedAnother { state.withLock { $0.queue.countDisplaced() } }
     }
 
     private func deliverOne() {
-        if let (element, handler) = take({ $0.next() }) { call(handler, element) }
+        if let (notification, handler) = take({ $0.next(below: $1) }) { call(handler, notification) }
     }
 
     private func drain() {
-        while let (element, handler) = take({ $0.nextOfDrain() }) { call(handler, element) }
+        while let (notification, handler) = take({ $0.nextOfDrain(below: $1) }) { call(handler, notification) }
     }
 
-    /// The next element together with the handler, which is there as long as elements are.
-    private func take(_ next: @Sendable (inout DeliveryQueue<Element>) -> Element?) -> (Element, Handler)? {
+    /// The next notification together with the handler, which is there as long as notifications are. The gate is read with the
+    /// lock held: a flush opens it first and begins a drain then, so that either this one goes on or that one begins.
+    private func take(
+        _ next: @Sendable (inout DeliveryQueue<WireNotification>, UInt64) -> WireNotification?
+    ) -> (WireNotification, Handler)? {
         state.withLock { state in
-            guard let element = next(&state.queue), let handler = state.handler else { return nil }
-            return (element, handler)
+            guard let notification = next(&state.queue, gate.limit), let handler = state.handler else { return nil }
+            return (notification, handler)
         }
     }
 }

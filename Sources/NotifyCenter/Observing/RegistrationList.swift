@@ -9,6 +9,11 @@ struct RegistrationList<Observer> {
     var isEmpty: Bool { gaps == numbers.count }
     var count: Int { numbers.count - gaps }
 
+    /// The observers with their numbers.
+    var numbered: [(rank: UInt64, observer: Observer)] {
+        zip(numbers, observers).compactMap { number, observer in observer.map { (number, $0) } }
+    }
+
     /// - Parameter number: larger than all before.
     mutating func append(_ observer: Observer, number: UInt64) {
         numbers.append(number)

@@ -45,6 +45,11 @@ struct WireNotification: Sendable {
     let object: NotificationObject?
     let userInfo: UserInfo?
     let sender: String?
+    /// Whether suspended observers get it too (CF-P5).
+    var deliversImmediately = false
+
+    /// What a suspended observer keeps one of.
+    var source: NotificationSource { NotificationSource(name: name, object: object) }
 
     // MARK: Sending
 
@@ -52,9 +57,10 @@ struct WireNotification: Sendable {
         _ kind: WireKind,
         name: NotificationName,
         object: String? = nil,
-        userInfo: UserInfo? = nil
+        userInfo: UserInfo? = nil,
+        deliverImmediately: Bool = false
     ) throws(DBusError) -> DBusMessage {
-        var flags: Flags = []
+        var flags: Flags = deliverImmediately ? .deliverImmediately : []
         if object != nil { flags.insert(.hasObject) }
         if userInfo != nil { flags.insert(.hasUserInfo) }
         var texts = (name.rawValue, object ?? "")
@@ -137,7 +143,8 @@ struct WireNotification: Sendable {
             name: NotificationName(escapes ? unescaped(name) : name),
             object: hasObject ? NotificationObject(text: escapes ? unescaped(object) : object) : nil,
             userInfo: userInfo,
-            sender: sender
+            sender: sender,
+            deliversImmediately: flags.contains(.deliverImmediately)
         )
     }
 
@@ -166,4 +173,10 @@ struct WireNotification: Sendable {
         }
         return result
     }
+}
+
+/// Where notifications come from in the sense of coalescing: one name and one object (CF-S4).
+struct NotificationSource: Hashable, Sendable {
+    let name: NotificationName
+    let object: NotificationObject?
 }

@@ -1,0 +1,149 @@
+import DBusTransport
+import Synchronization
+
+/// From an arrived notification to its observers: who they are, and whether they get it now or later. What is decided, pure structs
+/// decide (``ObserverRegistry``, ``Suspension``, ``DeliveryQueue``); this holds them and hands over, outside of its lock.
+///
+/// ``receive(_:)`` and ``flush()`` are for the reading thread alone, so that what they hand over keeps its order.
+final class NotificationRouter: Sendable {
+    typealias Registry = ObserverRegistry<NotificationObject, Registration>
+
+    private struct State {
+        var registry = Registry()
+        var suspension = Suspension()
+        var received: UInt64 = 0
+        /// Of registrations that have ended.
+        var endedCounts = DeliveryCounts()
+    }
+
+    /// What the registrations of this router read before each delivery.
+    let gate = DeliveryGate()
+    private let state = Locked(State())
+
+    // MARK: Observers
+
+    func add(_ observer: Registration, name: NotificationName?, object: NotificationObject?) -> Registry.Key {
+        state.withLock { $0.registry.add(observer, name: name, object: object) }
+    }
+
+    /// Ends a registration and drops what waits for it (CF-S12).
+    func remove(_ observer: Registration, _ key: Registry.Key) {
+        observer.cancel()
+        let counts = observer.counts
+        state.withLock { state in
+            guard state.registry.remove(key) != nil else { return }
+            state.endedCounts.add(counts)
+        }
+    }
+
+    // MARK: Suspension
+
+    var isSuspended: Bool { state.withLock { $0.suspension.isSuspended } }
+
+    /// No delivery begins after this, but for one that is at this moment about to on another thread.
+    func suspend() {
+        state.withLock { state in
+            state.suspension.suspend()
+            gate.limit = state.suspension.limit
+        }
+    }
+
+    /// Ends the suspension. What waits follows with ``flush()``.
+    ///
+    /// - Returns: whether a flush is due.
+    func resume() -> Bool {
+        state.withLock { state in
+            state.suspension.resume()
+            return state.suspension.owesFlush
+        }
+    }
+
+    /// Hands over what waits, if it is due (CF-S8).
+    func flush() {
+        let owes = state.withLock { state in
+            defer {
+                state.suspension.flush()
+                gate.limit = state.suspension.limit
+            }
+            return state.suspension.owesFlush
+        }
+        if owes { handOverAll() }
+    }
+
+    /// In the order of arrival over all observers, those of one notification in the order of registration (CF-S11, CF-D3).
+    private func handOverAll() {
+        struct Due {
+            let number: UInt64
+            let rank: UInt64
+            let observer: Registration
+        }
+        let due = state.withLock { $0.registry.all }.flatMap { rank, observer in
+            observer.release().map { Due(number: $0, rank: rank, observer: observer) }
+        }
+        for due in due.sorted(by: { ($0.number, $0.rank) < ($1.number, $1.rank) }) { due.observer.deliverNext() }
+    }
+
+    // MARK: Notifications
+
+    /// Who gets a notification, and what happens first.
+    private struct Route {
+        let receivers: [Registration]
+        let arrival: Suspension.Arrival
+    }
+
+    func receive(_ notification: WireNotification) {
+        // What waits is older. A flush that was asked for may come only after this notification.
+        if gate.limit != .max { flush() }
+        let route = route(notification)
+        switch route.arrival {
+        case .deliver(let number):
+            for receiver in route.receivers { receiver.offer(notification, number: number) }
+        case .flushAndDeliver(let number):
+            handOverAll()
+            for receiver in route.receivers { receiver.offer(notification, number: number) }
+        case .wait(let number):
+            for receiver in route.receivers { receiver.keep(notification, number: number) }
+        }
+    }
+
+    private func route(_ notification: WireNotification) -> Route {
+        state.withLock { state in
+            state.received += 1
+            let receivers = state.registry.receivers(name: notification.name, object: notification.object)
+            guard state.suspension.isSuspended else {
+                return Route(receivers: receivers, arrival: state.suspension.arrive(isImmediate: false))
+            }
+            let isImmediate =
+                notification.deliversImmediately && !receivers.isEmpty
+                || receivers.contains { $0.suspensionBehavior == .deliverImmediately }
+            defer { gate.limit = state.suspension.limit }
+            return Route(receivers: receivers, arrival: state.suspension.arrive(isImmediate: isImmediate))
+        }
+    }
+
+    // MARK: Looking in
+
+    /// What ``CenterStatistics`` says of observers and deliveries.
+    struct Statistics {
+        let observers: Int
+        let received: UInt64
+        let waiting: Int
+        let deliveries: DeliveryCounts
+    }
+
+    var statistics: Statistics {
+        let state = state.withLock { $0 }
+        var counts = state.endedCounts
+        var waiting = 0
+        for (_, observer) in state.registry.all {
+            counts.add(observer.counts)
+            waiting += observer.waitingCount
+        }
+        return Statistics(
+            observers: state.registry.count,
+            received: state.received,
+            waiting: waiting,
+            deliveries: counts
+        )
+    }
+}

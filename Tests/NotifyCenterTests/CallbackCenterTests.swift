@@ -1,0 +1,223 @@
+import Dispatch
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@testable import NotifyCenter
+
+/// The semantics that the C symbols and Apple's Swift spelling share; their own tests are about the conversion of arguments.
+@Suite("Centers with observers as pointers, on any bus")
+struct CallbackCenterTests {
+    private typealias Center = CallbackCenter<Int>
+    private let bus: PrivateBus
+    private let log = SharedLog()
+
+    init() throws { bus = try PrivateBus() }
+
+    private var distributed: Center { .distributed(DistributedNotifyCenter(bus: bus.bus)) }
+    private var darwin: Center { .darwin(DarwinNotifyCenter(bus: bus.bus)) }
+
+    private func add(
+        _ label: String,
+        to center: Center,
+        observer: UInt?,
+        name: NotificationName?,
+        object: Center.Object? = nil
+    ) throws {
+        try center.add(observer, name: name, object: object, suspensionBehavior: .coalesce) { [log] notification in
+            log.append("\(label) \(notification.name) \(notification.object?.text ?? "-")")
+        }
+    }
+
+    private func post(_ center: Center, _ name: NotificationName, _ object: Center.Object? = nil) throws {
+        try center.post(name, object: object, content: .none, options: [])
+    }
+
+    /// What was called since the last time, when `count` calls or the line `end` are in.
+    private func calls(until end: String, _ taken: inout [String]) async throws -> [String] {
+        taken = []
+        try await eventually("\(end) is called") {
+            taken += log.take()
+            return taken.contains(end)
+        }
+        return taken.filter { $0 != end }
+    }
+
+    // CF-R2, CF-R3, CF-R4, CF-R8: Darling and others remove everybody's, or nobody's.
+    @Test("criteria remove from a distributed center what they say, and nobody else's")
+    func distributedCriteria() async throws {
+        let center = distributed
+        let equalText = { (text: String) in Center.Object.text(String(decoding: Array(text.utf8), as: UTF8.self)) }
+        var taken: [String] = []
+        try add("end", to: center, observer: 99, name: "end")
+        try add("nA", to: center, observer: 1, name: "n", object: .text("A"))
+        try add("n", to: center, observer: 1, name: "n")
+        try add("A", to: center, observer: 1, name: nil, object: .text("A"))
+        try add("other", to: center, observer: 2, name: "n")
+        func round() async throws -> [String] {
+            try post(center, "n", equalText("A"))
+            try post(center, "end")
+            return try await calls(until: "end end -", &taken).map { String($0.prefix { $0 != " " }) }
+        }
+        #expect(try await round() == ["nA", "n", "A", "other"])
+        center.remove(1, name: "n", object: equalText("A"))
+        #expect(try await round() == ["n", "A", "other"], "the any-object registration is not met by an object")
+        center.remove(1, name: nil, object: equalText("A"))
+        #expect(try await round() == ["n", "other"])
+        center.removeEvery(1)
+        center.removeEvery(1)
+        #expect(try await round() == ["other"])
+    }
+
+    // CF-A8, CF-D7, CF-M6, CF-R6
+    @Test("a Darwin center ignores objects, in registrations, posts and removals, and has no observers of any name")
+    func darwinObjects() async throws {
+        let center = darwin
+        var taken: [String] = []
+        try add("end", to: center, observer: 99, name: "end")
+        try add("any", to: center, observer: 1, name: nil)
+        try add("n", to: center, observer: 1, name: "n", object: .text("hello-aaa"))
+        try post(center, "n", .text("hello"))
+        try post(center, "end")
+        #expect(try await calls(until: "end end -", &taken) == ["n n -"])
+        center.remove(1, name: "n", object: .text("something else"))
+        try post(center, "n")
+        try post(center, "end")
+        #expect(try await calls(until: "end end -", &taken).isEmpty)
+    }
+
+    // CF-A1, CF-R1
+    @Test("a registration without an observer is called, and stays")
+    func withoutObserver() throws {
+        let center = Center.local()
+        try add("nobody's", to: center, observer: nil, name: "n")
+        center.remove(0, name: nil, object: nil)
+        try post(center, "n")
+        #expect(log.take() == ["nobody's n -"])
+    }
+
+    // CF-M5, CF-U3
+    @Test("a local center compares addresses and hands on what it is given")
+    func local() throws {
+        let center = Center.local()
+        let contents = Mutex<[Int]>([])
+        try center.add(1, name: "n", object: .address(16), suspensionBehavior: .drop) { notification in
+            if case .local(let content) = notification.content { contents.withLock { $0.append(content) } }
+        }
+        try center.post("n", object: .address(16), content: .local(1), options: [])
+        try center.post("n", object: .address(32), content: .local(2), options: [])
+        try center.post("n", object: nil, content: .local(3), options: .deliverImmediately)
+        #expect(contents.withLock { $0 } == [1])
+    }
+
+    // CF-C1, CF-C2, CF-C3, CF-C4, CF-C7. On the main actor, so that the main queue does not deliver meanwhile.
+    @MainActor
+    @Test("callbacks of one center add, remove and post on every other, and a removed one is not called any more")
+    func reentrancy() async throws {
+        let centers: [(String, Center)] = [("distributed", distributed), ("darwin", darwin), ("local", .local())]
+        for (kind, center) in centers {
+            var taken: [String] = []
+            try center.add(1, name: "n", object: nil, suspensionBehavior: .coalesce) { [log] _ in
+                log.append("first")
+                center.removeEvery(1)
+                center.removeEvery(2)
+                for (kind, other) in centers {
+                    try? other.add(3, name: "n2", object: nil, suspensionBehavior: .coalesce) { _ in
+                        log.append("added to \(kind)")
+                    }
+                    try? other.post("n2", object: nil, content: .none, options: [])
+                    other.removeEvery(3)
+                }
+                try? center.post("end", object: nil, content: .none, options: [])
+            }
+            try add("second", to: center, observer: 2, name: "n")
+            try add("end", to: center, observer: 99, name: "end")
+            try post(center, "n")
+            #expect(try await calls(until: "end end -", &taken) == ["first", "added to local"], "\(kind)")
+            // Only the local center has called within the post; the others' registrations were gone before their turn.
+            try post(center, "n")
+            try post(center, "end")
+            #expect(try await calls(until: "end end -", &taken).isEmpty, "\(kind)")
+            center.removeEvery(99)
+        }
+    }
+
+    // CF-C5
+    @Test("a deinitialiser that runs because of a removal may post, on any center")
+    func postFromDeinit() async throws {
+        final class Poster: Sendable {
+            let center: Center
+            init(_ center: Center) { self.center = center }
+            deinit { try? center.post("end", object: nil, content: .none, options: []) }
+        }
+        for center in [distributed, darwin, .local()] {
+            var taken: [String] = []
+            try add("end", to: center, observer: 99, name: "end")
+            let poster = Poster(center)
+            try center.add(1, name: "n", object: nil, suspensionBehavior: .coalesce) { [poster] _ in _ = poster.center }
+            let weak = WeakReference(poster)
+            _ = consume poster
+            #expect(weak.object != nil)
+            center.removeEvery(1)
+            #expect(try await calls(until: "end end -", &taken).isEmpty)
+            #expect(weak.object == nil)
+        }
+    }
+
+    // CF-C6: a hundred registrations against a hundred posts, on each of three centers.
+    @Test("adding, removing and posting from many threads at once loses nobody who stays, and leaves nobody behind")
+    func contention() async throws {
+        for center in [distributed, darwin, .local()] {
+            try add("steady", to: center, observer: 1, name: "n")
+            try await withThrowingTaskGroup { group in
+                for task in 0..<4 {
+                    group.addTask { [log] in
+                        for number in 0..<100 {
+                            let observer = UInt(1000 + task * 100 + number)
+                            try center.add(observer, name: "n", object: nil, suspensionBehavior: .hold) { _ in
+                                log.append("called")
+                            }
+                            try center.post("n", object: nil, content: .none, options: [])
+                            center.removeEvery(observer)
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            // What is on its way arrives before this.
+            try add("end", to: center, observer: 99, name: "end")
+            try post(center, "end")
+            try await eventually("all that was posted has arrived") { log.take().contains("end end -") }
+            var taken: [String] = []
+            try post(center, "n")
+            try post(center, "end")
+            #expect(try await calls(until: "end end -", &taken) == ["steady n -"])
+            center.removeEvery(99)
+            center.removeEvery(1)
+        }
+    }
+
+    @Test("a bus that is not there is an error, and nothing is registered")
+    func noBus() throws {
+        let center = Center.distributed(DistributedNotifyCenter(bus: .address("unix:path=/nowhere/bus")))
+        let adding = #expect(throws: DBusError.self) { try add("n", to: center, observer: 1, name: "n") }
+        #expect(adding?.code == .noBus)
+        let posting = #expect(throws: DBusError.self) { try post(center, "n") }
+        #expect(posting?.code == .noBus)
+    }
+}
+
+/// Whether something is still there.
+private struct WeakReference: Sendable {
+    private final class Box: Sendable {
+        // Never written after the initialiser but by the runtime, which is atomic.
+        nonisolated(unsafe) weak var object: AnyObject?
+        init(_ object: AnyObject) { self.object = object }
+    }
+
+    private let box: Box
+
+    init(_ object: some AnyObject & Sendable) { box = Box(object) }
+
+    var object: AnyObject? { box.object }
+}

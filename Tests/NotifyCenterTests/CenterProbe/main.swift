@@ -1,0 +1,79 @@
+// A process with a distributed center that does what its standard input says, and reports each delivery as a line
+// `LABEL NAME OBJECT`. Everything happens on the main queue, as in an app. Commands, of which each is answered by a line:
+//
+//     observe LABEL BEHAVIOR NAME OBJECT     `*` is any name or object; answers `observing LABEL`
+//     suspend | resume                       answers `suspended` or `resumed`
+//     post NAME OBJECT [immediately | everywhere]    answers `posted`
+//     waiting                                answers `waiting COUNT`
+//
+// The delivery of an object `suspend` suspends the center from within.
+import Dispatch
+import Glibc
+import NotifyCenter
+
+/// Past stdio, whose buffer a killed process takes along.
+func say(_ line: String) {
+    let bytes = Array("\(line)\n".utf8)
+    guard write(STDOUT_FILENO, bytes, bytes.count) == bytes.count else { exit(1) }
+}
+
+@MainActor
+final class Probe {
+    private let center = DistributedNotifyCenter.default
+    private var observations: [NotificationObservation] = []
+
+    func perform(_ line: String) {
+        do { say(try answer(line.split(separator: " "))) } catch { say("failed: \(error)") }
+    }
+
+    private func answer(_ words: [Substring]) throws -> String {
+        func wildcard(_ word: Substring) -> String? { word == "*" ? nil : String(word) }
+        switch (words.first, words.count) {
+        case ("observe", 5):
+            let behaviors: [Substring: SuspensionBehavior] = [
+                "drop": .drop, "coalesce": .coalesce, "hold": .hold, "deliverImmediately": .deliverImmediately,
+            ]
+            let (label, center) = (words[1], center)
+            let observation = try center.observe(
+                wildcard(words[3]).map { NotificationName($0) },
+                object: wildcard(words[4]),
+                delivery: .main,
+                suspensionBehavior: behaviors[words[2]] ?? .drop
+            ) { notification in
+                say("\(label) \(notification.name) \(notification.object ?? "-")")
+                if notification.object == "suspend" { center.isSuspended = true }
+            }
+            observations.append(observation)
+            return "observing \(label)"
+        case ("suspend", 1):
+            center.isSuspended = true
+            return "suspended"
+        case ("resume", 1):
+            center.isSuspended = false
+            return "resumed"
+        case ("waiting", 1):
+            return "waiting \(center.statistics.waiting)"
+        case ("post", 3...4):
+            let options: [Substring: PostingOptions] = [
+                "immediately": .deliverImmediately, "everywhere": .postToAllSessions,
+            ]
+            try center.post(
+                NotificationName(String(words[1])),
+                object: wildcard(words[2]),
+                options: words.count > 3 ? options[words[3]] ?? [] : []
+            )
+            return "posted"
+        default:
+            return "not understood: \(words.joined(separator: " "))"
+        }
+    }
+}
+
+let probe = Probe()
+DispatchQueue(label: "input").async {
+    while let line = readLine() {
+        DispatchQueue.main.sync { MainActor.assumeIsolated { probe.perform(line) } }
+    }
+    exit(0)
+}
+dispatchMain()

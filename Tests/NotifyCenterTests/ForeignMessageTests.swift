@@ -1,0 +1,170 @@
+import NotifyCenterTestKit
+import Testing
+
+@testable import DBusTransport
+@testable import NotifyCenter
+
+@Suite("What anybody may send to our interfaces")
+struct ForeignMessageTests {
+    private let bus: PrivateBus
+    private let center: DistributedNotifyCenter
+    private let stranger: DBusConnection
+
+    init() throws {
+        bus = try PrivateBus()
+        center = DistributedNotifyCenter(bus: bus.bus)
+        stranger = try DBusConnection.open(bus.bus)
+    }
+
+    private func send(_ arguments: [DBusValue]) throws {
+        try stranger.send(
+            try .signal(
+                path: "/org/notifycenter",
+                interface: "org.notifycenter.Distributed1.n",
+                member: "Posted",
+                arguments: arguments
+            )
+        )
+    }
+
+    @Test("arguments of other types than promised are ignored and counted, and what follows arrives")
+    func wrongTypes() async throws {
+        let observation = try await center.observe("n", delivery: .immediate) { _ in }
+        let dictionary = DBusValue.dictionary([], key: "s", value: "v")
+        let wrong: [[DBusValue]] = [
+            [], [.int32(1)], [.bytes([1])], [.variant(.string("n"))], [.string("n"), .int32(1)],
+            [.string("n"), .string("o"), .string("flags")], [.string("n"), .string("o"), .int32(1)],
+            [.string("n"), .string("o"), .uint32(0), .string("payload")],
+            [.string("n"), .string("o"), .uint32(0), .array([], of: "s")],
+            // A struct that stands for no value of ours, a dictionary with numbers as keys, bytes that are no UTF-8.
+            [
+                .string("n"), .string("o"), .uint32(0),
+                .dictionary(
+                    [
+                        .init(.string("k"), .variant(.structure([.int32(1), .int32(2)])))
+                    ],
+                    key: "s",
+                    value: "v"
+                ),
+            ],
+            [
+                .string("n"), .string("o"), .uint32(0),
+                .dictionary(
+                    [
+                        .init(
+                            .string("k"),
+                            .variant(.dictionary([.init(.int32(1), .variant(.int32(2)))], key: "i", value: "v"))
+                        )
+                    ],
+                    key: "s",
+                    value: "v"
+                ),
+            ],
+            [
+                .string("n"), .string("o"), .uint32(0),
+                .dictionary(
+                    [
+                        .init(.string("k"), .variant(.structure([.bytes([0xff, 0xfe])])))
+                    ],
+                    key: "s",
+                    value: "v"
+                ),
+            ],
+        ]
+        for arguments in wrong { try send(arguments) }
+        try send([.string("n"), .string("o"), .uint32(.max), dictionary])
+        try await eventually("the good one arrives") { observation.counts.delivered == 1 }
+        #expect(center.statistics.malformed == UInt64(wrong.count))
+        #expect(center.statistics.received == 1)
+    }
+
+    @Test("no combination of arguments traps, and each is either delivered or counted")
+    func anyArguments() async throws {
+        let observation = try await center.observe("n", delivery: .immediate) { _ in }
+        var generator = SplitMix(state: 11)
+        for _ in 0..<2000 {
+            var arguments: [DBusValue] = Bool.random(using: &generator) ? [.string("n")] : []
+            for _ in 0..<Int.random(in: 0...4, using: &generator) {
+                arguments.append(randomValue(depth: 0, using: &generator))
+            }
+            try send(arguments)
+        }
+        try await eventually("all have arrived") {
+            center.statistics.received + center.statistics.malformed == 2000
+        }
+        #expect(observation.counts.delivered == center.statistics.received)
+    }
+
+    private func randomValue(depth: Int, using generator: inout SplitMix) -> DBusValue {
+        let texts = ["", "n", "\\0", "é𝄞", String(repeating: "x", count: 300)]
+        let text = texts.randomElement(using: &generator) ?? ""
+        switch Int.random(in: 0...(depth < 4 ? 13 : 9), using: &generator) {
+        case 0: return .byte(.random(in: 0...255, using: &generator))
+        case 1: return .boolean(.random(using: &generator))
+        case 2: return .int16(.random(in: .min ... .max, using: &generator))
+        case 3: return .uint32(.random(in: .min ... .max, using: &generator))
+        case 4: return .int64(.random(in: .min ... .max, using: &generator))
+        case 5: return .uint64(.random(in: .min ... .max, using: &generator))
+        case 6: return .double(Double(bitPattern: .random(in: .min ... .max, using: &generator)))
+        case 7: return .bytes((0..<3).map { _ in .random(in: 0...255, using: &generator) })
+        case 8, 9: return .string(text)
+        case 10: return .variant(randomValue(depth: depth + 1, using: &generator))
+        case 11:
+            return .structure(
+                (0...Int.random(in: 0...2, using: &generator)).map { _ in
+                    randomValue(depth: depth + 1, using: &generator)
+                }
+            )
+        case 12:
+            return .array((0..<2).map { _ in .variant(randomValue(depth: depth + 1, using: &generator)) }, of: "v")
+        default:
+            return .dictionary(
+                [.init(.string(text), .variant(randomValue(depth: depth + 1, using: &generator)))],
+                key: "s",
+                value: "v"
+            )
+        }
+    }
+
+    // CF-U9
+    @Test("what is too large is refused by the poster with the reason, whichever part of it, and costs no connection")
+    func tooLarge() async throws {
+        let large = String(repeating: "x", count: 17 << 20)
+        let posts: [(String, String?, UserInfo?)] = [
+            (large, nil, nil), ("n", large, nil), ("n", nil, ["k": .string(large)]),
+            ("n", nil, ["k": .data(Array(repeating: 0, count: 17 << 20))]), ("n", nil, [large: 1]),
+        ]
+        for (name, object, userInfo) in posts {
+            let error = #expect(throws: DBusError.self) {
+                try center.post(NotificationName(name), object: object, userInfo: userInfo)
+            }
+            #expect(error?.code == .tooLarge)
+        }
+        let observation = try await center.observe(NotificationName(String(repeating: "long.", count: 10_000))) { _ in }
+        try center.post(NotificationName(String(repeating: "long.", count: 10_000)), object: "o")
+        try await eventually("a name of 50 000 bytes is heard") { observation.counts.delivered == 1 }
+    }
+
+    // CF-P7, CF-B8
+    @Test("a post to all sessions is refused on a bus of one session, and nobody gets half of it")
+    func allSessions() async throws {
+        let observation = try await center.observe("n", delivery: .immediate) { _ in }
+        let error = #expect(throws: DBusError.self) { try center.post("n", options: .postToAllSessions) }
+        #expect(error?.code == .invalidArgument)
+        #expect(error?.remedy?.contains("system bus") == true)
+        try center.post("n")
+        try await eventually("the other arrives") { observation.counts.delivered == 1 }
+        #expect(center.statistics.received == 1)
+    }
+
+    // CF-P7, CF-B8
+    @Test("on the system bus, which all sessions share, it reaches everybody there")
+    func allSessionsOnSystemBus() async throws {
+        let environment = ["NOTIFY_CENTER_BUS": "system", "DBUS_SYSTEM_BUS_ADDRESS": bus.address]
+        let poster = try ChildProcess(ChildProcess.built("center-probe"), environment: environment)
+        let observation = try await center.observe("n", delivery: .immediate) { _ in }
+        try poster.write("post n * everywhere")
+        try await eventually("it arrives") { observation.counts.delivered == 1 }
+        #expect(poster.lines == ["posted"])
+    }
+}

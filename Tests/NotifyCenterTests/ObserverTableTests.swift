@@ -1,0 +1,59 @@
+import Testing
+
+@testable import NotifyCenter
+
+@Suite("Observers are removed by criteria")
+struct ObserverTableTests {
+    private typealias Table = ObserverTable<String, String, Int>
+
+    /// Of observer `o` every combination of names and objects, and one of another observer.
+    private func table() -> Table {
+        var table = Table()
+        let registrations: [(NotificationName?, String?)] = [
+            ("n", "A"), ("n", "B"), ("n", nil), ("m", "A"), (nil, "A"), (nil, nil),
+        ]
+        for (number, (name, object)) in registrations.enumerated() {
+            table.add(number, of: "o", name: name, object: object)
+        }
+        table.add(100, of: "other", name: "n", object: "A")
+        return table
+    }
+
+    // CF-R2, CF-R3
+    @Test("what is given must be the registration's own; what is not given is no criterion")
+    func criteria() {
+        let expectations: [(NotificationName?, String?, [Int])] = [
+            ("n", "A", [0]), ("n", nil, [0, 1, 2]), (nil, "A", [0, 3, 4]), (nil, nil, [0, 1, 2, 3, 4, 5]),
+            ("n", "X", []), ("x", nil, []), ("m", "B", []),
+        ]
+        for (name, object, expected) in expectations {
+            var table = table()
+            let removed = table.remove("o", name: name, object: object)
+            #expect(removed == expected)
+            let rest = table.remove("o", name: nil, object: nil)
+            #expect(rest == (0...5).filter { !expected.contains($0) }, "and the others are left")
+            let others = table.remove("other", name: nil, object: nil)
+            #expect(others == [100])
+        }
+    }
+
+    // CF-R1, CF-R5
+    @Test("removing what is not there removes nothing")
+    func absent() {
+        var table = table()
+        let strangers = table.remove("stranger", name: nil, object: nil)
+        #expect(strangers.isEmpty)
+        _ = table.remove("o", name: nil, object: nil)
+        let again = table.remove("o", name: nil, object: nil)
+        #expect(again.isEmpty)
+    }
+
+    // CF-A5
+    @Test("equal registrations are kept side by side, and go together")
+    func duplicates() {
+        var table = Table()
+        for number in 0..<3 { table.add(number, of: "o", name: "n", object: nil) }
+        let removed = table.remove("o", name: "n", object: nil)
+        #expect(removed == [0, 1, 2])
+    }
+}

@@ -1,0 +1,210 @@
+import Synchronization
+import Testing
+
+@testable import NotifyCenter
+
+/// One thing that can happen to a center, for the tests that try out every sequence of them.
+enum Step: CustomTestStringConvertible, Hashable, Sendable {
+    case post(NotificationName, String, immediately: Bool)
+    case suspend
+    case resume
+    /// The oldest registration that is left.
+    case removeFirst
+    case add(SuspensionBehavior)
+    case addNamed(SuspensionBehavior)
+
+    /// Without adding.
+    static let allCases: [Step] = [
+        .post("n", "A", immediately: false), .post("n", "B", immediately: false), .post("m", "A", immediately: false),
+        .post("n", "A", immediately: true), .suspend, .resume, .removeFirst,
+    ]
+
+    static let allWithAdding: [Step] =
+        allCases.filter { $0 != .post("n", "B", immediately: false) } + SuspensionBehavior.allCases.map(Step.add)
+        + [.addNamed(.coalesce), .addNamed(.deliverImmediately)]
+
+    static func forEachSequence(
+        beginning first: Step,
+        length: Int,
+        of steps: [Step] = allCases,
+        _ body: ([Step]) -> Void
+    ) {
+        var sequence = [first]
+        func extend() {
+            if sequence.count == length { return body(sequence) }
+            for step in steps {
+                sequence.append(step)
+                extend()
+                sequence.removeLast()
+            }
+        }
+        extend()
+    }
+
+    var testDescription: String { "\(self)" }
+}
+
+/// A center that steps can be tried out on.
+protocol Steppable: AnyObject {
+    func add(_ behavior: SuspensionBehavior, name: NotificationName?, object: String?)
+    func removeFirst()
+    func post(_ name: NotificationName, _ object: String, immediately: Bool)
+    func suspend()
+    func resume()
+}
+
+extension Steppable {
+    func perform(_ step: Step) {
+        switch step {
+        case .post(let name, let object, let immediately): post(name, object, immediately: immediately)
+        case .suspend: suspend()
+        case .resume: resume()
+        case .removeFirst: removeFirst()
+        case .add(let behavior): add(behavior, name: nil, object: nil)
+        case .addNamed(let behavior): add(behavior, name: "n", object: "A")
+        }
+    }
+}
+
+/// The project's router, without a bus. Deliveries are `observer:post`, each by its number.
+final class ModelledCenter: Steppable {
+    private let router = NotificationRouter()
+    private let log = SharedLog()
+    private var registrations: [(observer: Registration, key: NotificationRouter.Registry.Key)] = []
+    private var (added, posted) = (0, 0)
+
+    var isSuspended: Bool { router.isSuspended }
+
+    func add(_ behavior: SuspensionBehavior, name: NotificationName?, object: String?) {
+        let (number, log) = (added, log)
+        let observer = Registration(.immediate, .standard, behavior, gate: router.gate) { notification in
+            log.append("\(number):\(notification.userInfo?["post"]?.intValue ?? -1)")
+            return .taken
+        }
+        added += 1
+        let object = object.map { NotificationObject(text: $0) }
+        registrations.append((observer, router.add(observer, name: name, object: object)))
+    }
+
+    func removeFirst() {
+        guard !registrations.isEmpty else { return }
+        let (observer, key) = registrations.removeFirst()
+        router.remove(observer, key)
+    }
+
+    func post(_ name: NotificationName, _ object: String, immediately: Bool) {
+        var notification = WireNotification.testing(name, object, userInfo: ["post": .integer(Int64(posted))])
+        notification.deliversImmediately = immediately
+        posted += 1
+        router.receive(notification)
+    }
+
+    func suspend() { router.suspend() }
+
+    func resume() {
+        if router.resume() { router.flush() }
+    }
+
+    func takeDeliveries() -> [String] { log.take() }
+}
+
+/// The rules, as plainly as they can be written down.
+final class NaiveCenter: Steppable {
+    private struct Observer {
+        let number: Int
+        let behavior: SuspensionBehavior
+        let name: NotificationName?
+        let object: String?
+    }
+
+    private struct Waiting {
+        let observer: Int
+        let name: NotificationName
+        let object: String
+        let post: Int
+    }
+
+    private var observers: [Observer] = []
+    private var waiting: [Waiting] = []
+    private var deliveries: [String] = []
+    private var isSuspended = false
+    private var (added, posted) = (0, 0)
+
+    func add(_ behavior: SuspensionBehavior, name: NotificationName?, object: String?) {
+        observers.append(Observer(number: added, behavior: behavior, name: name, object: object))
+        added += 1
+    }
+
+    func removeFirst() {
+        guard !observers.isEmpty else { return }
+        let removed = observers.removeFirst()
+        waiting.removeAll { $0.observer == removed.number }
+    }
+
+    func post(_ name: NotificationName, _ object: String, immediately: Bool) {
+        let matching = observers.filter { ($0.name ?? name) == name && ($0.object ?? object) == object }
+        let isImmediate = immediately || matching.contains { $0.behavior == .deliverImmediately }
+        if isSuspended, isImmediate, !matching.isEmpty { flush() }
+        for observer in matching {
+            let new = Waiting(observer: observer.number, name: name, object: object, post: posted)
+            if !isSuspended || isImmediate {
+                deliver(new)
+            } else if observer.behavior == .coalesce {
+                waiting.removeAll { $0.observer == new.observer && $0.name == name && $0.object == object }
+                waiting.append(new)
+            } else if observer.behavior == .hold {
+                waiting.append(new)
+            }
+        }
+        posted += 1
+    }
+
+    func suspend() { isSuspended = true }
+
+    func resume() {
+        isSuspended = false
+        flush()
+    }
+
+    func takeDeliveries() -> [String] {
+        defer { deliveries = [] }
+        return deliveries
+    }
+
+    private func flush() {
+        waiting.forEach(deliver)
+        waiting = []
+    }
+
+    private func deliver(_ waiting: Waiting) { deliveries.append("\(waiting.observer):\(waiting.post)") }
+}
+
+/// A log that a handler may write to.
+final class SharedLog: Sendable {
+    private let lines = Mutex<[String]>([])
+
+    func append(_ line: String) { lines.withLock { $0.append(line) } }
+
+    func take() -> [String] {
+        lines.withLock { lines in
+            defer { lines = [] }
+            return lines
+        }
+    }
+}
+
+extension WireNotification {
+    static func testing(
+        _ name: NotificationName,
+        _ object: String?,
+        userInfo: UserInfo? = nil
+    ) -> WireNotification {
+        WireNotification(
+            kind: .distributed,
+            name: name,
+            object: object.map { NotificationObject(text: $0) },
+            userInfo: userInfo,
+            sender: nil
+        )
+    }
+}

@@ -1,0 +1,125 @@
+import NotifyCenter
+import NotifyCenterTestKit
+import Testing
+
+@Suite("Suspension between real processes")
+struct SuspensionBetweenProcessesTests {
+    private let bus: PrivateBus
+    private let receiver: ChildProcess
+
+    init() throws {
+        bus = try PrivateBus()
+        receiver = try ChildProcess(ChildProcess.built("center-probe"), environment: bus.environment)
+    }
+
+    private func tell(_ command: String, answer: String) async throws {
+        let before = receiver.lines.filter { $0 == answer }.count
+        try receiver.write(command)
+        try await eventually(answer) { receiver.lines.filter { $0 == answer }.count > before }
+    }
+
+    private func observe(_ behaviors: String...) async throws {
+        for behavior in behaviors {
+            try await tell("observe \(behavior) \(behavior) * *", answer: "observing \(behavior)")
+        }
+    }
+
+    /// From a process of their own, one after the other.
+    private func post(_ posts: String...) async throws {
+        let poster = try ChildProcess(ChildProcess.built("center-probe"), environment: bus.environment)
+        for post in posts { try poster.write("post \(post)") }
+        try await eventually("all are posted") { poster.lines.filter { $0 == "posted" }.count == posts.count }
+        try poster.closeInput()
+        #expect(await poster.exitStatus() == 0)
+    }
+
+    /// Until that many deliveries wait in the receiver, which has read the posts then.
+    private func untilWaiting(_ count: Int) async throws {
+        try await eventually("\(count) wait") {
+            try receiver.write("waiting")
+            return receiver.lines.last { $0.hasPrefix("waiting ") } == "waiting \(count)"
+        }
+    }
+
+    private var deliveries: [String] {
+        receiver.lines.filter { line in SuspensionBehavior.allCases.contains { line.hasPrefix("\($0) ") } }
+    }
+
+    private func expectDeliveries(_ expected: [String]) async throws {
+        try await eventually("\(expected), and not \(deliveries)") { deliveries.count >= expected.count }
+        #expect(deliveries == expected)
+    }
+
+    // CF-S3…S6, CF-S8, CF-S11, CF-S15
+    @Test(
+        "a suspended process gets what its observers' behaviours say, and the rest at the resumption, in order of arrival"
+    )
+    func table() async throws {
+        try await observe("drop", "coalesce", "hold")
+        try await tell("suspend", answer: "suspended")
+        try await post("n A", "n A", "n B", "m A")
+        try await untilWaiting(7)
+        try await tell("resume", answer: "resumed")
+        try await post("last *")
+        try await expectDeliveries([
+            "hold n A", "coalesce n A", "hold n A", "coalesce n B", "hold n B", "coalesce m A", "hold m A",
+            "drop last -", "coalesce last -", "hold last -",
+        ])
+    }
+
+    // CF-P5, CF-S7, CF-B7
+    @Test("a post's flag to deliver immediately crosses the bus, and brings what waited before it")
+    func immediatePost() async throws {
+        try await observe("drop", "coalesce", "hold")
+        try await tell("suspend", answer: "suspended")
+        try await post("n A", "n B", "now * immediately", "n C")
+        try await expectDeliveries([
+            "coalesce n A", "hold n A", "coalesce n B", "hold n B", "drop now -", "coalesce now -", "hold now -",
+        ])
+        try await untilWaiting(2)
+        try await tell("resume", answer: "resumed")
+        try await expectDeliveries(deliveries.prefix(7) + ["coalesce n C", "hold n C"])
+    }
+
+    // CF-S16
+    @Test("an observer that is never suspended makes the others' wait end, for once")
+    func mixed() async throws {
+        try await tell("observe hold hold n *", answer: "observing hold")
+        try await tell("observe deliverImmediately deliverImmediately m *", answer: "observing deliverImmediately")
+        try await tell("suspend", answer: "suspended")
+        try await post("n 1", "m 1", "n 2", "n 3")
+        try await expectDeliveries(["hold n 1", "deliverImmediately m 1"])
+        try await untilWaiting(2)
+        try await tell("resume", answer: "resumed")
+        try await expectDeliveries(["hold n 1", "deliverImmediately m 1", "hold n 2", "hold n 3"])
+    }
+
+    // CF-S14, on the main queue, where the flush has handed all of them over before the first is called.
+    @Test("suspending from within a delivery of a flush leaves the rest waiting")
+    func suspendingInAFlush() async throws {
+        try await observe("hold")
+        try await tell("suspend", answer: "suspended")
+        try await post("n 1", "n suspend", "n 2", "n 3")
+        try await untilWaiting(4)
+        try await tell("resume", answer: "resumed")
+        try await expectDeliveries(["hold n 1", "hold n suspend"])
+        try await untilWaiting(2)
+        #expect(deliveries.count == 2)
+        try await tell("resume", answer: "resumed")
+        try await expectDeliveries(["hold n 1", "hold n suspend", "hold n 2", "hold n 3"])
+    }
+
+    // CF-B6, D4: GNUstep loses the connection, and the poster dies of an exception.
+    @Test("20 000 posts to a suspended process cost neither it nor the poster anything, and the bound's share arrives")
+    func backPressure() async throws {
+        try await observe("hold")
+        try await tell("suspend", answer: "suspended")
+        let poster = DistributedNotifyCenter(bus: bus.bus)
+        for number in 0..<20_000 { try poster.post("n", object: "\(number)") }
+        try await eventually("all have arrived") {
+            try await tell("resume", answer: "resumed")
+            return deliveries.last == "hold n 19999"
+        }
+        #expect(deliveries.count >= 4096)
+    }
+}

@@ -1,0 +1,176 @@
+import Synchronization
+import Testing
+
+@testable import NotifyCenter
+
+@Suite("Suspension decides what is delivered, what waits and what is lost")
+struct SuspensionTests {
+    // CF-S3…S7, CF-S15
+    @Test("the table of behaviours", arguments: SuspensionBehavior.allCases)
+    func table(behavior: SuspensionBehavior) {
+        let center = ModelledCenter()
+        center.add(behavior, name: nil, object: nil)
+        center.suspend()
+        let posts: [(NotificationName, String)] = [("n", "A"), ("n", "A"), ("n", "B"), ("m", "A")]
+        for (name, object) in posts { center.post(name, object, immediately: false) }
+        let before = center.takeDeliveries()
+        center.resume()
+        let after = center.takeDeliveries()
+        let all = ["0:0", "0:1", "0:2", "0:3"]
+        switch behavior {
+        case .drop: #expect(before.isEmpty && after.isEmpty)
+        case .coalesce: #expect(before.isEmpty && after == ["0:1", "0:2", "0:3"])
+        case .hold: #expect(before.isEmpty && after == all)
+        case .deliverImmediately: #expect(before == all && after.isEmpty)
+        }
+    }
+
+    // CF-P5, CF-S7, CF-S15
+    @Test(
+        "a post that is to be delivered immediately is, whatever the behaviour",
+        arguments: SuspensionBehavior.allCases
+    )
+    func immediatePosts(behavior: SuspensionBehavior) {
+        let center = ModelledCenter()
+        center.add(behavior, name: nil, object: nil)
+        center.suspend()
+        for _ in 0..<4 { center.post("n", "A", immediately: true) }
+        #expect(center.takeDeliveries() == ["0:0", "0:1", "0:2", "0:3"])
+        #expect(center.isSuspended)
+    }
+
+    // CF-S16
+    @Test("an immediate observer's notification first brings what waits for the others, and the center stays suspended")
+    func mixed() {
+        let center = ModelledCenter()
+        center.add(.hold, name: "n", object: nil)
+        center.add(.deliverImmediately, name: "m", object: nil)
+        center.suspend()
+        center.post("n", "A", immediately: false)
+        #expect(center.takeDeliveries().isEmpty)
+        center.post("m", "A", immediately: false)
+        #expect(center.takeDeliveries() == ["0:0", "1:1"])
+        center.post("n", "A", immediately: false)
+        #expect(center.takeDeliveries().isEmpty)
+    }
+
+    // CF-S1…S13, CF-S15, CF-S16, CF-D3, CF-M2
+    @Test(
+        "every sequence of six steps does what the rules say, beginning with one observer of each behaviour",
+        arguments: Step.allCases
+    )
+    func everySequence(first: Step) {
+        var sequences = 0
+        for length in 1...6 {
+            Step.forEachSequence(beginning: first, length: length) { steps in
+                let (center, model) = (ModelledCenter(), NaiveCenter())
+                for behavior in SuspensionBehavior.allCases {
+                    center.add(behavior, name: nil, object: nil)
+                    model.add(behavior, name: nil, object: nil)
+                }
+                expectSame(center, model, steps)
+                sequences += 1
+            }
+        }
+        #expect(
+            sequences == (0..<6).map { (0..<$0).reduce(1) { product, _ in product * Step.allCases.count } }.reduce(0, +)
+        )
+    }
+
+    // The same from nothing, with the steps that add as well.
+    @Test(
+        "every sequence of five steps does what the rules say, beginning with no observer",
+        arguments: Step.allWithAdding
+    )
+    func everySequenceWithAdding(first: Step) {
+        for length in 1...5 {
+            Step.forEachSequence(beginning: first, length: length, of: Step.allWithAdding) { steps in
+                expectSame(ModelledCenter(), NaiveCenter(), steps)
+            }
+        }
+    }
+
+    private func expectSame(_ center: ModelledCenter, _ model: NaiveCenter, _ steps: [Step]) {
+        for (index, step) in steps.enumerated() {
+            center.perform(step)
+            model.perform(step)
+            let (actual, expected) = (center.takeDeliveries(), model.takeDeliveries())
+            // Not in the macro: there are a million of them.
+            if actual != expected {
+                Issue.record("\(steps[...index]): \(actual), and not \(expected)")
+                return
+            }
+        }
+    }
+
+    // CF-S14, CF-S8
+    @Test("suspending from within a flush leaves the rest waiting, and the next resumption goes on in order")
+    func suspendingInAFlush() {
+        let router = NotificationRouter()
+        let log = Mutex<[String]>([])
+        let observer = Registration(.immediate, .standard, .hold, gate: router.gate) { notification in
+            log.withLock { $0.append(notification.object?.text ?? "") }
+            if notification.object?.text == "1" { router.suspend() }
+            return .taken
+        }
+        _ = router.add(observer, name: nil, object: nil)
+        router.suspend()
+        for number in 0..<4 { router.receive(.testing("n", "\(number)")) }
+        _ = router.resume()
+        router.flush()
+        #expect(log.withLock { $0 } == ["0", "1"])
+        router.receive(.testing("n", "4"))
+        #expect(log.withLock { $0 } == ["0", "1"])
+        _ = router.resume()
+        router.receive(.testing("n", "5"))
+        #expect(log.withLock { $0 } == ["0", "1", "2", "3", "4", "5"], "what waited comes before what arrives")
+        #expect(observer.counts == DeliveryCounts(delivered: 6))
+    }
+
+    // CF-S12, CF-R7
+    @Test("removing an observer drops what waits for it, from within the flush too")
+    func removal() {
+        let router = NotificationRouter()
+        let log = Mutex<[String]>([])
+        let second = Registration(.immediate, .standard, .hold, gate: router.gate) { _ in
+            log.withLock { $0.append("second") }
+            return .taken
+        }
+        let first = Registration(.immediate, .standard, .hold, gate: router.gate) { _ in
+            log.withLock { $0.append("first") }
+            second.cancel()
+            return .taken
+        }
+        _ = router.add(first, name: nil, object: nil)
+        _ = router.add(second, name: nil, object: nil)
+        router.suspend()
+        for _ in 0..<2 { router.receive(.testing("n", nil)) }
+        _ = router.resume()
+        router.flush()
+        #expect(log.withLock { $0 } == ["first", "first"])
+    }
+
+    // CF-S5
+    @Test("hold keeps as many as the buffering says, from the end that it says, and counts the rest")
+    func boundOfHold() {
+        let router = NotificationRouter()
+        let log = Mutex<[String]>([])
+        let policies: [(String, Buffering)] = [("newest", .bufferingNewest(3)), ("oldest", .bufferingOldest(3))]
+        let observers = policies.map { label, buffering in
+            Registration(.immediate, buffering, .hold, gate: router.gate) { notification in
+                log.withLock { $0.append("\(label) \(notification.object?.text ?? "")") }
+                return .taken
+            }
+        }
+        for observer in observers { _ = router.add(observer, name: nil, object: nil) }
+        router.suspend()
+        for number in 0..<10 { router.receive(.testing("n", "\(number)")) }
+        #expect(router.statistics.waiting == 6)
+        #expect(router.statistics.deliveries.dropped == 14)
+        _ = router.resume()
+        router.flush()
+        #expect(
+            log.withLock { $0 } == ["oldest 0", "oldest 1", "oldest 2", "newest 7", "newest 8", "newest 9"]
+        )
+    }
+}
