@@ -28,8 +28,8 @@ extension CFNotificationCenter {
 
 /// The text of the `CFString` at an address, if there is one.
 ///
-/// `Unmanaged.passUnretained("…" as CFString).toOpaque()` is right on Apple, where such strings are not freed, and dangles on Linux.
-/// So what is there is not taken for an object before its first word says so: freed memory has another one.
+/// What is there is not taken for an object before its first word says so: that is another one in freed memory, to which the pointer
+/// leads where a string's only reference was a temporary one.
 private func text(of pointer: UnsafeRawPointer) -> String? {
     guard classesOfStrings.contains(pointer.loadUnaligned(as: UInt.self)) else { return nil }
     return Unmanaged<CFString>.fromOpaque(pointer).takeUnretainedValue() as String

@@ -12,8 +12,8 @@ import NotifyCenter
 ///   - callBack: what is called, see ``CFNotificationCallback``; nothing happens without one (CF-A3).
 ///   - name: `nil` for any (CF-A4); the Darwin center then never calls (CF-A8).
 ///   - object: `nil` for any. To the local center an address, which is not followed (CF-M5). To the distributed one a `CFString`, read
-///     during this call and compared as text (CF-M4): keep a reference to it beyond the call, because `"…" as CFString` is an
-///     object of its own on Linux, which ends with its last use. To the Darwin one nothing (CF-M6).
+///     during this call and compared as text (CF-M4): `Unmanaged.passUnretained("…" as CFString).toOpaque()`. A pointer that was made
+///     in another way needs the string kept until this returns. To the Darwin one nothing (CF-M6).
 ///   - suspensionBehavior: for the distributed center, see ``CFNotificationSuspensionBehavior``.
 ///
 /// What cannot be registered, because the bus cannot be reached or refuses, or because the object is no `CFString`, is reported to

@@ -24,8 +24,9 @@ public func CFNotificationCenterPostNotification(
 ///   - center: nothing happens without one.
 ///   - name: nothing happens without one (CF-P1).
 ///   - object: `nil` reaches only the observers of any object (CF-P2). To the local center an address, handed on and not followed
-///     (CF-P3). To the distributed one a `CFString`, copied during this call: keep a reference to it beyond the call, because
-///     `"…" as CFString` is an object of its own on Linux, which ends with its last use. To the Darwin one nothing (CF-W1).
+///     (CF-P3). To the distributed one a `CFString`, copied during this call:
+///     `Unmanaged.passUnretained("…" as CFString).toOpaque()`. A pointer that was made in another way needs the string kept until this
+///     returns. To the Darwin one nothing (CF-W1).
 ///   - userInfo: to the local center any dictionary, handed on as the very object (CF-U3). To the distributed one a property list,
 ///     copied (CF-U1, CF-P12): at most 16 MiB in all and 20 dictionaries deep; an empty one arrives as empty, and `nil` as `nil`
 ///     (CF-U6). To the Darwin one nothing (CF-U4).

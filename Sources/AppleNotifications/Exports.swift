@@ -21,8 +21,11 @@
 /// - The Darwin center reaches the processes of one bus, which `NOTIFY_CENTER_BUS` names; of the session's where it is unset.
 @_exported public import NotifyCenterFoundation
 
+// What a program that only listens ends with. These are CoreFoundation's own, so that nothing is ambiguous.
 @_exported public import class CoreFoundation.CFRunLoop
 @_exported public import func CoreFoundation.CFRunLoopGetCurrent
 @_exported public import func CoreFoundation.CFRunLoopGetMain
 @_exported public import func CoreFoundation.CFRunLoopRun
 @_exported public import func CoreFoundation.CFRunLoopStop
+// Where the failures go that Apple's functions cannot throw.
+@_exported public import enum NotifyCenter.UnthrownFailures

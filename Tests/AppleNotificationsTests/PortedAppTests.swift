@@ -21,7 +21,9 @@ struct PortedAppTests {
         let listener = try run(loop, "com.example.ported")
         try await listener.line { $0 == "ready" }
         #expect(try await run("post", "com.example.ported").exitStatus() == 0)
-        try await listener.line { $0 == "darwin com.example.ported true" || loop == "dispatch" && $0.hasPrefix("darwin") }
+        try await listener.line {
+            $0 == "darwin com.example.ported true" || loop == "dispatch" && $0.hasPrefix("darwin")
+        }
         try await listener.line { $0 == "later 1" }
         #expect(try await run("post", "com.example.ported", "hello").exitStatus() == 0)
         try await listener.line { $0 == "distributed hello ported-app" }

@@ -24,7 +24,9 @@ struct DarwinCenterTests {
             Unmanaged.passUnretained(observer).toOpaque(),
             { center, observer, name, object, userInfo in
                 let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
-                heard.note("\(center!) \(name!.rawValue as String) \(object == nil) \(userInfo == nil) \(isOnMainQueue())")
+                heard.note(
+                    "\(center!) \(name!.rawValue as String) \(object == nil) \(userInfo == nil) \(isOnMainQueue())"
+                )
             },
             name as CFString,
             nil,

@@ -88,7 +88,8 @@ struct DistributedCenterTests {
     func userInfo() async throws {
         let userInfo: [String: Any] = [
             "text": "a\u{0}b", "count": 3, "large": UInt64.max, "one": 1.0, "isOn": true,
-            "date": Date(timeIntervalSinceReferenceDate: 0.125), "data": Data(), "array": [1, "x", [String: Any]()] as [Any],
+            "date": Date(timeIntervalSinceReferenceDate: 0.125), "data": Data(),
+            "array": [1, "x", [String: Any]()] as [Any],
             "nested": ["deeper": ["deepest": false]],
         ]
         CFNotificationCenterAddObserver(
@@ -96,7 +97,9 @@ struct DistributedCenterTests {
             observer.pointer,
             { _, observer, _, _, info in
                 let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
-                guard let userInfo = info as? [String: Any], let nested = userInfo["nested"] as? [String: [String: Bool]] else {
+                guard let userInfo = info as? [String: Any],
+                    let nested = userInfo["nested"] as? [String: [String: Bool]]
+                else {
                     return heard.note("no dictionary")
                 }
                 heard.note(userInfo["text"] as? String ?? "-")
@@ -180,7 +183,9 @@ struct DistributedCenterTests {
     }
 
     // CF-P3
-    @Test("an object that is no CFString, or is none any more, is reported, and nothing is registered, removed or posted")
+    @Test(
+        "an object that is no CFString, or is none any more, is reported, and nothing is registered, removed or posted"
+    )
     func wrongObject() async throws {
         let name = "com.example.distributed.wrongObject"
         let number = NSNumber(value: 1)
@@ -202,6 +207,48 @@ struct DistributedCenterTests {
         }
         #expect(Failures.contains("CFNotificationCenterPostNotification", "\(released)", "any more"))
         withExtendedLifetime(number) {}
+    }
+
+    // CF-P3, CF-M4
+    @Test("the object may be a string that nobody keeps, in adding, posting and removing")
+    func passingString() async throws {
+        let name = "com.example.distributed.passing"
+        let till = 3
+        for object in ["till 3 of the shop", "till 4 of the shop"] {
+            CFNotificationCenterAddObserver(
+                center,
+                observer.pointer,
+                { _, observer, _, object, userInfo in
+                    let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
+                    let object = Unmanaged<CFString>.fromOpaque(object!).takeUnretainedValue()
+                    heard.note("\(object as String) \((userInfo as? [String: Int])?["total"] ?? -1)")
+                },
+                name as CFString,
+                UnsafeRawPointer(Unmanaged.passUnretained(object as CFString).toOpaque()),
+                .deliverImmediately
+            )
+        }
+        for total in 0..<100 {
+            CFNotificationCenterPostNotification(
+                center,
+                CFNotificationName(name as CFString),
+                Unmanaged.passUnretained("till \(till) of the shop" as CFString).toOpaque(),
+                ["total": total] as CFDictionary,
+                true
+            )
+        }
+        try await eventually("all arrive") { observer.heard.all.count == 100 }
+        #expect(observer.heard.all == (0..<100).map { "till 3 of the shop \($0)" })
+        CFNotificationCenterRemoveObserver(
+            center,
+            observer.pointer,
+            nil,
+            UnsafeRawPointer(Unmanaged.passUnretained("till 3 of the shop" as CFString).toOpaque())
+        )
+        post(center, name, object: Unmanaged.passUnretained("till 3 of the shop" as CFString).toOpaque())
+        post(center, name, object: Unmanaged.passUnretained("till 4 of the shop" as CFString).toOpaque())
+        try await eventually("the other is heard") { observer.heard.all.count == 101 }
+        #expect(observer.heard.all.last == "till 4 of the shop -1")
     }
 
     @Test("a text of Foundation's own making is an object as well")
@@ -231,7 +278,9 @@ struct DistributedCenterTests {
     }
 
     // CF-T7, CF-S10
-    @Test("each suspension behaviour has Apple's number, no other number is one, and all hear while nothing is suspended")
+    @Test(
+        "each suspension behaviour has Apple's number, no other number is one, and all hear while nothing is suspended"
+    )
     func behaviors() async throws {
         let name = "com.example.distributed.behaviors"
         let behaviors: [CFNotificationSuspensionBehavior] = [.drop, .coalesce, .hold, .deliverImmediately]
@@ -265,5 +314,34 @@ struct DistributedCenterTests {
         try DistributedNotifyCenter.default.post("com.example.distributed.own", object: "A")
         try await eventually("both are heard") { observer.heard.all.count == 2 }
         withExtendedLifetime(a) {}
+    }
+
+    // CF-A7, CF-S1, CF-S3, CF-S4, CF-S5, CF-S8, CF-P5
+    @Test("while the process's center is suspended, each registration does as its behaviour says")
+    func suspension() async {
+        // In a process of its own: a center is suspended for all of its process.
+        await #expect(processExitsWith: .success) {
+            let bus = try #require(TestBus.environment[Bus.environmentVariable])
+            let name = "com.example.distributed.suspension"
+            let center: CFNotificationCenter = CFNotificationCenterGetDistributedCenter()
+            let observer = Observer(center)
+            observer.add(name, behavior: .drop, label: "drop")
+            observer.add(name, behavior: .coalesce, label: "coalesce")
+            observer.add(name, behavior: .hold, label: "hold")
+            DistributedNotifyCenter.default.isSuspended = true
+            for _ in 0..<2 { post(center, name, immediately: false) }
+            // What this one hears came after them on the same connection.
+            let other = DistributedNotifyCenter(bus: .address(bus))
+            var after = try await other.notifications(named: "after").makeAsyncIterator()
+            post(center, "after", immediately: false)
+            _ = await after.next()
+            try #require(observer.heard.all.isEmpty)
+            DistributedNotifyCenter.default.isSuspended = false
+            try await eventually("what waited is delivered") { observer.heard.all.count == 3 }
+            try #require(observer.heard.all.sorted() == ["coalesce \(name)", "hold \(name)", "hold \(name)"])
+            DistributedNotifyCenter.default.isSuspended = true
+            post(center, name, immediately: true)
+            try await eventually("all hear at once") { observer.heard.all.count == 6 }
+        }
     }
 }

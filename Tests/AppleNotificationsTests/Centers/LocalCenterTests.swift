@@ -291,7 +291,9 @@ struct LocalCenterTests {
         #expect(before >= 100 && before <= 10_000)
         post(center, name)
         #expect(calls.load(ordering: .relaxed) == before + 50)
-        for index in 0..<100 { CFNotificationCenterRemoveEveryObserver(center, UnsafeRawPointer(bitPattern: 0x1000 + index)) }
+        for index in 0..<100 {
+            CFNotificationCenterRemoveEveryObserver(center, UnsafeRawPointer(bitPattern: 0x1000 + index))
+        }
     }
 
     // CF-C7

@@ -4,7 +4,9 @@ import Testing
 
 extension CFNotificationName {
     fileprivate static let settingsChanged = CFNotificationName("com.example.names.settingsChanged" as CFString)
-    fileprivate static var broadcastStarted: CFNotificationName { .init("com.example.names.broadcastStarted" as CFString) }
+    fileprivate static var broadcastStarted: CFNotificationName {
+        .init("com.example.names.broadcastStarted" as CFString)
+    }
 }
 
 private enum Event: String, CaseIterable {
@@ -21,7 +23,9 @@ struct NameFormsTests {
         let suffix = "b"
         let text = "com.example.names.c"
         #expect(CFNotificationName("com.example.names.a" as CFString).rawValue as String == "com.example.names.a")
-        #expect(CFNotificationName("com.example.names.\(suffix)" as CFString).rawValue as String == "com.example.names.b")
+        #expect(
+            CFNotificationName("com.example.names.\(suffix)" as CFString).rawValue as String == "com.example.names.b"
+        )
         #expect(CFNotificationName(rawValue: text as CFString).rawValue as String == text)
         #expect(CFNotificationName.init(text as CFString) == CFNotificationName(text as NSString))
     }
@@ -46,7 +50,9 @@ struct NameFormsTests {
         let forced = name!.rawValue as String
         let converted = String(name!.rawValue)
         let chained = (name?.rawValue as? NSString)?.lastPathComponent
-        #expect([optional, forced, converted, chained] == Array(repeating: "com.example.names.settingsChanged", count: 4))
+        #expect(
+            [optional, forced, converted, chained] == Array(repeating: "com.example.names.settingsChanged", count: 4)
+        )
         guard let identifier = name?.rawValue as String? else { return #expect(Bool(false)) }
         #expect(Notification.Name(rawValue: identifier).rawValue as CFString == name?.rawValue)
         let nothing: CFNotificationName? = nil

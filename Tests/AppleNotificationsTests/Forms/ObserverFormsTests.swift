@@ -3,15 +3,16 @@ import Foundation
 import Testing
 
 private func bridge<T: AnyObject>(_ object: T) -> UnsafeRawPointer {
-    return UnsafeRawPointer(Unmanaged.passUnretained(object).toOpaque())
+    UnsafeRawPointer(Unmanaged.passUnretained(object).toOpaque())
 }
 
-private let callback: @Sendable (
-    CFNotificationCenter?, UnsafeMutableRawPointer?, CFNotificationName?, UnsafeRawPointer?, CFDictionary?
-) -> Void = { _, observer, name, _, _ in
-    guard let observer = observer, let name = name else { return }
-    Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue().note(name.rawValue as String)
-}
+private let callback:
+    @Sendable (
+        CFNotificationCenter?, UnsafeMutableRawPointer?, CFNotificationName?, UnsafeRawPointer?, CFDictionary?
+    ) -> Void = { _, observer, name, _, _ in
+        guard let observer = observer, let name = name else { return }
+        Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue().note(name.rawValue as String)
+    }
 
 @Suite("How observers are given")
 struct ObserverFormsTests {

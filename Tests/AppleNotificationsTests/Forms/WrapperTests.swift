@@ -8,7 +8,7 @@ import Testing
 private final class DarwinObserver {
     private let name: String
     private let callback: () -> Void
-    private var cfName: CFNotificationName { return CFNotificationName(name as CFString) }
+    private var cfName: CFNotificationName { CFNotificationName(name as CFString) }
 
     init(name: String, callback: @escaping () -> Void) {
         self.name = name

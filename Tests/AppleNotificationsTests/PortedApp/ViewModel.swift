@@ -18,7 +18,7 @@ final class ViewModel {
             let model = Unmanaged<ViewModel>.fromOpaque(observer).takeUnretainedValue()
             model.didChange(name: name, userInfo: userInfo)
         }
-        ["com.example.a", "com.example.b"].forEach { name in
+        for name in ["com.example.a", "com.example.b"] {
             CFNotificationCenterAddObserver(
                 CFNotificationCenterGetDarwinNotifyCenter(),
                 observer,
