@@ -13,7 +13,8 @@ final class Observer: Sendable {
 
     var pointer: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
 
-    /// Has each notification noted as `label` and its name.
+    /// Has each notification noted as `label` and its name. By capturing, not by the pointer: one for any name is called for what
+    /// other tests post, also while this object ends.
     func add(
         _ name: String?,
         object: UnsafeRawPointer? = nil,
@@ -23,10 +24,7 @@ final class Observer: Sendable {
         CFNotificationCenterAddObserver(
             center,
             pointer,
-            { [label] _, observer, name, _, _ in
-                let observer = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue()
-                observer.heard.note("\(label) \(name!.rawValue as String)")
-            },
+            { [heard] _, _, name, _, _ in heard.note("\(label) \(name!.rawValue as String)") },
             name as CFString?,
             object,
             behavior
