@@ -139,9 +139,16 @@ let package = Package(
             dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil", "center-probe"],
             exclude: ["CenterProbe"]
         ),
+        // The other process of the tests: observes and posts as its arguments say.
+        .executableTarget(
+            name: "foundation-probe",
+            dependencies: ["NotifyCenterFoundation"],
+            path: "Tests/NotifyCenterFoundationTests/FoundationProbe"
+        ),
         .testTarget(
             name: "NotifyCenterFoundationTests",
-            dependencies: ["NotifyCenterFoundation", "NotifyCenter", "NotifyCenterTestKit"]
+            dependencies: ["NotifyCenterFoundation", "NotifyCenter", "NotifyCenterTestKit", "foundation-probe"],
+            exclude: ["FoundationProbe"]
         ),
         // Swift as it is written on Apple, in the language mode that most of it is in.
         .executableTarget(

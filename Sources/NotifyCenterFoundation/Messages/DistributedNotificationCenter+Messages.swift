@@ -1,0 +1,116 @@
+public import NotifyCenter
+
+extension DistributedNotificationCenter {
+    /// Posts a message to the observers of its type in all processes (SF-0011, CF-X10).
+    ///
+    /// ```swift
+    /// struct OrderPlaced: DistributedNotificationCenter.AsyncMessage {
+    ///     static let name = Notification.Name("com.example.order-placed")
+    ///     var total: Double
+    /// }
+    /// try center.post(OrderPlaced(total: 12.5), subject: "till-3")
+    /// ```
+    ///
+    /// Its properties travel as the userInfo of a notification of its name: a property list of at most 16 MiB. On return the
+    /// kernel has it; who receives it is not reported (CF-P11).
+    ///
+    /// - Parameters:
+    ///   - message: any value whose `Codable` form has named values, as that of a struct with properties has.
+    ///   - subject: what it is about; without one, only observers of any subject receive it (CF-P2).
+    ///   - options: as with ``postNotificationName(_:object:userInfo:options:)``.
+    /// - Throws: `EncodingError` for a message that does not encode, or not as named values (a single value and an array do
+    ///   not); ``PropertyListError`` for one nested too deep; `DBusError` for one that is too large, and
+    ///   where the bus cannot be reached. Then nobody gets it.
+    public func post<M: Message>(_ message: M, subject: String? = nil, options: Options = []) throws {
+        try center.post(
+            NotificationName(M.name),
+            object: subject,
+            userInfo: try MessageCoding.encode(message),
+            options: PostingOptions(rawValue: options.rawValue)
+        )
+    }
+
+    /// Calls `observer` on the main actor for each message of a type, one after the other and in the order of arrival, until the
+    /// returned token ends or is removed (``removeObserver(_:)-(ObservationToken)``): keep it.
+    ///
+    /// ```swift
+    /// token = try center.addObserver(of: "till-3", for: OrderPlaced.self) { message in total += message.total }
+    /// ```
+    ///
+    /// The registration is in force on return (CF-A11); this blocks for one answer of the bus. Behind a slow observer the newest
+    /// 4096 messages wait (``ObservationToken/droppedCount``). What arrives under the name and is no such message is ignored and
+    /// counted (``undecodableMessageCount``). Suspension coalesces (CF-S4).
+    ///
+    /// - Parameters:
+    ///   - subject: the subject; `nil` for any.
+    ///   - messageType: the type.
+    ///   - observer: is called with each message.
+    /// - Throws: `DBusError` where the bus cannot be reached or refuses the registration.
+    public func addObserver<M: MainActorMessage>(
+        of subject: String? = nil,
+        for messageType: M.Type,
+        using observer: @escaping @MainActor (M) -> Void
+    ) throws(DBusError) -> ObservationToken {
+        let observation = try center.observe(
+            NotificationName(M.name),
+            object: subject,
+            delivery: .main
+        ) { [undecodable] notification in
+            guard let message = Self.message(M.self, notification, undecodable: undecodable) else { return }
+            MainActor.assumeIsolated { observer(message) }
+        }
+        return ObservationToken(droppedCount: { observation.counts.dropped }, remove: { observation.cancel() })
+    }
+
+    /// Calls `observer` for each message of a type, on no actor; otherwise as for a ``MainActorMessage``. The next call begins when
+    /// the one before has returned.
+    public func addObserver<M: AsyncMessage>(
+        of subject: String? = nil,
+        for messageType: M.Type,
+        using observer: @escaping @Sendable (M) async -> Void
+    ) throws(DBusError) -> ObservationToken {
+        let observation = try BufferedObservation(center, NotificationName(M.name), object: subject, limit: 4096)
+        // Weak: the token's end is to end the observation, and that the stream.
+        Task { [stream = observation.stream, weak observation, undecodable] in
+            for await notification in stream {
+                guard observation?.isLive == true else { return }
+                guard let message = Self.message(M.self, notification, undecodable: undecodable) else { continue }
+                await observer(message)
+            }
+        }
+        return ObservationToken(droppedCount: { observation.droppedCount }, remove: { observation.end() })
+    }
+
+    /// Removes an observer of messages; twice is harmless. On return no call begins any more, but for one that is at this moment
+    /// about to on another thread (CF-R7); one under way goes on.
+    public func removeObserver(_ token: ObservationToken) { token.remove() }
+
+    /// The messages of a type as a sequence, registered when this returns: what is posted before the loop begins waits for it.
+    ///
+    /// ```swift
+    /// for await message in try center.messages(for: OrderPlaced.self) { … }
+    /// ```
+    ///
+    /// Elements come in the order of arrival. The loop ends with its task's cancellation. Otherwise as an observer.
+    ///
+    /// - Parameters:
+    ///   - subject: the subject; `nil` for any.
+    ///   - messageType: the type.
+    ///   - bufferSize: how many messages wait while the loop is busy; older ones are dropped, which ``Messages/droppedCount``
+    ///     counts. Below 1 counts as 1.
+    /// - Throws: `DBusError` where the bus cannot be reached or refuses the registration.
+    public func messages<M: AsyncMessage>(
+        of subject: String? = nil,
+        for messageType: M.Type,
+        bufferSize: Int = 10
+    ) throws(DBusError) -> Messages<M> {
+        Messages(
+            observation: try BufferedObservation(center, NotificationName(M.name), object: subject, limit: bufferSize),
+            undecodable: undecodable
+        )
+    }
+
+    /// How many notifications came to observers of messages, and to loops over them, and were no message of the type; each observer
+    /// counts. They were ignored.
+    public var undecodableMessageCount: UInt64 { undecodable.value }
+}

@@ -1,0 +1,46 @@
+import Foundation
+import NotifyCenter
+
+/// Messages as property lists: the stored properties of a message are the entries of its userInfo, so that observers of the plain
+/// notification and other tools read and make them.
+enum MessageCoding {
+    /// Binary, because the XML form keeps no fractions of a second.
+    private static let format = PropertyListSerialization.PropertyListFormat.binary
+
+    static func encode(_ message: some DistributedNotificationCenter.Message) throws -> UserInfo {
+        let encoder = PropertyListEncoder()
+        encoder.outputFormat = format
+        let data = try encoder.encode(message)
+        let value = try PropertyListSerialization.propertyList(from: data, options: [], format: nil)
+        guard let dictionary = value as? [String: Any] else {
+            throw EncodingError.invalidValue(
+                message,
+                EncodingError.Context(
+                    codingPath: [],
+                    debugDescription:
+                        "\(type(of: message)) does not encode as named values; make it a struct with properties"
+                )
+            )
+        }
+        return try UserInfo(propertyList: dictionary)
+    }
+
+    /// - Parameter userInfo: from another process; anything may be in it.
+    static func decode<M: DistributedNotificationCenter.Message>(_: M.Type, from userInfo: UserInfo?) throws -> M {
+        let value = userInfo?.foundationValue ?? [:]
+        let data = try PropertyListSerialization.data(fromPropertyList: value, format: format, options: 0)
+        return try PropertyListDecoder().decode(M.self, from: data)
+    }
+}
+
+extension DistributedNotificationCenter {
+    /// The message that a notification carries; one that carries another is counted.
+    static func message<M: Message>(_: M.Type, _ notification: DistributedNotification, undecodable: Counter) -> M? {
+        do {
+            return try MessageCoding.decode(M.self, from: notification.userInfo)
+        } catch {
+            undecodable.increment()
+            return nil
+        }
+    }
+}

@@ -1,0 +1,62 @@
+import Foundation
+import NotifyCenterFoundation
+import NotifyCenterTestKit
+import Testing
+
+@Suite("Foundation's spelling between real processes")
+struct BetweenProcessesTests {
+    private let bus: PrivateBus
+
+    init() throws { bus = try PrivateBus() }
+
+    private func probe(_ arguments: String...) throws -> ChildProcess {
+        try ChildProcess(ChildProcess.built("foundation-probe"), arguments, environment: bus.environment)
+    }
+
+    // CF-D2, CF-P10
+    @Test("a block is called on the main thread of another process, whose main run loop runs")
+    func runLoop() async throws {
+        let observer = try probe("observe", "com.example.n")
+        try await observer.line { $0 == "ready" }
+        #expect(try await probe("post", "com.example.n", "object", "text").exitStatus() == 0)
+        try await observer.line { $0 == "com.example.n object text true main:true" }
+        DistributedNotificationCenter(bus: bus.bus).post(name: .init("com.example.n"), object: nil)
+        try await observer.line { $0 == "com.example.n - - false main:true" }
+    }
+
+    // CF-D2
+    @Test("a block is called in a process that sits in dispatchMain")
+    func dispatchMain() async throws {
+        let observer = try probe("dispatch", "com.example.n")
+        try await observer.line { $0 == "ready" }
+        #expect(try await probe("post", "com.example.n", "object", "text").exitStatus() == 0)
+        try await observer.line { $0.hasPrefix("com.example.n object text true") }
+    }
+
+    /// As the other process has it.
+    private struct Order: DistributedNotificationCenter.AsyncMessage {
+        static let name = Notification.Name("com.example.order")
+        var count: Int
+        var notes: [String]
+    }
+
+    // CF-X10
+    @Test("a message of a type of its own goes from process to process, and to observers of the plain notification")
+    func messages() async throws {
+        let center = DistributedNotificationCenter(bus: bus.bus)
+        let observer = try probe("messages")
+        try await observer.line { $0 == "ready" }
+        let (messages, plain) = (try center.messages(for: Order.self), center.notifications(named: Order.name))
+        #expect(try await probe("post-message", "till-3", "4").exitStatus() == 0)
+        try await observer.line { $0 == "4 [\"a\", \"b\"]" }
+        var (typed, untyped) = (messages.makeAsyncIterator(), plain.makeAsyncIterator())
+        let order = await typed.next()
+        #expect(order?.count == 4)
+        #expect(order?.notes == ["a", "b"])
+        let notification = await untyped.next()
+        #expect(notification?.object as? String == "till-3")
+        #expect(notification?.userInfo?["count"] as? Int == 4)
+        try center.post(Order(count: 5, notes: []))
+        try await observer.line { $0 == "5 []" }
+    }
+}

@@ -1,0 +1,246 @@
+import Foundation
+import NotifyCenter
+import NotifyCenterFoundation
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@Suite("DistributedNotificationCenter over a real bus")
+struct DistributedNotificationCenterTests {
+    private let bus: PrivateBus
+    private let center: DistributedNotificationCenter
+
+    init() throws {
+        bus = try PrivateBus()
+        center = DistributedNotificationCenter(bus: bus.bus)
+    }
+
+    /// What observers saw, in order.
+    private final class Log: Sendable {
+        private let entries = Mutex<[String]>([])
+        var all: [String] { entries.withLock { $0 } }
+        func add(_ entry: String) { entries.withLock { $0.append(entry) } }
+    }
+
+    /// Waits until everything that was posted before has been offered to the observers: posts of one process keep their order.
+    private func settle() async throws {
+        let heard = Log()
+        let token = center.addObserver(forName: .init("settled"), object: nil, queue: nil) { _ in heard.add("") }
+        center.post(name: .init("settled"), object: nil)
+        try await eventually("the last post is heard") { !heard.all.isEmpty }
+        center.removeObserver(token)
+    }
+
+    // CF-X1
+    @Test("the default center is one object, and the only type's center is that object")
+    func defaultCenter() {
+        #expect(DistributedNotificationCenter.default() === DistributedNotificationCenter.default())
+        #expect(
+            DistributedNotificationCenter.forType(.localNotificationCenterType)
+                === DistributedNotificationCenter.default()
+        )
+    }
+
+    // CF-T7, CF-T8
+    @Test("raw values are Apple's")
+    func rawValues() {
+        typealias Behavior = DistributedNotificationCenter.SuspensionBehavior
+        #expect([Behavior.drop, .coalesce, .hold, .deliverImmediately].map(\.rawValue) == [1, 2, 3, 4])
+        #expect(DistributedNotificationCenter.Options.deliverImmediately.rawValue == 1)
+        #expect(DistributedNotificationCenter.Options.postToAllSessions.rawValue == 2)
+    }
+
+    // CF-M2, CF-M4, CF-X7, CF-D6
+    @Test("the table of names and objects holds, with nil for any, and both nil for everything")
+    func matching() async throws {
+        let log = Log()
+        for (label, name, object) in [
+            ("n/any", "n", nil), ("n/A", "n", "A"), ("any/any", nil, nil), ("any/A", nil, "A"),
+        ] {
+            center.addObserver(forName: name.map { .init($0) }, object: object, queue: nil) { notification in
+                log.add("\(label) \(notification.name.rawValue) \(notification.object as? String ?? "-")")
+            }
+        }
+        center.post(name: .init("n"), object: nil)
+        center.post(name: .init("n"), object: "A")
+        center.post(name: .init("n"), object: "B")
+        center.post(name: .init("m"), object: "A")
+        try await settle()
+        #expect(
+            log.all.filter { !$0.contains("settled") } == [
+                "n/any n -", "any/any n -", "n/any n A", "n/A n A", "any/any n A", "any/A n A", "n/any n B",
+                "any/any n B", "any/any m A", "any/A m A",
+            ]
+        )
+    }
+
+    // CF-X3, CF-U6, CF-P12
+    @Test("every form of post arrives, with object and userInfo")
+    func forms() async throws {
+        let log = Log()
+        center.addObserver(forName: .init("n"), object: nil, queue: nil) { notification in
+            let userInfo = notification.userInfo.map { "\($0.count) \($0["a"] as? Int ?? 0)" } ?? "none"
+            log.add("\(notification.object as? String ?? "-") \(userInfo)")
+        }
+        center.post(name: .init("n"), object: nil)
+        center.post(name: .init("n"), object: "1", userInfo: ["a": 1])
+        center.post(name: .init("n"), object: "2", userInfo: [:])
+        center.post(Notification(name: .init("n")))
+        center.post(Notification(name: .init("n"), object: "3", userInfo: ["a": 3]))
+        center.post(Notification(name: .init("n"), object: NSString("4")))
+        center.postNotificationName(.init("n"), object: "5")
+        center.postNotificationName(.init("n"), object: "6", userInfo: ["a": 6], deliverImmediately: true)
+        center.postNotificationName(.init("n"), object: "7", userInfo: ["a": 7], options: [.deliverImmediately])
+        try await settle()
+        #expect(log.all == ["- none", "1 1 1", "2 0 0", "- none", "3 1 3", "4 none", "5 none", "6 1 6", "7 1 7"])
+    }
+
+    // CF-D2
+    @Test("without a queue, and on OperationQueue.main, blocks run on the main queue")
+    func mainQueue() async throws {
+        let log = Log()
+        for queue in [nil, OperationQueue.main] {
+            center.addObserver(forName: .init("n"), object: nil, queue: queue) { _ in
+                // Traps anywhere else.
+                MainActor.assumeIsolated { log.add("main") }
+            }
+        }
+        center.post(name: .init("n"), object: nil)
+        try await eventually("both are called") { log.all.count == 2 }
+        #expect(log.all == ["main", "main"])
+    }
+
+    // CF-X8, CF-D4
+    @Test("on an operation queue, blocks run there, one at a time and in order, also where it is wide")
+    func operationQueue() async throws {
+        let (log, wide) = (Log(), OperationQueue())
+        wide.maxConcurrentOperationCount = 8
+        wide.name = "wide"
+        center.addObserver(forName: .init("n"), object: nil, queue: wide) { notification in
+            log.add("\(OperationQueue.current?.name ?? "-") \(notification.object as? String ?? "-")")
+        }
+        for number in 0..<200 { center.post(name: .init("n"), object: "\(number)") }
+        try await eventually("all arrive") { log.all.count == 200 }
+        #expect(log.all == (0..<200).map { "wide \($0)" })
+    }
+
+    // CF-R7
+    @Test("what waits on a suspended queue is dropped by removing the observer")
+    func removalOnQueue() async throws {
+        let (log, queue) = (Log(), OperationQueue())
+        queue.isSuspended = true
+        let removed = center.addObserver(forName: .init("n"), object: nil, queue: queue) { _ in log.add("removed") }
+        center.addObserver(forName: .init("n"), object: nil, queue: queue) { _ in log.add("kept") }
+        center.post(name: .init("n"), object: nil)
+        try await settle()
+        #expect(log.all.isEmpty)
+        center.removeObserver(removed)
+        queue.isSuspended = false
+        try await eventually("the other one is called") { log.all == ["kept"] }
+    }
+
+    // CF-X8
+    @Test("a registration outlives its token, until it is removed; removing twice is harmless")
+    func tokens() async throws {
+        let log = Log()
+        // Nobody keeps this one's.
+        center.addObserver(forName: .init("n"), object: nil, queue: nil) { _ in log.add("kept") }
+        let token = center.addObserver(forName: .init("n"), object: nil, queue: nil) { _ in log.add("removed") }
+        center.post(name: .init("n"), object: nil)
+        try await eventually("both are called") { log.all == ["kept", "removed"] }
+        center.removeObserver(token)
+        center.removeObserver(token)
+        center.removeObserver(NSObject())
+        center.removeObserver("no observer")
+        center.post(name: .init("n"), object: nil)
+        try await settle()
+        #expect(log.all == ["kept", "removed", "kept"])
+    }
+
+    // CF-R2, CF-R3, CF-R8, CF-X4
+    @Test("name and object are criteria of removal: nil is none, and any is not met by a given one")
+    func criteria() async throws {
+        typealias Criteria = (name: String?, object: String?)
+        let cases: [(registered: Criteria, given: Criteria, isRemoved: Bool)] = [
+            (("n", "o"), (nil, nil), true), (("n", "o"), ("n", nil), true), (("n", "o"), (nil, "o"), true),
+            (("n", "o"), ("n", "o"), true), (("n", "o"), ("m", nil), false), (("n", "o"), (nil, "p"), false),
+            (("n", nil), (nil, "o"), false), ((nil, "o"), ("n", nil), false), (("n", nil), ("n", nil), true),
+            (("n", "\u{e9}"), (nil, "e\u{301}"), false),
+        ]
+        let log = Log()
+        for (index, (registered, given, _)) in cases.enumerated() {
+            let token = center.addObserver(
+                forName: registered.name.map { .init($0) },
+                object: registered.object,
+                queue: nil
+            ) { notification in if notification.name.rawValue == "n" { log.add("\(index)") } }
+            center.removeObserver(token, name: given.name.map { .init($0) }, object: given.object)
+        }
+        center.post(name: .init("n"), object: "o")
+        center.post(name: .init("n"), object: "\u{e9}")
+        try await settle()
+        #expect(Set(log.all) == Set(cases.indices.filter { !cases[$0].isRemoved }.map { "\($0)" }))
+    }
+
+    // CF-C2
+    @Test("a block may remove itself, with its first notification too")
+    func selfRemoval() async throws {
+        let (log, queue) = (Log(), OperationQueue())
+        queue.isSuspended = true
+        let box = TokenBox()
+        box.token = center.addObserver(forName: .init("n"), object: nil, queue: queue) { [center] _ in
+            log.add("called")
+            if let token = box.token { center.removeObserver(token) }
+        }
+        for _ in 0..<3 { center.post(name: .init("n"), object: nil) }
+        try await settle()
+        queue.isSuspended = false
+        try await eventually("it is called") { !log.all.isEmpty }
+        queue.addBarrierBlock { log.add("end") }
+        try await eventually("the queue is empty") { log.all.contains("end") }
+        #expect(log.all == ["called", "end"])
+    }
+
+    // CF-X9, CF-A11
+    @Test("the sequence hears what is posted before its loop begins, in order, and ends with its task")
+    func sequence() async throws {
+        let notifications = center.notifications(named: .init("n"), object: "o")
+        for number in 0..<100 { center.post(name: .init("n"), object: "o", userInfo: ["number": number]) }
+        center.post(name: .init("n"), object: "other")
+        let log = Log()
+        let task = Task {
+            for await notification in notifications { log.add("\(notification.userInfo?["number"] as? Int ?? -1)") }
+            log.add("end")
+        }
+        try await eventually("all are heard") { log.all.count == 100 }
+        task.cancel()
+        await task.value
+        #expect(log.all == (0..<100).map { "\($0)" } + ["end"])
+    }
+
+    @Test("a sequence that nobody reads keeps the newest 4096 and counts the rest; it ends with its last copy")
+    func sequenceBuffer() async throws {
+        let underlying = DistributedNotifyCenter(bus: bus.bus)
+        let center = DistributedNotificationCenter(underlying)
+        var notifications: DistributedNotificationCenter.Notifications? = center.notifications(named: nil)
+        for number in 0..<4106 { center.post(name: .init("n"), object: "\(number)") }
+        try await eventually("ten have given way") { notifications?.droppedCount == 10 }
+        var iterator = notifications?.makeAsyncIterator()
+        #expect(await iterator?.next()?.object as? String == "10")
+        #expect(underlying.statistics.observers == 1)
+        notifications = nil
+        iterator = nil
+        #expect(underlying.statistics.observers == 0)
+    }
+
+    @Test("names go both ways")
+    func names() {
+        #expect(NotificationName(Notification.Name("n")) == "n")
+        #expect(Notification.Name(NotificationName("n")) == Notification.Name("n"))
+    }
+}
+
+/// A token that its own block can reach. Written before the block's queue runs, and read on that queue only.
+private final class TokenBox: @unchecked Sendable {
+    var token: (any NSObjectProtocol)?
+}

@@ -1,0 +1,252 @@
+import Foundation
+import NotifyCenter
+import NotifyCenterFoundation
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@Suite("Messages of types of their own")
+struct MessageTests {
+    private struct Everything: DistributedNotificationCenter.AsyncMessage, Equatable {
+        static let name = Notification.Name("everything")
+        enum Kind: String, Codable { case first, second }
+        struct Part: Codable, Equatable { var number: Int8 }
+        var text = "a\0é"
+        var large = UInt64.max
+        var small = Int64.min
+        var double = 1.0
+        var infinity = Double.infinity
+        var float: Float = 0.5
+        var flag = true
+        var date = Date(timeIntervalSinceReferenceDate: 0.1)
+        var data = Data([0, 255])
+        var kind = Kind.second
+        var parts = [Part(number: -1), Part(number: 2)]
+        var byName = ["x": 1, "": 2]
+        var byNumber = [3: "three"]
+        var absent: String?
+        var present: String? = ""
+        var gaps: [Int?] = [1, nil]
+        var address = URL(string: "https://example.org/a?b")
+    }
+
+    private struct Ping: DistributedNotificationCenter.AsyncMessage, Equatable {
+        static let name = Notification.Name("ping")
+        var number: Int
+    }
+
+    private struct Screen: DistributedNotificationCenter.MainActorMessage {
+        static let name = Notification.Name("screen")
+        var number: Int
+    }
+
+    private struct Empty: DistributedNotificationCenter.AsyncMessage {}
+
+    private enum Single: String, DistributedNotificationCenter.AsyncMessage { case value }
+
+    private final class Log: Sendable {
+        private let entries = Mutex<[String]>([])
+        var all: [String] { entries.withLock { $0 } }
+        func add(_ entry: String) { entries.withLock { $0.append(entry) } }
+    }
+
+    private let bus: PrivateBus
+    private let underlying: DistributedNotifyCenter
+    private let center: DistributedNotificationCenter
+
+    init() throws {
+        bus = try PrivateBus()
+        underlying = DistributedNotifyCenter(bus: bus.bus)
+        center = DistributedNotificationCenter(underlying)
+    }
+
+    // CF-X10, CF-U7
+    @Test("a message arrives as it was, every type in it")
+    func everything() async throws {
+        var iterator = try center.messages(for: Everything.self).makeAsyncIterator()
+        try center.post(Everything())
+        #expect(await iterator.next() == Everything())
+    }
+
+    // CF-M1, CF-P2
+    @Test("subjects are matched like objects")
+    func subjects() async throws {
+        let log = Log()
+        let tokens = [
+            try center.addObserver(for: Ping.self) { log.add("any \($0.number)") },
+            try center.addObserver(of: "A", for: Ping.self) { log.add("A \($0.number)") },
+        ]
+        try center.post(Ping(number: 1))
+        try center.post(Ping(number: 2), subject: "A")
+        try center.post(Ping(number: 3), subject: "B")
+        try await eventually("all arrive") { log.all.count == 4 }
+        #expect(Set(log.all) == ["any 1", "any 2", "A 2", "any 3"])
+        withExtendedLifetime(tokens) {}
+    }
+
+    // CF-D4
+    @Test("asynchronous observers are called for one message at a time, in order")
+    func asyncOrder() async throws {
+        let log = Log()
+        let token = try center.addObserver(for: Ping.self) { message in
+            log.add("begin \(message.number)")
+            await Task.yield()
+            log.add("end \(message.number)")
+        }
+        for number in 0..<50 { try center.post(Ping(number: number)) }
+        try await eventually("all are handled") { log.all.count == 100 }
+        #expect(log.all == (0..<50).flatMap { ["begin \($0)", "end \($0)"] })
+        withExtendedLifetime(token) {}
+    }
+
+    // CF-D2, CF-D4
+    @MainActor @Test("observers of main-actor messages are called there, in order")
+    func mainActor() async throws {
+        var numbers: [Int] = []
+        let token = try center.addObserver(for: Screen.self) { message in
+            MainActor.assertIsolated()
+            numbers.append(message.number)
+        }
+        for number in 0..<50 { try center.post(Screen(number: number)) }
+        try await eventually("all arrive") { numbers.count == 50 }
+        #expect(numbers == Array(0..<50))
+        withExtendedLifetime(token) {}
+    }
+
+    // CF-R7
+    @Test("an observer ends with its token, and by removal, and then hears nothing more")
+    func tokens() async throws {
+        let log = Log()
+        var token: DistributedNotificationCenter.ObservationToken? = try center.addObserver(for: Ping.self) {
+            log.add("dropped token \($0.number)")
+        }
+        let removed = try center.addObserver(for: Ping.self) { log.add("removed token \($0.number)") }
+        let screen = try center.addObserver(for: Screen.self) { log.add("screen \($0.number)") }
+        let kept = try center.addObserver(for: Ping.self) { log.add("kept \($0.number)") }
+        #expect(token != nil)
+        #expect(underlying.statistics.observers == 4)
+        token = nil
+        center.removeObserver(removed)
+        center.removeObserver(removed)
+        center.removeObserver(screen as Any)
+        #expect(underlying.statistics.observers == 1)
+        try center.post(Screen(number: 1))
+        try center.post(Ping(number: 1))
+        try await eventually("the kept one is called") { !log.all.isEmpty }
+        #expect(log.all == ["kept 1"])
+        withExtendedLifetime(kept) {}
+    }
+
+    // CF-R7
+    @Test("what waits for an asynchronous observer is dropped by its removal")
+    func removalWhileBusy() async throws {
+        let log = Log()
+        let (gate, open) = AsyncStream<Void>.makeStream()
+        let token = try center.addObserver(for: Ping.self) { message in
+            log.add("begin \(message.number)")
+            for await _ in gate { break }
+            log.add("end \(message.number)")
+        }
+        for number in 0..<3 { try center.post(Ping(number: number)) }
+        let last = try center.addObserver(for: Ping.self) { if $0.number == 3 { log.add("arrived") } }
+        try center.post(Ping(number: 3))
+        try await eventually("all have arrived, and the first is being handled") {
+            Set(log.all) == ["begin 0", "arrived"]
+        }
+        center.removeObserver(token)
+        open.yield()
+        try await eventually("the first is done") { log.all.contains("end 0") }
+        try center.post(Ping(number: 3))
+        try await eventually("the other one goes on") { log.all.filter { $0 == "arrived" }.count == 2 }
+        #expect(!log.all.contains("begin 1"))
+        withExtendedLifetime(last) {}
+    }
+
+    @Test("a sequence keeps the newest ten and counts the rest, ends with its task, and with its last copy")
+    func sequence() async throws {
+        var messages: DistributedNotificationCenter.Messages<Ping>? = try center.messages(for: Ping.self)
+        for number in 0..<15 { try center.post(Ping(number: number)) }
+        try await eventually("five have given way") { messages?.droppedCount == 5 }
+        var iterator = messages?.makeAsyncIterator()
+        for number in 5..<15 { #expect(await iterator?.next()?.number == number) }
+        messages = nil
+        iterator = nil
+        #expect(underlying.statistics.observers == 0)
+        let endless = try center.messages(for: Ping.self, bufferSize: 0)
+        let task = Task {
+            var count = 0
+            for await _ in endless { count += 1 }
+            return count
+        }
+        task.cancel()
+        #expect(await task.value == 0)
+    }
+
+    // CF-U8
+    @Test("what carries no such message is ignored and counted, whatever it is")
+    func undecodable() async throws {
+        let plain = try await underlying.notifications(named: "everything")
+        try center.post(Everything())
+        var plainIterator = plain.makeAsyncIterator()
+        let valid = try #require(await plainIterator.next()?.userInfo)
+        var iterator = try center.messages(for: Everything.self, bufferSize: 1000).makeAsyncIterator()
+        let hostile: [PropertyListValue] = [
+            .double(.nan), .double(1e300), .double(-.infinity),
+            .date(PropertyListDate(secondsSinceReferenceDate: .nan)),
+            .date(PropertyListDate(secondsSinceReferenceDate: .infinity)), .unsigned(.max), .integer(.min), "", "$null",
+            .data([]), [], [:], ["CF$UID": 1], [[[["x"]]]], true,
+        ]
+        try underlying.post("everything")
+        try underlying.post("everything", userInfo: [:])
+        for key in valid.keys {
+            for value in hostile { try underlying.post("everything", userInfo: valid.merging([key: value]) { $1 }) }
+        }
+        try center.post(Everything(text: "last"))
+        var decoded: UInt64 = 0
+        while let message = await iterator.next(), message.text != "last" { decoded += 1 }
+        #expect(decoded + center.undecodableMessageCount == UInt64(2 + valid.count * hostile.count))
+        #expect(center.undecodableMessageCount > 100)
+    }
+
+    // CF-U8
+    @Test("observers ignore and count what they cannot decode, too")
+    func undecodableForObservers() async throws {
+        let tokens = [
+            try center.addObserver(for: Screen.self) { _ in Issue.record("no screen came") },
+            try center.addObserver(for: Ping.self) { _ in Issue.record("no ping came") },
+        ]
+        try underlying.post("screen", userInfo: ["number": "one"])
+        try underlying.post("ping", userInfo: ["number": 1.5])
+        try await eventually("both are counted") { center.undecodableMessageCount == 2 }
+        withExtendedLifetime(tokens) {}
+    }
+
+    @Test("a message without properties arrives, and a payload that another tool left out is an empty one")
+    func empty() async throws {
+        var iterator = try center.messages(for: Empty.self).makeAsyncIterator()
+        try center.post(Empty())
+        try underlying.post(NotificationName(Empty.name))
+        #expect(await iterator.next() != nil)
+        #expect(await iterator.next() != nil)
+    }
+
+    @Test("a message that is no set of named values is refused, and so is one beyond the bounds")
+    func refusals() throws {
+        #expect(throws: EncodingError.self) { try center.post(Single.value) }
+        var large = Everything()
+        large.data = Data(count: 17 << 20)
+        #expect(throws: DBusError.self) { try center.post(large) }
+        let lost = DistributedNotificationCenter(bus: .address("unix:path=/nowhere/bus"))
+        #expect(throws: DBusError.self) { try lost.post(Ping(number: 1)) }
+        #expect(throws: DBusError.self) { try lost.addObserver(for: Ping.self) { _ in } }
+        #expect(throws: DBusError.self) { try lost.messages(for: Ping.self) }
+    }
+
+    @Test("the name of a message is its type's, unless it gives one")
+    func defaultName() {
+        #expect(Named.name.rawValue == "NotifyCenterFoundationTests.Named")
+        #expect(Ping.name.rawValue == "ping")
+    }
+}
+
+struct Named: DistributedNotificationCenter.AsyncMessage {}

@@ -1,0 +1,134 @@
+import Foundation
+import NotifyCenter
+import NotifyCenterFoundation
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@Suite("Suspension of DistributedNotificationCenter")
+struct SuspensionTests {
+    private typealias Behavior = DistributedNotificationCenter.SuspensionBehavior
+
+    private struct Ping: DistributedNotificationCenter.AsyncMessage {
+        static let name = Notification.Name("n")
+        var number: Int
+    }
+
+    private final class Log: Sendable {
+        private let entries = Mutex<[String]>([])
+        var all: [String] { entries.withLock { $0 } }
+        func add(_ entry: String) { entries.withLock { $0.append(entry) } }
+    }
+
+    private let bus: PrivateBus
+    private let underlying: DistributedNotifyCenter
+    private let center: DistributedNotificationCenter
+    private let log = Log()
+
+    init() throws {
+        bus = try PrivateBus()
+        underlying = DistributedNotifyCenter(bus: bus.bus)
+        center = DistributedNotificationCenter(underlying)
+    }
+
+    private func observe(_ behavior: Behavior?, _ name: String, queue: OperationQueue? = nil) {
+        let block: @Sendable (Notification) -> Void = { [log] notification in
+            let object = notification.object as? String ?? "-"
+            log.add("\(behavior.map { "\($0)" } ?? "default") \(notification.name.rawValue) \(object)")
+        }
+        let name = Notification.Name(name)
+        if let behavior {
+            center.addObserver(forName: name, object: nil, suspensionBehavior: behavior, queue: queue, using: block)
+        } else {
+            center.addObserver(forName: name, object: nil, queue: queue, using: block)
+        }
+    }
+
+    /// Waits until what was posted has arrived.
+    private func settle(received: UInt64) async throws {
+        try await eventually("all has arrived") { underlying.statistics.received == received }
+    }
+
+    // CF-S1, CF-S9, CF-X5
+    @Test("suspended is false at first, and is that of the center underneath")
+    func property() {
+        #expect(!center.suspended)
+        for isSuspended in [true, true, false, false] {
+            center.suspended = isSuspended
+            #expect(center.suspended == isSuspended)
+            #expect(underlying.isSuspended == isSuspended)
+        }
+    }
+
+    // CF-S3, CF-S4, CF-S5, CF-S8, CF-S11, CF-X2
+    @Test(
+        "drop loses, coalesce keeps the last of each name and object, hold keeps all, in order; the default coalesces"
+    )
+    func behaviors() async throws {
+        for behavior in [Behavior.drop, .coalesce, .hold, nil] { observe(behavior, "n") }
+        center.suspended = true
+        for object in ["A", "A", "B"] { center.post(name: .init("n"), object: object) }
+        try await settle(received: 3)
+        #expect(log.all.isEmpty)
+        center.suspended = false
+        try await eventually("what waited is delivered") { log.all.count == 7 }
+        let byBehavior = Dictionary(grouping: log.all) { $0.prefix { $0 != " " } }
+        #expect(byBehavior["hold"] == ["hold n A", "hold n A", "hold n B"])
+        #expect(byBehavior["coalesce"] == ["coalesce n A", "coalesce n B"])
+        #expect(byBehavior["default"] == ["default n A", "default n B"])
+    }
+
+    // CF-S6, CF-S16, CF-P5, CF-S7, CF-X3
+    @Test("what is to be delivered immediately, for the observer's sake or the post's, brings what waits before it")
+    func immediately() async throws {
+        observe(.hold, "n")
+        observe(.deliverImmediately, "m")
+        center.suspended = true
+        center.post(name: .init("n"), object: "1")
+        center.post(name: .init("m"), object: "2")
+        try await eventually("both are delivered") { log.all == ["hold n 1", "deliverImmediately m 2"] }
+        center.post(name: .init("n"), object: "3")
+        center.postNotificationName(.init("n"), object: "4", deliverImmediately: true)
+        try await eventually("both are delivered") { Array(log.all.dropFirst(2)) == ["hold n 3", "hold n 4"] }
+        center.post(name: .init("n"), object: "5")
+        center.postNotificationName(.init("n"), object: "6", options: [.deliverImmediately])
+        try await eventually("both are delivered") { Array(log.all.dropFirst(4)) == ["hold n 5", "hold n 6"] }
+        #expect(center.suspended)
+    }
+
+    // CF-S8
+    @Test("what is on its way to an operation queue waits too")
+    func operationQueue() async throws {
+        let queue = OperationQueue()
+        queue.isSuspended = true
+        observe(.hold, "n", queue: queue)
+        center.post(name: .init("n"), object: "1")
+        center.post(name: .init("n"), object: "2")
+        try await settle(received: 2)
+        center.suspended = true
+        queue.isSuspended = false
+        let barrier = Log()
+        queue.addBarrierBlock { barrier.add("passed") }
+        try await eventually("the queue has run") { !barrier.all.isEmpty }
+        #expect(log.all.isEmpty)
+        center.suspended = false
+        try await eventually("both are delivered") { log.all == ["hold n 1", "hold n 2"] }
+    }
+
+    // CF-S4, CF-S12
+    @Test("sequences and observers of messages coalesce too, and removal drops what waits")
+    func messages() async throws {
+        let sequence = center.notifications(named: .init("n"))
+        let kept = try center.addObserver(for: Ping.self) { [log] in log.add("kept \($0.number)") }
+        let removed = try center.addObserver(for: Ping.self) { [log] in log.add("removed \($0.number)") }
+        center.suspended = true
+        for number in 1...3 { try center.post(Ping(number: number)) }
+        try await settle(received: 3)
+        center.removeObserver(removed)
+        center.suspended = false
+        var iterator = sequence.makeAsyncIterator()
+        #expect(await iterator.next()?.userInfo?["number"] as? Int == 3)
+        try await eventually("the last one is delivered") { log.all == ["kept 3"] }
+        withExtendedLifetime(kept) {}
+    }
+}

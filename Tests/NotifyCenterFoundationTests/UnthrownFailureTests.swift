@@ -1,0 +1,64 @@
+import Foundation
+import NotifyCenter
+import NotifyCenterFoundation
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+/// By itself, because the handler of failures is the process's.
+@Suite("What DistributedNotificationCenter cannot throw", .serialized)
+struct UnthrownFailureTests {
+    private func failures(of work: () throws -> Void) rethrows -> [String] {
+        let failures = Mutex<[String]>([])
+        UnthrownFailures.setHandler { failure in failures.withLock { $0.append("\(failure)") } }
+        defer { UnthrownFailures.setHandler(nil) }
+        try work()
+        return failures.withLock { $0 }
+    }
+
+    // CF-X6, CF-U2, CF-B8
+    @Test("an object that is no text, and a userInfo that is no property list, post nothing and are reported")
+    func refusals() async throws {
+        let bus = try PrivateBus()
+        let underlying = DistributedNotifyCenter(bus: bus.bus)
+        let center = DistributedNotificationCenter(underlying)
+        let sequence = center.notifications(named: nil)
+        let name = Notification.Name("n")
+        let failures = failures {
+            center.post(name: name, object: nil, userInfo: ["a": NSNull()])
+            center.post(Notification(name: name, object: NSNumber(value: 3)))
+            center.postNotificationName(name, object: nil, userInfo: [3: 3], deliverImmediately: true)
+            center.addObserver(forName: name, object: NSObject(), queue: nil) { _ in }
+            _ = center.notifications(named: name, object: 3)
+            _ = DistributedNotificationCenter.forType(.init(rawValue: "other"))
+            center.postNotificationName(name, object: nil, options: .postToAllSessions)
+        }
+        #expect(failures.count == 7)
+        #expect(failures[0].contains("userInfo[\"a\"]: of type NSNull."))
+        #expect(failures[1].contains("is text, not NSNumber"))
+        #expect(failures[2].contains("a key of type Int."))
+        #expect(failures[3].contains("is text, not NSObject"))
+        #expect(failures[4].contains("is text, not Int"))
+        #expect(failures[5].contains("no center of type other"))
+        #expect(failures[6].contains("session"))
+        #expect(underlying.statistics.observers == 1)
+        center.post(name: .init("last"), object: nil)
+        var iterator = sequence.makeAsyncIterator()
+        #expect(await iterator.next()?.name == Notification.Name("last"))
+    }
+
+    @Test("a bus that is not there is reported, and the sequence is empty")
+    func noBus() async throws {
+        let center = DistributedNotificationCenter(bus: .address("unix:path=/nowhere/bus"))
+        var sequence: DistributedNotificationCenter.Notifications?
+        let failures = failures {
+            center.post(name: .init("n"), object: nil)
+            center.addObserver(forName: .init("n"), object: nil, queue: nil) { _ in }
+            sequence = center.notifications(named: .init("n"))
+        }
+        #expect(failures.count == 3)
+        #expect(failures.allSatisfy { $0.contains("/nowhere/bus") })
+        var iterator = try #require(sequence).makeAsyncIterator()
+        #expect(await iterator.next() == nil)
+    }
+}
