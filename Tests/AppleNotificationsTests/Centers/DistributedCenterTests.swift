@@ -277,20 +277,27 @@ struct DistributedCenterTests {
         #expect(Failures.contains("CFNotificationCenterPostNotificationWithOptions", "session"))
     }
 
-    // CF-T7, CF-S10
-    @Test(
-        "each suspension behaviour has Apple's number, no other number is one, and all hear while nothing is suspended"
-    )
-    func behaviors() async throws {
-        let name = "com.example.distributed.behaviors"
+    // CF-T7
+    @Test("each suspension behaviour has Apple's number, and every number is one")
+    func behaviorNumbers() {
         let behaviors: [CFNotificationSuspensionBehavior] = [.drop, .coalesce, .hold, .deliverImmediately]
         #expect(behaviors.map(\.rawValue) == [1, 2, 3, 4])
-        #expect((1...4).map { CFNotificationSuspensionBehavior(rawValue: $0) } == behaviors)
-        #expect(CFNotificationSuspensionBehavior(rawValue: 0) == nil)
-        #expect(CFNotificationSuspensionBehavior(rawValue: 5) == nil)
-        for behavior in behaviors { observer.add(name, behavior: behavior, label: "\(behavior.rawValue)") }
+        #expect((1...4).map { CFNotificationSuspensionBehavior(rawValue: $0)! } == behaviors)
+        #expect(CFNotificationSuspensionBehavior(rawValue: CFIndex(kCFNotificationDeliverImmediately))! == .drop)
+        #expect(CFNotificationSuspensionBehavior(rawValue: 0)!.rawValue == 0)
+        #expect(!behaviors.contains(CFNotificationSuspensionBehavior(rawValue: 0)!))
+        #expect(CFNotificationSuspensionBehavior(rawValue: 5)! == CFNotificationSuspensionBehavior(rawValue: 5)!)
+    }
+
+    // CF-S10
+    @Test("while nothing is suspended, observers of every behaviour hear")
+    func behaviors() async throws {
+        let name = "com.example.distributed.behaviors"
+        for number in 0...4 {
+            observer.add(name, behavior: CFNotificationSuspensionBehavior(rawValue: number)!, label: "\(number)")
+        }
         post(center, name, immediately: false)
-        try await eventually("all hear") { observer.heard.all == (1...4).map { "\($0) \(name)" } }
+        try await eventually("all hear") { observer.heard.all == (0...4).map { "\($0) \(name)" } }
     }
 
     // CF-A4, CF-X7
@@ -301,7 +308,7 @@ struct DistributedCenterTests {
         try await eventually("it is heard") { observer.heard.all.contains("any com.example.distributed.everything") }
     }
 
-    @Test("it and this package's own center are one")
+    @Test("it, this package's own center and Foundation's are one")
     func ownCenter() async throws {
         let a = "A" as CFString
         let sequence = try await DistributedNotifyCenter.default.notifications(named: "com.example.distributed.own")
@@ -312,7 +319,8 @@ struct DistributedCenterTests {
         #expect(notification.object == "A")
         #expect(notification.userInfo == ["k": [true]])
         try DistributedNotifyCenter.default.post("com.example.distributed.own", object: "A")
-        try await eventually("both are heard") { observer.heard.all.count == 2 }
+        DistributedNotificationCenter.default().post(name: .init("com.example.distributed.own"), object: "A")
+        try await eventually("all are heard") { observer.heard.all.count == 3 }
         withExtendedLifetime(a) {}
     }
 
@@ -328,7 +336,8 @@ struct DistributedCenterTests {
             observer.add(name, behavior: .drop, label: "drop")
             observer.add(name, behavior: .coalesce, label: "coalesce")
             observer.add(name, behavior: .hold, label: "hold")
-            DistributedNotifyCenter.default.isSuspended = true
+            observer.add(name, behavior: CFNotificationSuspensionBehavior(rawValue: 0)!, label: "0")
+            DistributedNotificationCenter.default().suspended = true
             for _ in 0..<2 { post(center, name, immediately: false) }
             // What this one hears came after them on the same connection.
             let other = DistributedNotifyCenter(bus: .address(bus))
@@ -336,12 +345,14 @@ struct DistributedCenterTests {
             post(center, "after", immediately: false)
             _ = await after.next()
             try #require(observer.heard.all.isEmpty)
-            DistributedNotifyCenter.default.isSuspended = false
-            try await eventually("what waited is delivered") { observer.heard.all.count == 3 }
-            try #require(observer.heard.all.sorted() == ["coalesce \(name)", "hold \(name)", "hold \(name)"])
-            DistributedNotifyCenter.default.isSuspended = true
+            DistributedNotificationCenter.default().suspended = false
+            try await eventually("what waited is delivered") { observer.heard.all.count == 4 }
+            try #require(
+                observer.heard.all.sorted() == ["0 \(name)", "coalesce \(name)", "hold \(name)", "hold \(name)"]
+            )
+            DistributedNotificationCenter.default().suspended = true
             post(center, name, immediately: true)
-            try await eventually("all hear at once") { observer.heard.all.count == 6 }
+            try await eventually("all hear at once") { observer.heard.all.count == 8 }
         }
     }
 }

@@ -144,8 +144,25 @@ struct CallbackFormsTests {
             nil,
             .deliverImmediately
         )
+        CFNotificationCenterAddObserver(
+            center,
+            observer,
+            {
+                (
+                    center: CFNotificationCenter?,
+                    observer: UnsafeMutableRawPointer?,
+                    name: CFNotificationName?,
+                    object: UnsafeRawPointer?,
+                    userInfo: CFDictionary?
+                ) in
+                Unmanaged<Heard>.fromOpaque(observer!).takeUnretainedValue().note("with types")
+            },
+            name as CFString,
+            nil,
+            CFNotificationSuspensionBehavior(rawValue: 4)!
+        )
         post(name)
-        #expect(heard.all == ["all com.example.callbacks.closures true true", "some", "short true"])
+        #expect(heard.all == ["all com.example.callbacks.closures true true", "some", "short true", "with types"])
     }
 
     // CF-T5
