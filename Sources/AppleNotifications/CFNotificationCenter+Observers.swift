@@ -72,12 +72,3 @@ public func CFNotificationCenterRemoveEveryObserver(_ center: CFNotificationCent
     guard let center, let observer else { return }
     center.callbacks.removeEvery(UInt(bitPattern: observer))
 }
-
-/// Runs the body of a function that Apple declares without a way to throw.
-func reportingFailure(_ function: String, _ body: () throws -> Void) {
-    do {
-        try body()
-    } catch {
-        UnthrownFailures.report(error, in: function)
-    }
-}

@@ -1,7 +1,7 @@
 import AppleNotifications
 import Foundation
 
-/// Forms of Swift 5 that Swift 6's language mode does not take as they stand, on Apple or here: not called, they need but compile.
+/// Callbacks kept in constants that belong to the main actor, and call its functions. Nobody calls these: they need but compile.
 @MainActor
 final class ViewModel {
     static var shared = ViewModel()
