@@ -58,23 +58,15 @@ extension DistributedNotificationCenter {
         _ delivery: Delivery,
         _ block: @escaping @Sendable (Notification) -> Void
     ) throws(DBusError) {
-        let registration = CallbackRegistration()
         let name = name.map { NotificationName($0) }
-        observers.withLock { $0.add(registration, of: token, name: name, object: object.map { ObjectText($0) }) }
-        do throws(DBusError) {
-            let observation = try center.observe(
-                name,
-                object: object,
-                delivery: delivery,
-                suspensionBehavior: .init(suspensionBehavior)
-            ) { notification in
-                if registration.isLive { block(Notification(notification)) }
-            }
-            registration.begin(observation)
-        } catch {
-            observers.withLock { $0.remove(registration, of: token) }
-            throw error
-        }
+        let observation = try center.observe(
+            name,
+            object: object,
+            delivery: delivery,
+            suspensionBehavior: .init(suspensionBehavior)
+        ) { block(Notification($0)) }
+        // Nobody has the token yet, so nothing was removed meanwhile.
+        observers.withLock { $0.add(observation, of: token, name: name, object: object.map { ObjectText($0) }) }
     }
 
     /// Removes what the token stands for; what is no token of this center, or was removed before, is no matter (CF-R5).
@@ -86,12 +78,12 @@ extension DistributedNotificationCenter {
         removeObserver(observer, name: nil, object: nil)
     }
 
-    /// As ``removeObserver(_:)-(Any)``, if the registration meets the criteria, of which `nil` is none (CF-R2, CF-X4). One for any name
-    /// or any object does not meet a given one (CF-R3).
+    /// As ``removeObserver(_:)-(Any)``, if the registration meets the criteria, of which `nil` is none (CF-R2, CF-X4). One for
+    /// any name or any object does not meet a given one (CF-R3).
     public func removeObserver(_ observer: Any, name: NSNotification.Name?, object: String?) {
         guard let token = observer as? ObserverToken else { return }
         let (name, object) = (name.map { NotificationName($0) }, object.map { ObjectText($0) })
         let removed = observers.withLock { $0.remove(token, name: name, object: object) }
-        for registration in removed { registration.remove() }
+        for observation in removed { observation.cancel() }
     }
 }

@@ -35,8 +35,8 @@ import Synchronization
 ///   reported to `UnthrownFailures`, as is a bus that cannot be reached.
 public final class DistributedNotificationCenter: Sendable {
     let center: DistributedNotifyCenter
-    /// Holds the tokens, so that a registration lasts until it is removed, whoever keeps its token.
-    let observers = Locked(ObserverTable<ObserverToken, ObjectText, CallbackRegistration>())
+    /// Holds tokens and observations, so that a registration lasts until it is removed, whoever keeps its token.
+    let observers = Locked(ObserverTable<ObserverToken, ObjectText, NotificationObservation>())
     let undecodable = Counter()
 
     private static let shared = DistributedNotificationCenter(.default)
@@ -54,10 +54,11 @@ public final class DistributedNotificationCenter: Sendable {
         return shared
     }
 
-    /// A center over another one, with which it shares the bus and the suspension. Not on macOS.
+    /// A center over another one, with which it shares the bus and the suspension. Its observers end with it. Not on
+    /// macOS.
     public init(_ center: DistributedNotifyCenter) { self.center = center }
 
-    /// A center on this bus. It connects with its first use. Not on macOS.
+    /// A center on this bus. It connects with its first use. Its observers end with it. Not on macOS.
     public convenience init(bus: Bus) { self.init(DistributedNotifyCenter(bus: bus)) }
 
     /// Whether deliveries to this process wait. False at the start; setting it anew to what it is does nothing (CF-S1, CF-S9).
