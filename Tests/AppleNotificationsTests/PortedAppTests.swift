@@ -32,6 +32,16 @@ struct PortedAppTests {
         #expect(listener.errorText == "")
     }
 
+    // CF-P9, CF-P11
+    @Test("posting what nobody hears is harmless and reports nothing")
+    func nobodyHears() async throws {
+        for arguments in [["post", "com.example.nobody"], ["post", "com.example.nobody", "hello"]] {
+            let poster = try ChildProcess(ChildProcess.built("ported-app"), arguments, environment: bus.environment)
+            #expect(await poster.exitStatus() == 0)
+            #expect(poster.errorText == "")
+        }
+    }
+
     @Test("it stops its run loop from a callback")
     func stops() async throws {
         let listener = try run("cf-run-loop", "com.example.ported")

@@ -15,7 +15,7 @@ struct DarwinCenterTests {
         observer = Observer(center)
     }
 
-    // CF-D2, CF-D6, CF-D7, CF-P10, CF-U4
+    // CF-D2, CF-D6, CF-D7, CF-P10, CF-U4, CF-W1
     @Test("the callback runs on the main queue after the post, with the name and neither object nor userInfo")
     @MainActor func arguments() async throws {
         let name = "com.example.darwin.arguments"
@@ -54,6 +54,22 @@ struct DarwinCenterTests {
         post(center, name)
         try await eventually("the witness hears") { witness.heard.all.count == 2 }
         #expect(observer.heard.all.count == 1)
+    }
+
+    // CF-A6, CF-W8
+    @Test("what was posted before the registration, and under another name, is not heard")
+    func before() async throws {
+        let name = "com.example.darwin.before"
+        let witness = Observer(center)
+        witness.add(name, label: "witness")
+        post(center, name)
+        try await eventually("the witness hears") { witness.heard.all.count == 1 }
+        observer.add(name, label: "heard")
+        post(center, "com.example.darwin.Before")
+        post(center, "com.example.darwin.before.it")
+        post(center, name)
+        try await eventually("it is heard") { !observer.heard.all.isEmpty }
+        #expect(observer.heard.all == ["heard \(name)"])
     }
 
     // CF-A8

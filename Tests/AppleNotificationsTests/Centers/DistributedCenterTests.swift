@@ -18,7 +18,7 @@ struct DistributedCenterTests {
 
     private func pointer(_ text: CFString) -> UnsafeMutableRawPointer { Unmanaged.passUnretained(text).toOpaque() }
 
-    // CF-M1, CF-M2, CF-M4, CF-P2
+    // CF-M1, CF-M2, CF-M4, CF-P2, CF-B5
     @Test("the table of names and objects holds, objects being the same text and not the same address")
     func matching() async throws {
         let (n, m) = ("com.example.distributed.matching.n", "com.example.distributed.matching.m")

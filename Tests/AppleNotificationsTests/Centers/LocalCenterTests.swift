@@ -115,6 +115,22 @@ struct LocalCenterTests {
         #expect(observer.heard.all.count == 3)
     }
 
+    // CF-P8, CF-S13
+    @Test("suspension behaviours and options have no say")
+    func options() {
+        let name = CFNotificationName("com.example.local.options" as CFString)
+        for number in 0...4 {
+            let behavior = CFNotificationSuspensionBehavior(rawValue: number)!
+            observer.add(name.rawValue as String, behavior: behavior, label: "\(number)")
+        }
+        for options in [0, kCFNotificationDeliverImmediately, kCFNotificationPostToAllSessions] {
+            CFNotificationCenterPostNotificationWithOptions(center, name, nil, nil, options)
+        }
+        CFNotificationCenterPostNotification(center, name, nil, nil, false)
+        let each = (0...4).map { "\($0) \(name.rawValue as String)" }
+        #expect(observer.heard.all == each + each + each + each)
+    }
+
     // CF-A6
     @Test("nothing that was posted before is delivered")
     func noReplay() {

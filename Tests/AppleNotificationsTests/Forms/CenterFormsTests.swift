@@ -26,7 +26,7 @@ struct CenterFormsTests {
 
     init() { TestBus.use() }
 
-    // CF-T2
+    // CF-T1, CF-T2
     @Test("each function always returns the same center")
     func identity() {
         #expect(CFNotificationCenterGetLocalCenter() === CFNotificationCenterGetLocalCenter())
