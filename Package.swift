@@ -153,9 +153,17 @@ let package = Package(
             dependencies: ["NotifyCenterFoundation", "NotifyCenter", "NotifyCenterTestKit", "foundation-probe"],
             exclude: ["FoundationProbe"]
         ),
+        // Swift as it is written on Apple, in the language mode that most of it is in.
+        .executableTarget(
+            name: "ported-app",
+            dependencies: ["AppleNotifications"],
+            path: "Tests/AppleNotificationsTests/PortedApp",
+            swiftSettings: [.swiftLanguageMode(.v5)]
+        ),
         .testTarget(
             name: "AppleNotificationsTests",
-            dependencies: ["AppleNotifications", "NotifyCenter", "NotifyCenterTestKit"]
+            dependencies: ["AppleNotifications", "NotifyCenter", "NotifyCenterTestKit", "ported-app"],
+            exclude: ["PortedApp"]
         ),
         // Code as it is written for Apple's platforms: it imports nothing of this package.
         .executableTarget(

@@ -31,7 +31,7 @@ extension DistributedNotificationCenter {
     }
 
     /// Calls `observer` on the main actor for each message of a type, one after the other and in the order of arrival, until the
-    /// returned token ends or is removed (``removeObserver(_:)-(ObservationToken)``): keep it.
+    /// returned token ends or is removed (`removeObserver(_:)`): keep it.
     ///
     /// ```swift
     /// token = try center.addObserver(of: "till-3", for: OrderPlaced.self) { message in total += message.total }

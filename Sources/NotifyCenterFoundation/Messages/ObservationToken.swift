@@ -1,5 +1,5 @@
 extension DistributedNotificationCenter {
-    /// An observer of messages in place. Its end of life, or ``DistributedNotificationCenter/removeObserver(_:)-(ObservationToken)``,
+    /// An observer of messages in place. Its end of life, or `removeObserver(_:)`,
     /// removes it.
     public final class ObservationToken: Hashable, Sendable {
         private let dropped: @Sendable () -> UInt64

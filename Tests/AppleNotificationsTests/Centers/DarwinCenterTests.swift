@@ -1,0 +1,135 @@
+import AppleNotifications
+import Foundation
+import NotifyCenter
+import NotifyCenterTestKit
+import Testing
+
+@Suite("The Darwin center")
+struct DarwinCenterTests {
+    private let center: CFNotificationCenter
+    private let observer: Observer
+
+    init() {
+        TestBus.use()
+        center = CFNotificationCenterGetDarwinNotifyCenter()
+        observer = Observer(center)
+    }
+
+    // CF-D2, CF-D6, CF-D7, CF-P10, CF-U4, CF-W1
+    @Test("the callback runs on the main queue after the post, with the name and neither object nor userInfo")
+    @MainActor func arguments() async throws {
+        let name = "com.example.darwin.arguments"
+        CFNotificationCenterAddObserver(
+            CFNotificationCenterGetDarwinNotifyCenter(),
+            Unmanaged.passUnretained(observer).toOpaque(),
+            { center, observer, name, object, userInfo in
+                let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
+                heard.note(
+                    "\(center!) \(name!.rawValue as String) \(object == nil) \(userInfo == nil) \(isOnMainQueue())"
+                )
+            },
+            name as CFString,
+            nil,
+            .deliverImmediately
+        )
+        post(center, name, object: observer.pointer, userInfo: ["a": NSNull()] as CFDictionary)
+        // This runs on the main queue, which is not free before the next line.
+        #expect(observer.heard.all.isEmpty)
+        try await eventually("it arrives") { observer.heard.all.count == 1 }
+        #expect(observer.heard.all == ["<CFNotificationCenter darwin> \(name) true true true"])
+    }
+
+    // CF-M6, CF-R6, CF-A8
+    @Test("objects and suspension behaviours have no say, neither in adding nor in removing")
+    func objectsIgnored() async throws {
+        let name = "com.example.darwin.objects"
+        // As text: what would be wrong with them at the distributed center is not even looked at here.
+        let (one, other) = (UnsafeRawPointer(bitPattern: 0x10), UnsafeRawPointer(bitPattern: 0x20))
+        let witness = Observer(center)
+        witness.add(name, label: "witness")
+        observer.add(name, object: one, behavior: .drop, label: "heard")
+        post(center, name, object: other)
+        try await eventually("it is heard") { observer.heard.all == ["heard \(name)"] && witness.heard.all.count == 1 }
+        observer.remove(name, object: other)
+        post(center, name)
+        try await eventually("the witness hears") { witness.heard.all.count == 2 }
+        #expect(observer.heard.all.count == 1)
+    }
+
+    // CF-A6, CF-W8
+    @Test("what was posted before the registration, and under another name, is not heard")
+    func before() async throws {
+        let name = "com.example.darwin.before"
+        let witness = Observer(center)
+        witness.add(name, label: "witness")
+        post(center, name)
+        try await eventually("the witness hears") { witness.heard.all.count == 1 }
+        observer.add(name, label: "heard")
+        post(center, "com.example.darwin.Before")
+        post(center, "com.example.darwin.before.it")
+        post(center, name)
+        try await eventually("it is heard") { !observer.heard.all.isEmpty }
+        #expect(observer.heard.all == ["heard \(name)"])
+    }
+
+    // CF-A8
+    @Test("an observer of any name is never called")
+    func anyName() async throws {
+        let witness = Observer(center)
+        witness.add("com.example.darwin.anyName", label: "witness")
+        observer.add(nil, label: "heard")
+        post(center, "com.example.darwin.anyName")
+        try await eventually("the witness hears") { !witness.heard.all.isEmpty }
+        #expect(observer.heard.all.isEmpty)
+    }
+
+    // CF-A5, CF-D3
+    @Test("equal registrations are each called, in the order of registration")
+    func duplicates() async throws {
+        let name = "com.example.darwin.duplicates"
+        for number in 1...3 { observer.add(name, label: "\(number)") }
+        post(center, name)
+        try await eventually("all hear") { observer.heard.all.count == 3 }
+        #expect(observer.heard.all == (1...3).map { "\($0) \(name)" })
+    }
+
+    // CF-T8, CF-P6
+    @Test("it posts with either option, with both, and with none")
+    func options() async throws {
+        let name = CFNotificationName("com.example.darwin.options" as CFString)
+        observer.add(name.rawValue as String, label: "heard")
+        for (count, options) in [
+            0, kCFNotificationDeliverImmediately, kCFNotificationPostToAllSessions,
+            kCFNotificationDeliverImmediately | kCFNotificationPostToAllSessions,
+        ].enumerated() {
+            CFNotificationCenterPostNotificationWithOptions(center, name, nil, nil, options)
+            try await eventually("it is heard") { observer.heard.all.count == count + 1 }
+        }
+    }
+
+    // CF-A11
+    @Test("it and this package's own center are one")
+    func ownCenter() async throws {
+        let sequence = try await DarwinNotifyCenter.default.notifications(named: "com.example.darwin.own")
+        observer.add("com.example.darwin.own", label: "heard")
+        post(center, "com.example.darwin.own")
+        var iterator = sequence.makeAsyncIterator()
+        #expect(await iterator.next()?.name == "com.example.darwin.own")
+        try await eventually("it is heard") { observer.heard.all.count == 1 }
+        try DarwinNotifyCenter.default.post("com.example.darwin.own")
+        try await eventually("it is heard") { observer.heard.all.count == 2 }
+    }
+
+    // CF-R7, CF-C2
+    @Test("what has been removed is not called any more, though posts are on their way to it")
+    @MainActor func removal() async throws {
+        let name = "com.example.darwin.removal"
+        let witness = Observer(center)
+        observer.add(name, label: "removed")
+        witness.add(name, label: "witness")
+        post(center, name)
+        observer.remove(name)
+        try await eventually("the witness hears") { !witness.heard.all.isEmpty }
+        #expect(observer.heard.all.isEmpty)
+    }
+}

@@ -1,0 +1,357 @@
+import AppleNotifications
+import Foundation
+import NotifyCenter
+import NotifyCenterTestKit
+import Testing
+
+@Suite("The distributed center")
+struct DistributedCenterTests {
+    private let center: CFNotificationCenter
+    private let observer: Observer
+
+    init() {
+        TestBus.use()
+        Failures.collect()
+        center = CFNotificationCenterGetDistributedCenter()
+        observer = Observer(center)
+    }
+
+    private func pointer(_ text: CFString) -> UnsafeMutableRawPointer { Unmanaged.passUnretained(text).toOpaque() }
+
+    // CF-M1, CF-M2, CF-M4, CF-P2, CF-B5
+    @Test("the table of names and objects holds, objects being the same text and not the same address")
+    func matching() async throws {
+        let (n, m) = ("com.example.distributed.matching.n", "com.example.distributed.matching.m")
+        // Other tests post meanwhile, of other objects.
+        let (a, b, sameText) = ("matching A" as CFString, "matching B" as CFString, "matching A" as CFString)
+        observer.add(n, label: "n/any")
+        observer.add(n, object: pointer(a), label: "n/A")
+        observer.add(nil, object: pointer(a), label: "any/A")
+        post(center, n)
+        post(center, n, object: pointer(sameText))
+        post(center, n, object: pointer(b))
+        post(center, m, object: pointer(sameText))
+        try await eventually("all arrive") { observer.heard.all.last == "any/A \(m)" }
+        #expect(
+            observer.heard.all == [
+                "n/any \(n)", "n/any \(n)", "n/A \(n)", "any/A \(n)", "n/any \(n)", "any/A \(m)",
+            ]
+        )
+        withExtendedLifetime((sameText, a, b)) {}
+    }
+
+    // CF-R2, CF-R3, CF-R8
+    @Test("a removal compares its object as text too")
+    func removal() async throws {
+        let name = "com.example.distributed.removal"
+        let witness = Observer(center)
+        let (a, sameText) = ("A" as CFString, "A" as CFString)
+        observer.add(name, object: pointer(a), label: "A")
+        observer.add(name, label: "any")
+        witness.add(name, label: "witness")
+        observer.remove(name, object: pointer(sameText))
+        post(center, name, object: pointer(a))
+        try await eventually("the witness hears") { !witness.heard.all.isEmpty }
+        #expect(observer.heard.all == ["any \(name)"])
+        withExtendedLifetime((sameText, a)) {}
+    }
+
+    // CF-D2, CF-D6, CF-D8, CF-P10
+    @Test("the callback runs on the main queue after the post, with the object as CFString")
+    @MainActor func arguments() async throws {
+        CFNotificationCenterAddObserver(
+            center,
+            observer.pointer,
+            { center, observer, name, object, userInfo in
+                let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
+                let object = Unmanaged<CFString>.fromOpaque(object!).takeUnretainedValue() as String
+                heard.note("\(center!) \(name!.rawValue as String) \(object) \(userInfo == nil) \(isOnMainQueue())")
+            },
+            "com.example.distributed.arguments" as CFString,
+            nil,
+            .deliverImmediately
+        )
+        let object = "till \u{0} 3, \u{1F4B6}" as CFString
+        post(center, "com.example.distributed.arguments", object: pointer(object))
+        #expect(observer.heard.all.isEmpty)
+        try await eventually("it arrives") { observer.heard.all.count == 1 }
+        #expect(
+            observer.heard.all == [
+                "<CFNotificationCenter distributed> com.example.distributed.arguments till \u{0} 3, \u{1F4B6} true true"
+            ]
+        )
+        withExtendedLifetime(object) {}
+    }
+
+    // CF-U1, CF-U7, CF-P4
+    @Test("property lists keep their types")
+    func userInfo() async throws {
+        let userInfo: [String: Any] = [
+            "text": "a\u{0}b", "count": 3, "large": UInt64.max, "one": 1.0, "isOn": true,
+            "date": Date(timeIntervalSinceReferenceDate: 0.125), "data": Data(),
+            "array": [1, "x", [String: Any]()] as [Any],
+            "nested": ["deeper": ["deepest": false]],
+        ]
+        CFNotificationCenterAddObserver(
+            center,
+            observer.pointer,
+            { _, observer, _, _, info in
+                let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
+                guard let userInfo = info as? [String: Any],
+                    let nested = userInfo["nested"] as? [String: [String: Bool]]
+                else {
+                    return heard.note("no dictionary")
+                }
+                heard.note(userInfo["text"] as? String ?? "-")
+                heard.note("\(userInfo["count"] as! Int) \(userInfo["large"] as! UInt64) \(userInfo["one"] as! Double)")
+                heard.note("\(userInfo["isOn"] as! Bool) \((userInfo["date"] as! Date).timeIntervalSinceReferenceDate)")
+                heard.note("\((userInfo["data"] as! Data).count) \((userInfo["array"] as! [Any]).count) \(nested)")
+                heard.note("\((info as NSDictionary?)!.count) \((info! as! [AnyHashable: Any]).count)")
+            },
+            "com.example.distributed.userInfo" as CFString,
+            nil,
+            .deliverImmediately
+        )
+        post(center, "com.example.distributed.userInfo", userInfo: userInfo as CFDictionary)
+        try await eventually("it arrives") { ["9 9", "no dictionary"].contains(observer.heard.all.last) }
+        #expect(
+            observer.heard.all == [
+                "a\u{0}b", "3 18446744073709551615 1.0", "true 0.125", "0 3 [\"deeper\": [\"deepest\": false]]", "9 9",
+            ]
+        )
+    }
+
+    // CF-P12
+    @Test("what the poster changes afterwards is not seen")
+    func copies() async throws {
+        CFNotificationCenterAddObserver(
+            center,
+            observer.pointer,
+            { _, observer, _, object, info in
+                let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
+                heard.note(Unmanaged<CFString>.fromOpaque(object!).takeUnretainedValue() as String)
+                heard.note((info as? [String: String])?["k"] ?? "-")
+            },
+            "com.example.distributed.copies" as CFString,
+            nil,
+            .deliverImmediately
+        )
+        let (object, userInfo) = (NSMutableString(string: "before"), NSMutableDictionary(dictionary: ["k": "before"]))
+        post(center, "com.example.distributed.copies", object: pointer(object), userInfo: userInfo)
+        object.setString("after")
+        userInfo["k"] = "after"
+        try await eventually("it arrives") { observer.heard.all == ["before", "before"] }
+    }
+
+    // CF-U6
+    @Test("an empty userInfo arrives as empty, and none as none")
+    func emptyUserInfo() async throws {
+        CFNotificationCenterAddObserver(
+            center,
+            observer.pointer,
+            { _, observer, _, _, userInfo in
+                let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
+                heard.note(userInfo.map { "\($0.count)" } ?? "nil")
+            },
+            "com.example.distributed.empty" as CFString,
+            nil,
+            .deliverImmediately
+        )
+        post(center, "com.example.distributed.empty", userInfo: [:] as CFDictionary)
+        post(center, "com.example.distributed.empty")
+        try await eventually("both arrive") { observer.heard.all == ["0", "nil"] }
+    }
+
+    // CF-U2
+    @Test("what is no property list is posted to nobody, and reported with its place")
+    func noPropertyList() async throws {
+        let name = "com.example.distributed.noPropertyList"
+        let endless = NSMutableDictionary()
+        endless["again"] = endless
+        observer.add(name, label: "heard")
+        post(center, name, userInfo: ["nested": ["nothing": NSNull()]] as CFDictionary)
+        post(center, name, userInfo: [1: "a"] as CFDictionary)
+        post(center, name, userInfo: endless)
+        post(center, name, userInfo: ["fine": 1] as CFDictionary)
+        try await eventually("the last one arrives") { !observer.heard.all.isEmpty }
+        #expect(observer.heard.all == ["heard \(name)"])
+        #expect(Failures.contains("CFNotificationCenterPostNotification", "[\"nested\"][\"nothing\"]", "NSNull"))
+        #expect(Failures.contains("CFNotificationCenterPostNotification", "key"))
+        #expect(Failures.contains("CFNotificationCenterPostNotification", "nested more than"))
+        endless.removeAllObjects()
+    }
+
+    // CF-P3
+    @Test(
+        "an object that is no CFString, or is none any more, is reported, and nothing is registered, removed or posted"
+    )
+    func wrongObject() async throws {
+        let name = "com.example.distributed.wrongObject"
+        let number = NSNumber(value: 1)
+        let wrong = Unmanaged.passUnretained(number).toOpaque()
+        observer.add(name, label: "heard")
+        observer.add(name, object: wrong, label: "wrong")
+        observer.remove(name, object: wrong)
+        post(center, name, object: wrong)
+        // As the memory of a string that has been released: no object's first word is in it.
+        let released = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 16)
+        released.initializeMemory(as: UInt8.self, repeating: 0x5A, count: 64)
+        defer { released.deallocate() }
+        post(center, name, object: released)
+        post(center, name)
+        try await eventually("the last one arrives") { !observer.heard.all.isEmpty }
+        #expect(observer.heard.all == ["heard \(name)"])
+        for function in ["AddObserver", "RemoveObserver", "PostNotification"] {
+            #expect(Failures.contains("CFNotificationCenter\(function)", "\(wrong)", "CFString"))
+        }
+        #expect(Failures.contains("CFNotificationCenterPostNotification", "\(released)", "any more"))
+        withExtendedLifetime(number) {}
+    }
+
+    // CF-P3, CF-M4
+    @Test("the object may be a string that nobody keeps, in adding, posting and removing")
+    func passingString() async throws {
+        let name = "com.example.distributed.passing"
+        let till = 3
+        for object in ["till 3 of the shop", "till 4 of the shop"] {
+            CFNotificationCenterAddObserver(
+                center,
+                observer.pointer,
+                { _, observer, _, object, userInfo in
+                    let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
+                    let object = Unmanaged<CFString>.fromOpaque(object!).takeUnretainedValue()
+                    heard.note("\(object as String) \((userInfo as? [String: Int])?["total"] ?? -1)")
+                },
+                name as CFString,
+                UnsafeRawPointer(Unmanaged.passUnretained(object as CFString).toOpaque()),
+                .deliverImmediately
+            )
+        }
+        for total in 0..<100 {
+            CFNotificationCenterPostNotification(
+                center,
+                CFNotificationName(name as CFString),
+                Unmanaged.passUnretained("till \(till) of the shop" as CFString).toOpaque(),
+                ["total": total] as CFDictionary,
+                true
+            )
+        }
+        try await eventually("all arrive") { observer.heard.all.count == 100 }
+        #expect(observer.heard.all == (0..<100).map { "till 3 of the shop \($0)" })
+        CFNotificationCenterRemoveObserver(
+            center,
+            observer.pointer,
+            nil,
+            UnsafeRawPointer(Unmanaged.passUnretained("till 3 of the shop" as CFString).toOpaque())
+        )
+        post(center, name, object: Unmanaged.passUnretained("till 3 of the shop" as CFString).toOpaque())
+        post(center, name, object: Unmanaged.passUnretained("till 4 of the shop" as CFString).toOpaque())
+        try await eventually("the other is heard") { observer.heard.all.count == 101 }
+        #expect(observer.heard.all.last == "till 4 of the shop -1")
+    }
+
+    @Test("a text of Foundation's own making is an object as well")
+    func stringClasses() async throws {
+        let name = "com.example.distributed.stringClasses"
+        let (a, mutable) = ("A" as CFString, NSMutableString(string: "A"))
+        observer.add(name, object: pointer(a), label: "heard")
+        post(center, name, object: Unmanaged.passUnretained(mutable).toOpaque())
+        let retained = Unmanaged.passRetained("A" as CFString)
+        post(center, name, object: retained.toOpaque())
+        retained.release()
+        try await eventually("both arrive") { observer.heard.all.count == 2 }
+        withExtendedLifetime((mutable, a)) {}
+    }
+
+    // CF-P5, CF-P6, CF-P7, CF-B8
+    @Test("it posts with an option and without; to all sessions it does not where the bus serves one, and says so")
+    func options() async throws {
+        let name = CFNotificationName("com.example.distributed.options" as CFString)
+        observer.add(name.rawValue as String, label: "heard")
+        CFNotificationCenterPostNotificationWithOptions(center, name, nil, nil, 0)
+        CFNotificationCenterPostNotificationWithOptions(center, name, nil, nil, kCFNotificationDeliverImmediately)
+        CFNotificationCenterPostNotificationWithOptions(center, name, nil, nil, kCFNotificationPostToAllSessions)
+        CFNotificationCenterPostNotification(center, name, nil, nil, false)
+        try await eventually("three arrive") { observer.heard.all.count == 3 }
+        #expect(Failures.contains("CFNotificationCenterPostNotificationWithOptions", "session"))
+    }
+
+    // CF-T7
+    @Test("each suspension behaviour has Apple's number, and every number is one")
+    func behaviorNumbers() {
+        let behaviors: [CFNotificationSuspensionBehavior] = [.drop, .coalesce, .hold, .deliverImmediately]
+        #expect(behaviors.map(\.rawValue) == [1, 2, 3, 4])
+        #expect((1...4).map { CFNotificationSuspensionBehavior(rawValue: $0)! } == behaviors)
+        #expect(CFNotificationSuspensionBehavior(rawValue: CFIndex(kCFNotificationDeliverImmediately))! == .drop)
+        #expect(CFNotificationSuspensionBehavior(rawValue: 0)!.rawValue == 0)
+        #expect(!behaviors.contains(CFNotificationSuspensionBehavior(rawValue: 0)!))
+        #expect(CFNotificationSuspensionBehavior(rawValue: 5)! == CFNotificationSuspensionBehavior(rawValue: 5)!)
+    }
+
+    // CF-S10
+    @Test("while nothing is suspended, observers of every behaviour hear")
+    func behaviors() async throws {
+        let name = "com.example.distributed.behaviors"
+        for number in 0...4 {
+            observer.add(name, behavior: CFNotificationSuspensionBehavior(rawValue: number)!, label: "\(number)")
+        }
+        post(center, name, immediately: false)
+        try await eventually("all hear") { observer.heard.all == (0...4).map { "\($0) \(name)" } }
+    }
+
+    // CF-A4, CF-X7
+    @Test("an observer of any name and any object hears everything, under the posted name")
+    func everything() async throws {
+        observer.add(nil, label: "any")
+        post(center, "com.example.distributed.everything")
+        try await eventually("it is heard") { observer.heard.all.contains("any com.example.distributed.everything") }
+    }
+
+    @Test("it, this package's own center and Foundation's are one")
+    func ownCenter() async throws {
+        let a = "A" as CFString
+        let sequence = try await DistributedNotifyCenter.default.notifications(named: "com.example.distributed.own")
+        observer.add("com.example.distributed.own", object: pointer(a), label: "heard")
+        post(center, "com.example.distributed.own", object: pointer(a), userInfo: ["k": [true]] as CFDictionary)
+        var iterator = sequence.makeAsyncIterator()
+        let notification = try #require(await iterator.next())
+        #expect(notification.object == "A")
+        #expect(notification.userInfo == ["k": [true]])
+        try DistributedNotifyCenter.default.post("com.example.distributed.own", object: "A")
+        DistributedNotificationCenter.default().post(name: .init("com.example.distributed.own"), object: "A")
+        try await eventually("all are heard") { observer.heard.all.count == 3 }
+        withExtendedLifetime(a) {}
+    }
+
+    // CF-A7, CF-S1, CF-S3, CF-S4, CF-S5, CF-S8, CF-P5
+    @Test("while the process's center is suspended, each registration does as its behaviour says")
+    func suspension() async {
+        // In a process of its own: a center is suspended for all of its process.
+        await #expect(processExitsWith: .success) {
+            let bus = try #require(TestBus.environment[Bus.environmentVariable])
+            let name = "com.example.distributed.suspension"
+            let center: CFNotificationCenter = CFNotificationCenterGetDistributedCenter()
+            let observer = Observer(center)
+            observer.add(name, behavior: .drop, label: "drop")
+            observer.add(name, behavior: .coalesce, label: "coalesce")
+            observer.add(name, behavior: .hold, label: "hold")
+            observer.add(name, behavior: CFNotificationSuspensionBehavior(rawValue: 0)!, label: "0")
+            DistributedNotificationCenter.default().suspended = true
+            for _ in 0..<2 { post(center, name, immediately: false) }
+            // What this one hears came after them on the same connection.
+            let other = DistributedNotifyCenter(bus: .address(bus))
+            var after = try await other.notifications(named: "after").makeAsyncIterator()
+            post(center, "after", immediately: false)
+            _ = await after.next()
+            try #require(observer.heard.all.isEmpty)
+            DistributedNotificationCenter.default().suspended = false
+            try await eventually("what waited is delivered") { observer.heard.all.count == 4 }
+            try #require(
+                observer.heard.all.sorted() == ["0 \(name)", "coalesce \(name)", "hold \(name)", "hold \(name)"]
+            )
+            DistributedNotificationCenter.default().suspended = true
+            post(center, name, immediately: true)
+            try await eventually("all hear at once") { observer.heard.all.count == 8 }
+        }
+    }
+}

@@ -1,0 +1,335 @@
+import AppleNotifications
+import Dispatch
+import Foundation
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@Suite("The local center")
+struct LocalCenterTests {
+    private let center: CFNotificationCenter = CFNotificationCenterGetLocalCenter()
+    private let observer = Observer(CFNotificationCenterGetLocalCenter())
+    private let first = NSObject()
+    private let second = NSObject()
+    private var a: UnsafeMutableRawPointer { Unmanaged.passUnretained(first).toOpaque() }
+    private var b: UnsafeMutableRawPointer { Unmanaged.passUnretained(second).toOpaque() }
+
+    // CF-M1, CF-M2, CF-M5, CF-M7, CF-P2, CF-D3
+    @Test("the table of names and objects holds, observers being called in the order of their registration")
+    func matching() {
+        let (n, m) = ("com.example.local.matching.n", "com.example.local.matching.m")
+        observer.add(n, label: "n/any")
+        observer.add(n, object: a, label: "n/A")
+        observer.add(nil, object: a, label: "any/A")
+        post(center, n)
+        post(center, n, object: a)
+        post(center, n, object: b)
+        post(center, m, object: a)
+        #expect(
+            observer.heard.all == [
+                "n/any \(n)", "n/any \(n)", "n/A \(n)", "any/A \(n)", "n/any \(n)", "any/A \(m)",
+            ]
+        )
+    }
+
+    // CF-A4, CF-D6
+    @Test("an observer of any name and any object hears everything, under the posted name")
+    func everything() {
+        let name = "com.example.local.everything"
+        observer.add(nil, label: "any")
+        post(center, name)
+        post(center, name, object: b)
+        // Other tests post meanwhile.
+        #expect(observer.heard.all.filter { $0.hasSuffix(name) } == ["any \(name)", "any \(name)"])
+    }
+
+    // CF-D1, CF-D6, CF-P3, CF-U3
+    @Test("the callback runs on the poster's thread within the post, with the very pointer and the very dictionary")
+    func sameThread() async {
+        let center = center
+        await withCheckedContinuation { continuation in
+            Thread.detachNewThread {
+                let dictionary = NSMutableDictionary(dictionary: ["count": 1])
+                CFNotificationCenterAddObserver(
+                    center,
+                    Unmanaged.passUnretained(dictionary).toOpaque(),
+                    { _, observer, _, object, userInfo in
+                        let posted = Unmanaged<NSMutableDictionary>.fromOpaque(observer!).takeUnretainedValue()
+                        posted["isSame"] = userInfo === posted
+                        posted["object"] = UInt(bitPattern: object)
+                        posted["thread"] = Thread.current
+                    },
+                    "com.example.local.sameThread" as CFString,
+                    nil,
+                    .deliverImmediately
+                )
+                let object = UnsafeRawPointer(bitPattern: 0x10)
+                post(center, "com.example.local.sameThread", object: object, userInfo: dictionary)
+                #expect(dictionary["isSame"] as? Bool == true)
+                #expect(dictionary["object"] as? UInt == 0x10)
+                #expect(dictionary["thread"] as? Thread === Thread.current)
+                CFNotificationCenterRemoveEveryObserver(center, Unmanaged.passUnretained(dictionary).toOpaque())
+                continuation.resume()
+            }
+        }
+    }
+
+    // CF-U3
+    @Test("values of any type travel, and are read back in every way in use")
+    func userInfo() {
+        final class Anything {}
+        let userInfo: [String: Any] = ["anything": Anything(), "count": 3, "isOn": true, "text": "t"]
+        let name = CFNotificationName("com.example.local.userInfo" as CFString)
+        CFNotificationCenterAddObserver(
+            center,
+            observer.pointer,
+            { (_, observer, _, _, userInfo) in
+                let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
+                guard let userInfo = userInfo else { return heard.note("nil") }
+                if let dictionary = userInfo as? [String: Any], dictionary["anything"] is Anything {
+                    heard.note("\(dictionary["count"] as! Int) \(dictionary["isOn"] as! Bool)")
+                }
+                heard.note((userInfo as NSDictionary)["text"] as? String ?? "-")
+                heard.note("\((userInfo as! [String: Any]).count)")
+            },
+            name.rawValue,
+            nil,
+            .deliverImmediately
+        )
+        CFNotificationCenterPostNotification(center, name, nil, userInfo as CFDictionary, true)
+        CFNotificationCenterPostNotification(center, name, nil, ["text": "u"] as CFDictionary, true)
+        CFNotificationCenterPostNotification(center, name, nil, [:] as CFDictionary, true)
+        CFNotificationCenterPostNotification(center, name, nil, nil, true)
+        #expect(observer.heard.all == ["3 true", "t", "4", "u", "1", "-", "0", "nil"])
+    }
+
+    // CF-A5
+    @Test("equal registrations are each called, and one removal removes them all")
+    func duplicates() {
+        let name = "com.example.local.duplicates"
+        for _ in 0..<3 { observer.add(name, label: "x") }
+        post(center, name)
+        #expect(observer.heard.all.count == 3)
+        observer.remove(name)
+        post(center, name)
+        #expect(observer.heard.all.count == 3)
+    }
+
+    // CF-P8, CF-S13
+    @Test("suspension behaviours and options have no say")
+    func options() {
+        let name = CFNotificationName("com.example.local.options" as CFString)
+        for number in 0...4 {
+            let behavior = CFNotificationSuspensionBehavior(rawValue: number)!
+            observer.add(name.rawValue as String, behavior: behavior, label: "\(number)")
+        }
+        for options in [0, kCFNotificationDeliverImmediately, kCFNotificationPostToAllSessions] {
+            CFNotificationCenterPostNotificationWithOptions(center, name, nil, nil, options)
+        }
+        CFNotificationCenterPostNotification(center, name, nil, nil, false)
+        let each = (0...4).map { "\($0) \(name.rawValue as String)" }
+        #expect(observer.heard.all == each + each + each + each)
+    }
+
+    // CF-A6
+    @Test("nothing that was posted before is delivered")
+    func noReplay() {
+        post(center, "com.example.local.noReplay")
+        observer.add("com.example.local.noReplay", label: "x")
+        #expect(observer.heard.all.isEmpty)
+    }
+
+    // CF-R2, CF-R3, CF-A10
+    @Test("name and object are criteria of a removal, and nil is none")
+    func criteria() {
+        let (n, m) = ("com.example.local.criteria.n", "com.example.local.criteria.m")
+        func heard(after removal: () -> Void) -> [String] {
+            let before = observer.heard.all.count
+            observer.add(n, label: "n/any")
+            observer.add(n, object: a, label: "n/A")
+            observer.add(m, object: a, label: "m/A")
+            removal()
+            post(center, n, object: a)
+            post(center, m, object: a)
+            observer.remove(nil)
+            return observer.heard.all[before...].map { String($0.prefix { $0 != " " }) }
+        }
+        #expect(heard { observer.remove(n, object: a) } == ["n/any", "m/A"])
+        #expect(heard { observer.remove(n) } == ["m/A"])
+        #expect(heard { observer.remove(nil, object: a) } == ["n/any"])
+        #expect(heard { observer.remove(nil) } == [])
+        #expect(heard { observer.remove(n, object: b) } == ["n/any", "n/A", "m/A"])
+    }
+
+    // CF-R4, CF-R5
+    @Test("removing every registration of an observer leaves those of others, and twice is harmless")
+    func removeEvery() {
+        let other = Observer(center)
+        let name = "com.example.local.removeEvery"
+        observer.add(name, label: "x")
+        observer.add(nil, object: a, label: "x")
+        other.add(name, label: "y")
+        for _ in 0..<2 { CFNotificationCenterRemoveEveryObserver(center, observer.pointer) }
+        post(center, name, object: a)
+        #expect(observer.heard.all.isEmpty)
+        #expect(other.heard.all == ["y \(name)"])
+    }
+
+    // CF-A3, CF-P1, CF-R1
+    @Test("nil for a center, a callback, a name or an observer does nothing")
+    func nils() {
+        let name = "com.example.local.nils"
+        let callback: CFNotificationCallback = { _, observer, _, _, _ in
+            Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard.note("called")
+        }
+        CFNotificationCenterAddObserver(nil, observer.pointer, callback, name as CFString, nil, .drop)
+        CFNotificationCenterAddObserver(center, observer.pointer, nil, name as CFString, nil, .drop)
+        post(center, name)
+        #expect(observer.heard.all.isEmpty)
+        CFNotificationCenterAddObserver(center, observer.pointer, callback, name as CFString, nil, .drop)
+        CFNotificationCenterRemoveObserver(nil, observer.pointer, nil, nil)
+        CFNotificationCenterRemoveObserver(center, nil, nil, nil)
+        CFNotificationCenterRemoveEveryObserver(nil, observer.pointer)
+        CFNotificationCenterRemoveEveryObserver(center, nil)
+        CFNotificationCenterPostNotification(nil, CFNotificationName(name as CFString), nil, nil, true)
+        CFNotificationCenterPostNotification(center, nil, nil, nil, true)
+        CFNotificationCenterPostNotificationWithOptions(nil, nil, nil, nil, 0)
+        #expect(observer.heard.all.isEmpty)
+        post(center, name)
+        #expect(observer.heard.all == ["called"])
+    }
+
+    // CF-C2
+    @Test("a callback removes itself, and is not called again")
+    func once() {
+        let name = "com.example.local.once"
+        CFNotificationCenterAddObserver(
+            center,
+            observer.pointer,
+            { center, observer, name, _, _ in
+                Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard.note("once")
+                CFNotificationCenterRemoveObserver(center, observer, name, nil)
+            },
+            name as CFString,
+            nil,
+            .deliverImmediately
+        )
+        for _ in 0..<3 { post(center, name) }
+        #expect(observer.heard.all == ["once"])
+    }
+
+    // CF-C1, CF-C3
+    @Test("an observer that a callback adds hears the next post; one that it removes before its turn hears nothing")
+    func changesDuringPost() {
+        let name = "com.example.local.changes"
+        let later = Observer(center)
+        observer.heard.note(name)
+        CFNotificationCenterAddObserver(
+            center,
+            observer.pointer,
+            { center, observer, name, object, _ in
+                let observer = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue()
+                observer.add(name!.rawValue as String, label: "added")
+                CFNotificationCenterRemoveEveryObserver(center, object)
+            },
+            name as CFString,
+            nil,
+            .deliverImmediately
+        )
+        later.add(name, label: "later")
+        post(center, name, object: later.pointer)
+        #expect(observer.heard.all == [name])
+        #expect(later.heard.all.isEmpty)
+        post(center, name)
+        #expect(observer.heard.all == [name, "added \(name)"])
+    }
+
+    // CF-C4
+    @Test("a post within a callback is delivered before the outer post goes on")
+    func nested() {
+        let (outer, inner) = ("com.example.local.nested.outer", "com.example.local.nested.inner")
+        CFNotificationCenterAddObserver(
+            center,
+            observer.pointer,
+            { center, observer, _, _, _ in
+                let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
+                heard.note("begin")
+                CFNotificationCenterPostNotification(
+                    center,
+                    CFNotificationName("com.example.local.nested.inner" as CFString),
+                    nil,
+                    nil,
+                    true
+                )
+                heard.note("end")
+            },
+            outer as CFString,
+            nil,
+            .deliverImmediately
+        )
+        observer.add(inner, label: "inner")
+        observer.add(outer, label: "outer")
+        post(center, outer)
+        #expect(observer.heard.all == ["begin", "inner \(inner)", "end", "outer \(outer)"])
+    }
+
+    // CF-C5
+    @Test("an object posts from its deinitialiser")
+    func deinitialiser() {
+        final class Leaving {
+            deinit { post(CFNotificationCenterGetLocalCenter(), "com.example.local.deinit") }
+        }
+        observer.add("com.example.local.deinit", label: "heard")
+        _ = Leaving()
+        #expect(observer.heard.all == ["heard com.example.local.deinit"])
+    }
+
+    // CF-C6
+    @Test("adding, removing and posting from many threads at once is safe")
+    func contention() {
+        let name = "com.example.local.contention"
+        let calls = Atomic(0)
+        let center = center
+        DispatchQueue.concurrentPerform(iterations: 100) { index in
+            let observer = UnsafeRawPointer(bitPattern: 0x1000 + index)
+            CFNotificationCenterAddObserver(
+                center,
+                observer,
+                { _, _, _, _, _ in calls.add(1, ordering: .relaxed) },
+                name as CFString,
+                nil,
+                .deliverImmediately
+            )
+            post(center, name)
+            if index.isMultiple(of: 2) { CFNotificationCenterRemoveEveryObserver(center, observer) }
+        }
+        let before = calls.load(ordering: .relaxed)
+        #expect(before >= 100 && before <= 10_000)
+        post(center, name)
+        #expect(calls.load(ordering: .relaxed) == before + 50)
+        for index in 0..<100 {
+            CFNotificationCenterRemoveEveryObserver(center, UnsafeRawPointer(bitPattern: 0x1000 + index))
+        }
+    }
+
+    // CF-C7
+    @Test("a callback of one center posts to another")
+    func otherCenter() async throws {
+        TestBus.use()
+        let name = "com.example.local.otherCenter"
+        let darwin = Observer(CFNotificationCenterGetDarwinNotifyCenter())
+        darwin.add(name, label: "darwin")
+        CFNotificationCenterAddObserver(
+            center,
+            observer.pointer,
+            { _, _, name, _, _ in
+                CFNotificationCenterPostNotification(CFNotificationCenterGetDarwinNotifyCenter(), name, nil, nil, true)
+            },
+            name as CFString,
+            nil,
+            .deliverImmediately
+        )
+        post(center, name)
+        try await eventually("it travels on") { darwin.heard.all == ["darwin \(name)"] }
+    }
+}

@@ -1,0 +1,221 @@
+import AppleNotifications
+import Foundation
+import NotifyCenterTestKit
+import Testing
+
+private func globalCallback(
+    center: CFNotificationCenter?,
+    observer: UnsafeMutableRawPointer?,
+    name: CFNotificationName?,
+    object: UnsafeRawPointer?,
+    userInfo: CFDictionary?
+) {
+    guard let observer = observer else { return }
+    Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue().note("global function")
+}
+
+nonisolated(unsafe) private let callbackOfFile: CFNotificationCallback = { _, observer, _, _, _ in
+    guard let observer else { return }
+    Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue().note("constant of the file")
+}
+
+private final class Callbacks {
+    static func staticFunction(
+        _ center: CFNotificationCenter?,
+        _ observer: UnsafeMutableRawPointer?,
+        _ name: CFNotificationName?,
+        _ object: UnsafeRawPointer?,
+        _ userInfo: CFDictionary?
+    ) {
+        Unmanaged<Heard>.fromOpaque(observer!).takeUnretainedValue().note("static function")
+    }
+
+    private let property: CFNotificationCallback = { _, cfObserver, cfName, _, _ in
+        guard let name = cfName?.rawValue as String? else { return }
+        Unmanaged<Heard>.fromOpaque(UnsafeRawPointer(OpaquePointer(cfObserver)!)).takeUnretainedValue().note(
+            name.isEmpty ? "" : "property"
+        )
+    }
+
+    lazy var lazyProperty: CFNotificationCallback = { _, observer, _, _, _ in
+        Unmanaged<Heard>.fromOpaque(UnsafeRawPointer(observer!)).takeUnretainedValue().note("lazy property")
+    }
+
+    func register(_ observer: UnsafeMutableRawPointer, _ name: String) {
+        let local: CFNotificationCallback = { center, observer, name, object, info in
+            Unmanaged<Heard>.fromOpaque(observer!).takeUnretainedValue().note("constant of a function")
+        }
+        for callback in [property, lazyProperty, local, Callbacks.staticFunction] {
+            CFNotificationCenterAddObserver(
+                CFNotificationCenterGetLocalCenter(),
+                observer,
+                callback,
+                name as CFString,
+                nil,
+                CFNotificationSuspensionBehavior.deliverImmediately
+            )
+        }
+    }
+}
+
+@MainActor
+private final class Model {
+    private(set) var changes = 0
+
+    func start(_ name: String) {
+        CFNotificationCenterAddObserver(
+            CFNotificationCenterGetDarwinNotifyCenter(),
+            Unmanaged.passUnretained(self).toOpaque(),
+            { _, observer, _, _, _ in
+                guard let observer else { return }
+                let model = Unmanaged<Model>.fromOpaque(observer).takeUnretainedValue()
+                model.didChange()
+                Task { @MainActor in model.didChange() }
+                DispatchQueue.main.async { model.didChange() }
+            },
+            name as CFString,
+            nil,
+            .deliverImmediately
+        )
+    }
+
+    func stop() {
+        CFNotificationCenterRemoveEveryObserver(
+            CFNotificationCenterGetDarwinNotifyCenter(),
+            UnsafeRawPointer(Unmanaged.passUnretained(self).toOpaque())
+        )
+    }
+
+    private func didChange() { changes += 1 }
+}
+
+@Suite("How callbacks are written")
+struct CallbackFormsTests {
+    private let heard = Heard()
+    private var observer: UnsafeMutableRawPointer { Unmanaged.passUnretained(heard).toOpaque() }
+
+    init() { TestBus.use() }
+
+    private func post(_ name: String) {
+        CFNotificationCenterPostNotification(
+            CFNotificationCenterGetLocalCenter(),
+            CFNotificationName(name as CFString),
+            nil,
+            nil,
+            true
+        )
+        CFNotificationCenterRemoveEveryObserver(CFNotificationCenterGetLocalCenter(), observer)
+    }
+
+    // CF-T5
+    @Test("closures name all five arguments, leave some out, or use the short names")
+    func closures() {
+        let center = CFNotificationCenterGetLocalCenter()
+        let name = "com.example.callbacks.closures"
+        CFNotificationCenterAddObserver(
+            center,
+            observer,
+            { (center, observer, name, object, userInfo) -> Void in
+                guard let observer = observer, let name = name else { return }
+                let heard = Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue()
+                heard.note("all \(name.rawValue as String) \(object == nil) \(userInfo == nil)")
+            },
+            name as CFString,
+            nil,
+            .deliverImmediately
+        )
+        CFNotificationCenterAddObserver(
+            center,
+            observer,
+            { (_, observer, _, _, _) in
+                if let observer = observer {
+                    Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue().note("some")
+                }
+            },
+            name as CFString,
+            nil,
+            .deliverImmediately
+        )
+        CFNotificationCenterAddObserver(
+            center,
+            observer,
+            { Unmanaged<Heard>.fromOpaque($1!).takeUnretainedValue().note("short \($4 == nil)") },
+            name as CFString,
+            nil,
+            .deliverImmediately
+        )
+        CFNotificationCenterAddObserver(
+            center,
+            observer,
+            {
+                (
+                    center: CFNotificationCenter?,
+                    observer: UnsafeMutableRawPointer?,
+                    name: CFNotificationName?,
+                    object: UnsafeRawPointer?,
+                    userInfo: CFDictionary?
+                ) in
+                Unmanaged<Heard>.fromOpaque(observer!).takeUnretainedValue().note("with types")
+            },
+            name as CFString,
+            nil,
+            CFNotificationSuspensionBehavior(rawValue: 4)!
+        )
+        post(name)
+        #expect(heard.all == ["all com.example.callbacks.closures true true", "some", "short true", "with types"])
+    }
+
+    // CF-T5
+    @Test("global and static functions, and constants of the callback's type, serve as callbacks")
+    func references() {
+        let name = "com.example.callbacks.references"
+        let center = CFNotificationCenterGetLocalCenter()
+        CFNotificationCenterAddObserver(center, observer, globalCallback, name as CFString, nil, .deliverImmediately)
+        CFNotificationCenterAddObserver(center, observer, callbackOfFile, name as CFString, nil, .deliverImmediately)
+        Callbacks().register(observer, name)
+        post(name)
+        #expect(
+            heard.all == [
+                "global function", "constant of the file", "property", "lazy property", "constant of a function",
+                "static function",
+            ]
+        )
+    }
+
+    // CF-D2, CF-A9
+    @Test("a main actor's class calls its own functions from the callback, at once and later")
+    func mainActor() async throws {
+        let model = Model()
+        await model.start("com.example.callbacks.mainActor")
+        CFNotificationCenterPostNotification(
+            CFNotificationCenterGetDarwinNotifyCenter(),
+            CFNotificationName("com.example.callbacks.mainActor" as CFString),
+            nil,
+            nil,
+            true
+        )
+        try await eventually("all three arrive") { await model.changes == 3 }
+        await model.stop()
+    }
+
+    @Test("a closure may capture, and what it captured ends with the registration")
+    func captures() {
+        let center = CFNotificationCenterGetLocalCenter()
+        weak var watched: Heard?
+        do {
+            let captured = Heard()
+            watched = captured
+            CFNotificationCenterAddObserver(
+                center,
+                observer,
+                { _, _, _, _, _ in captured.note("heard") },
+                "com.example.callbacks.captures" as CFString,
+                nil,
+                .deliverImmediately
+            )
+        }
+        #expect(watched != nil)
+        post("com.example.callbacks.captures")
+        #expect(watched == nil)
+    }
+}

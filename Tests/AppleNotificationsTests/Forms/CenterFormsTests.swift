@@ -1,0 +1,66 @@
+import AppleNotifications
+import Foundation
+import Testing
+
+extension CFNotificationCenter {
+    fileprivate static var local: CFNotificationCenter { CFNotificationCenterGetLocalCenter() }
+    fileprivate static var darwinNotify: CFNotificationCenter { CFNotificationCenterGetDarwinNotifyCenter() }
+    fileprivate static let distributed: CFNotificationCenter = CFNotificationCenterGetDistributedCenter()
+
+    fileprivate var kindOfCenter: String? {
+        switch self {
+        case CFNotificationCenterGetLocalCenter(): return "local"
+        case CFNotificationCenterGetDarwinNotifyCenter(): return "darwin"
+        case CFNotificationCenterGetDistributedCenter(): return "distributed"
+        default: return .none
+        }
+    }
+}
+
+@Suite("How centers are held")
+struct CenterFormsTests {
+    private let asItComes = CFNotificationCenterGetLocalCenter()
+    private let unwrapped = CFNotificationCenterGetLocalCenter()!
+    private let declared: CFNotificationCenter = CFNotificationCenterGetLocalCenter()
+    private var computed: CFNotificationCenter { CFNotificationCenterGetLocalCenter() }
+
+    init() { TestBus.use() }
+
+    // CF-T1, CF-T2
+    @Test("each function always returns the same center")
+    func identity() {
+        #expect(CFNotificationCenterGetLocalCenter() === CFNotificationCenterGetLocalCenter())
+        #expect(CFNotificationCenterGetDarwinNotifyCenter() === CFNotificationCenterGetDarwinNotifyCenter())
+        #expect(CFNotificationCenterGetDistributedCenter() === CFNotificationCenterGetDistributedCenter())
+        let centers: [CFNotificationCenter] = [.local, .darwinNotify, .distributed]
+        #expect(Set(centers).count == 3)
+        #expect(centers.map(\.kindOfCenter) == ["local", "darwin", "distributed"])
+        #expect(centers.map(\.description).allSatisfy { $0.hasPrefix("<CFNotificationCenter ") })
+        #expect(CFNotificationCenterGetTypeID() == CFNotificationCenterGetTypeID())
+    }
+
+    // CF-T3
+    @Test("a center is passed on as it comes, unwrapped, or after guard let")
+    func holding() {
+        guard let bound = CFNotificationCenterGetLocalCenter() else { return #expect(Bool(false)) }
+        let forms: [CFNotificationCenter?] = [asItComes, unwrapped, declared, computed, bound]
+        let heard = Heard()
+        for (index, center) in forms.enumerated() {
+            let name = "com.example.centers.holding.\(index)"
+            CFNotificationCenterAddObserver(
+                center,
+                Unmanaged.passUnretained(heard).toOpaque(),
+                { center, observer, _, _, _ in
+                    let heard = Unmanaged<Heard>.fromOpaque(observer!).takeUnretainedValue()
+                    heard.note("\(center!)")
+                },
+                name as CFString,
+                nil,
+                .deliverImmediately
+            )
+            CFNotificationCenterPostNotification(center, CFNotificationName(name as CFString), nil, nil, true)
+            CFNotificationCenterRemoveEveryObserver(center, Unmanaged.passUnretained(heard).toOpaque())
+        }
+        #expect(heard.all == Array(repeating: "<CFNotificationCenter local>", count: 5))
+    }
+}

@@ -1,0 +1,131 @@
+import AppleNotifications
+import Foundation
+import Testing
+
+private func bridge<T: AnyObject>(_ object: T) -> UnsafeRawPointer {
+    UnsafeRawPointer(Unmanaged.passUnretained(object).toOpaque())
+}
+
+private let callback:
+    @Sendable (
+        CFNotificationCenter?, UnsafeMutableRawPointer?, CFNotificationName?, UnsafeRawPointer?, CFDictionary?
+    ) -> Void = { _, observer, name, _, _ in
+        guard let observer = observer, let name = name else { return }
+        Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue().note(name.rawValue as String)
+    }
+
+@Suite("How observers are given")
+struct ObserverFormsTests {
+    private let center = CFNotificationCenterGetLocalCenter()
+    private let heard = Heard()
+
+    private func add(_ observer: UnsafeRawPointer!, _ name: String) {
+        CFNotificationCenterAddObserver(center, observer, callback, name as CFString, nil, .deliverImmediately)
+    }
+
+    private func post(_ name: String) {
+        CFNotificationCenterPostNotification(center, CFNotificationName(name as CFString), nil, nil, true)
+    }
+
+    // CF-A2, CF-D6
+    @Test("an unretained object is given in every way in use, and all of them name the same observer")
+    func unretained() {
+        let name = "com.example.observers.unretained"
+        add(Unmanaged.passUnretained(heard).toOpaque(), name)
+        add(UnsafeRawPointer(Unmanaged.passUnretained(heard).toOpaque()), name)
+        add(UnsafeMutableRawPointer(Unmanaged.passUnretained(heard).toOpaque()), name)
+        add(bridge(heard), name)
+        add(unsafeBitCast(heard, to: UnsafeRawPointer.self), name)
+        let declared: UnsafeRawPointer! = UnsafeRawPointer(Unmanaged.passUnretained(heard).toOpaque())
+        add(declared, name)
+        post(name)
+        #expect(heard.all == Array(repeating: name, count: 6))
+        CFNotificationCenterRemoveObserver(
+            center,
+            Unmanaged.passUnretained(heard).toOpaque(),
+            CFNotificationName(name as CFString),
+            nil
+        )
+        post(name)
+        #expect(heard.all.count == 6)
+    }
+
+    // CF-A2
+    @Test("a retained object lives until its owner takes it back from the pointer")
+    func retained() {
+        let name = "com.example.observers.retained"
+        weak var watched: Heard?
+        let observer: UnsafeMutableRawPointer
+        do {
+            let box = Heard()
+            watched = box
+            observer = Unmanaged.passRetained(box).toOpaque()
+            add(observer, name)
+        }
+        post(name)
+        #expect(watched?.all == [name])
+        CFNotificationCenterRemoveEveryObserver(center, observer)
+        Unmanaged<Heard>.fromOpaque(observer).release()
+        #expect(watched == nil)
+    }
+
+    // CF-A2
+    @Test("an observer is not retained, and need not be an object at all")
+    func notRetained() {
+        weak var watched: Heard?
+        do {
+            let gone = Heard()
+            watched = gone
+            CFNotificationCenterAddObserver(
+                center,
+                bridge(gone),
+                { _, _, _, _, _ in },
+                "com.example.observers.notRetained" as CFString,
+                nil,
+                .drop
+            )
+            CFNotificationCenterRemoveEveryObserver(center, bridge(gone))
+        }
+        #expect(watched == nil)
+        let context = UnsafeRawPointer(bitPattern: 1)
+        CFNotificationCenterAddObserver(
+            center,
+            context,
+            { _, observer, _, object, _ in
+                Unmanaged<Heard>.fromOpaque(object!).takeUnretainedValue().note("\(observer!)")
+            },
+            "com.example.observers.context" as CFString,
+            nil,
+            .drop
+        )
+        CFNotificationCenterPostNotification(
+            center,
+            CFNotificationName("com.example.observers.context" as CFString),
+            bridge(heard),
+            nil,
+            false
+        )
+        CFNotificationCenterRemoveEveryObserver(center, context)
+        #expect(heard.all == ["0x0000000000000001"])
+    }
+
+    // CF-A1, CF-R1
+    @Test("a registration without an observer is called, and nothing removes it")
+    func noObserver() {
+        let name = "com.example.observers.none"
+        CFNotificationCenterAddObserver(
+            center,
+            nil,
+            { _, observer, _, object, _ in
+                Unmanaged<Heard>.fromOpaque(object!).takeUnretainedValue().note("\(observer == nil)")
+            },
+            name as CFString,
+            nil,
+            .deliverImmediately
+        )
+        CFNotificationCenterRemoveObserver(center, nil, CFNotificationName(name as CFString), nil)
+        CFNotificationCenterRemoveEveryObserver(center, nil)
+        CFNotificationCenterPostNotification(center, CFNotificationName(name as CFString), bridge(heard), nil, true)
+        #expect(heard.all == ["true"])
+    }
+}

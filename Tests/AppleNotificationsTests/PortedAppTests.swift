@@ -1,0 +1,69 @@
+import Foundation
+import NotifyCenterTestKit
+import Testing
+
+@Suite("A ported program, in Swift 5 mode, between processes")
+struct PortedAppTests {
+    private let bus: PrivateBus
+
+    init() throws { bus = try PrivateBus() }
+
+    private func run(_ arguments: String...) throws -> ChildProcess {
+        try ChildProcess(ChildProcess.built("ported-app"), arguments, environment: bus.environment)
+    }
+
+    // CF-D2, CF-A11, CF-P4
+    @Test(
+        "it hears another process on its main thread, whatever runs its main loop",
+        arguments: ["run-loop", "cf-run-loop", "dispatch"]
+    )
+    func listens(_ loop: String) async throws {
+        let listener = try run(loop, "com.example.ported")
+        try await listener.line { $0 == "ready" }
+        #expect(try await run("post", "com.example.ported").exitStatus() == 0)
+        try await listener.line {
+            $0 == "darwin com.example.ported true" || loop == "dispatch" && $0.hasPrefix("darwin")
+        }
+        try await listener.line { $0 == "later 1" }
+        #expect(try await run("post", "com.example.ported", "hello").exitStatus() == 0)
+        try await listener.line { $0 == "distributed hello ported-app" }
+        #expect(try await run("post", "com.example.ported", "exit").exitStatus() == 0)
+        #expect(await listener.exitStatus() == 0)
+        #expect(listener.errorText == "")
+    }
+
+    // CF-P9, CF-P11
+    @Test("posting what nobody hears is harmless and reports nothing")
+    func nobodyHears() async throws {
+        for arguments in [["post", "com.example.nobody"], ["post", "com.example.nobody", "hello"]] {
+            let poster = try ChildProcess(ChildProcess.built("ported-app"), arguments, environment: bus.environment)
+            #expect(await poster.exitStatus() == 0)
+            #expect(poster.errorText == "")
+        }
+    }
+
+    @Test("it stops its run loop from a callback")
+    func stops() async throws {
+        let listener = try run("cf-run-loop", "com.example.ported")
+        try await listener.line { $0 == "ready" }
+        #expect(try await run("post", "com.example.ported", "stop").exitStatus() == 0)
+        try await listener.line { $0 == "stopped" }
+        #expect(await listener.exitStatus() == 0)
+    }
+
+    @Test("without a bus it goes on, and each function that could not do its work says why")
+    func noBus() async throws {
+        let listener = try ChildProcess(
+            ChildProcess.built("ported-app"),
+            ["cf-run-loop", "com.example.ported"],
+            environment: ["NOTIFY_CENTER_BUS": "unix:path=/nonexistent/bus"]
+        )
+        try await listener.line { $0 == "ready" }
+        try await eventually("it says so") {
+            listener.errorText.split(separator: "\n").count == 2
+                && listener.errorText.hasPrefix("CFNotificationCenterAddObserver: ")
+                && listener.errorText.contains("/nonexistent/bus")
+        }
+        #expect(listener.isRunning)
+    }
+}

@@ -1,0 +1,18 @@
+import NotifyCenter
+import Synchronization
+
+/// The failures that the functions could not throw, since the first use.
+enum Failures {
+    private static let reported = Mutex<[String]>([])
+    private static let isCollecting: Void = UnthrownFailures.setHandler { failure in
+        reported.withLock { $0.append(failure.description) }
+    }
+
+    static func collect() { isCollecting }
+
+    static func contains(_ function: String, _ texts: String...) -> Bool {
+        reported.withLock { reported in
+            reported.contains { line in line.hasPrefix(function + ":") && texts.allSatisfy(line.contains) }
+        }
+    }
+}
