@@ -42,6 +42,12 @@ struct FoundationReader {
         return result
     }
 
+    func dictionary(_ dictionary: NSDictionary, depth: Int) throws(PropertyListError) -> UserInfo {
+        var result = UserInfo(minimumCapacity: dictionary.count)
+        for (key, value) in dictionary.storedEntries { try add(value, key, to: &result, depth: depth) }
+        return result
+    }
+
     private func object(_ object: AnyObject, depth: Int) throws(PropertyListError) -> PropertyListValue {
         switch object {
         case let text as NSString: return .string(text as String)
@@ -49,10 +55,7 @@ struct FoundationReader {
         case let date as NSDate: return .date(PropertyListDate(date as Date))
         case let data as NSData: return .data(Array(data as Data))
         case let array as NSArray: return .array(try self.array(array.storedElements, depth: depth))
-        case let dictionary as NSDictionary:
-            var result = UserInfo(minimumCapacity: dictionary.count)
-            for (key, value) in dictionary.storedEntries { try add(value, key, to: &result, depth: depth) }
-            return .dictionary(result)
+        case let dictionary as NSDictionary: return .dictionary(try self.dictionary(dictionary, depth: depth))
         default: throw unsupported(object)
         }
     }

@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 public import NotifyCenter
 
 extension PropertyListValue {
@@ -47,6 +47,13 @@ extension Dictionary where Key == String, Value == PropertyListValue {
     ///
     /// - Throws: ``PropertyListError``, with a path that begins with `userInfo`.
     public init(propertyList dictionary: [AnyHashable: Any]) throws(PropertyListError) {
+        self = try FoundationReader(root: "userInfo").dictionary(dictionary, depth: 0)
+    }
+
+    /// The same of a dictionary that is an object, one that contains itself included.
+    ///
+    /// - Throws: ``PropertyListError``, with a path that begins with `userInfo`.
+    public init(propertyList dictionary: NSDictionary) throws(PropertyListError) {
         self = try FoundationReader(root: "userInfo").dictionary(dictionary, depth: 0)
     }
 
