@@ -65,7 +65,7 @@ extension CFNotificationCenter {
         case .darwin: return .none
         case .distributed:
             // As the object that it is: to turn one that contains itself into a Swift dictionary first would not end.
-            return .distributed(try UserInfo(propertyList: userInfo))
+            return .distributed(try UserInfo(propertyListObject: userInfo))
         }
     }
 }

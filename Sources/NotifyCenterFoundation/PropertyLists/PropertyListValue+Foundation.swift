@@ -1,4 +1,4 @@
-public import Foundation
+package import Foundation
 public import NotifyCenter
 
 extension PropertyListValue {
@@ -50,10 +50,8 @@ extension Dictionary where Key == String, Value == PropertyListValue {
         self = try FoundationReader(root: "userInfo").dictionary(dictionary, depth: 0)
     }
 
-    /// The same of a dictionary that is an object, one that contains itself included.
-    ///
-    /// - Throws: ``PropertyListError``, with a path that begins with `userInfo`.
-    public init(propertyList dictionary: NSDictionary) throws(PropertyListError) {
+    /// The same of a dictionary that is an object, which may contain itself. With a label of its own, or literals would become such.
+    package init(propertyListObject dictionary: NSDictionary) throws(PropertyListError) {
         self = try FoundationReader(root: "userInfo").dictionary(dictionary, depth: 0)
     }
 
