@@ -5,14 +5,17 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-/// By itself, because the handler of failures is the process's.
-@Suite("What DistributedNotificationCenter cannot throw", .serialized)
+@Suite("What DistributedNotificationCenter cannot throw")
 struct UnthrownFailureTests {
+    /// Those of this thread: other tests have failures of their own meanwhile.
     private func failures(of work: () throws -> Void) rethrows -> [String] {
         let failures = Mutex<[String]>([])
-        UnthrownFailures.setHandler { failure in failures.withLock { $0.append("\(failure)") } }
-        defer { UnthrownFailures.setHandler(nil) }
+        let thread = pthread_self()
+        let observation = UnthrownFailures.observe { failure in
+            if pthread_equal(thread, pthread_self()) != 0 { failures.withLock { $0.append("\(failure)") } }
+        }
         try work()
+        observation.cancel()
         return failures.withLock { $0 }
     }
 

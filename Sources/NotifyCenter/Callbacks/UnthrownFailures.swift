@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 
 /// Where errors go that occur in a function which Apple declares without a way to report one, such as
-/// `CFNotificationCenterPostNotification`. Without a handler, each is a line on standard error.
+/// `CFNotificationCenterPostNotification`. While nobody observes them, each is a line on standard error.
 public enum UnthrownFailures {
     /// One failed call.
     public struct Failure: Sendable, CustomStringConvertible {
@@ -16,23 +16,48 @@ public enum UnthrownFailures {
         public var description: String { "\(function): \(error)" }
     }
 
-    private static let handler = Locked<(@Sendable (Failure) -> Void)?>(nil)
+    /// An observer in place. Its end of life, or ``cancel()``, removes it: keep it as long as it is to be told.
+    public final class Observation: Sendable {
+        private let number: UInt64
 
-    /// Has `handler` called for each failure, on the thread of the failed call and before that returns, in place of the line on
-    /// standard error; `nil` brings that back.
-    public static func setHandler(_ handler: (@Sendable (Failure) -> Void)?) {
-        let before = self.handler.withLock { current in
-            defer { current = handler }
-            return current
+        fileprivate init(number: UInt64) { self.number = number }
+
+        deinit { cancel() }
+
+        /// Removes the observer. Doing it twice is harmless; a call under way on another thread is not waited for.
+        public func cancel() {
+            // Freed outside the lock: what it captures may end in a call that fails.
+            let removed = observers.withLock { $0.byNumber.removeValue(forKey: number) }
+            withExtendedLifetime(removed) {}
         }
-        withExtendedLifetime(before) {}
+    }
+
+    private struct Observers {
+        var byNumber: [UInt64: @Sendable (Failure) -> Void] = [:]
+        var next: UInt64 = 0
+    }
+
+    private static let observers = Locked(Observers())
+
+    /// Has `observer` called for each failure, on the thread of the failed call and before that returns, until the returned
+    /// observation ends. Several observers are all called, in no order.
+    public static func observe(_ observer: @escaping @Sendable (Failure) -> Void) -> Observation {
+        observers.withLock { observers in
+            defer { observers.next += 1 }
+            observers.byNumber[observers.next] = observer
+            return Observation(number: observers.next)
+        }
     }
 
     /// Tells of a failure.
     package static func report(_ error: any Error, in function: String) {
         let failure = Failure(function: function, error: error)
-        if let handler = handler.withLock({ $0 }) { return handler(failure) }
-        let line = "\(failure)\n"
-        _ = line.utf8.withContiguousStorageIfAvailable { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+        let observers = observers.withLock { Array($0.byNumber.values) }
+        guard observers.isEmpty else {
+            for observer in observers { observer(failure) }
+            return
+        }
+        var line = "\(failure)\n"
+        line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
 }

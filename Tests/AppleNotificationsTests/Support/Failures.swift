@@ -4,11 +4,11 @@ import Synchronization
 /// The failures that the functions could not throw, since the first use.
 enum Failures {
     private static let reported = Mutex<[String]>([])
-    private static let isCollecting: Void = UnthrownFailures.setHandler { failure in
+    private static let observation = UnthrownFailures.observe { failure in
         reported.withLock { $0.append(failure.description) }
     }
 
-    static func collect() { isCollecting }
+    static func collect() { _ = observation }
 
     static func contains(_ function: String, _ texts: String...) -> Bool {
         reported.withLock { reported in
