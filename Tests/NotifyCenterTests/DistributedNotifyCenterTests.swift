@@ -174,4 +174,51 @@ struct DistributedNotifyCenterTests {
         #expect(calls == ["first", "last"])
         withExtendedLifetime((first, last)) {}
     }
+
+    // CF-S1, CF-S8, CF-S14
+    @Test("a suspension keeps from a loop what it has not taken yet, and cancelling drops it", .timeLimit(.minutes(1)))
+    func suspendedSequence() async throws {
+        let sequence = try await center.notifications(named: "n", suspensionBehavior: .hold)
+        var iterator = sequence.makeAsyncIterator()
+        for number in 0..<3 { try center.post("n", object: "\(number)") }
+        try await eventually("they wait") { center.statistics.waiting == 3 }
+        #expect(await iterator.next()?.object == "0")
+        center.isSuspended = true
+        try center.post("n", object: "3")
+        try await eventually("they wait") { center.statistics.waiting == 3 }
+        let taken = Mutex<[String]>([])
+        let loop = Task {
+            for await notification in sequence { taken.withLock { $0.append(notification.object ?? "") } }
+        }
+        let witness = try await center.observe("now", delivery: .immediate, suspensionBehavior: .drop) { _ in }
+        #expect(taken.withLock { $0 }.isEmpty)
+        center.isSuspended = false
+        try await eventually("all come") { taken.withLock { $0 } == ["1", "2", "3"] }
+        center.isSuspended = true
+        try center.post("n", object: "4")
+        try await eventually("it waits") { center.statistics.waiting == 1 }
+        sequence.cancel()
+        await loop.value
+        center.isSuspended = false
+        try center.post("now")
+        try await eventually("later posts arrive") { witness.counts.delivered == 1 }
+        #expect(taken.withLock { $0 } == ["1", "2", "3"])
+    }
+
+    @Test("two loops on one sequence share its elements, and none of them sleeps through any")
+    func twoLoops() async throws {
+        let sequence = try await center.notifications(named: "n", buffering: .unbounded)
+        let taken = SharedLog()
+        await withTaskGroup { group in
+            for _ in 0..<2 {
+                group.addTask {
+                    for await notification in sequence {
+                        if taken.append(notification.object ?? "") == 200 { sequence.cancel() }
+                    }
+                }
+            }
+            for number in 0..<200 { try? center.post("n", object: "\(number)") }
+        }
+        #expect(Set(taken.take()) == Set((0..<200).map { "\($0)" }))
+    }
 }

@@ -126,7 +126,6 @@ struct SuspensionTests {
         let observer = Registration(.immediate, .standard, .hold, gate: router.gate) { notification in
             log.withLock { $0.append(notification.object?.text ?? "") }
             if notification.object?.text == "1" { router.suspend() }
-            return .taken
         }
         _ = router.add(observer, name: nil, object: nil)
         router.suspend()
@@ -149,12 +148,10 @@ struct SuspensionTests {
         let log = Mutex<[String]>([])
         let second = Registration(.immediate, .standard, .hold, gate: router.gate) { _ in
             log.withLock { $0.append("second") }
-            return .taken
         }
         let first = Registration(.immediate, .standard, .hold, gate: router.gate) { _ in
             log.withLock { $0.append("first") }
             second.cancel()
-            return .taken
         }
         _ = router.add(first, name: nil, object: nil)
         _ = router.add(second, name: nil, object: nil)
@@ -174,7 +171,6 @@ struct SuspensionTests {
         let observers = policies.map { label, buffering in
             Registration(.immediate, buffering, .hold, gate: router.gate) { notification in
                 log.withLock { $0.append("\(label) \(notification.object?.text ?? "")") }
-                return .taken
             }
         }
         for observer in observers { _ = router.add(observer, name: nil, object: nil) }

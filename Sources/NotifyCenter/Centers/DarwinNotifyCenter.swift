@@ -70,9 +70,9 @@ public final class DarwinNotifyCenter: Sendable {
     ) async throws(DBusError)
         -> NotificationSequence<DarwinNotification>
     {
-        let pipe = NotificationPipe<DarwinNotification>(.coalescing)
-        let observer = pipe.registration(for: center) { DarwinNotification(name: $0.name, sender: $0.sender) }
-        return pipe.sequence(try await center.observe(name, object: nil, observer))
+        let inlet = NotificationInlet(.coalescing, gate: center.router.gate)
+        let observation = try await center.observe(name, object: nil, inlet.registration)
+        return NotificationSequence(inlet, observation) { DarwinNotification(name: $0.name, sender: $0.sender) }
     }
 
     /// What went through this center so far.
@@ -84,7 +84,6 @@ public final class DarwinNotifyCenter: Sendable {
     ) -> Registration {
         Registration(delivery, .coalescing, gate: center.router.gate) { wire in
             handler(DarwinNotification(name: wire.name, sender: wire.sender))
-            return .taken
         }
     }
 }

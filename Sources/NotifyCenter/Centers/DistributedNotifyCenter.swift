@@ -109,9 +109,21 @@ public final class DistributedNotifyCenter: Sendable {
         buffering: Buffering = .standard,
         suspensionBehavior: SuspensionBehavior = .coalesce
     ) async throws(DBusError) -> NotificationSequence<DistributedNotification> {
-        let pipe = NotificationPipe<DistributedNotification>(buffering)
-        let observer = pipe.registration(for: center, suspensionBehavior) { DistributedNotification($0) }
-        return pipe.sequence(try await center.observe(name, object: object, observer))
+        let inlet = NotificationInlet(buffering, suspensionBehavior, gate: center.router.gate)
+        let observation = try await center.observe(name, object: object, inlet.registration)
+        return NotificationSequence(inlet, observation) { DistributedNotification($0) }
+    }
+
+    /// As the asynchronous form; blocks for one answer of the bus.
+    public func notifications(
+        named name: NotificationName?,
+        object: String? = nil,
+        buffering: Buffering = .standard,
+        suspensionBehavior: SuspensionBehavior = .coalesce
+    ) throws(DBusError) -> NotificationSequence<DistributedNotification> {
+        let inlet = NotificationInlet(buffering, suspensionBehavior, gate: center.router.gate)
+        let observation = try center.observe(name, object: object, inlet.registration)
+        return NotificationSequence(inlet, observation) { DistributedNotification($0) }
     }
 
     /// Whether notifications for this center's observers wait, as each observer's ``SuspensionBehavior`` says (CF-S1). False at
@@ -137,7 +149,6 @@ public final class DistributedNotifyCenter: Sendable {
     ) -> Registration {
         Registration(delivery, buffering, suspensionBehavior, gate: center.router.gate) { wire in
             handler(DistributedNotification(wire))
-            return .taken
         }
     }
 }

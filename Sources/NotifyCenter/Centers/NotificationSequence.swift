@@ -1,83 +1,85 @@
 /// Notifications as they arrive. For one loop at a time; a second one on the same sequence shares the elements with the first.
 ///
-/// The observer behind it is removed when the last copy and iterator are gone, or ``cancel()`` is called.
+/// What the loop has not taken waits, bounded as the sequence's ``Buffering`` says; while the center is suspended, it waits too. The
+/// observer behind it is removed when the last copy and iterator are gone, or ``cancel()`` is called.
 public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
-    private let stream: AsyncStream<Element>
-    private let continuation: AsyncStream<Element>.Continuation
+    private let inlet: NotificationInlet
     private let observation: NotificationObservation
+    private let convert: @Sendable (WireNotification) -> Element
 
     init(
-        _ stream: AsyncStream<Element>,
-        _ continuation: AsyncStream<Element>.Continuation,
-        _ observation: NotificationObservation
+        _ inlet: NotificationInlet,
+        _ observation: NotificationObservation,
+        _ convert: @escaping @Sendable (WireNotification) -> Element
     ) {
-        self.stream = stream
-        self.continuation = continuation
+        self.inlet = inlet
         self.observation = observation
+        self.convert = convert
+        // Weak, because the observation holds the registration, and that the way to wake.
+        inlet.onEnd { [weak observation] in observation?.cancel() }
     }
 
-    /// How many notifications arrived here, and how many gave way to others.
+    /// How many notifications the loop took, and how many gave way to others.
     public var counts: DeliveryCounts { observation.counts }
 
-    /// Removes the observer. A loop over the sequence gets what has arrived already and ends.
+    /// Removes the observer, and drops what waits. A loop over the sequence ends.
     public func cancel() {
         observation.cancel()
-        continuation.finish()
+        inlet.end()
     }
 
     /// An iterator; it keeps the observer in place.
     public func makeAsyncIterator() -> Iterator {
-        Iterator(base: stream.makeAsyncIterator(), observation: observation)
+        Iterator(wakes: inlet.wakes.makeAsyncIterator(), inlet: inlet, observation: observation, convert: convert)
     }
 
     /// Waits for one notification after the other.
     public struct Iterator: AsyncIteratorProtocol {
-        private var base: AsyncStream<Element>.Iterator
-        private let observation: NotificationObservation
-
-        init(base: AsyncStream<Element>.Iterator, observation: NotificationObservation) {
-            self.base = base
-            self.observation = observation
-        }
+        fileprivate var wakes: AsyncStream<Void>.Iterator
+        fileprivate let inlet: NotificationInlet
+        fileprivate let observation: NotificationObservation
+        fileprivate let convert: @Sendable (WireNotification) -> Element
 
         /// The next notification; `nil` after ``NotificationSequence/cancel()``, or when the task is cancelled.
         public mutating func next(isolation: isolated (any Actor)?) async -> Element? {
-            await base.next(isolation: isolation)
+            while true {
+                // A cancelled task that need not wait would never hear of it.
+                if Task.isCancelled { observation.cancel() }
+                if let notification = inlet.take() { return convert(notification) }
+                guard await wakes.next(isolation: isolation) != nil else { return nil }
+            }
         }
     }
 }
 
-/// The way from a registration into a sequence. The stream is the buffer; the registration only counts.
-struct NotificationPipe<Element: Sendable> {
-    private let buffering: Buffering
-    private let stream: AsyncStream<Element>
-    private let continuation: AsyncStream<Element>.Continuation
+/// What a sequence takes its notifications from: they wait in a registration, under the rules of all others, and a stream that holds no more
+/// than one wake-up tells that there are some.
+struct NotificationInlet: Sendable {
+    let registration: Registration
+    let wakes: AsyncStream<Void>
+    private let continuation: AsyncStream<Void>.Continuation
 
-    init(_ buffering: Buffering) {
-        self.buffering = buffering
-        let policy: AsyncStream<Element>.Continuation.BufferingPolicy =
-            switch buffering.policy {
-            case .coalescing: .bufferingNewest(1)
-            case .newest(let limit): .bufferingNewest(limit)
-            case .oldest(let limit): .bufferingOldest(limit)
-            case .unbounded: .unbounded
-            }
-        (stream, continuation) = AsyncStream.makeStream(of: Element.self, bufferingPolicy: policy)
+    init(_ buffering: Buffering, _ suspensionBehavior: SuspensionBehavior = .deliverImmediately, gate: DeliveryGate) {
+        let (wakes, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        registration = Registration(
+            Delivery(kind: .taken(wake: { continuation.yield() })),
+            buffering,
+            suspensionBehavior,
+            gate: gate
+        ) { _ in }
+        (self.wakes, self.continuation) = (wakes, continuation)
     }
 
-    func registration(
-        for center: BusCenter,
-        _ suspensionBehavior: SuspensionBehavior = .deliverImmediately,
-        _ convert: @escaping @Sendable (WireNotification) -> Element
-    ) -> Registration {
-        Registration(.immediate, buffering, suspensionBehavior, gate: center.router.gate) { [continuation] wire in
-            if case .dropped = continuation.yield(convert(wire)) { .displacedAnother } else { .taken }
-        }
+    /// The next notification that may be delivered.
+    func take() -> WireNotification? {
+        guard let notification = registration.takeNext() else { return nil }
+        // For another loop on the same sequence, which may have slept through the one wake-up for both.
+        if registration.waitingCount > 0 { continuation.yield() }
+        return notification
     }
 
-    func sequence(_ observation: NotificationObservation) -> NotificationSequence<Element> {
-        // Weak, because the observation holds the registration, and that the continuation.
-        continuation.onTermination = { [weak observation] _ in observation?.cancel() }
-        return NotificationSequence(stream, continuation, observation)
-    }
+    func end() { continuation.finish() }
+
+    /// After ``end()``, or when the task that waits is cancelled.
+    func onEnd(_ handler: @escaping @Sendable () -> Void) { continuation.onTermination = { _ in handler() } }
 }

@@ -10,6 +10,8 @@ public struct Delivery: Sendable {
         case immediate
         case queue(DispatchQueue)
         case executor(any TaskExecutor)
+        /// The observer takes by itself, and is told when there is something.
+        case taken(wake: @Sendable () -> Void)
     }
 
     let kind: Kind

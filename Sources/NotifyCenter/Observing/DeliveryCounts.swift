@@ -1,6 +1,6 @@
 /// What happened to the notifications for an observer, or for all of a center.
 public struct DeliveryCounts: Sendable, Hashable {
-    /// Handed to the observer, or put into the buffer of its sequence.
+    /// Handed to the observer.
     public internal(set) var delivered: UInt64 = 0
     /// Merged into a later one, which was delivered or waits: the Darwin center does it to a busy observer, and the distributed
     /// one to a suspended ``SuspensionBehavior/coalesce``.

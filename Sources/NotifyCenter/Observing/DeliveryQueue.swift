@@ -125,12 +125,6 @@ struct DeliveryQueue<Element> {
         return true
     }
 
-    /// Counts a notification that the handler took and then let go for the sake of another.
-    mutating func countDisplaced() {
-        counts.delivered -= 1
-        if case .coalescing = buffering.policy { counts.coalesced += 1 } else { counts.dropped += 1 }
-    }
-
     /// Nothing is taken in or given out any more (CF-R7, CF-S12).
     mutating func cancel() {
         isCancelled = true

@@ -2,16 +2,9 @@ import DBusTransport
 import Dispatch
 import Synchronization
 
-/// What a handler did with a notification.
-enum Handling {
-    case taken
-    /// It went into a buffer of the handler's own, where another one (or it itself) had to go.
-    case displacedAnother
-}
-
 /// One observer: its handler, where it runs, and what waits for it.
 final class Registration: Sendable {
-    typealias Handler = @Sendable (WireNotification) -> Handling
+    typealias Handler = @Sendable (WireNotification) -> Void
 
     private struct State {
         var queue: DeliveryQueue<WireNotification>
@@ -53,7 +46,7 @@ final class Registration: Sendable {
             let handler = state.withLock { state in
                 state.queue.passThrough(number, below: gate.limit) ? state.handler : nil
             }
-            if let handler { return call(handler, notification) }
+            if let handler { return handler(notification) }
         }
         if case .queued = state.withLock({ $0.queue.offer(notification, number: number) }) { deliverNext() }
     }
@@ -76,6 +69,7 @@ final class Registration: Sendable {
     func deliverNext() {
         switch delivery.kind {
         case .immediate: deliverOne()
+        case .taken(let wake): wake()
         case .queue(let target):
             // One job for each, not one drain for all, so that observers on one queue alternate post by post. A job that finds
             // the gate closed does nothing; the flush sends another.
@@ -91,6 +85,9 @@ final class Registration: Sendable {
 
     // MARK: Anywhere
 
+    /// The next notification that may be delivered, for an observer that takes by itself.
+    func takeNext() -> WireNotification? { take({ $0.next(below: $1) })?.0 }
+
     /// No call begins after this, but for one that is at this moment about to on another thread. The handler is freed here,
     /// outside the lock.
     func cancel() {
@@ -102,16 +99,12 @@ final class Registration: Sendable {
         withExtendedLifetime(handler) {}
     }
 
-    private func call(_ handler: Handler, _ notification: WireNotification) {
-        if handler(notification) == .displacedAnother { state.withLock { $0.queue.countDisplaced() } }
-    }
-
     private func deliverOne() {
-        if let (notification, handler) = take({ $0.next(below: $1) }) { call(handler, notification) }
+        if let (notification, handler) = take({ $0.next(below: $1) }) { handler(notification) }
     }
 
     private func drain() {
-        while let (notification, handler) = take({ $0.nextOfDrain(below: $1) }) { call(handler, notification) }
+        while let (notification, handler) = take({ $0.nextOfDrain(below: $1) }) { handler(notification) }
     }
 
     /// The next notification together with the handler, which is there as long as notifications are. The gate is read with the

@@ -20,16 +20,15 @@ extension DistributedNotificationCenter {
     /// `UnthrownFailures`; then the sequence is empty.
     public func notifications(named name: Notification.Name?, object: Any? = nil) -> Notifications {
         do {
-            let observation = try BufferedObservation(
-                center,
-                name.map { NotificationName($0) },
-                object: try ObjectText.text(object),
-                limit: 4096
+            return Notifications(
+                base: try center.notifications(
+                    named: name.map { NotificationName($0) },
+                    object: try ObjectText.text(object)
+                )
             )
-            return Notifications(observation: observation)
         } catch {
             UnthrownFailures.report(error, in: "DistributedNotificationCenter.\(#function)")
-            return Notifications(observation: nil)
+            return Notifications(base: nil)
         }
     }
 
@@ -37,20 +36,19 @@ extension DistributedNotificationCenter {
     ///
     /// The observer behind it is removed when the last copy and iterator are gone.
     public struct Notifications: AsyncSequence, Sendable {
-        fileprivate let observation: BufferedObservation?
+        fileprivate let base: NotificationSequence<DistributedNotification>?
 
         /// How many notifications gave way to newer ones, because the loop was busy.
-        public var droppedCount: UInt64 { observation?.droppedCount ?? 0 }
+        public var droppedCount: UInt64 { base?.counts.dropped ?? 0 }
 
         /// An iterator; it keeps the observer in place.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(base: observation?.stream.makeAsyncIterator(), observation: observation)
+            Iterator(base: base?.makeAsyncIterator())
         }
 
         /// Waits for one notification after the other.
         public struct Iterator: AsyncIteratorProtocol {
-            fileprivate var base: AsyncStream<DistributedNotification>.Iterator?
-            fileprivate let observation: BufferedObservation?
+            fileprivate var base: NotificationSequence<DistributedNotification>.Iterator?
 
             /// The next notification; `nil` when the task is cancelled.
             public mutating func next(isolation: isolated (any Actor)?) async -> Notification? {

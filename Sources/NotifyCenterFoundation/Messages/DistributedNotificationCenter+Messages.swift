@@ -69,16 +69,14 @@ extension DistributedNotificationCenter {
         for messageType: M.Type,
         using observer: @escaping @Sendable (M) async -> Void
     ) throws(DBusError) -> ObservationToken {
-        let observation = try BufferedObservation(center, NotificationName(M.name), object: subject, limit: 4096)
-        // Weak: the token's end is to end the observation, and that the stream.
-        Task { [stream = observation.stream, weak observation, undecodable] in
-            for await notification in stream {
-                guard observation?.isLive == true else { return }
+        let sequence = try center.notifications(named: NotificationName(M.name), object: subject)
+        Task { [undecodable] in
+            for await notification in sequence {
                 guard let message = Self.message(M.self, notification, undecodable: undecodable) else { continue }
                 await observer(message)
             }
         }
-        return ObservationToken(droppedCount: { observation.droppedCount }, remove: { observation.end() })
+        return ObservationToken(droppedCount: { sequence.counts.dropped }, remove: { sequence.cancel() })
     }
 
     /// Removes an observer of messages; twice is harmless. On return no call begins any more, but for one that is at this moment
@@ -104,10 +102,12 @@ extension DistributedNotificationCenter {
         for messageType: M.Type,
         bufferSize: Int = 10
     ) throws(DBusError) -> Messages<M> {
-        Messages(
-            observation: try BufferedObservation(center, NotificationName(M.name), object: subject, limit: bufferSize),
-            undecodable: undecodable
+        let sequence = try center.notifications(
+            named: NotificationName(M.name),
+            object: subject,
+            buffering: .bufferingNewest(bufferSize)
         )
+        return Messages(base: sequence, undecodable: undecodable)
     }
 
     /// How many notifications came to observers of messages, and to loops over them, and were no message of the type; each observer

@@ -5,21 +5,20 @@ extension DistributedNotificationCenter {
     ///
     /// The observer behind it is removed when the last copy and iterator are gone.
     public struct Messages<M: AsyncMessage>: AsyncSequence, Sendable {
-        let observation: BufferedObservation
+        let base: NotificationSequence<DistributedNotification>
         let undecodable: Counter
 
         /// How many messages gave way to newer ones, because the loop was busy.
-        public var droppedCount: UInt64 { observation.droppedCount }
+        public var droppedCount: UInt64 { base.counts.dropped }
 
         /// An iterator; it keeps the observer in place.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(base: observation.stream.makeAsyncIterator(), observation: observation, undecodable: undecodable)
+            Iterator(base: base.makeAsyncIterator(), undecodable: undecodable)
         }
 
         /// Waits for one message after the other.
         public struct Iterator: AsyncIteratorProtocol {
-            fileprivate var base: AsyncStream<DistributedNotification>.Iterator
-            fileprivate let observation: BufferedObservation
+            fileprivate var base: NotificationSequence<DistributedNotification>.Iterator
             fileprivate let undecodable: Counter
 
             /// The next message; `nil` when the task is cancelled.

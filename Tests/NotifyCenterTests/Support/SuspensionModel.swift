@@ -79,7 +79,6 @@ final class ModelledCenter: Steppable {
         let (number, log) = (added, log)
         let observer = Registration(.immediate, .standard, behavior, gate: router.gate) { notification in
             log.append("\(number):\(notification.userInfo?["post"]?.intValue ?? -1)")
-            return .taken
         }
         added += 1
         let object = object.map { NotificationObject(text: $0) }
@@ -183,7 +182,14 @@ final class NaiveCenter: Steppable {
 final class SharedLog: Sendable {
     private let lines = Mutex<[String]>([])
 
-    func append(_ line: String) { lines.withLock { $0.append(line) } }
+    /// Returns how many lines there are.
+    @discardableResult
+    func append(_ line: String) -> Int {
+        lines.withLock { lines in
+            lines.append(line)
+            return lines.count
+        }
+    }
 
     func take() -> [String] {
         lines.withLock { lines in
