@@ -150,7 +150,9 @@ let package = Package(
         ),
         .testTarget(
             name: "NotifyCenterFoundationTests",
-            dependencies: ["NotifyCenterFoundation", "NotifyCenter", "NotifyCenterTestKit", "foundation-probe"],
+            dependencies: [
+                "NotifyCenterFoundation", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "foundation-probe",
+            ],
             exclude: ["FoundationProbe"]
         ),
         // Swift as it is written on Apple, in the language mode that most of it is in.
@@ -162,7 +164,7 @@ let package = Package(
         ),
         .testTarget(
             name: "AppleNotificationsTests",
-            dependencies: ["AppleNotifications", "NotifyCenter", "NotifyCenterTestKit", "ported-app"],
+            dependencies: ["AppleNotifications", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "ported-app"],
             exclude: ["PortedApp"]
         ),
         // Code as it is written for Apple's platforms: it imports nothing of this package.

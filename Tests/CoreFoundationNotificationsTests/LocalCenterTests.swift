@@ -1,4 +1,5 @@
 import CoreFoundationNotifications
+import DBusTransport
 import Dispatch
 import Foundation
 import Synchronization
@@ -173,7 +174,7 @@ struct LocalCenterTests {
     // CF-C4, CF-D3
     @Test("a post from within a callback is delivered before the outer one goes on")
     func nestedPost() {
-        let order = Mutex<[String]>([])
+        let order = Locked<[String]>([])
         let (first, second) = (first, second)
         first.whenCalled {
             order.withLock { $0.append("first \(first.names.last ?? "")") }
@@ -191,7 +192,7 @@ struct LocalCenterTests {
         final class Farewell: Sendable {
             deinit { LocalObserver.post("farewell") }
         }
-        let kept = Mutex<Farewell?>(Farewell())
+        let kept = Locked<Farewell?>(Farewell())
         first.whenCalled {
             let farewell = kept.withLock { $0.take() }
             withExtendedLifetime(farewell) {}
@@ -236,7 +237,7 @@ struct LocalCenterTests {
 /// The calls of an observer without a pointer.
 private final class AnonymousCalls: Sendable {
     static let shared = AnonymousCalls()
-    let count = Mutex(0)
+    let count = Locked(0)
 }
 
 private let anonymousCallback: CFNotificationCallback = { _, _, _, _, _ in

@@ -40,7 +40,7 @@ struct BusRestartTests {
     @Test("what a caller on the old bus asked is not answered to whoever has its name on the new one")
     func answerAcrossRestart() async throws {
         let server = try DBusConnection.open(bus.bus)
-        let gates = Mutex<[CheckedContinuation<Void, Never>]>([])
+        let gates = Locked<[CheckedContinuation<Void, Never>]>([])
         let slow = DBusInterface(
             "org.example.Slow",
             methods: [

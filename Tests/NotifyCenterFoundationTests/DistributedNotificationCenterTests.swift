@@ -1,3 +1,4 @@
+import DBusTransport
 import Foundation
 import NotifyCenter
 import NotifyCenterFoundation
@@ -17,7 +18,7 @@ struct DistributedNotificationCenterTests {
 
     /// What observers saw, in order.
     private final class Log: Sendable {
-        private let entries = Mutex<[String]>([])
+        private let entries = Locked<[String]>([])
         var all: [String] { entries.withLock { $0 } }
         func add(_ entry: String) { entries.withLock { $0.append(entry) } }
     }

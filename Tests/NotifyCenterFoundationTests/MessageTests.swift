@@ -1,3 +1,4 @@
+import DBusTransport
 import Foundation
 import NotifyCenter
 import NotifyCenterFoundation
@@ -45,7 +46,7 @@ struct MessageTests {
     private enum Single: String, DistributedNotificationCenter.AsyncMessage { case value }
 
     private final class Log: Sendable {
-        private let entries = Mutex<[String]>([])
+        private let entries = Locked<[String]>([])
         var all: [String] { entries.withLock { $0 } }
         func add(_ entry: String) { entries.withLock { $0.append(entry) } }
     }

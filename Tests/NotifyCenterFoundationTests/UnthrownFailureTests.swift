@@ -1,3 +1,4 @@
+import DBusTransport
 import Foundation
 import NotifyCenter
 import NotifyCenterFoundation
@@ -9,7 +10,7 @@ import Testing
 struct UnthrownFailureTests {
     /// Those of this thread: other tests have failures of their own meanwhile.
     private func failures(of work: () throws -> Void) rethrows -> [String] {
-        let failures = Mutex<[String]>([])
+        let failures = Locked<[String]>([])
         let thread = pthread_self()
         let observation = UnthrownFailures.observe { failure in
             if pthread_equal(thread, pthread_self()) != 0 { failures.withLock { $0.append("\(failure)") } }

@@ -1,3 +1,4 @@
+import DBusTransport
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
@@ -40,7 +41,7 @@ struct BetweenProcessesTests {
 
     @Test("a post of a process that exits right afterwards is not lost, fifty times out of fifty")
     func posterExits() async throws {
-        let heard = Mutex(0)
+        let heard = Locked(0)
         let observation = try await DarwinNotifyCenter(bus: bus.bus).observe("bye", delivery: .immediate) { _ in
             heard.withLock { $0 += 1 }
         }

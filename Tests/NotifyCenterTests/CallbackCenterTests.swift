@@ -1,3 +1,4 @@
+import DBusTransport
 import Dispatch
 import NotifyCenterTestKit
 import Synchronization
@@ -100,7 +101,7 @@ struct CallbackCenterTests {
     @Test("a local center compares addresses and hands on what it is given")
     func local() throws {
         let center = Center.local()
-        let contents = Mutex<[Int]>([])
+        let contents = Locked<[Int]>([])
         try center.add(1, name: "n", object: .address(16), suspensionBehavior: .drop) { notification in
             if case .local(let content) = notification.content { contents.withLock { $0.append(content) } }
         }

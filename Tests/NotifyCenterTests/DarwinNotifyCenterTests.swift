@@ -21,7 +21,7 @@ struct DarwinNotifyCenterTests {
     @Test("the poster's own process receives, and only what was posted after the registration")
     func selfDelivery() async throws {
         try center.post("n")
-        let names = Mutex<[String]>([])
+        let names = Locked<[String]>([])
         let observation = try await center.observe("n", delivery: .immediate) { notification in
             names.withLock { $0.append(notification.name.rawValue) }
         }
@@ -42,7 +42,7 @@ struct DarwinNotifyCenterTests {
         ]
     )
     func names(name: String) async throws {
-        let received = Mutex<[NotificationName]>([])
+        let received = Locked<[NotificationName]>([])
         let observation = try await center.observe(NotificationName(name), delivery: .immediate) { notification in
             received.withLock { $0.append(notification.name) }
         }
@@ -59,7 +59,7 @@ struct DarwinNotifyCenterTests {
     @Test("an observer that is busy hears once more after the last post, and what was merged is counted")
     func coalescing() async throws {
         let gate = DispatchSemaphore(value: 0)
-        let entered = Mutex(0)
+        let entered = Locked(0)
         let observation = try await center.observe("n") { _ in
             entered.withLock { $0 += 1 }
             gate.wait()
@@ -77,7 +77,7 @@ struct DarwinNotifyCenterTests {
     // CF-A5, CF-W12, CF-B3
     @Test("a thousand registrations of one name cost the bus one rule, and each is called")
     func sharedRule() async throws {
-        let calls = Mutex(0)
+        let calls = Locked(0)
         var observations: [NotificationObservation] = []
         for _ in 0..<1000 {
             observations.append(
@@ -100,8 +100,8 @@ struct DarwinNotifyCenterTests {
     @Test("a handler on the reading thread may post, register and remove on any center")
     func reentrancy() async throws {
         let distributed = DistributedNotifyCenter(bus: bus.bus)
-        let log = Mutex<[String]>([])
-        let kept = Mutex<[NotificationObservation]>([])
+        let log = Locked<[String]>([])
+        let kept = Locked<[NotificationObservation]>([])
         let first = try await center.observe("first", delivery: .immediate) { [center] _ in
             log.withLock { $0.append("first") }
             let observation = try? distributed.observe("second", delivery: .immediate) { _ in
@@ -127,7 +127,7 @@ struct DarwinNotifyCenterTests {
     @Test("observers on one serial queue are called in the order of registration, post by post")
     func orderOnQueue() async throws {
         let queue = DispatchQueue(label: "serial")
-        let log = Mutex<[String]>([])
+        let log = Locked<[String]>([])
         var observations: [NotificationObservation] = []
         let distributed = DistributedNotifyCenter(bus: bus.bus)
         for index in 0..<5 {
@@ -148,7 +148,7 @@ struct DarwinNotifyCenterTests {
         let key = DispatchSpecificKey<String>()
         let queue = DispatchQueue(label: "mine")
         queue.setSpecific(key: key, value: "mine")
-        let seen = Mutex<[String: String]>([:])
+        let seen = Locked<[String: String]>([:])
         @Sendable func note(_ kind: String) {
             let thread = try? String(contentsOfFile: "/proc/thread-self/comm", encoding: .utf8)
             let place = DispatchQueue.getSpecific(key: key) ?? (thread == "dbus-io\n" ? "dbus-io" : "elsewhere")
@@ -173,7 +173,7 @@ struct DarwinNotifyCenterTests {
     @Test("a slow handler delays nobody but itself")
     func slowHandler() async throws {
         let gate = DispatchSemaphore(value: 0)
-        let quick = Mutex(0)
+        let quick = Locked(0)
         let slow = try await center.observe("n") { _ in gate.wait() }
         let other = try await center.observe("n", delivery: .immediate) { _ in quick.withLock { $0 += 1 } }
         for _ in 0..<100 { try center.post("n") }
@@ -213,7 +213,7 @@ struct DarwinNotifyCenterTests {
     // CF-W10
     @Test("observers are in place again after the bus died and came back")
     func busRestart() async throws {
-        let calls = Mutex(0)
+        let calls = Locked(0)
         let observation = try await center.observe("n", delivery: .immediate) { _ in calls.withLock { $0 += 1 } }
         try bus.restart()
         try await eventually("a post of another process arrives") {
@@ -226,7 +226,7 @@ struct DarwinNotifyCenterTests {
     // CF-B9, architecture D1
     @Test("a name that comes through the interface of another is ignored and counted")
     func smuggledName() async throws {
-        let calls = Mutex(0)
+        let calls = Locked(0)
         let observation = try await center.observe("allowed", delivery: .immediate) { _ in }
         let target = try await center.observe("guarded", delivery: .immediate) { _ in calls.withLock { $0 += 1 } }
         let stranger = try DBusConnection.open(bus.bus)
@@ -252,7 +252,7 @@ struct DarwinNotifyCenterTests {
             .init(denials: [#"<deny send_interface="org.notifycenter.Darwin1.SHARED_MODE_CURRENT_ACCOUNT_CHANGED"/>"#])
         )
         let center = DarwinNotifyCenter(bus: guarded.bus)
-        let names = Mutex<[NotificationName]>([])
+        let names = Locked<[NotificationName]>([])
         var observations: [NotificationObservation] = []
         for name in [.sharedModeCurrentAccountChanged, "free"] as [NotificationName] {
             observations.append(

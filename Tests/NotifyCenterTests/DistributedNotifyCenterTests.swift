@@ -1,3 +1,4 @@
+import DBusTransport
 import Dispatch
 import NotifyCenter
 import NotifyCenterTestKit
@@ -17,7 +18,7 @@ struct DistributedNotifyCenterTests {
     // CF-M2, CF-M4, CF-M7, CF-D6
     @Test("the table of names and objects holds between real connections")
     func matching() async throws {
-        let log = Mutex<[String]>([])
+        let log = Locked<[String]>([])
         var observations: [NotificationObservation] = []
         let registrations: [(String, NotificationName?, String?)] = [
             ("n/any", "n", nil), ("n/A", "n", "A"), ("any/any", nil, nil), ("any/A", nil, "A"),
@@ -60,8 +61,8 @@ struct DistributedNotifyCenterTests {
     @Test("what a slow observer has no room for is dropped as asked, and counted")
     func drops() async throws {
         let gate = DispatchSemaphore(value: 0)
-        let newest = Mutex<[String]>([])
-        let oldest = Mutex<[String]>([])
+        let newest = Locked<[String]>([])
+        let oldest = Locked<[String]>([])
         let first = try await center.observe("n", buffering: .bufferingNewest(3)) { notification in
             newest.withLock { $0.append(notification.object ?? "") }
             if notification.object == "0" { gate.wait() }
@@ -97,7 +98,7 @@ struct DistributedNotifyCenterTests {
     func moreNamesThanRules() async throws {
         let small = try PrivateBus(.init(matchRulesPerConnection: 80))
         let center = DistributedNotifyCenter(bus: small.bus)
-        let heard = Mutex<Set<String>>([])
+        let heard = Locked<Set<String>>([])
         var observations: [NotificationObservation] = []
         for number in 0..<200 {
             observations.append(
@@ -135,8 +136,8 @@ struct DistributedNotifyCenterTests {
     // CF-B2, CF-B3
     @Test("of two registrations that share a rule, one can go without the other missing anything")
     func sharedRule() async throws {
-        let first = Mutex(0)
-        let second = Mutex(0)
+        let first = Locked(0)
+        let second = Locked(0)
         let leaving = try await center.observe("n", delivery: .immediate) { _ in first.withLock { $0 += 1 } }
         let staying = try await center.observe("n", object: "A", delivery: .immediate) { _ in
             second.withLock { $0 += 1 }
@@ -156,7 +157,7 @@ struct DistributedNotifyCenterTests {
         arguments: [Delivery.immediate, .main]
     )
     func liveness(delivery: Delivery) async throws {
-        let victim = Mutex<NotificationObservation?>(nil)
+        let victim = Locked<NotificationObservation?>(nil)
         let log = SharedLog()
         let first = try await center.observe("n", delivery: delivery) { _ in
             log.append("first")
@@ -186,7 +187,7 @@ struct DistributedNotifyCenterTests {
         center.isSuspended = true
         try center.post("n", object: "3")
         try await eventually("they wait") { center.statistics.waiting == 3 }
-        let taken = Mutex<[String]>([])
+        let taken = Locked<[String]>([])
         let loop = Task {
             for await notification in sequence { taken.withLock { $0.append(notification.object ?? "") } }
         }

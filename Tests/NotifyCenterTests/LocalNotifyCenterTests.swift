@@ -1,3 +1,4 @@
+import DBusTransport
 import NotifyCenter
 import Synchronization
 import Testing
@@ -11,7 +12,7 @@ struct LocalNotifyCenterTests {
 
     /// What was called, in order.
     private final class Log: Sendable {
-        private let entries = Mutex<[String]>([])
+        private let entries = Locked<[String]>([])
         var all: [String] { entries.withLock { $0 } }
         func add(_ entry: String) { entries.withLock { $0.append(entry) } }
     }
@@ -44,7 +45,7 @@ struct LocalNotifyCenterTests {
     // CF-C1, CF-A6
     @Test("an observer added by a handler is called for the next post, not for this one")
     func addingInside() {
-        let added = Mutex<NotificationObservation?>(nil)
+        let added = Locked<NotificationObservation?>(nil)
         let first = center.observe("n") { [log, center] _ in
             log.add("first")
             added.withLock { added in
@@ -61,7 +62,7 @@ struct LocalNotifyCenterTests {
     // CF-C2, CF-C3, CF-R7
     @Test("a handler may remove itself, and a later observer before its turn")
     func removingInside() {
-        let observations = Mutex<[NotificationObservation]>([])
+        let observations = Locked<[NotificationObservation]>([])
         observations.withLock { list in
             list.append(
                 center.observe("n") { [log] _ in

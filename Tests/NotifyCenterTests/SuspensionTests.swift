@@ -1,3 +1,4 @@
+import DBusTransport
 import Dispatch
 import Synchronization
 import Testing
@@ -122,7 +123,7 @@ struct SuspensionTests {
     @Test("suspending from within a flush leaves the rest waiting, and the next resumption goes on in order")
     func suspendingInAFlush() {
         let router = NotificationRouter()
-        let log = Mutex<[String]>([])
+        let log = Locked<[String]>([])
         let observer = Registration(.immediate, .standard, .hold, gate: router.gate) { notification in
             log.withLock { $0.append(notification.object?.text ?? "") }
             if notification.object?.text == "1" { router.suspend() }
@@ -145,7 +146,7 @@ struct SuspensionTests {
     @Test("removing an observer drops what waits for it, from within the flush too")
     func removal() {
         let router = NotificationRouter()
-        let log = Mutex<[String]>([])
+        let log = Locked<[String]>([])
         let second = Registration(.immediate, .standard, .hold, gate: router.gate) { _ in
             log.withLock { $0.append("second") }
         }
@@ -166,7 +167,7 @@ struct SuspensionTests {
     @Test("hold keeps as many as the buffering says, from the end that it says, and counts the rest")
     func boundOfHold() {
         let router = NotificationRouter()
-        let log = Mutex<[String]>([])
+        let log = Locked<[String]>([])
         let policies: [(String, Buffering)] = [("newest", .bufferingNewest(3)), ("oldest", .bufferingOldest(3))]
         let observers = policies.map { label, buffering in
             Registration(.immediate, buffering, .hold, gate: router.gate) { notification in

@@ -1,3 +1,4 @@
+import DBusTransport
 import Foundation
 import SharedDevice
 import Synchronization
@@ -15,7 +16,7 @@ struct DeviceBrokerTests {
             var ended: [String] = []
         }
 
-        private let state = Mutex(State())
+        private let state = Locked(State())
 
         var ended: [String] { state.withLock { $0.ended } }
         var waitingCount: Int { state.withLock { $0.waiting.count } }
@@ -84,7 +85,7 @@ struct DeviceBrokerTests {
     @Test("whoever is told finds the new state on the disk, through another connection")
     func commitBeforeAnnouncement() async throws {
         let other = AccountStore(database: try DeviceDatabase(directory: temporary.state))
-        let seen = Mutex<[(announced: UInt64, stored: UInt64?, account: String?)]>([])
+        let seen = Locked<[(announced: UInt64, stored: UInt64?, account: String?)]>([])
         let broker = try await sharedBroker { state in
             let stored = try? other.state()
             seen.withLock { $0.append((state.epoch, stored?.epoch, stored?.account?.username)) }
@@ -100,7 +101,7 @@ struct DeviceBrokerTests {
 
     @Test("every way to lose the account announces: sign-out, removal by administration, end of shared mode")
     func everyPath() async throws {
-        let announced = Mutex(0)
+        let announced = Locked(0)
         let broker = try await sharedBroker { _ in announced.withLock { $0 += 1 } }
         let events: [DeviceEvent] = [
             .signOut(accountIdentifier: "ada.t"), .accountRemoved(identifier: "ada.t"), .modeChanged(.personal),
@@ -117,7 +118,7 @@ struct DeviceBrokerTests {
 
     @Test("a refused event changes nothing and announces nothing")
     func refusal() async throws {
-        let announced = Mutex(0)
+        let announced = Locked(0)
         let broker = try await sharedBroker { _ in announced.withLock { $0 += 1 } }
         let before = announced.withLock { $0 }
         await #expect(throws: DeviceRefusal.noCurrentAccount) {

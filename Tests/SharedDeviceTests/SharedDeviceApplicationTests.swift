@@ -191,8 +191,8 @@ struct SharedDeviceApplicationTests {
     func spoofedBroadcast() async throws {
         let device = try await TestDevice()
         let (one, other) = (device.application("one"), device.application("other"))
-        let changes = Mutex(0)
-        let questions = Mutex(0)
+        let changes = Locked(0)
+        let questions = Locked(0)
         let following = Task {
             for await change in one.accountChanges(onFailure: { _ in questions.withLock { $0 += 1 } }) {
                 changes.withLock { $0 += 1 }
@@ -217,7 +217,7 @@ struct SharedDeviceApplicationTests {
     func busRestart() async throws {
         let device = try await TestDevice()
         let (one, other) = (device.application("one"), device.application("other"))
-        let log = Mutex<[String]>([])
+        let log = Locked<[String]>([])
         let following = Task {
             for await change in one.accountChanges {
                 log.withLock { $0.append(change.current?.username ?? "-") }
@@ -240,7 +240,7 @@ struct SharedDeviceApplicationTests {
     func modeChange() async throws {
         let device = try await TestDevice()
         let application = device.application()
-        let log = Mutex<[String]>([])
+        let log = Locked<[String]>([])
         let following = Task {
             for await change in application.accountChanges {
                 log.withLock { $0.append(change.current?.username ?? "-") }
@@ -299,7 +299,7 @@ struct SharedDeviceApplicationTests {
         let queue = DispatchQueue(label: "completion")
         queue.setSpecific(key: key, value: true)
         let parameters = SharedDeviceParameters(completionBlockQueue: queue)
-        let log = Mutex<[String]>([])
+        let log = Locked<[String]>([])
         @Sendable func note(_ text: String) {
             log.withLock { $0.append(DispatchQueue.getSpecific(key: key) == true ? text : "\(text) elsewhere") }
         }

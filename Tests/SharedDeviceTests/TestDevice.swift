@@ -1,3 +1,4 @@
+import DBusTransport
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
@@ -90,7 +91,7 @@ func code(of body: () async throws -> Void) async -> SharedDeviceError.Code? {
 
 /// What happened, in order, for a test and its helpers to share.
 final class Log: Sendable {
-    private let entries = Mutex<[String]>([])
+    private let entries = Locked<[String]>([])
 
     var lines: [String] { entries.withLock { $0 } }
 

@@ -1,9 +1,10 @@
+import DBusTransport
 import NotifyCenter
 import Synchronization
 
 /// The failures that the functions could not throw, since the first use.
 enum Failures {
-    private static let reported = Mutex<[String]>([])
+    private static let reported = Locked<[String]>([])
     private static let observation = UnthrownFailures.observe { failure in
         reported.withLock { $0.append(failure.description) }
     }

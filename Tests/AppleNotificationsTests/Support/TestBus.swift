@@ -1,3 +1,4 @@
+import DBusTransport
 import Glibc
 import NotifyCenter
 import NotifyCenterTestKit
@@ -6,7 +7,7 @@ import Synchronization
 /// The one bus of this test process: the centers that Apple's functions return are on the bus that the environment names when they
 /// are first used.
 enum TestBus {
-    private static let running = Mutex<PrivateBus?>(nil)
+    private static let running = Locked<PrivateBus?>(nil)
 
     /// Names the bus in the environment. Every suite asks for it before it uses a center.
     static let environment: [String: String] = {

@@ -1,3 +1,4 @@
+import DBusTransport
 import Synchronization
 import Testing
 
@@ -180,7 +181,7 @@ final class NaiveCenter: Steppable {
 
 /// A log that a handler may write to.
 final class SharedLog: Sendable {
-    private let lines = Mutex<[String]>([])
+    private let lines = Locked<[String]>([])
 
     /// Returns how many lines there are.
     @discardableResult
