@@ -99,6 +99,27 @@ struct SuspensionTests {
         #expect(sequences == 1 + 12 + 144 + 1728 + 20_736)
     }
 
+    // The same where handlers run on a queue, which may lag behind.
+    @Test("every sequence of five steps does what the rules say, on a queue", arguments: Step.allWithJobs)
+    func everySequenceOnAQueue(first: Step) async {
+        let sequences = await onAThread {
+            var sequences = 0
+            for length in 1...5 {
+                Step.forEachSequence(beginning: first, length: length, of: Step.allWithJobs) { steps in
+                    let (center, model) = (ModelledCenter(jobs: PendingJobs()), NaiveCenter(hasQueue: true))
+                    for behavior in [.coalesce, .hold, .deliverImmediately] as [SuspensionBehavior] {
+                        center.add(behavior, name: behavior == .deliverImmediately ? "m" : nil, object: nil)
+                        model.add(behavior, name: behavior == .deliverImmediately ? "m" : nil, object: nil)
+                    }
+                    expectSame(center, model, steps + [.runJobs, .resume, .runJobs])
+                    sequences += 1
+                }
+            }
+            return sequences
+        }
+        #expect(sequences == 1 + 8 + 64 + 512 + 4096)
+    }
+
     /// Not on a thread of Swift's, which other tests need for their waits.
     private func onAThread<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async -> Value {
         await withCheckedContinuation { continuation in
@@ -140,6 +161,7 @@ struct SuspensionTests {
         router.receive(.testing("n", "5"))
         #expect(log.withLock { $0 } == ["0", "1", "2", "3", "4", "5"], "what waited comes before what arrives")
         #expect(observer.counts == DeliveryCounts(delivered: 6))
+        observer.cancel()
     }
 
     // CF-S12, CF-R7

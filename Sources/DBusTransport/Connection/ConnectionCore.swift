@@ -39,6 +39,11 @@ final class ConnectionCore: Sendable {
         var alarm: ContinuousClock.Instant?
         var nextID: UInt64 = 1
 
+        /// Whether the I/O thread has something to do that no message brings.
+        var hasWorkBetweenMessages: Bool {
+            if case .closed = phase { true } else { !jobs.isEmpty }
+        }
+
         mutating func takeID() -> UInt64 {
             defer { nextID += 1 }
             return nextID

@@ -68,7 +68,9 @@ struct IOThread {
         if isDone() { return }
         let standing = socket.standing
         guard standing.isConnected else { return lost(socket) }
-        let events = poll(standing)
+        // A wait inside of a handler may have swallowed the wake-up for them.
+        let mustNotSleep = !deferring && core.state.withLock { $0.hasWorkBetweenMessages }
+        let events = poll(standing, timeout: mustNotSleep ? 0 : nil)
         if events != 0 { socket.transfer(events) }
         settle(socket)
     }

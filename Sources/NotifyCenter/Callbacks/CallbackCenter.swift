@@ -58,6 +58,9 @@ package final class CallbackCenter<LocalUserInfo: Sendable>: Sendable {
 
     private init(_ backing: Backing) { self.backing = backing }
 
+    /// A registration holds itself, by its handler, until it is removed.
+    deinit { for registration in observers.withLock({ $0.all }) { registration.remove() } }
+
     /// A center within this process.
     package static func local() -> CallbackCenter { CallbackCenter(.local(SynchronousCenter())) }
 

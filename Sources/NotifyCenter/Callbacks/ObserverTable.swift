@@ -28,6 +28,9 @@ package struct ObserverTable<Observer: Hashable, Object: Hashable, Registration>
         if !entries.isEmpty { byObserver[observer] = entries }
     }
 
+    /// Every registration.
+    package var all: [Registration] { byObserver.values.flatMap { $0.map(\.registration) } }
+
     /// Takes out the observer's registrations that meet the criteria; `nil` is no criterion (CF-R2). One that was made for
     /// any name is not met by a given name, nor one for any object by a given object (CF-R3).
     package mutating func remove(_ observer: Observer, name: NotificationName?, object: Object?) -> [Registration] {

@@ -132,7 +132,7 @@ public final class DistributedNotifyCenter: Sendable {
     /// When it is set to true no delivery begins any more, but for one that is at this moment about to on another thread; what was
     /// on its way to an observer's queue waits too. When it is set to false, all that waits is delivered where each observer wants
     /// it, in the order of arrival, and then normal delivery goes on (CF-S8); the setter does not wait for that. Setting it to true
-    /// from within such a delivery leaves the rest waiting (CF-S14).
+    /// from within such a delivery leaves the rest waiting (CF-S14). On a connection that was closed nothing is delivered any more.
     public var isSuspended: Bool {
         get { center.isSuspended }
         set { center.isSuspended = newValue }

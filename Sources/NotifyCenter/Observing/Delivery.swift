@@ -10,6 +10,8 @@ public struct Delivery: Sendable {
         case immediate
         case queue(DispatchQueue)
         case executor(any TaskExecutor)
+        /// Hands over one job for each delivery. Each must run, one after the other and in order.
+        case scheduled(@Sendable (@escaping @Sendable () -> Void) -> Void)
         /// The observer takes by itself, and is told when there is something.
         case taken(wake: @Sendable () -> Void)
     }
@@ -28,6 +30,12 @@ public struct Delivery: Sendable {
 
     /// On a serial queue. On a concurrent one, calls may overlap and pass each other.
     public static func queue(_ queue: DispatchQueue) -> Delivery { Delivery(kind: .queue(queue)) }
+
+    /// By this function, which is given one job for each delivery; each must run, one after the other and in order.
+    package static func scheduled(_ schedule: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void) -> Delivery
+    {
+        Delivery(kind: .scheduled(schedule))
+    }
 
     /// In a task on this executor.
     public static func executor(_ executor: any TaskExecutor) -> Delivery { Delivery(kind: .executor(executor)) }

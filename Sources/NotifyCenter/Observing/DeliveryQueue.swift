@@ -13,6 +13,8 @@ struct DeliveryQueue<Element> {
     /// The last of each source since the suspension, until ``release()``; later than all of `waiting`.
     private var lastOfSource: [NotificationSource: Entry] = [:]
     private var isDraining = false
+    /// Deliveries asked for one by one that have not run.
+    private var asked = 0
     private(set) var isCancelled = false
     private(set) var counts = DeliveryCounts()
 
@@ -102,6 +104,18 @@ struct DeliveryQueue<Element> {
         guard !isCancelled, head < waiting.count, waiting[head].number < limit else { return nil }
         counts.delivered += 1
         return takeFirst()
+    }
+
+    /// How many that wait no delivery was asked for: the last ones.
+    var unaskedCount: Int { max(0, count - asked) }
+
+    /// Counts a delivery that is asked for.
+    mutating func ask() { asked += 1 }
+
+    /// As ``next(below:)``, for a delivery that was asked for.
+    mutating func nextAsked(below limit: UInt64) -> Element? {
+        asked -= 1
+        return next(below: limit)
     }
 
     /// Whether the caller is to begin a drain, because none is under way.

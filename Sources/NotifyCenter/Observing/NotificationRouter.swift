@@ -11,6 +11,8 @@ final class NotificationRouter: Sendable {
     private struct State {
         var registry = Registry()
         var suspension = Suspension()
+        /// Whether a flush was asked for that has not begun.
+        var isFlushPending = false
         var received: UInt64 = 0
         /// Of registrations that have ended.
         var endedCounts = DeliveryCounts()
@@ -50,11 +52,13 @@ final class NotificationRouter: Sendable {
 
     /// Ends the suspension. What waits follows with ``flush()``.
     ///
-    /// - Returns: whether a flush is due.
+    /// - Returns: whether the caller is to see to a flush.
     func resume() -> Bool {
         state.withLock { state in
             state.suspension.resume()
-            return state.suspension.owesFlush
+            guard state.suspension.owesFlush, !state.isFlushPending else { return false }
+            state.isFlushPending = true
+            return true
         }
     }
 
@@ -62,6 +66,7 @@ final class NotificationRouter: Sendable {
     func flush() {
         let owes = state.withLock { state in
             defer {
+                state.isFlushPending = false
                 state.suspension.flush()
                 gate.limit = state.suspension.limit
             }
@@ -92,8 +97,6 @@ final class NotificationRouter: Sendable {
     }
 
     func receive(_ notification: WireNotification) {
-        // What waits is older. A flush that was asked for may come only after this notification.
-        if gate.limit != .max { flush() }
         let route = route(notification)
         switch route.arrival {
         case .deliver(let number):
@@ -110,14 +113,14 @@ final class NotificationRouter: Sendable {
         state.withLock { state in
             state.received += 1
             let receivers = state.registry.receivers(name: notification.name, object: notification.object)
-            guard state.suspension.isSuspended else {
-                return Route(receivers: receivers, arrival: state.suspension.arrive(isImmediate: false))
-            }
+            // What nobody receives flushes nothing.
             let isImmediate =
-                notification.deliversImmediately && !receivers.isEmpty
-                || receivers.contains { $0.suspensionBehavior == .deliverImmediately }
-            defer { gate.limit = state.suspension.limit }
-            return Route(receivers: receivers, arrival: state.suspension.arrive(isImmediate: isImmediate))
+                state.suspension.isSuspended && !receivers.isEmpty
+                && (notification.deliversImmediately
+                    || receivers.contains { $0.suspensionBehavior == .deliverImmediately })
+            let arrival = state.suspension.arrive(isImmediate: isImmediate)
+            if case .flushAndDeliver = arrival { gate.limit = state.suspension.limit }
+            return Route(receivers: receivers, arrival: arrival)
         }
     }
 

@@ -62,8 +62,20 @@ final class Registration: Sendable {
         }
     }
 
-    /// The numbers of all that wait, each of which is due a ``deliverNext()``.
-    func release() -> [UInt64] { state.withLock { $0.queue.release() } }
+    /// What waits of a suspension is on its way from now on.
+    ///
+    /// - Returns: the numbers of those that are due a ``deliverNext()`` each. Not of those that have theirs under way: a backlog that
+    ///   is flushed time and again must not grow.
+    func release() -> ArraySlice<UInt64> {
+        state.withLock { state in
+            let numbers = state.queue.release()
+            return switch delivery.kind {
+            case .immediate: numbers[...]
+            case .queue, .scheduled: numbers.suffix(state.queue.unaskedCount)
+            case .background, .executor, .taken: numbers.prefix(1)
+            }
+        }
+    }
 
     /// Sees to one delivery more.
     func deliverNext() {
@@ -73,7 +85,11 @@ final class Registration: Sendable {
         case .queue(let target):
             // One job for each, not one drain for all, so that observers on one queue alternate post by post. A job that finds
             // the gate closed does nothing; the flush sends another.
-            target.async { self.deliverOne() }
+            state.withLock { $0.queue.ask() }
+            target.async { self.deliverAsked() }
+        case .scheduled(let schedule):
+            state.withLock { $0.queue.ask() }
+            schedule { self.deliverAsked() }
         case .background:
             guard state.withLock({ $0.queue.beginDrain() }) else { return }
             DispatchQueue.global().async { self.drain() }
@@ -101,6 +117,10 @@ final class Registration: Sendable {
 
     private func deliverOne() {
         if let (notification, handler) = take({ $0.next(below: $1) }) { handler(notification) }
+    }
+
+    private func deliverAsked() {
+        if let (notification, handler) = take({ $0.nextAsked(below: $1) }) { handler(notification) }
     }
 
     private func drain() {

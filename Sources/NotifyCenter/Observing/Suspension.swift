@@ -11,7 +11,8 @@ struct Suspension {
     /// What happens to a notification that arrives.
     enum Arrival: Equatable {
         case deliver(UInt64)
-        /// After all that waits in the center, of whichever observer (CF-S6, CF-S16).
+        /// After all that waits in the center, of whichever observer: because this one is immediate (CF-S6, CF-S16), or because the
+        /// suspension is over and the flush has not come yet (CF-S8).
         case flushAndDeliver(UInt64)
         /// Its observers' suspension behaviours decide.
         case wait(UInt64)
@@ -20,7 +21,11 @@ struct Suspension {
     /// - Parameter isImmediate: whether the post says so, or an observer that it matches.
     mutating func arrive(isImmediate: Bool) -> Arrival {
         defer { next += 1 }
-        guard isSuspended else { return .deliver(next) }
+        guard isSuspended else {
+            if limit == .max { return .deliver(next) }
+            limit = .max
+            return .flushAndDeliver(next)
+        }
         guard isImmediate else { return .wait(next) }
         // As if resumed, this one delivered, and suspended again (CF-S6).
         limit = next + 1

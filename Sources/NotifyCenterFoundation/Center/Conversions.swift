@@ -29,6 +29,7 @@ extension Delivery {
             self = .main
             return
         }
-        self = .executor(OperationQueueExecutor(queue))
+        let series = OperationSeries(queue)
+        self = .scheduled { series.add($0) }
     }
 }

@@ -6,6 +6,9 @@ extension DistributedNotificationCenter {
     ///
     /// The shape is that of `NotificationCenter.AsyncMessage`, between processes: the subject is a text, and every process that
     /// declares a type of the same ``name`` and form takes part, as does every observer of the plain notification.
+    ///
+    /// Two of Foundation's types must not be among the properties: `IndexSet` and `CharacterSet` end the process, on Linux, when
+    /// they decode what nobody encoded, and anybody may post anything under the name (CF-U8). Send their elements.
     public protocol Message: Codable, Sendable {
         /// The notification's name.
         ///

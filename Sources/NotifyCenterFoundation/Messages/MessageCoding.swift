@@ -22,7 +22,39 @@ enum MessageCoding {
                 )
             )
         }
-        return try UserInfo(propertyList: dictionary)
+        let userInfo = try UserInfo(propertyList: dictionary)
+        try refuseLostText(userInfo, message)
+        return userInfo
+    }
+
+    /// Foundation's coders take one text for `nil`. Where the type does not, the receiver could not decode it.
+    private static let textOfNil = PropertyListValue.string("$null")
+
+    private static func refuseLostText<M: DistributedNotificationCenter.Message>(
+        _ userInfo: UserInfo,
+        _ message: M
+    ) throws {
+        guard holdsTextOfNil(.dictionary(userInfo)) else { return }
+        do {
+            _ = try decode(M.self, from: userInfo)
+        } catch {
+            throw EncodingError.invalidValue(
+                message,
+                EncodingError.Context(
+                    codingPath: [],
+                    debugDescription: "the text $null stands for nil in a property list; send another",
+                    underlyingError: error
+                )
+            )
+        }
+    }
+
+    private static func holdsTextOfNil(_ value: PropertyListValue) -> Bool {
+        switch value {
+        case .array(let elements): elements.contains(where: holdsTextOfNil)
+        case .dictionary(let dictionary): dictionary.values.contains(where: holdsTextOfNil)
+        default: value == textOfNil
+        }
     }
 
     /// - Parameter userInfo: from another process; anything may be in it.

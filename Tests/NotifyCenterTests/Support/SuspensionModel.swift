@@ -13,12 +13,16 @@ enum Step: CustomTestStringConvertible, Hashable, Sendable {
     case removeFirst
     case add(SuspensionBehavior)
     case addNamed(SuspensionBehavior)
+    /// The queue that the handlers run on gets to run what it was given.
+    case runJobs
 
     /// Without adding.
     static let allCases: [Step] = [
         .post("n", "A", immediately: false), .post("n", "B", immediately: false), .post("m", "A", immediately: false),
         .post("n", "A", immediately: true), .suspend, .resume, .removeFirst,
     ]
+
+    static let allWithJobs = allCases + [.runJobs]
 
     static let allWithAdding: [Step] =
         allCases.filter { $0 != .post("n", "B", immediately: false) } + SuspensionBehavior.allCases.map(Step.add)
@@ -52,6 +56,7 @@ protocol Steppable: AnyObject {
     func post(_ name: NotificationName, _ object: String, immediately: Bool)
     func suspend()
     func resume()
+    func runJobs()
 }
 
 extension Steppable {
@@ -63,22 +68,30 @@ extension Steppable {
         case .removeFirst: removeFirst()
         case .add(let behavior): add(behavior, name: nil, object: nil)
         case .addNamed(let behavior): add(behavior, name: "n", object: "A")
+        case .runJobs: runJobs()
         }
     }
 }
 
 /// The project's router, without a bus. Deliveries are `observer:post`, each by its number.
 final class ModelledCenter: Steppable {
-    private let router = NotificationRouter()
+    let router = NotificationRouter()
     private let log = SharedLog()
+    /// Where handlers run, if not at once.
+    let jobs: PendingJobs?
     private var registrations: [(observer: Registration, key: NotificationRouter.Registry.Key)] = []
     private var (added, posted) = (0, 0)
 
+    init(jobs: PendingJobs? = nil) { self.jobs = jobs }
+
     var isSuspended: Bool { router.isSuspended }
+
+    func runJobs() { jobs?.run() }
 
     func add(_ behavior: SuspensionBehavior, name: NotificationName?, object: String?) {
         let (number, log) = (added, log)
-        let observer = Registration(.immediate, .standard, behavior, gate: router.gate) { notification in
+        let delivery = jobs.map { jobs in Delivery.scheduled { jobs.add($0) } } ?? .immediate
+        let observer = Registration(delivery, .standard, behavior, gate: router.gate) { notification in
             log.append("\(number):\(notification.userInfo?["post"]?.intValue ?? -1)")
         }
         added += 1
@@ -122,13 +135,19 @@ final class NaiveCenter: Steppable {
         let name: NotificationName
         let object: String
         let post: Int
+        /// Before the suspension, during which it waits too, and is no business of the behaviours.
+        var arrivedBefore = false
     }
 
     private var observers: [Observer] = []
     private var waiting: [Waiting] = []
+    /// What the queue of the handlers was given and has not run; `nil` without one.
+    private var handedOver: [Waiting]?
     private var deliveries: [String] = []
     private var isSuspended = false
     private var (added, posted) = (0, 0)
+
+    init(hasQueue: Bool = false) { handedOver = hasQueue ? [] : nil }
 
     func add(_ behavior: SuspensionBehavior, name: NotificationName?, object: String?) {
         observers.append(Observer(number: added, behavior: behavior, name: name, object: object))
@@ -139,6 +158,7 @@ final class NaiveCenter: Steppable {
         guard !observers.isEmpty else { return }
         let removed = observers.removeFirst()
         waiting.removeAll { $0.observer == removed.number }
+        handedOver?.removeAll { $0.observer == removed.number }
     }
 
     func post(_ name: NotificationName, _ object: String, immediately: Bool) {
@@ -150,7 +170,9 @@ final class NaiveCenter: Steppable {
             if !isSuspended || isImmediate {
                 deliver(new)
             } else if observer.behavior == .coalesce {
-                waiting.removeAll { $0.observer == new.observer && $0.name == name && $0.object == object }
+                waiting.removeAll {
+                    $0.observer == new.observer && $0.name == name && $0.object == object && !$0.arrivedBefore
+                }
                 waiting.append(new)
             } else if observer.behavior == .hold {
                 waiting.append(new)
@@ -159,11 +181,24 @@ final class NaiveCenter: Steppable {
         posted += 1
     }
 
-    func suspend() { isSuspended = true }
+    func suspend() {
+        guard !isSuspended else { return }
+        isSuspended = true
+        for var entry in handedOver ?? [] {
+            entry.arrivedBefore = true
+            waiting.append(entry)
+        }
+        if handedOver != nil { handedOver = [] }
+    }
 
     func resume() {
         isSuspended = false
         flush()
+    }
+
+    func runJobs() {
+        for entry in handedOver ?? [] { call(entry) }
+        if handedOver != nil { handedOver = [] }
     }
 
     func takeDeliveries() -> [String] {
@@ -176,7 +211,28 @@ final class NaiveCenter: Steppable {
         waiting = []
     }
 
-    private func deliver(_ waiting: Waiting) { deliveries.append("\(waiting.observer):\(waiting.post)") }
+    private func deliver(_ entry: Waiting) {
+        if handedOver == nil { call(entry) } else { handedOver?.append(entry) }
+    }
+
+    private func call(_ entry: Waiting) { deliveries.append("\(entry.observer):\(entry.post)") }
+}
+
+/// A serial queue that runs when it is told to.
+final class PendingJobs: Sendable {
+    private let jobs = Locked<[@Sendable () -> Void]>([])
+
+    var count: Int { jobs.withLock { $0.count } }
+
+    func add(_ job: @escaping @Sendable () -> Void) { jobs.withLock { $0.append(job) } }
+
+    func run() {
+        let jobs = jobs.withLock { jobs in
+            defer { jobs = [] }
+            return jobs
+        }
+        for job in jobs { job() }
+    }
 }
 
 /// A log that a handler may write to.

@@ -1,0 +1,151 @@
+import DBusTransport
+import Dispatch
+import Foundation
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@testable import NotifyCenter
+
+@Suite("Flushes at awkward moments")
+struct FlushTests {
+    // CF-S11, CF-D3
+    @Test("observers of one serial queue keep the order of arrival through a flush that finds the queue busy")
+    func orderOnABusyQueue() {
+        let center = ModelledCenter(jobs: PendingJobs())
+        center.add(.hold, name: "x", object: nil)
+        center.add(.hold, name: "y", object: nil)
+        center.post("x", "", immediately: false)
+        center.post("y", "", immediately: false)
+        center.suspend()
+        center.post("y", "", immediately: false)
+        center.post("x", "", immediately: false)
+        center.resume()
+        center.runJobs()
+        #expect(center.takeDeliveries() == ["0:0", "1:1", "1:2", "0:3"])
+    }
+
+    // architecture D4
+    @Test("immediate posts to a suspended process whose queue is stuck keep the memory bounded")
+    func boundedJobs() {
+        let jobs = PendingJobs()
+        let center = ModelledCenter(jobs: jobs)
+        center.add(.coalesce, name: nil, object: nil)
+        center.suspend()
+        for _ in 0..<10_000 { center.post("n", "", immediately: true) }
+        for _ in 0..<100 {
+            center.resume()
+            center.suspend()
+        }
+        #expect(center.router.statistics.waiting == 4096)
+        #expect(jobs.count == 4096)
+        center.resume()
+        center.runJobs()
+        #expect(center.takeDeliveries().count == 4096)
+        #expect(center.router.statistics.deliveries.dropped == 10_000 - 4096)
+    }
+
+    // CF-S4, CF-S8
+    @Test("a resumption at any moment lets no older notification pass a newer one", arguments: [0, 1])
+    func resumptionAtAnyMoment(run: Int) async {
+        let (router, log) = (NotificationRouter(), SharedLog())
+        let observer = Registration(.immediate, .unbounded, .coalesce, gate: router.gate) { notification in
+            log.append("\(notification.userInfo?["post"]?.intValue ?? -1)")
+        }
+        _ = router.add(observer, name: nil, object: nil)
+        let isDone = Locked(false)
+        let toggling = DispatchQueue(label: "toggles")
+        toggling.async {
+            while !isDone.withLock({ $0 }) {
+                router.suspend()
+                for _ in 0..<Int.random(in: 0..<40) { _ = router.isSuspended }
+                _ = router.resume()
+            }
+        }
+        await onAThread {
+            // The flush that a resumption asks for comes with the next arrival here.
+            for number in 0..<50_000 { router.receive(.testing("n", nil, userInfo: ["post": .integer(Int64(number))])) }
+            isDone.withLock { $0 = true }
+        }
+        await onAThread { toggling.sync {} }
+        router.flush()
+        let numbers = log.take().compactMap { Int($0) }
+        #expect(numbers == numbers.sorted())
+        #expect(numbers.last == 49_999)
+        observer.cancel()
+    }
+
+    private func onAThread(_ work: @escaping @Sendable () -> Void) async {
+        await withCheckedContinuation { continuation in
+            DispatchQueue.global().async {
+                work()
+                continuation.resume()
+            }
+        }
+    }
+
+    @Test("a handler that resumes and then waits for the bus does not swallow the flush", .timeLimit(.minutes(1)))
+    func resumingBeforeAWait() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        let center = DistributedNotifyCenter(connection: connection)
+        let darwin = DarwinNotifyCenter(connection: connection)
+        let observations = Locked<[NotificationObservation]>([])
+        let held = try await center.observe("held", suspensionBehavior: .hold) { _ in }
+        let go = try await darwin.observe("go", delivery: .immediate) { _ in
+            center.isSuspended = false
+            let other = try? darwin.observe("other") { _ in }
+            observations.withLock { $0 += [other].compactMap(\.self) }
+        }
+        center.isSuspended = true
+        try center.post("held")
+        try await eventually("it waits") { center.statistics.waiting == 1 }
+        // Of a connection of its own, so that nothing else wakes the reading thread.
+        try DarwinNotifyCenter(connection: try DBusConnection.open(bus.bus)).post("go")
+        try await eventually("what waited comes") { held.counts.delivered == 1 }
+        withExtendedLifetime(go) {}
+    }
+
+    @Test("a connection that is closed while a handler waits for an answer ends its thread")
+    func closingDuringAWait() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        let thread = Locked<String?>(nil)
+        let isOver = Locked(false)
+        let observation = try await DarwinNotifyCenter(connection: connection).observe("go", delivery: .immediate) {
+            _ in
+            let itself = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/thread-self")
+            thread.withLock { $0 = itself }
+            // Nobody answers.
+            let call = try? DBusMessage.methodCall(
+                destination: connection.uniqueName ?? "",
+                path: "/nowhere",
+                interface: "com.example.Nothing",
+                member: "Nothing"
+            )
+            if let call { _ = try? connection.callAndWait(call, timeout: .seconds(600)) }
+            isOver.withLock { $0 = true }
+        }
+        try DarwinNotifyCenter(bus: bus.bus).post("go")
+        try await eventually("the handler waits") { thread.withLock { $0 } != nil }
+        connection.close()
+        try await eventually("the wait is over") { isOver.withLock { $0 } }
+        let path = "/proc/\(thread.withLock { $0 } ?? "")"
+        try await eventually("the thread is gone") { !FileManager.default.fileExists(atPath: path) }
+        withExtendedLifetime((connection, observation)) {}
+    }
+
+    // CF-S8
+    @Test("what waits is delivered at the resumption while the bus is lost")
+    func resumingWithoutABus() async throws {
+        let bus = try PrivateBus()
+        let center = DistributedNotifyCenter(bus: bus.bus)
+        let observation = try await center.observe("n", delivery: .immediate, suspensionBehavior: .hold) { _ in }
+        center.isSuspended = true
+        try center.post("n")
+        try await eventually("it waits") { center.statistics.waiting == 1 }
+        bus.stop()
+        center.isSuspended = false
+        try await eventually("it comes") { observation.counts.delivered == 1 }
+    }
+}
