@@ -182,7 +182,8 @@ let package = Package(
         .testTarget(
             name: "CoreFoundationNotificationsTests",
             dependencies: [
-                "CoreFoundationNotifications", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                "CoreFoundationNotifications", "AppleNotifications", "NotifyCenter", "DBusTransport",
+                "NotifyCenterTestKit",
                 // Started as processes.
                 "unmodified-app", "scripted-app",
             ],

@@ -36,7 +36,7 @@ extension CFNotificationCenter {
     func handler(
         _ callback: @escaping CFNotificationCallback,
         observer: UInt?
-    ) -> CallbackCenter<LocalUserInfo>.Handler {
+    ) -> CallbackCenter.Handler {
         // A C function on Apple, which may be called from any thread; see `CFNotificationCallback`.
         nonisolated(unsafe) let callback = callback
         return { notification in
@@ -49,18 +49,22 @@ extension CFNotificationCenter {
             case .text(let text):
                 let object = text as CFString
                 withExtendedLifetime(object) {
-                    callback(self, observer, name, Unmanaged.passUnretained(object).toOpaque(), userInfo)
+                    // As any object: this module's own function for strings would keep it, and let go of a client's for it.
+                    callback(self, observer, name, Unmanaged<AnyObject>.passUnretained(object).toOpaque(), userInfo)
                 }
             }
         }
     }
 }
 
-extension CallbackCenter<LocalUserInfo>.Content {
+extension CallbackCenter.Content {
     fileprivate var dictionary: CFDictionary? {
         switch self {
         case .none: nil
-        case .local(let userInfo): userInfo.dictionary
+        case .local(let content):
+            content.userInfo.flatMap(UnsafeRawPointer.init(bitPattern:)).map { address in
+                Unmanaged<CFDictionary>.fromOpaque(address).takeUnretainedValue()
+            }
         case .distributed(let userInfo): userInfo.foundationValue as CFDictionary
         }
     }

@@ -6,7 +6,7 @@ extension CFNotificationCenter {
     /// What a pointer stands for as the object of this center's notifications.
     ///
     /// - Throws: ``DBusError/Code/invalidArgument`` where it must be a `CFString` and is none.
-    func object(_ pointer: UnsafeRawPointer?) throws(DBusError) -> CallbackCenter<LocalUserInfo>.Object? {
+    func object(_ pointer: UnsafeRawPointer?) throws(DBusError) -> CallbackCenter.Object? {
         guard let pointer else { return nil }
         switch kind {
         case .local: return .address(UInt(bitPattern: pointer))

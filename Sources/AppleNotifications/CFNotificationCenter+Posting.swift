@@ -54,18 +54,25 @@ extension CFNotificationCenter {
         _ userInfo: CFDictionary?,
         _ options: PostingOptions
     ) throws {
-        let object = try self.object(object)
-        try callbacks.post(name.name, object: object, content: try content(userInfo), options: options)
-    }
-
-    private func content(_ userInfo: CFDictionary?) throws(PropertyListError) -> CallbackCenter<LocalUserInfo>.Content {
-        guard let userInfo else { return .none }
-        switch kind {
-        case .local: return .local(LocalUserInfo(dictionary: userInfo))
-        case .darwin: return .none
-        case .distributed:
-            // As the object that it is: to turn one that contains itself into a Swift dictionary first would not end.
-            return .distributed(try UserInfo(propertyListObject: userInfo))
+        let text = name.rawValue
+        // The local center hands on the very objects.
+        try withExtendedLifetime((text, userInfo)) {
+            let content = try self.content(text, userInfo)
+            try callbacks.post(name.name, object: try self.object(object), content: content, options: options)
         }
     }
+
+    private func content(
+        _ name: CFString,
+        _ userInfo: CFDictionary?
+    ) throws(PropertyListError) -> CallbackCenter.Content {
+        switch kind {
+        case .local: .local(.init(name: address(of: name), userInfo: userInfo.map(address)))
+        case .darwin: .none
+        // As the object that it is: to turn one that contains itself into a Swift dictionary first would not end.
+        case .distributed: if let userInfo { .distributed(try UserInfo(propertyListObject: userInfo)) } else { .none }
+        }
+    }
+
+    private func address(of object: AnyObject) -> UInt { UInt(bitPattern: Unmanaged.passUnretained(object).toOpaque()) }
 }

@@ -14,14 +14,14 @@ public final class CFNotificationCenter: Sendable {
         case local, darwin, distributed
     }
 
-    static let local = CFNotificationCenter(.local, .local())
-    static let darwin = CFNotificationCenter(.darwin, .darwin(.default))
-    static let distributed = CFNotificationCenter(.distributed, .distributed(.default))
+    static let local = CFNotificationCenter(.local, .local)
+    static let darwin = CFNotificationCenter(.darwin, .darwin)
+    static let distributed = CFNotificationCenter(.distributed, .distributed)
 
     let kind: Kind
-    let callbacks: CallbackCenter<LocalUserInfo>
+    let callbacks: CallbackCenter
 
-    private init(_ kind: Kind, _ callbacks: CallbackCenter<LocalUserInfo>) {
+    private init(_ kind: Kind, _ callbacks: CallbackCenter) {
         self.kind = kind
         self.callbacks = callbacks
     }
@@ -57,7 +57,7 @@ public func CFNotificationCenterGetDarwinNotifyCenter() -> CFNotificationCenter!
 /// observers of both.
 public func CFNotificationCenterGetDistributedCenter() -> CFNotificationCenter! { .distributed }
 
-/// The number that CoreFoundation has for the type of notification centers.
+/// A number for the type of notification centers (CF-T1), the same each time.
 ///
-/// On Linux ``CFNotificationCenter`` is a Swift class: CoreFoundation's `CFGetTypeID` does not know it.
+/// It compares with nothing of CoreFoundation's: on Linux ``CFNotificationCenter`` is a Swift class, which `CFGetTypeID` does not know.
 public func CFNotificationCenterGetTypeID() -> CFTypeID { 52 }

@@ -6,7 +6,9 @@ public import CoreFoundation
 /// A thread's run loop.
 public typealias CFRunLoop = CoreFoundation.CFRunLoop
 
-/// Runs this thread's run loop until ``CFRunLoopStop(_:)``. On the main thread that delivers notifications.
+/// Runs this thread's run loop until ``CFRunLoopStop(_:)``. On the main thread that delivers notifications, but not from within a job of
+/// the main queue, such as a callback, or an `async` main after its first `await`: the queue does not nest, and the run loop, with
+/// nothing else to wait for, returns at once. An `async` main delivers by itself, as long as it awaits.
 public func CFRunLoopRun() { CoreFoundation.CFRunLoopRun() }
 
 /// Makes a run loop return from its ``CFRunLoopRun()``.

@@ -7,6 +7,15 @@ public typealias CFString = NSString
 /// do on Apple.
 public typealias CFDictionary = NSDictionary
 
+/// An array. On Linux `NSArray` itself.
+public typealias CFArray = NSArray
+
+/// A dictionary that changes. On Linux `NSMutableDictionary` itself.
+public typealias CFMutableDictionary = NSMutableDictionary
+
+/// Any object of CoreFoundation's.
+public typealias CFTypeRef = AnyObject
+
 /// What CoreFoundation counts with.
 public typealias CFIndex = Int
 

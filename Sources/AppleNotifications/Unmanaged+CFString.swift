@@ -30,6 +30,8 @@ private struct RecentStrings {
 
     /// Returns the string that it displaces.
     mutating func keep(_ string: RecentString) -> RecentString? {
+        // One string that is posted time and again takes one place.
+        if strings.contains(where: { $0.string === string.string }) { return nil }
         guard strings.count == Self.capacity else {
             strings.append(string)
             return nil

@@ -9,7 +9,7 @@ import Testing
 /// The semantics that the C symbols and Apple's Swift spelling share; their own tests are about the conversion of arguments.
 @Suite("Centers with observers as pointers, on any bus")
 struct CallbackCenterTests {
-    private typealias Center = CallbackCenter<Int>
+    private typealias Center = CallbackCenter
     private let bus: PrivateBus
     private let log = SharedLog()
 
@@ -90,7 +90,7 @@ struct CallbackCenterTests {
     // CF-A1, CF-R1
     @Test("a registration without an observer is called, and stays")
     func withoutObserver() throws {
-        let center = Center.local()
+        let center = Center.makeLocal()
         try add("nobody's", to: center, observer: nil, name: "n")
         center.remove(0, name: nil, object: nil)
         try post(center, "n")
@@ -100,14 +100,14 @@ struct CallbackCenterTests {
     // CF-M5, CF-U3
     @Test("a local center compares addresses and hands on what it is given")
     func local() throws {
-        let center = Center.local()
-        let contents = Locked<[Int]>([])
+        let center = Center.makeLocal()
+        let contents = Locked<[UInt?]>([])
         try center.add(1, name: "n", object: .address(16), suspensionBehavior: .drop) { notification in
-            if case .local(let content) = notification.content { contents.withLock { $0.append(content) } }
+            if case .local(let content) = notification.content { contents.withLock { $0.append(content.userInfo) } }
         }
-        try center.post("n", object: .address(16), content: .local(1), options: [])
-        try center.post("n", object: .address(32), content: .local(2), options: [])
-        try center.post("n", object: nil, content: .local(3), options: .deliverImmediately)
+        try center.post("n", object: .address(16), content: .local(.init(name: 8, userInfo: 1)), options: [])
+        try center.post("n", object: .address(32), content: .local(.init(name: 8, userInfo: 2)), options: [])
+        try center.post("n", object: nil, content: .local(.init(name: 8, userInfo: 3)), options: .deliverImmediately)
         #expect(contents.withLock { $0 } == [1])
     }
 
@@ -115,7 +115,7 @@ struct CallbackCenterTests {
     @MainActor
     @Test("callbacks of one center add, remove and post on every other, and a removed one is not called any more")
     func reentrancy() async throws {
-        let centers: [(String, Center)] = [("distributed", distributed), ("darwin", darwin), ("local", .local())]
+        let centers: [(String, Center)] = [("distributed", distributed), ("darwin", darwin), ("local", .makeLocal())]
         for (kind, center) in centers {
             var taken: [String] = []
             try center.add(1, name: "n", object: nil, suspensionBehavior: .coalesce) { [log] _ in
@@ -151,7 +151,7 @@ struct CallbackCenterTests {
             init(_ center: Center) { self.center = center }
             deinit { try? center.post("end", object: nil, content: .none, options: []) }
         }
-        for center in [distributed, darwin, .local()] {
+        for center in [distributed, darwin, .makeLocal()] {
             var taken: [String] = []
             try add("end", to: center, observer: 99, name: "end")
             let poster = Poster(center)
@@ -168,7 +168,7 @@ struct CallbackCenterTests {
     // CF-C6: a hundred registrations against a hundred posts, on each of three centers.
     @Test("adding, removing and posting from many threads at once loses nobody who stays, and leaves nobody behind")
     func contention() async throws {
-        for center in [distributed, darwin, .local()] {
+        for center in [distributed, darwin, .makeLocal()] {
             try add("steady", to: center, observer: 1, name: "n")
             try await withThrowingTaskGroup { group in
                 for task in 0..<4 {

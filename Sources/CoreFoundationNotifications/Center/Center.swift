@@ -9,9 +9,9 @@ final class Center: Sendable {
         case distributed
     }
 
-    static let local = Center(.local, .local())
-    static let darwin = Center(.darwin, .darwin(.default))
-    static let distributed = Center(.distributed, .distributed(.default))
+    static let local = Center(.local, .local)
+    static let darwin = Center(.darwin, .darwin)
+    static let distributed = Center(.distributed, .distributed)
     private static let all = [local, darwin, distributed]
 
     /// The one that a client means. By address alone: what the pointer leads to may be anything.
@@ -22,9 +22,9 @@ final class Center: Sendable {
     let kind: Kind
     /// The CoreFoundation object. Unsafe: it is never freed and never changes.
     nonisolated(unsafe) let reference: UnsafeMutableRawPointer
-    private let callbacks: CallbackCenter<LocalArguments>
+    private let callbacks: CallbackCenter
 
-    private init(_ kind: Kind, _ callbacks: CallbackCenter<LocalArguments>) {
+    private init(_ kind: Kind, _ callbacks: CallbackCenter) {
         self.kind = kind
         self.callbacks = callbacks
         reference = RuntimeClass.makeImmortalInstance()
@@ -71,14 +71,14 @@ final class Center: Sendable {
     func removeEvery(_ observer: UnsafeRawPointer) { callbacks.removeEvery(UInt(bitPattern: observer)) }
 
     /// The Darwin center's observers get neither object nor userInfo (CF-D7).
-    private func call(_ observer: ClientObserver, _ notification: CallbackCenter<LocalArguments>.Notification) {
+    private func call(_ observer: ClientObserver, _ notification: CallbackCenter.Notification) {
         switch notification.content {
-        case .local(let arguments):
+        case .local(let content):
             observer.call(
                 center: reference,
-                name: arguments.name,
+                name: UnsafeRawPointer(bitPattern: content.name),
                 object: notification.object?.address.flatMap(UnsafeRawPointer.init(bitPattern:)),
-                userInfo: arguments.userInfo
+                userInfo: content.userInfo.flatMap(UnsafeRawPointer.init(bitPattern:))
             )
         case .none, .distributed:
             let userInfo: UserInfo? = if case .distributed(let values) = notification.content { values } else { nil }
@@ -100,9 +100,10 @@ final class Center: Sendable {
         userInfo: UnsafeRawPointer?,
         options: PostingOptions
     ) throws {
-        let content: CallbackCenter<LocalArguments>.Content =
+        let content: CallbackCenter.Content =
             switch kind {
-            case .local: .local(LocalArguments(name: name, userInfo: userInfo))
+            case .local:
+                .local(.init(name: UInt(bitPattern: name), userInfo: userInfo.map { UInt(bitPattern: $0) }))
             case .darwin: .none
             case .distributed: try userInfo.map { .distributed(try UserInfoReader.read($0)) } ?? .none
             }
@@ -118,7 +119,7 @@ final class Center: Sendable {
     /// Local: the address, whatever is there (CF-P3). Darwin: none. Distributed: a CFString (CF-X6).
     private func convert(
         _ object: UnsafeRawPointer?
-    ) throws(ArgumentError) -> CallbackCenter<LocalArguments>.Object? {
+    ) throws(ArgumentError) -> CallbackCenter.Object? {
         guard let object else { return nil }
         return switch kind {
         case .local: .address(UInt(bitPattern: object))

@@ -45,10 +45,3 @@ struct ClientObserver: @unchecked Sendable {
         object.map { UnsafeRawPointer(Unmanaged.passUnretained($0).toOpaque()) }
     }
 }
-
-/// What a local post hands on as it is (CF-U3).
-struct LocalArguments: @unchecked Sendable {
-    // Unchecked: used on the poster's thread, while the poster waits.
-    let name: UnsafeRawPointer
-    let userInfo: UnsafeRawPointer?
-}

@@ -2,10 +2,16 @@ import DBusTransport
 import Synchronization
 
 /// A center as `CFNotificationCenter` has it: observers are pointers, removed by criteria, and called on the main thread but for
-/// local posts. What the C symbols and Apple's Swift spelling of them have in common; they convert the arguments.
-///
-/// - Parameter LocalUserInfo: what a local post hands on, uncopied (CF-U3).
-package final class CallbackCenter<LocalUserInfo: Sendable>: Sendable {
+/// local posts. What the C symbols and Apple's Swift spelling of them have in common; they convert the arguments, and share the
+/// process's three centers, so that an observer of one hears a post of the other (CF-T2).
+package final class CallbackCenter: Sendable {
+    /// The process's center within itself.
+    package static let local = CallbackCenter.makeLocal()
+    /// The process's Darwin center.
+    package static let darwin = CallbackCenter.darwin(.default)
+    /// The process's distributed center.
+    package static let distributed = CallbackCenter.distributed(.default)
+
     /// What a notification is about.
     package enum Object: Sendable, Hashable {
         /// Local: compared by address (CF-M5).
@@ -32,8 +38,21 @@ package final class CallbackCenter<LocalUserInfo: Sendable>: Sendable {
     /// What a notification says.
     package enum Content: Sendable {
         case none
-        case local(LocalUserInfo)
+        case local(LocalContent)
         case distributed(UserInfo)
+    }
+
+    /// What a local post hands on: the very objects, uncopied (CF-U3), which the poster keeps alive until its post returns.
+    package struct LocalContent: Sendable {
+        /// The address of the name, a CFString.
+        package let name: UInt
+        /// The address of the userInfo, a CFDictionary; `nil` for none.
+        package let userInfo: UInt?
+
+        package init(name: UInt, userInfo: UInt?) {
+            self.name = name
+            self.userInfo = userInfo
+        }
     }
 
     /// A notification as it reaches an observer.
@@ -61,8 +80,8 @@ package final class CallbackCenter<LocalUserInfo: Sendable>: Sendable {
     /// A registration holds itself, by its handler, until it is removed.
     deinit { for registration in observers.withLock({ $0.all }) { registration.remove() } }
 
-    /// A center within this process.
-    package static func local() -> CallbackCenter { CallbackCenter(.local(SynchronousCenter())) }
+    /// A center within this process, of its own.
+    package static func makeLocal() -> CallbackCenter { CallbackCenter(.local(SynchronousCenter())) }
 
     /// The Darwin center's names.
     package static func darwin(_ center: DarwinNotifyCenter) -> CallbackCenter { CallbackCenter(.darwin(center)) }

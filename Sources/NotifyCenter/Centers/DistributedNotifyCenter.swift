@@ -50,7 +50,7 @@ public final class DistributedNotifyCenter: Sendable {
     /// - Parameters:
     ///   - name: what happened.
     ///   - object: what it is about; without one, only observers of any object receive it (CF-P2).
-    ///   - userInfo: at most 16 MiB in all, nested at most 20 dictionaries deep. An empty one arrives as empty, and none
+    ///   - userInfo: at most 16 MiB in all, nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and none
     ///     as none (CF-U6).
     ///   - options: whether suspended observers get it at once, and how far it reaches.
     /// - Throws: ``DBusError/Code/tooLarge`` and ``DBusError/Code/invalidArgument`` for a userInfo beyond these bounds, before

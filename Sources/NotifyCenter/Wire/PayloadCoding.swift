@@ -10,8 +10,9 @@ import DBusTransport
 /// | array | `av` |
 /// | dictionary | `a{sv}`; with U+0000 in a key, `a(ayv)` |
 enum PayloadCoding {
-    /// Beyond it D-Bus refuses the message anyway; this bound keeps the recursion from a value nested without end.
-    private static let maximumDepth = 32
+    /// Containers in each other, the userInfo itself included. D-Bus takes 64 levels, of which a dictionary needs three; this bound
+    /// comes before that, with an error that says what to do.
+    private static let maximumDepth = 20
 
     // MARK: Encoding
 
@@ -33,7 +34,7 @@ enum PayloadCoding {
         guard depth <= maximumDepth else {
             throw DBusError(
                 .invalidArgument,
-                message: "userInfo is nested deeper than D-Bus carries (20 dictionaries in each other)",
+                message: "the userInfo is nested more than \(maximumDepth) arrays and dictionaries deep",
                 attempted: "post a notification",
                 remedy: "flatten it"
             )

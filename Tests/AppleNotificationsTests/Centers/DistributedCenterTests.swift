@@ -83,6 +83,28 @@ struct DistributedCenterTests {
         withExtendedLifetime(object) {}
     }
 
+    // CF-D8, CF-U8: what is kept for a client, so that its own strings outlive their last use, must not give way to what strangers post.
+    @Test("a callback's object is not kept beyond the call")
+    func objectsOfCallbacks() async throws {
+        let kept = WeakString()
+        CFNotificationCenterAddObserver(
+            center,
+            observer.pointer,
+            { [heard = observer.heard] _, _, _, object, _ in
+                kept.string = Unmanaged<CFString>.fromOpaque(object!).takeUnretainedValue()
+                heard.note("called")
+            },
+            "com.example.distributed.notKept" as CFString,
+            nil,
+            .deliverImmediately
+        )
+        let object = "a text that is too long for anybody to share it" as CFString
+        post(center, "com.example.distributed.notKept", object: Unmanaged<AnyObject>.passUnretained(object).toOpaque())
+        try await eventually("it arrives") { !observer.heard.all.isEmpty }
+        try await eventually("it ends", within: .seconds(5)) { kept.string == nil }
+        withExtendedLifetime(object) {}
+    }
+
     // CF-U1, CF-U7, CF-P4
     @Test("property lists keep their types")
     func userInfo() async throws {
@@ -354,4 +376,9 @@ struct DistributedCenterTests {
             try await eventually("all hear at once") { observer.heard.all.count == 8 }
         }
     }
+}
+
+/// Unchecked: the runtime writes and reads weak references atomically.
+private final class WeakString: @unchecked Sendable {
+    weak var string: CFString?
 }

@@ -36,7 +36,6 @@ struct CenterFormsTests {
         #expect(Set(centers).count == 3)
         #expect(centers.map(\.kindOfCenter) == ["local", "darwin", "distributed"])
         #expect(centers.map(\.description).allSatisfy { $0.hasPrefix("<CFNotificationCenter ") })
-        #expect(CFNotificationCenterGetTypeID() == CFNotificationCenterGetTypeID())
     }
 
     // CF-T3
