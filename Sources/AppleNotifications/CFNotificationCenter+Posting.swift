@@ -28,7 +28,7 @@ public func CFNotificationCenterPostNotification(
 ///     `Unmanaged.passUnretained("…" as CFString).toOpaque()`. A pointer that was made in another way needs the string kept until this
 ///     returns. To the Darwin one nothing (CF-W1).
 ///   - userInfo: to the local center any dictionary, handed on as the very object (CF-U3). To the distributed one a property list,
-///     copied (CF-U1, CF-P12): at most 16 MiB in all and 20 dictionaries deep; an empty one arrives as empty, and `nil` as `nil`
+///     copied (CF-U1, CF-P12): at most 16 MiB in all and 20 arrays and dictionaries deep; an empty one arrives as empty, and `nil` as `nil`
 ///     (CF-U6). To the Darwin one nothing (CF-U4).
 ///   - options: ``kCFNotificationDeliverImmediately``, ``kCFNotificationPostToAllSessions``, both or `0`; for the distributed center.
 ///

@@ -11,7 +11,7 @@ extension DistributedNotificationCenter {
     ///   - name: any text, the empty one included.
     ///   - object: what it is about; without one, only observers of any object receive it (CF-P2).
     ///   - userInfo: a property list (`PropertyListValue.init(foundationValue:)` names the types) of at most 16 MiB,
-    ///     nested at most 20 dictionaries deep. An empty one arrives as empty, and none as none (CF-U6).
+    ///     nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and none as none (CF-U6).
     ///
     /// A userInfo that cannot travel, and a bus that cannot be reached, are reported to `UnthrownFailures`;
     /// then nobody gets the notification.
