@@ -39,6 +39,17 @@ struct UserInfoTests {
         )
     }
 
+    // CF-U1
+    @Test("a client's own subclasses of Foundation's containers are read, though they store nothing")
+    func ownSubclasses() async throws {
+        // The same object again and again: what CoreFoundation hands out of it is freed from the second time on.
+        for _ in 0..<5 {
+            let expected = #"{"array": ["0", "1", ["0"]], "dictionary": {"n": 1}}"#
+            #expect(try await roundTrip("own-dictionary") == expected)
+        }
+        #expect(try await roundTrip("own-inside") == #"{"a": {"array": ["0"]}}"#)
+    }
+
     // CF-U6, CF-P4
     @Test("empty and NULL stay distinct")
     func empty() async throws {

@@ -67,30 +67,28 @@ struct UserInfoReader {
 
     private mutating func array(_ array: CFArray) throws(ArgumentError) -> [PropertyListValue] {
         try checkDepth()
-        var values: [PropertyListValue] = []
-        for index in 0..<CFArrayGetCount(array) {
-            values.append(try element(CFArrayGetValueAtIndex(array, index), at: "[\(index)]"))
+        return try withElements(of: array) { elements throws(ArgumentError) in
+            var values: [PropertyListValue] = []
+            for (index, pointer) in elements.enumerated() { values.append(try element(pointer, at: "[\(index)]")) }
+            return values
         }
-        return values
     }
 
     private mutating func dictionary(_ dictionary: CFDictionary) throws(ArgumentError) -> UserInfo {
         try checkDepth()
-        let count = CFDictionaryGetCount(dictionary)
-        var keys = [UnsafeRawPointer?](repeating: nil, count: count)
-        var values = keys
-        CFDictionaryGetKeysAndValues(dictionary, &keys, &values)
-        var result: UserInfo = [:]
-        for (key, value) in zip(keys, values) {
-            let key = try self.key(key)
-            guard result.updateValue(try element(value, at: "[\"\(key)\"]"), forKey: key) == nil else {
-                throw error(
-                    found: "a dictionary with two keys “\(key)” that differ only in how Unicode composes them",
-                    remedy: "rename one"
-                )
+        return try withEntries(of: dictionary) { entries throws(ArgumentError) in
+            var result: UserInfo = [:]
+            for (key, value) in entries {
+                let key = try self.key(key)
+                guard result.updateValue(try element(value, at: "[\"\(key)\"]"), forKey: key) == nil else {
+                    throw error(
+                        found: "a dictionary with two keys “\(key)” that differ only in how Unicode composes them",
+                        remedy: "rename one"
+                    )
+                }
             }
+            return result
         }
-        return result
     }
 
     private func key(_ pointer: UnsafeRawPointer?) throws(ArgumentError) -> String {

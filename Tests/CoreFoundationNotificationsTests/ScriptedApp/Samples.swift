@@ -31,6 +31,8 @@ enum Samples {
             let result = dictionary([:])
             CFDictionarySetValue(result, pointer(makeString("self")), pointer(result))
             return result
+        case "own-dictionary": return converted(ownDictionary)
+        case "own-inside": return dictionary(["a": converted(NSDictionary(dictionary: ["array": OwnArray(count: 1)]))])
         default: return dictionary(["key": makeString(name)])
         }
     }
@@ -61,13 +63,23 @@ enum Samples {
         ]
     }
 
+    // Unsafe: one command at a time uses it.
+    nonisolated(unsafe) private static let ownDictionary = OwnDictionary()
+
     /// Of Foundation's objects, which CoreFoundation takes for its own.
     private static var foundation: CFDictionary {
-        let dictionary = NSDictionary(
-            objects: [NSNumber(value: true), NSNumber(value: UInt64.max), NSArray(object: NSString("x")), NSData()],
-            forKeys: [NSString("bool"), NSString("big"), NSString("array"), NSString("data")]
+        converted(
+            NSDictionary(
+                objects: [
+                    NSNumber(value: true), NSNumber(value: UInt64.max), NSArray(object: NSString("x")), NSData(),
+                ],
+                forKeys: [NSString("bool"), NSString("big"), NSString("array"), NSString("data")]
+            )
         )
-        return Unmanaged<CFDictionary>.fromOpaque(pointer(dictionary)).takeUnretainedValue()
+    }
+
+    private static func converted(_ dictionary: NSDictionary) -> CFDictionary {
+        Unmanaged<CFDictionary>.fromOpaque(pointer(dictionary)).takeUnretainedValue()
     }
 
     private static func dictionary(_ values: [String: AnyObject]) -> CFMutableDictionary {
