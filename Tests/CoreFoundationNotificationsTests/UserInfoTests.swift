@@ -50,6 +50,13 @@ struct UserInfoTests {
         #expect(try await roundTrip("own-inside") == #"{"a": {"array": ["0"]}}"#)
     }
 
+    // CF-U1
+    @Test("20 dictionaries in each other arrive")
+    func deepest() async throws {
+        let expected = String(repeating: #"{"in": "#, count: 19) + "{" + String(repeating: "}", count: 20)
+        #expect(try await roundTrip("nested-20") == expected)
+    }
+
     // CF-U6, CF-P4
     @Test("empty and NULL stay distinct")
     func empty() async throws {
@@ -91,8 +98,17 @@ struct UserInfoTests {
             ("- number-key", "userInfo is a dictionary with a CFNumber for a key; keys must be CFStrings"),
             ("- too-big", #"userInfo["n"] is the number 18446744073709551616"#),
             ("- same-keys", "two keys"),
-            ("- cycle", #"["self"]["self"] is more than 32 containers deep"#),
+            ("- cycle", #"["self"]["self"] is more than 20 containers deep"#),
+            ("- nested-21", #"["in"]["in"] is more than 20 containers deep"#),
+            ("- own-cycle", #"[0][0] is more than 20 containers deep"#),
+            ("- null-object", #"userInfo["n"] is a NSNull; use CFString"#),
+            ("- uuid", #"userInfo["n"] is a NSUUID; use CFString"#),
+            ("- swift-object", #"userInfo["n"] is a PlainObject; use CFString"#),
+            ("- surrogate-value", #"userInfo["n"] is a text that holds a surrogate that stands alone"#),
+            ("- surrogate-key", "userInfo is a dictionary with a text that holds a surrogate that stands alone"),
+            ("- too-long", #"userInfo["n"] is a text of 16777217 UTF-16 units"#),
             ("number -", "object is a CFNumber; it must be a CFString"),
+            ("surrogate -", "object is a text that holds a surrogate that stands alone, which is no Unicode text"),
         ]
     )
     func refused(arguments: String, message: String) async throws {

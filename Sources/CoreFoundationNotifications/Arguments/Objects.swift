@@ -9,5 +9,12 @@ func object<Object: AnyObject>(at pointer: UnsafeRawPointer, as type: Object.Typ
 /// The object's type.
 func typeIdentifier(at pointer: UnsafeRawPointer) -> CFTypeID { CFGetTypeID(object(at: pointer, as: CFTypeRef.self)) }
 
-/// What CoreFoundation calls the object's type.
-func typeName(at pointer: UnsafeRawPointer) -> String { text(CFCopyTypeIDDescription(typeIdentifier(at: pointer))) }
+/// What CoreFoundation calls the object's type; for one that is none of CoreFoundation's, its class.
+func typeName(at pointer: UnsafeRawPointer) -> String {
+    let identifier = typeIdentifier(at: pointer)
+    // 0 is “Not A Type”, 1 “CFType”: what Foundation's and a client's own classes say that have no counterpart.
+    guard identifier > 1, let name = try? text(CFCopyTypeIDDescription(identifier)) else {
+        return String(describing: type(of: object(at: pointer, as: AnyObject.self)))
+    }
+    return name
+}

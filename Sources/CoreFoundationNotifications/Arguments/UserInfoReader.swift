@@ -3,8 +3,8 @@ import NotifyCenter
 
 /// Reads a client's CFDictionary as property-list values (CF-U1). Recursive, down to a bound.
 struct UserInfoReader {
-    /// Deeper than any message of the bus can be. A dictionary that holds itself ends here too.
-    private static let maximumDepth = 32
+    /// Containers in each other, as many as a message of the bus carries. A dictionary that holds itself ends here too.
+    private static let maximumDepth = 20
 
     /// Where it is, for errors.
     private var path: [String] = ["userInfo"]
@@ -25,7 +25,7 @@ struct UserInfoReader {
 
     private mutating func value(at pointer: UnsafeRawPointer) throws(ArgumentError) -> PropertyListValue {
         switch typeIdentifier(at: pointer) {
-        case CFStringGetTypeID(): return .string(text(object(at: pointer, as: CFString.self)))
+        case CFStringGetTypeID(): return .string(try string(object(at: pointer, as: CFString.self)))
         case CFBooleanGetTypeID(): return .bool(CFBooleanGetValue(object(at: pointer, as: CFBoolean.self)))
         case CFNumberGetTypeID(): return try number(object(at: pointer, as: CFNumber.self))
         case CFDateGetTypeID():
@@ -39,6 +39,14 @@ struct UserInfoReader {
                 found: "a \(typeName(at: pointer))",
                 remedy: "use CFString, CFNumber, CFBoolean, CFDate, CFData, CFArray or CFDictionary"
             )
+        }
+    }
+
+    private func string(_ string: CFString) throws(ArgumentError) -> String {
+        do throws(TextError) {
+            return try text(string)
+        } catch {
+            throw self.error(found: error.found, remedy: error.remedy)
         }
     }
 
@@ -95,13 +103,17 @@ struct UserInfoReader {
         guard let pointer else {
             throw error(found: "a dictionary with a NULL key", remedy: "keys must be CFStrings")
         }
-        guard let text = text(at: pointer) else {
+        guard typeIdentifier(at: pointer) == CFStringGetTypeID() else {
             throw error(
                 found: "a dictionary with a \(typeName(at: pointer)) for a key",
                 remedy: "keys must be CFStrings"
             )
         }
-        return text
+        do throws(TextError) {
+            return try text(object(at: pointer, as: CFString.self))
+        } catch {
+            throw self.error(found: "a dictionary with \(error.found), for a key", remedy: error.remedy)
+        }
     }
 
     private mutating func element(

@@ -41,3 +41,6 @@ final class OwnArray: NSArray {
     required convenience init(arrayLiteral elements: Any...) { self.init(count: elements.count) }
     required init?(coder: NSCoder) { nil }
 }
+
+/// An object that is none of Foundation's.
+final class PlainObject {}

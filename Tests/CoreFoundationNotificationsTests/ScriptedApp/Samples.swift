@@ -11,6 +11,12 @@ enum Samples {
         return CFNumberCreate(nil, .longType, &value)
     }
 
+    /// A surrogate that stands alone.
+    static var surrogate: CFString {
+        var unit: UniChar = 0xD800
+        return CFStringCreateWithCharacters(nil, &unit, 1)
+    }
+
     static func userInfo(_ name: String) -> CFDictionary? {
         switch name {
         case "-": return nil
@@ -31,8 +37,19 @@ enum Samples {
             let result = dictionary([:])
             CFDictionarySetValue(result, pointer(makeString("self")), pointer(result))
             return result
+        case "nested-20": return nested(20)
+        case "nested-21": return nested(21)
+        case "null-object": return dictionary(["n": NSNull()])
+        case "uuid": return dictionary(["n": NSUUID()])
+        case "swift-object": return dictionary(["n": PlainObject()])
+        case "surrogate-value": return dictionary(["n": surrogate])
+        case "surrogate-key": return dictionary([(surrogate, number)])
+        case "too-long":
+            let units = [UniChar](repeating: 0x61, count: 16 * 1024 * 1024 + 1)
+            return dictionary(["n": CFStringCreateWithCharacters(nil, units, units.count)])
         case "own-dictionary": return converted(ownDictionary)
         case "own-inside": return dictionary(["a": converted(NSDictionary(dictionary: ["array": OwnArray(count: 1)]))])
+        case "own-cycle": return dictionary(["n": OwnArray(count: 1, isEndless: true)])
         default: return dictionary(["key": makeString(name)])
         }
     }
@@ -80,6 +97,10 @@ enum Samples {
 
     private static func converted(_ dictionary: NSDictionary) -> CFDictionary {
         Unmanaged<CFDictionary>.fromOpaque(pointer(dictionary)).takeUnretainedValue()
+    }
+
+    private static func nested(_ count: Int) -> CFDictionary {
+        (1..<count).reduce(dictionary([:])) { inner, _ in dictionary(["in": inner]) }
     }
 
     private static func dictionary(_ values: [String: AnyObject]) -> CFMutableDictionary {
