@@ -50,6 +50,18 @@ struct UserInfoTests {
         #expect(try await roundTrip("own-inside") == #"{"a": {"array": ["0"]}}"#)
     }
 
+    // CF-U7
+    @Test("numbers of every width arrive")
+    func widths() async throws {
+        let expected = [
+            #""char": -128"#, #""double": 1e+300"#, #""float": 0.5"#, #""float32": 3.4028234663852886e+38"#,
+            #""float64": 5e-324"#, #""index": 9223372036854775807"#, #""int": -2147483648"#,
+            #""long": -9223372036854775808"#, #""long-long": 9223372036854775807"#, #""nan": nan"#, #""short": -32768"#,
+            #""sint16": -32768"#, #""sint32": -2147483648"#, #""sint64": -9223372036854775808"#, #""sint8": -128"#,
+        ]
+        #expect(try await roundTrip("widths") == "{\(expected.joined(separator: ", "))}")
+    }
+
     // CF-U1
     @Test("20 dictionaries in each other arrive")
     func deepest() async throws {

@@ -47,6 +47,7 @@ enum Samples {
         case "too-long":
             let units = [UniChar](repeating: 0x61, count: 16 * 1024 * 1024 + 1)
             return dictionary(["n": CFStringCreateWithCharacters(nil, units, units.count)])
+        case "widths": return dictionary(widths)
         case "own-dictionary": return converted(ownDictionary)
         case "own-inside": return dictionary(["a": converted(NSDictionary(dictionary: ["array": OwnArray(count: 1)]))])
         case "own-cycle": return dictionary(["n": OwnArray(count: 1, isEndless: true)])
@@ -77,6 +78,22 @@ enum Samples {
             "no-data": CFDataCreate(nil, &bytes, 0),
             "array": array([kCFBooleanTrue, dictionary(["in": array([])])]),
             "": dictionary([:]),
+        ]
+    }
+
+    private static var widths: [String: AnyObject] {
+        func number(_ type: CFNumberType, _ value: some Any) -> CFNumber {
+            withUnsafePointer(to: value) { CFNumberCreate(nil, type, $0) }
+        }
+        return [
+            "sint8": number(.sInt8Type, Int8.min), "sint16": number(.sInt16Type, Int16.min),
+            "sint32": number(.sInt32Type, Int32.min), "sint64": number(.sInt64Type, Int64.min),
+            "char": number(.charType, Int8.min), "short": number(.shortType, Int16.min),
+            "int": number(.intType, Int32.min), "long": number(.longType, Int.min),
+            "long-long": number(.longLongType, Int64.max), "index": number(.cfIndexType, CFIndex.max),
+            "float32": number(.float32Type, Float.greatestFiniteMagnitude), "float": number(.floatType, Float(0.5)),
+            "float64": number(.float64Type, Double.leastNonzeroMagnitude), "double": number(.doubleType, 1e300),
+            "nan": number(.doubleType, Double.nan),
         ]
     }
 
