@@ -193,6 +193,21 @@ struct DistributedCenterTests {
         #expect(!app.failures.contains("CFNotificationCenter"))
     }
 
+    // CF-D2
+    @Test("registrations of both centers hear again after the bus was killed and restarted")
+    func busRestart() async throws {
+        try await app.perform("add distributed 1 n A 2", "add darwin 2 d - 2")
+        try bus.restart()
+        let poster = try App(bus)
+        for (post, heard) in [("distributed n A text", "by 1 from distributed"), ("darwin d - -", "by 2 from darwin")] {
+            // The connection is made anew in the background, so that the first posts may come too early.
+            try await eventually("“\(post)” is heard") {
+                try await poster.perform("post \(post) false")
+                return app.heard.contains { $0.hasPrefix(heard) }
+            }
+        }
+    }
+
     // CF-P11
     @Test("without a bus, a post and a registration say so and do nothing")
     func noBus() async throws {

@@ -82,13 +82,24 @@ struct LocalCenterTests {
         }
     }
 
-    @Test("a name that is no Unicode text is taken, and handed on as it is")
+    // CF-M3
+    @Test("a name that is no Unicode text is heard by nobody, not even by observers of another one")
     func loneSurrogate() throws {
-        var units: [UniChar] = [0xD800]
-        let name: CFString = try #require(CFStringCreateWithCharacters(nil, &units, 1))
+        var (lead, trail): (UniChar, UniChar) = (0xD800, 0xDC01)
+        let names = [
+            try #require(CFStringCreateWithCharacters(nil, &lead, 1)),
+            try #require(CFStringCreateWithCharacters(nil, &trail, 1)),
+        ]
         first.add(nil)
-        CFNotificationCenterPostNotification(LocalObserver.center, name, nil, nil, false)
-        #expect(first.calls.map(\.nameObject) == [address(of: name)])
+        second.add("\u{FFFD}")
+        for name in names {
+            second.add(named: name)
+            CFNotificationCenterPostNotification(LocalObserver.center, name, nil, nil, false)
+        }
+        #expect(first.calls.isEmpty)
+        #expect(second.calls.isEmpty)
+        LocalObserver.post("\u{1F600}")
+        #expect(first.names == ["\u{1F600}"])
     }
 
     // CF-A5

@@ -76,6 +76,32 @@ struct MisuseTests {
         }
     }
 
+    // CF-M3, CF-X6
+    @Test(
+        "a name or object that is no Unicode text registers, removes and posts nothing, and is told",
+        arguments: ["local", "darwin", "distributed"]
+    )
+    func surrogate(center: String) async throws {
+        try await app.perform(
+            "add \(center) 1 surrogate - 2",
+            "add \(center) 2 - - 2",
+            "add \(center) 3 %EF%BF%BD - 2",
+            "post \(center) surrogate - - false",
+            "remove \(center) 2 surrogate -",
+            "post \(center) n - - false"
+        )
+        // The Darwin center has no observers of every name (CF-A8).
+        let expected: [Substring] = center == "darwin" ? [] : ["by 2"]
+        #expect(try await app.everythingHeard().map { $0.prefix(4) } == expected)
+        try await eventually("all are told") {
+            ["AddObserver", "RemoveObserver", "PostNotification"].allSatisfy {
+                app.failures.contains(
+                    "CFNotificationCenter\($0): name is a text that holds a surrogate that stands alone, which is no Unicode"
+                )
+            }
+        }
+    }
+
     // CF-T7
     @Test("a suspension behaviour that is none registers with the default, and is told")
     func behavior() async throws {

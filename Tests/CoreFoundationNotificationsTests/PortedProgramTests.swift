@@ -34,9 +34,8 @@ struct PortedProgramTests {
     func plainC() async throws {
         let sources = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
             .appendingPathComponent("../../Examples/BroadcastReceiver/build").standardized.path
-        let libraries = (ChildProcess.built("x") as NSString).deletingLastPathComponent
         let program = "\(directory.path)/receiver"
-        let compiler = try ChildProcess(sources, [libraries, program])
+        let compiler = try ChildProcess(sources, [Self.libraries, program])
         let status = await compiler.exitStatus()
         #expect(status == 0, "\(compiler.errorText)")
         let receiver = try ChildProcess(program, environment: bus.environment)
@@ -46,6 +45,35 @@ struct PortedProgramTests {
             try await receiver.line { $0.hasPrefix("heard") } == "heard SHARED_MODE_CURRENT_ACCOUNT_CHANGED"
         )
     }
+
+    // CF-T3
+    @Test(
+        "C++ includes the header, and links what it declares",
+        .disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer")
+    )
+    func cPlusPlus() async throws {
+        let headers = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+            .appendingPathComponent("../../Sources/CCoreFoundationNotifications/include").standardized.path
+        try """
+        #include <CoreFoundationNotifications.h>
+        static CFNotificationCenterRef center = CFNotificationCenterGetDistributedCenter();
+        int main() { return center != nullptr && !_CFNotificationCenterIsSuspended(center) ? 0 : 1; }
+        """.write(toFile: "\(directory.path)/program.cpp", atomically: true, encoding: .utf8)
+        let build = """
+            swift=$(swift -print-target-info | sed -n 's/.*"runtimeResourcePath": "\\(.*\\)".*/\\1/p')
+            "$swift/../../bin/clang++" -std=c++17 -Wall -Wextra -Werror -fblocks -isystem "$swift" -I"$1" \
+                "$0/program.cpp" -o "$0/program" -L"$2" -lCFNotificationCenter -Wl,-rpath,"$2" \
+                -L"$swift/linux" -lFoundation -Wl,-rpath,"$swift/linux"
+            """
+        let compiler = try ChildProcess("sh", ["-e", "-c", build, directory.path, headers, Self.libraries])
+        let status = await compiler.exitStatus()
+        #expect(status == 0, "\(compiler.errorText)")
+        let program = try ChildProcess("\(directory.path)/program", environment: bus.environment)
+        #expect(await program.exitStatus() == 0)
+    }
+
+    /// Where libCFNotificationCenter.so is.
+    private static var libraries: String { (ChildProcess.built("x") as NSString).deletingLastPathComponent }
 }
 
 /// Whether this process, and with it the library, was built for a sanitizer.

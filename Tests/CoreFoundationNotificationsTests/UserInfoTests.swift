@@ -39,6 +39,36 @@ struct UserInfoTests {
         )
     }
 
+    // CF-U1
+    @Test("a client's own subclasses of Foundation's containers are read, though they store nothing")
+    func ownSubclasses() async throws {
+        // The same object again and again: what CoreFoundation hands out of it is freed from the second time on.
+        for _ in 0..<5 {
+            let expected = #"{"array": ["0", "1", ["0"]], "dictionary": {"n": 1}}"#
+            #expect(try await roundTrip("own-dictionary") == expected)
+        }
+        #expect(try await roundTrip("own-inside") == #"{"a": {"array": ["0"]}}"#)
+    }
+
+    // CF-U7
+    @Test("numbers of every width arrive")
+    func widths() async throws {
+        let expected = [
+            #""char": -128"#, #""double": 1e+300"#, #""float": 0.5"#, #""float32": 3.4028234663852886e+38"#,
+            #""float64": 5e-324"#, #""index": 9223372036854775807"#, #""int": -2147483648"#,
+            #""long": -9223372036854775808"#, #""long-long": 9223372036854775807"#, #""nan": nan"#, #""short": -32768"#,
+            #""sint16": -32768"#, #""sint32": -2147483648"#, #""sint64": -9223372036854775808"#, #""sint8": -128"#,
+        ]
+        #expect(try await roundTrip("widths") == "{\(expected.joined(separator: ", "))}")
+    }
+
+    // CF-U1
+    @Test("20 dictionaries in each other arrive")
+    func deepest() async throws {
+        let expected = String(repeating: #"{"in": "#, count: 19) + "{" + String(repeating: "}", count: 20)
+        #expect(try await roundTrip("nested-20") == expected)
+    }
+
     // CF-U6, CF-P4
     @Test("empty and NULL stay distinct")
     func empty() async throws {
@@ -80,8 +110,17 @@ struct UserInfoTests {
             ("- number-key", "userInfo is a dictionary with a CFNumber for a key; keys must be CFStrings"),
             ("- too-big", #"userInfo["n"] is the number 18446744073709551616"#),
             ("- same-keys", "two keys"),
-            ("- cycle", #"["self"]["self"] is more than 32 containers deep"#),
+            ("- cycle", #"["self"]["self"] is more than 20 containers deep"#),
+            ("- nested-21", #"["in"]["in"] is more than 20 containers deep"#),
+            ("- own-cycle", #"[0][0] is more than 20 containers deep"#),
+            ("- null-object", #"userInfo["n"] is a NSNull; use CFString"#),
+            ("- uuid", #"userInfo["n"] is a NSUUID; use CFString"#),
+            ("- swift-object", #"userInfo["n"] is a PlainObject; use CFString"#),
+            ("- surrogate-value", #"userInfo["n"] is a text that holds a surrogate that stands alone"#),
+            ("- surrogate-key", "userInfo is a dictionary with a text that holds a surrogate that stands alone"),
+            ("- too-long", #"userInfo["n"] is a text of 16777217 UTF-16 units"#),
             ("number -", "object is a CFNumber; it must be a CFString"),
+            ("surrogate -", "object is a text that holds a surrogate that stands alone, which is no Unicode text"),
         ]
     )
     func refused(arguments: String, message: String) async throws {

@@ -5,6 +5,7 @@
 //
 // They return no errors. What they cannot do (no bus, a userInfo that cannot travel, an object that is no center) they tell on
 // standard error, or to the observers of UnthrownFailures in Swift's module NotifyCenter. NULL where it has no meaning does nothing.
+// So it is with a name or text that is no Unicode, because a surrogate stands alone in it: nothing is done, and it is told.
 // The suspension behaviour 0 stands for coalesce; any other value that is none registers with coalesce too, and is told.
 //
 // Two things to know in Swift 6: a closure at the top level of a program, given as callback, is taken for one of the main actor,

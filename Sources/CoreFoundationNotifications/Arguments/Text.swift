@@ -1,31 +1,47 @@
 import CoreFoundation
 
+/// Why an object does not give a text: what it is, and what helps.
+struct TextError: Error {
+    let found: String
+    let remedy: String
+}
+
+/// More code units than this are refused before they are converted: a message of the bus holds 16 MiB at most, and each unit
+/// becomes a byte at least.
+private let maximumLength = 16 * 1024 * 1024
+
 /// The text of an argument that must be a CFString.
 func text(_ pointer: UnsafeRawPointer, argument: String) throws(ArgumentError) -> String {
-    guard let text = text(at: pointer) else {
-        throw ArgumentError(
-            argument: argument,
-            found: "a \(typeName(at: pointer))",
-            remedy: "it must be a CFString; nothing was done"
+    do throws(TextError) {
+        guard typeIdentifier(at: pointer) == CFStringGetTypeID() else {
+            throw TextError(found: "a \(typeName(at: pointer))", remedy: "it must be a CFString")
+        }
+        return try text(object(at: pointer, as: CFString.self))
+    } catch {
+        throw ArgumentError(argument: argument, found: error.found, remedy: "\(error.remedy); nothing was done")
+    }
+}
+
+/// The text of a CFString.
+func text(_ string: CFString) throws(TextError) -> String {
+    let length = CFStringGetLength(string)
+    guard length <= maximumLength else {
+        throw TextError(
+            found: "a text of \(length) UTF-16 units, which is more than a message of the bus holds",
+            remedy: "put the text in a file and post its name"
         )
     }
-    return text
-}
-
-/// The text of a CFString; `nil` for an object of another type.
-func text(at pointer: UnsafeRawPointer) -> String? {
-    guard typeIdentifier(at: pointer) == CFStringGetTypeID() else { return nil }
-    return text(object(at: pointer, as: CFString.self))
-}
-
-/// The text of a CFString. A surrogate that stands alone, which is no Unicode text, becomes U+FFFD.
-func text(_ string: CFString) -> String {
-    let length = CFStringGetLength(string)
     let units = [UniChar](unsafeUninitializedCapacity: length) { buffer, count in
         CFStringGetCharacters(string, CFRange(location: 0, length: length), buffer.baseAddress)
         count = length
     }
-    return String(decoding: units, as: UTF16.self)
+    guard let text = units.withUnsafeBufferPointer(transcode) else {
+        throw TextError(
+            found: "a text that holds a surrogate that stands alone, which is no Unicode text",
+            remedy: "leave it out, or put U+FFFD in its place"
+        )
+    }
+    return text
 }
 
 /// A CFString of any text, U+0000 and a leading U+FEFF included, which its constructors from UTF-8 treat as special.

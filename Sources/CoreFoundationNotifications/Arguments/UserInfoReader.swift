@@ -3,8 +3,8 @@ import NotifyCenter
 
 /// Reads a client's CFDictionary as property-list values (CF-U1). Recursive, down to a bound.
 struct UserInfoReader {
-    /// Deeper than any message of the bus can be. A dictionary that holds itself ends here too.
-    private static let maximumDepth = 32
+    /// Containers in each other, as many as a message of the bus carries. A dictionary that holds itself ends here too.
+    private static let maximumDepth = 20
 
     /// Where it is, for errors.
     private var path: [String] = ["userInfo"]
@@ -25,7 +25,7 @@ struct UserInfoReader {
 
     private mutating func value(at pointer: UnsafeRawPointer) throws(ArgumentError) -> PropertyListValue {
         switch typeIdentifier(at: pointer) {
-        case CFStringGetTypeID(): return .string(text(object(at: pointer, as: CFString.self)))
+        case CFStringGetTypeID(): return .string(try string(object(at: pointer, as: CFString.self)))
         case CFBooleanGetTypeID(): return .bool(CFBooleanGetValue(object(at: pointer, as: CFBoolean.self)))
         case CFNumberGetTypeID(): return try number(object(at: pointer, as: CFNumber.self))
         case CFDateGetTypeID():
@@ -39,6 +39,14 @@ struct UserInfoReader {
                 found: "a \(typeName(at: pointer))",
                 remedy: "use CFString, CFNumber, CFBoolean, CFDate, CFData, CFArray or CFDictionary"
             )
+        }
+    }
+
+    private func string(_ string: CFString) throws(ArgumentError) -> String {
+        do throws(TextError) {
+            return try text(string)
+        } catch {
+            throw self.error(found: error.found, remedy: error.remedy)
         }
     }
 
@@ -67,43 +75,45 @@ struct UserInfoReader {
 
     private mutating func array(_ array: CFArray) throws(ArgumentError) -> [PropertyListValue] {
         try checkDepth()
-        var values: [PropertyListValue] = []
-        for index in 0..<CFArrayGetCount(array) {
-            values.append(try element(CFArrayGetValueAtIndex(array, index), at: "[\(index)]"))
+        return try withElements(of: array) { elements throws(ArgumentError) in
+            var values: [PropertyListValue] = []
+            for (index, pointer) in elements.enumerated() { values.append(try element(pointer, at: "[\(index)]")) }
+            return values
         }
-        return values
     }
 
     private mutating func dictionary(_ dictionary: CFDictionary) throws(ArgumentError) -> UserInfo {
         try checkDepth()
-        let count = CFDictionaryGetCount(dictionary)
-        var keys = [UnsafeRawPointer?](repeating: nil, count: count)
-        var values = keys
-        CFDictionaryGetKeysAndValues(dictionary, &keys, &values)
-        var result: UserInfo = [:]
-        for (key, value) in zip(keys, values) {
-            let key = try self.key(key)
-            guard result.updateValue(try element(value, at: "[\"\(key)\"]"), forKey: key) == nil else {
-                throw error(
-                    found: "a dictionary with two keys “\(key)” that differ only in how Unicode composes them",
-                    remedy: "rename one"
-                )
+        return try withEntries(of: dictionary) { entries throws(ArgumentError) in
+            var result: UserInfo = [:]
+            for (key, value) in entries {
+                let key = try self.key(key)
+                guard result.updateValue(try element(value, at: "[\"\(key)\"]"), forKey: key) == nil else {
+                    throw error(
+                        found: "a dictionary with two keys “\(key)” that differ only in how Unicode composes them",
+                        remedy: "rename one"
+                    )
+                }
             }
+            return result
         }
-        return result
     }
 
     private func key(_ pointer: UnsafeRawPointer?) throws(ArgumentError) -> String {
         guard let pointer else {
             throw error(found: "a dictionary with a NULL key", remedy: "keys must be CFStrings")
         }
-        guard let text = text(at: pointer) else {
+        guard typeIdentifier(at: pointer) == CFStringGetTypeID() else {
             throw error(
                 found: "a dictionary with a \(typeName(at: pointer)) for a key",
                 remedy: "keys must be CFStrings"
             )
         }
-        return text
+        do throws(TextError) {
+            return try text(object(at: pointer, as: CFString.self))
+        } catch {
+            throw self.error(found: "a dictionary with \(error.found), for a key", remedy: error.remedy)
+        }
     }
 
     private mutating func element(

@@ -96,8 +96,13 @@ private func centerName(_ reference: CFNotificationCenter?) -> String {
 
 private func number(_ word: String) -> Int { Int(word) ?? 0 }
 
+/// `surrogate` is one that is no Unicode text.
 private func string(_ word: String) -> CFString? {
-    word == "-" ? nil : makeString(word.removingPercentEncoding ?? word)
+    switch word {
+    case "-": nil
+    case "surrogate": Samples.surrogate
+    default: makeString(word.removingPercentEncoding ?? word)
+    }
 }
 
 /// `number` is one that is no CFString.

@@ -11,6 +11,12 @@ enum Samples {
         return CFNumberCreate(nil, .longType, &value)
     }
 
+    /// A surrogate that stands alone.
+    static var surrogate: CFString {
+        var unit: UniChar = 0xD800
+        return CFStringCreateWithCharacters(nil, &unit, 1)
+    }
+
     static func userInfo(_ name: String) -> CFDictionary? {
         switch name {
         case "-": return nil
@@ -31,6 +37,20 @@ enum Samples {
             let result = dictionary([:])
             CFDictionarySetValue(result, pointer(makeString("self")), pointer(result))
             return result
+        case "nested-20": return nested(20)
+        case "nested-21": return nested(21)
+        case "null-object": return dictionary(["n": NSNull()])
+        case "uuid": return dictionary(["n": NSUUID()])
+        case "swift-object": return dictionary(["n": PlainObject()])
+        case "surrogate-value": return dictionary(["n": surrogate])
+        case "surrogate-key": return dictionary([(surrogate, number)])
+        case "too-long":
+            let units = [UniChar](repeating: 0x61, count: 16 * 1024 * 1024 + 1)
+            return dictionary(["n": CFStringCreateWithCharacters(nil, units, units.count)])
+        case "widths": return dictionary(widths)
+        case "own-dictionary": return converted(ownDictionary)
+        case "own-inside": return dictionary(["a": converted(NSDictionary(dictionary: ["array": OwnArray(count: 1)]))])
+        case "own-cycle": return dictionary(["n": OwnArray(count: 1, isEndless: true)])
         default: return dictionary(["key": makeString(name)])
         }
     }
@@ -61,13 +81,43 @@ enum Samples {
         ]
     }
 
+    private static var widths: [String: AnyObject] {
+        func number(_ type: CFNumberType, _ value: some Any) -> CFNumber {
+            withUnsafePointer(to: value) { CFNumberCreate(nil, type, $0) }
+        }
+        return [
+            "sint8": number(.sInt8Type, Int8.min), "sint16": number(.sInt16Type, Int16.min),
+            "sint32": number(.sInt32Type, Int32.min), "sint64": number(.sInt64Type, Int64.min),
+            "char": number(.charType, Int8.min), "short": number(.shortType, Int16.min),
+            "int": number(.intType, Int32.min), "long": number(.longType, Int.min),
+            "long-long": number(.longLongType, Int64.max), "index": number(.cfIndexType, CFIndex.max),
+            "float32": number(.float32Type, Float.greatestFiniteMagnitude), "float": number(.floatType, Float(0.5)),
+            "float64": number(.float64Type, Double.leastNonzeroMagnitude), "double": number(.doubleType, 1e300),
+            "nan": number(.doubleType, Double.nan),
+        ]
+    }
+
+    // Unsafe: one command at a time uses it.
+    nonisolated(unsafe) private static let ownDictionary = OwnDictionary()
+
     /// Of Foundation's objects, which CoreFoundation takes for its own.
     private static var foundation: CFDictionary {
-        let dictionary = NSDictionary(
-            objects: [NSNumber(value: true), NSNumber(value: UInt64.max), NSArray(object: NSString("x")), NSData()],
-            forKeys: [NSString("bool"), NSString("big"), NSString("array"), NSString("data")]
+        converted(
+            NSDictionary(
+                objects: [
+                    NSNumber(value: true), NSNumber(value: UInt64.max), NSArray(object: NSString("x")), NSData(),
+                ],
+                forKeys: [NSString("bool"), NSString("big"), NSString("array"), NSString("data")]
+            )
         )
-        return Unmanaged<CFDictionary>.fromOpaque(pointer(dictionary)).takeUnretainedValue()
+    }
+
+    private static func converted(_ dictionary: NSDictionary) -> CFDictionary {
+        Unmanaged<CFDictionary>.fromOpaque(pointer(dictionary)).takeUnretainedValue()
+    }
+
+    private static func nested(_ count: Int) -> CFDictionary {
+        (1..<count).reduce(dictionary([:])) { inner, _ in dictionary(["in": inner]) }
     }
 
     private static func dictionary(_ values: [String: AnyObject]) -> CFMutableDictionary {

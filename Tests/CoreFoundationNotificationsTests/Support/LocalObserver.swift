@@ -31,11 +31,15 @@ final class LocalObserver: Sendable {
     func whenCalled(_ reaction: @escaping @Sendable () -> Void) { self.reaction.withLock { $0 = reaction } }
 
     func add(_ name: String?, object: UnsafeRawPointer? = nil, behavior: Int = 0) {
+        add(named: name.map(makeString), object: object, behavior: behavior)
+    }
+
+    func add(named name: CFString?, object: UnsafeRawPointer? = nil, behavior: Int = 0) {
         CFNotificationCenterAddObserver(
             Self.center,
             address,
             callback,
-            name.map(makeString),
+            name,
             object,
             CFNotificationSuspensionBehavior(rawValue: behavior) ?? .coalesce
         )
