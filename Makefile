@@ -6,12 +6,13 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc
 
-.PHONY: help setup build test demo demo-live bench notifyutil c-example docs lint clean
+.PHONY: help setup build test test-release demo demo-live bench notifyutil c-example docs lint clean
 
 help:
 	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
 	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
 	@echo 'make test       all tests'
+	@echo 'make test-release  what apps link, in release with the Swift runtime linked in: do they hear posts?'
 	@echo 'make bench      the measurements, as ratios to plain C programs'
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
 	@echo 'make c-example  a listener in plain C, linked with -lCFNotificationCenter'
@@ -42,6 +43,9 @@ test: setup
 	else \
 		echo 'not repeated on dbus-broker: it is not installed, or this user may not start it'; \
 	fi
+
+test-release: setup
+	SWIFT='$(SWIFT)' Tests/release-check
 
 demo: setup
 	$(SWIFT) build --product demo
@@ -79,4 +83,4 @@ c-example: setup
 	@echo built .build/broadcast-receiver
 
 clean:
-	rm -rf .build .build-static .build-docs Benchmarks/.build-bench
+	rm -rf .build .build-static .build-docs .build-release-check Benchmarks/.build-bench

@@ -41,6 +41,15 @@ struct MessageTests {
         var number: Int
     }
 
+    private struct Note: DistributedNotificationCenter.AsyncMessage, Equatable {
+        static let name = Notification.Name("note")
+        var text = ""
+        var list: [String] = []
+        var byName: [String: String] = [:]
+        var optional: String?
+        var gaps: [String?] = []
+    }
+
     private struct Empty: DistributedNotificationCenter.AsyncMessage {}
 
     private enum Single: String, DistributedNotificationCenter.AsyncMessage { case value }
@@ -241,6 +250,28 @@ struct MessageTests {
         #expect(throws: DBusError.self) { try lost.post(Ping(number: 1)) }
         #expect(throws: DBusError.self) { try lost.addObserver(for: Ping.self) { _ in } }
         #expect(throws: DBusError.self) { try lost.messages(for: Ping.self) }
+    }
+
+    // CF-U7
+    @Test("the text that stands for nil in a property list is refused where the type has no nil, and nothing is sent")
+    func textOfNil() async throws {
+        var iterator = try center.messages(for: Note.self).makeAsyncIterator()
+        let lost = [
+            Note(text: "$null"), Note(list: ["a", "$null"]), Note(byName: ["a": "$null"]), Note(byName: ["$null": ""]),
+        ]
+        for note in lost {
+            #expect(throws: EncodingError.self) { try center.post(note) }
+        }
+        try center.post(Note(text: "null"))
+        #expect(await iterator.next() == Note(text: "null"))
+        #expect(underlying.statistics.received == 1)
+    }
+
+    @Test("where the type has nil, that text arrives as nil")
+    func textOfNilAsNil() async throws {
+        var iterator = try center.messages(for: Note.self).makeAsyncIterator()
+        try center.post(Note(optional: "$null", gaps: ["a", "$null"]))
+        #expect(await iterator.next() == Note(optional: nil, gaps: ["a", nil]))
     }
 
     @Test("the name of a message is its type's, unless it gives one")

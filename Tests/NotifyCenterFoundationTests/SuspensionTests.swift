@@ -98,22 +98,45 @@ struct SuspensionTests {
     }
 
     // CF-S8
-    @Test("what is on its way to an operation queue waits too")
+    @Test("what is on its way to an operation queue waits too, and comes on resumption, in order and each once")
     func operationQueue() async throws {
         let queue = OperationQueue()
         queue.isSuspended = true
         observe(.hold, "n", queue: queue)
-        center.post(name: .init("n"), object: "1")
-        center.post(name: .init("n"), object: "2")
-        try await settle(received: 2)
+        for number in 1...2 { center.post(name: .init("n"), object: "\(number)") }
+        try await eventually("both are operations") { queue.operationCount == 2 }
         center.suspended = true
+        center.post(name: .init("n"), object: "3")
+        try await settle(received: 3)
         queue.isSuspended = false
-        let barrier = Log()
-        queue.addBarrierBlock { barrier.add("passed") }
-        try await eventually("the queue has run") { !barrier.all.isEmpty }
+        try await eventually("the operations have run") { queue.operationCount == 0 }
         #expect(log.all.isEmpty)
         center.suspended = false
-        try await eventually("both are delivered") { log.all == ["hold n 1", "hold n 2"] }
+        center.post(name: .init("n"), object: "4")
+        try await eventually("the last is delivered") { log.all.last == "hold n 4" }
+        try await eventually("the queue has run") { queue.operationCount == 0 }
+        #expect(log.all == (1...4).map { "hold n \($0)" })
+    }
+
+    // CF-S8
+    @Test("an operation that waits for its queue is that of its notification, however often the center is suspended")
+    func suspendedQueue() async throws {
+        let (queue, marks) = (OperationQueue(), Log())
+        queue.isSuspended = true
+        observe(.hold, "n", queue: queue)
+        center.addObserver(forName: .init("mark"), object: nil, queue: nil) { marks.add($0.name.rawValue) }
+        for number in 1...3 {
+            center.post(name: .init("n"), object: "\(number)")
+            try await settle(received: UInt64(number * 2 - 1))
+            center.suspended = true
+            center.suspended = false
+            center.post(name: .init("mark"), object: nil)
+            try await eventually("the flush is over") { marks.all.count == number }
+            #expect(queue.operationCount == number)
+        }
+        queue.isSuspended = false
+        try await eventually("the queue has run") { queue.operationCount == 0 }
+        #expect(log.all == (1...3).map { "hold n \($0)" })
     }
 
     // CF-S4, CF-S12

@@ -14,8 +14,8 @@ extension DistributedNotificationCenter {
     ///   - name: the name; `nil` for any, with an object or without one (CF-A4, CF-X7).
     ///   - object: the object, a `String`; `nil` for any.
     ///   - queue: where `block` runs, for one notification at a time and in the order of arrival, also on a queue that allows more
-    ///     at once. `nil` is the main queue (CF-D2). Where the queue is suspended, the newest 4096 notifications wait. They are no operations that
-    ///     `cancelAllOperations()` would cancel: the token removes the observer.
+    ///     at once. `nil` is the main queue (CF-D2). Where the queue is suspended, the newest 4096 notifications wait.
+    ///     They are no operations that `cancelAllOperations()` would cancel: the token removes the observer.
     ///   - block: gets the posted name, the object as `String`, and the userInfo in Swift's own types
     ///     (`PropertyListValue.foundationValue`).
     ///

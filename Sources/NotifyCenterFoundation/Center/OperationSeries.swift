@@ -34,6 +34,12 @@ private final class NotificationOperation: Operation, @unchecked Sendable {
 
     init(_ job: @escaping @Sendable () -> Void) { self.job = job }
 
-    override func main() { job() }
+    override func main() {
+        // An operation that has run holds those it depended on: in a queue that is never empty all there ever were, and freeing
+        // such a chain at last overflows the stack.
+        for dependency in dependencies { removeDependency(dependency) }
+        job()
+    }
+
     override func cancel() {}
 }

@@ -19,8 +19,9 @@ extension DistributedNotificationCenter {
     ///   - subject: what it is about; without one, only observers of any subject receive it (CF-P2).
     ///   - options: as with ``postNotificationName(_:object:userInfo:options:)``.
     /// - Throws: `EncodingError` for a message that does not encode, not as named values (a single value and an array do
-    ///   not), or with the text `$null` where that would not decode; ``PropertyListError`` for one nested too deep; `DBusError` for one that is too large, and
-    ///   where the bus cannot be reached. Then nobody gets it.
+    ///   not), or with the text `$null` where that would not decode: it stands for `nil` in a property list;
+    ///   ``PropertyListError`` for one nested too deep; `DBusError` for one that is too large, and where the bus cannot be
+    ///   reached. Then nobody gets it.
     public func post<M: Message>(_ message: M, subject: String? = nil, options: Options = []) throws {
         try center.post(
             NotificationName(M.name),

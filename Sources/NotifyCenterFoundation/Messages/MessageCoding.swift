@@ -27,8 +27,8 @@ enum MessageCoding {
         return userInfo
     }
 
-    /// Foundation's coders take one text for `nil`. Where the type does not, the receiver could not decode it.
-    private static let textOfNil = PropertyListValue.string("$null")
+    /// Foundation's coders take one text for `nil`, keys of dictionaries included. Where the type does not, the receiver could not decode it.
+    private static let textOfNil = "$null"
 
     private static func refuseLostText<M: DistributedNotificationCenter.Message>(
         _ userInfo: UserInfo,
@@ -52,8 +52,8 @@ enum MessageCoding {
     private static func holdsTextOfNil(_ value: PropertyListValue) -> Bool {
         switch value {
         case .array(let elements): elements.contains(where: holdsTextOfNil)
-        case .dictionary(let dictionary): dictionary.values.contains(where: holdsTextOfNil)
-        default: value == textOfNil
+        case .dictionary(let dictionary): dictionary.contains { $0.key == textOfNil || holdsTextOfNil($0.value) }
+        default: value == .string(textOfNil)
         }
     }
 

@@ -18,6 +18,9 @@ enum Program: String {
         let errors: String
     }
 
+    /// A program that ends before it has read its input must not take the tests with it: writing fails then (EPIPE).
+    private static let ignoreBrokenPipes: Void = { signal(SIGPIPE, SIG_IGN) }()
+
     /// Runs the program to its end, in a shell that has done `preparation` first.
     func run(
         _ arguments: [String],
@@ -25,6 +28,7 @@ enum Program: String {
         environment: [String: String] = [:],
         preparation: String = ""
     ) async throws -> Outcome {
+        Self.ignoreBrokenPipes
         let path = path
         return try await onThread {
             let process = Process()

@@ -1,0 +1,122 @@
+import DBusTransport
+import Foundation
+import NotifyCenter
+import NotifyCenterFoundation
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@Suite("Observers on operation queues")
+struct OperationQueueTests {
+    private final class Log: Sendable {
+        private let entries = Locked<[String]>([])
+        var all: [String] { entries.withLock { $0 } }
+        func add(_ entry: String) { entries.withLock { $0.append(entry) } }
+    }
+
+    private let bus: PrivateBus
+    private let center: DistributedNotificationCenter
+    private let queue = OperationQueue()
+    private let log = Log()
+
+    init() throws {
+        bus = try PrivateBus()
+        center = DistributedNotificationCenter(bus: bus.bus)
+    }
+
+    /// Calls `block` on the queue with the number that each notification has as its object.
+    @discardableResult
+    private func observe(_ block: @escaping @Sendable (String) -> Void) -> any NSObjectProtocol {
+        center.addObserver(forName: .init("n"), object: nil, queue: queue) { notification in
+            block(notification.object as? String ?? "-")
+        }
+    }
+
+    private func post(_ numbers: ClosedRange<Int>) {
+        for number in numbers { center.post(name: .init("n"), object: "\(number)") }
+    }
+
+    /// Waits until this many operations are in the queue, running or waiting.
+    private func operations(_ count: Int) async throws {
+        try await eventually("\(count) operations are in the queue") { queue.operationCount == count }
+    }
+
+    // CF-X8
+    @Test("cancelling all operations of the queue takes nothing from an observer: its token removes it")
+    func cancelAllOperations() async throws {
+        queue.isSuspended = true
+        observe { [log] in log.add($0) }
+        post(1...1)
+        try await operations(1)
+        queue.cancelAllOperations()
+        queue.isSuspended = false
+        post(2...3)
+        try await eventually("all are delivered") { log.all.count == 3 }
+        #expect(log.all == ["1", "2", "3"])
+    }
+
+    // CF-X8, CF-D4
+    @Test("a block that suspends its queue is the last that is called until it is resumed", arguments: [1, 8])
+    func suspensionByBlock(_ width: Int) async throws {
+        queue.maxConcurrentOperationCount = width
+        queue.isSuspended = true
+        observe { [log, queue] in
+            queue.isSuspended = true
+            log.add($0)
+        }
+        post(1...3)
+        try await operations(3)
+        for number in 1...3 {
+            queue.isSuspended = false
+            try await operations(3 - number)
+            #expect(log.all == (1...number).map { "\($0)" })
+        }
+    }
+
+    // CF-X8, CF-D4
+    @Test("on a queue that allows several at once, blocks of one observer neither overlap nor pass each other")
+    func wideQueue() async throws {
+        queue.maxConcurrentOperationCount = 8
+        observe { [log] in
+            log.add("begin \($0)")
+            // Time enough for another to begin.
+            Thread.sleep(forTimeInterval: 0.000_2)
+            log.add("end \($0)")
+        }
+        post(1...300)
+        try await eventually("all are delivered") { log.all.count == 600 }
+        #expect(log.all == (1...300).flatMap { ["begin \($0)", "end \($0)"] })
+    }
+
+    @Test("an operation that has run holds none of those before it: a queue that is never empty would keep them all")
+    func noChain() async throws {
+        queue.isSuspended = true
+        observe { [log] in log.add($0) }
+        post(1...3)
+        try await operations(3)
+        let waiting = queue.operations
+        queue.isSuspended = false
+        try await operations(0)
+        #expect(log.all == ["1", "2", "3"])
+        #expect(waiting.allSatisfy { $0.dependencies.isEmpty })
+    }
+
+    // CF-R7
+    @Test("removal while many wait calls nothing more, but lets the block that runs end", arguments: [1, 8])
+    func removalWhileManyWait(_ width: Int) async throws {
+        queue.maxConcurrentOperationCount = width
+        let gate = DispatchSemaphore(value: 0)
+        let token = observe { [log] in
+            log.add("begin \($0)")
+            gate.wait()
+            log.add("end \($0)")
+        }
+        post(1...300)
+        try await operations(300)
+        try await eventually("the first block runs") { log.all == ["begin 1"] }
+        center.removeObserver(token)
+        for _ in 1...300 { gate.signal() }
+        try await operations(0)
+        #expect(log.all == ["begin 1", "end 1"])
+    }
+}
