@@ -114,8 +114,9 @@ public final class DistributedNotifyCenter: Sendable {
         return NotificationSequence(inlet, observation) { DistributedNotification($0) }
     }
 
-    /// As the asynchronous form; blocks for one answer of the bus.
-    public func notifications(
+    /// As the asynchronous form; blocks for one answer of the bus. For Foundation's spelling, where it is not asynchronous; under a name
+    /// of its own, because at the top level of a program the compiler would choose it over the other.
+    package func blockingNotifications(
         named name: NotificationName?,
         object: String? = nil,
         buffering: Buffering = .standard,

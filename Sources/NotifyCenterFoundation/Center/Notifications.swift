@@ -21,7 +21,7 @@ extension DistributedNotificationCenter {
     public func notifications(named name: Notification.Name?, object: Any? = nil) -> Notifications {
         do {
             return Notifications(
-                base: try center.notifications(
+                base: try center.blockingNotifications(
                     named: name.map { NotificationName($0) },
                     object: try ObjectText.text(object)
                 )

@@ -70,7 +70,7 @@ extension DistributedNotificationCenter {
         for messageType: M.Type,
         using observer: @escaping @Sendable (M) async -> Void
     ) throws(DBusError) -> ObservationToken {
-        let sequence = try center.notifications(named: NotificationName(M.name), object: subject)
+        let sequence = try center.blockingNotifications(named: NotificationName(M.name), object: subject)
         Task { [undecodable] in
             for await notification in sequence {
                 guard let message = Self.message(M.self, notification, undecodable: undecodable) else { continue }
@@ -103,7 +103,7 @@ extension DistributedNotificationCenter {
         for messageType: M.Type,
         bufferSize: Int = 10
     ) throws(DBusError) -> Messages<M> {
-        let sequence = try center.notifications(
+        let sequence = try center.blockingNotifications(
             named: NotificationName(M.name),
             object: subject,
             buffering: .bufferingNewest(bufferSize)
