@@ -67,6 +67,20 @@ struct LocalCenterTests {
         #expect(first.calls.count == 6)
     }
 
+    // CF-M3: others compare CFHash alone, which looks at some of the characters of a long text.
+    @Test("names of the same hash are told apart")
+    func equalHashes() {
+        let names = ["a", "b"].map { letter in
+            String(repeating: "x", count: 60) + letter + String(repeating: "x", count: 300)
+        }
+        #expect(CFHash(makeString(names[0])) == CFHash(makeString(names[1])), "CoreFoundation still samples")
+        first.add(names[0])
+        LocalObserver.post(names[1])
+        #expect(first.names.isEmpty)
+        LocalObserver.post(names[0])
+        #expect(first.names == [names[0]])
+    }
+
     // CF-M3
     @Test("names are compared exactly, whatever is in them")
     func names() {

@@ -78,6 +78,27 @@ struct ForeignMessageTests {
         #expect(center.statistics.received == 1)
     }
 
+    // CF-M3, CF-B1
+    @Test("a name that comes under the digest of another is not taken for it")
+    func foreignDigest() async throws {
+        let (name, other) = (String(repeating: "a", count: 300), String(repeating: "b", count: 300))
+        let observation = try await center.observe(NotificationName(name), delivery: .immediate) { _ in }
+        let interface = InterfaceName(NotificationName(name), prefix: WireKind.distributed.prefix).description
+        #expect(interface.contains(".__h"))
+        for text in [other, name] {
+            try stranger.send(
+                try .signal(
+                    path: "/org/notifycenter",
+                    interface: interface,
+                    member: "Posted",
+                    arguments: [.string(text)]
+                )
+            )
+        }
+        try await eventually("the genuine one arrives") { observation.counts.delivered == 1 }
+        #expect(center.statistics.malformed == 1)
+    }
+
     @Test("no combination of arguments traps, and each is either delivered or counted")
     func anyArguments() async throws {
         let observation = try await center.observe("n", delivery: .immediate) { _ in }
