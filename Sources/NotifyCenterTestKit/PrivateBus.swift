@@ -83,7 +83,9 @@ public final class PrivateBus: Sendable {
     }
 
     /// Starts the daemon again, at the same address.
-    public func start() throws {
+    public func start() throws { try start(attempts: 5) }
+
+    private func start(attempts: Int) throws {
         // A killed daemon leaves its socket behind, and does not take it over.
         unlink("\(directory.path)/bus")
         let child =
@@ -102,6 +104,12 @@ public final class PrivateBus: Sendable {
             } catch {
                 guard child.isRunning, ContinuousClock.now < deadline else {
                     stop()
+                    // Each daemon takes one of the user's inotify instances, which the kernel gives back with a delay: where many
+                    // buses come and go, one may find none.
+                    if attempts > 1 {
+                        usleep(200_000)
+                        return try start(attempts: attempts - 1)
+                    }
                     throw ChildProcess.Failure(
                         "\(program.rawValue) does not take connections: \(error)\n\(child.errorText)"
                     )
