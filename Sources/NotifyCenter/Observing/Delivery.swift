@@ -8,7 +8,6 @@ public struct Delivery: Sendable {
     enum Kind: Sendable {
         case background
         case immediate
-        case queue(DispatchQueue)
         case executor(any TaskExecutor)
         /// Hands over one job for each delivery. Each must run, one after the other and in order.
         case scheduled(@Sendable (@escaping @Sendable () -> Void) -> Void)
@@ -29,7 +28,7 @@ public struct Delivery: Sendable {
     public static let main = queue(.main)
 
     /// On a serial queue. On a concurrent one, calls may overlap and pass each other.
-    public static func queue(_ queue: DispatchQueue) -> Delivery { Delivery(kind: .queue(queue)) }
+    public static func queue(_ queue: DispatchQueue) -> Delivery { scheduled { queue.async(execute: $0) } }
 
     /// By this function, which is given one job for each delivery; each must run, one after the other and in order.
     package static func scheduled(_ schedule: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void) -> Delivery

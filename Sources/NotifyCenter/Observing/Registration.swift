@@ -71,7 +71,7 @@ final class Registration: Sendable {
             let numbers = state.queue.release()
             return switch delivery.kind {
             case .immediate: numbers[...]
-            case .queue, .scheduled: numbers.suffix(state.queue.unaskedCount)
+            case .scheduled: numbers.suffix(state.queue.unaskedCount)
             case .background, .executor, .taken: numbers.prefix(1)
             }
         }
@@ -82,12 +82,9 @@ final class Registration: Sendable {
         switch delivery.kind {
         case .immediate: deliverOne()
         case .taken(let wake): wake()
-        case .queue(let target):
+        case .scheduled(let schedule):
             // One job for each, not one drain for all, so that observers on one queue alternate post by post. A job that finds
             // the gate closed does nothing; the flush sends another.
-            state.withLock { $0.queue.ask() }
-            target.async { self.deliverAsked() }
-        case .scheduled(let schedule):
             state.withLock { $0.queue.ask() }
             schedule { self.deliverAsked() }
         case .background:

@@ -36,7 +36,8 @@ extension NSDictionary {
     }
 }
 
-/// A subclass of somebody's own stores elsewhere, and CoreFoundation's functions do not keep alive what it hands out.
+/// A subclass of somebody's own stores elsewhere, and CoreFoundation's functions do not keep alive all of what it hands out: the keys of
+/// a second reading are freed at once.
 private func isFoundationsOwn(_ object: AnyObject, _ classes: [AnyClass], _ nameOfCoreFoundations: String) -> Bool {
     let type: AnyClass = type(of: object)
     return classes.contains { $0 == type } || String(describing: type) == nameOfCoreFoundations
