@@ -8,6 +8,11 @@ let package = Package(
         // Light: libdbus-1 and the standard library, nothing else.
         .library(name: "NotifyCenter", targets: ["NotifyCenter"]),
         .library(name: "NotifyCenterTestKit", targets: ["NotifyCenterTestKit"]),
+        // notify(3): `import notify`; and for C, C++ and whatever else links a shared library: -ldarwin-notify. The name `libnotify`
+        // is that of GNOME's.
+        .library(name: "notify", targets: ["notify"]),
+        .library(name: "darwin-notify", type: .dynamic, targets: ["notify"]),
+        .executable(name: "notifyd", targets: ["notifyd"]),
         .executable(name: "notifyutil", targets: ["notifyutil"]),
         // Apple source: each stands by itself, see the porting guide. These link Foundation.
         .library(name: "NotifyCenterFoundation", targets: ["NotifyCenterFoundation"]),
@@ -42,6 +47,19 @@ let package = Package(
         .target(name: "DBusTransport", dependencies: ["CDBus"]),
         .target(name: "NotifyCenter", dependencies: ["DBusTransport"]),
 
+        // MARK: Floors 3 and 4: notify(3)
+        // The headers.
+        .target(name: "CNotify"),
+        // Queues and blocks of C callers.
+        .target(name: "CDispatchQueues"),
+        // What library and service say to each other, and the access rules that both keep.
+        .target(name: "NotifydProtocol", dependencies: ["DBusTransport"]),
+        .target(
+            name: "notify",
+            dependencies: ["CNotify", "CDispatchQueues", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
+        ),
+        .target(name: "NotifyDaemon", dependencies: ["NotifydProtocol", "NotifyCenter", "DBusTransport"]),
+
         // MARK: Floors 3 and 4: Apple's spellings
         .target(name: "NotifyCenterFoundation", dependencies: ["NotifyCenter", "DBusTransport"]),
         .target(name: "AppleNotifications", dependencies: ["NotifyCenterFoundation", "NotifyCenter", "DBusTransport"]),
@@ -67,7 +85,11 @@ let package = Package(
         ),
 
         // MARK: Floor 5: programs
-        .executableTarget(name: "notifyutil", dependencies: ["NotifyCenter", "DBusTransport"]),
+        .executableTarget(name: "notifyd", dependencies: ["NotifyDaemon", "NotifydProtocol", "DBusTransport"]),
+        .executableTarget(
+            name: "notifyutil",
+            dependencies: ["notify", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
+        ),
         .executableTarget(
             name: "shared-device-broker",
             dependencies: [
@@ -136,6 +158,24 @@ let package = Package(
             name: "center-probe",
             dependencies: ["NotifyCenter"],
             path: "Tests/NotifyCenterTests/CenterProbe"
+        ),
+        .testTarget(
+            name: "NotifydProtocolTests",
+            dependencies: ["NotifydProtocol", "DBusTransport"]
+        ),
+        .testTarget(
+            name: "NotifyTests",
+            dependencies: [
+                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyd",
+            ]
+        ),
+        .testTarget(
+            name: "NotifyDaemonTests",
+            dependencies: ["NotifyDaemon", "NotifydProtocol", "DBusTransport", "NotifyCenterTestKit", "notifyd"]
+        ),
+        .testTarget(
+            name: "NotifyutilTests",
+            dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil", "notifyd"]
         ),
         .testTarget(
             name: "NotifyCenterTests",

@@ -86,6 +86,14 @@ public final class DBusConnection: Sendable {
         return try result.get()
     }
 
+    /// Blocks until the bus has taken what this process sent before, and this process what the bus had sent it by then:
+    /// afterwards the handlers have seen the process's own signals.
+    ///
+    /// - Throws: as ``callAndWait(_:timeout:)``.
+    public func synchronize() throws(DBusError) {
+        _ = try callAndWait(try BusDaemon.call("GetId", []).message())
+    }
+
     private static func attempt(_ message: borrowing DBusMessage) -> String {
         "call \(message.interface ?? "").\(message.member ?? "")"
     }

@@ -37,10 +37,15 @@ public final class PrivateBus: Sendable {
         /// Lines of policy beyond “everybody may do everything”, for instance `<deny send_interface="…"/>`.
         public var denials: [String]
 
+        /// Services that the bus starts when somebody calls them: the command line for each bus name. dbus-broker starts none
+        /// without systemd.
+        public var services: [String: String]
+
         /// A bus as a session has it.
-        public init(matchRulesPerConnection: Int? = nil, denials: [String] = []) {
+        public init(matchRulesPerConnection: Int? = nil, denials: [String] = [], services: [String: String] = [:]) {
             self.matchRulesPerConnection = matchRulesPerConnection
             self.denials = denials
+            self.services = services
         }
     }
 
@@ -57,8 +62,13 @@ public final class PrivateBus: Sendable {
         program = options.daemon
         directory = try TemporaryDirectory("notify-center-bus")
         address = "unix:path=\(directory.path)/bus"
-        try Self.configuration(options, address: address)
+        try Self.configuration(options, address: address, services: servicesPath)
             .write(toFile: configurationPath, atomically: true, encoding: .utf8)
+        try FileManager.default.createDirectory(atPath: servicesPath, withIntermediateDirectories: true)
+        for (name, command) in options.services {
+            try "[D-BUS Service]\nName=\(name)\nExec=\(command)\n"
+                .write(toFile: "\(servicesPath)/\(name).service", atomically: true, encoding: .utf8)
+        }
         try start()
     }
 
@@ -139,8 +149,9 @@ public final class PrivateBus: Sendable {
         """
 
     private var configurationPath: String { "\(directory.path)/bus.conf" }
+    private var servicesPath: String { "\(directory.path)/services" }
 
-    private static func configuration(_ options: Options, address: String) -> String {
+    private static func configuration(_ options: Options, address: String, services: String) -> String {
         let limit = options.matchRulesPerConnection.map {
             "<limit name=\"max_match_rules_per_connection\">\($0)</limit>"
         }
@@ -151,6 +162,7 @@ public final class PrivateBus: Sendable {
               <type>session</type>
               <keep_umask/>
               <listen>\(address)</listen>
+              <servicedir>\(services)</servicedir>
               <auth>EXTERNAL</auth>
               <policy context="default">
                 <allow user="*"/>

@@ -99,31 +99,53 @@ private func cString(_ literal: StaticString) -> UnsafePointer<CChar> {
 extension DBusMessage {
     /// A signal.
     ///
+    /// - Parameter destination: the only one who gets it, by bus name; `nil` for all whose match rules ask for it.
     /// - Throws: ``DBusError/Code/invalidArgument`` for names or values that D-Bus does not take, ``DBusError/Code/tooLarge``.
     public static func signal(
         path: String,
         interface: String,
         member: String,
-        arguments: [DBusValue] = []
+        arguments: [DBusValue] = [],
+        destination: String? = nil
     ) throws(DBusError) -> DBusMessage {
         func attempted() -> String { "make the signal \(interface).\(member)" }
         try check(path, "object path", dbus_validate_path, attempted())
         try check(interface, "interface", dbus_validate_interface, attempted())
         try check(member, "member", dbus_validate_member, attempted())
         let message = try adopt(dbus_message_new_signal(path, interface, member), attempted())
+        if let destination {
+            try check(destination, "bus name", dbus_validate_bus_name, attempted())
+            guard dbus_message_set_destination(message.pointer, destination) != 0 else {
+                throw outOfMemory(attempted())
+            }
+        }
         try message.append(arguments, attempted: attempted())
         return message
     }
 
+    /// How a method call is made.
+    public struct CallOptions: OptionSet, Sendable {
+        public let rawValue: UInt8
+
+        /// The options with these bits.
+        public init(rawValue: UInt8) { self.rawValue = rawValue }
+
+        /// Does not start a service that is not running.
+        public static let noAutoStart = CallOptions(rawValue: 1)
+        /// No answer comes, not even an error: for ``DBusConnection/send(_:)``.
+        public static let noReply = CallOptions(rawValue: 2)
+    }
+
     /// A method call.
     ///
-    /// - Throws: as ``signal(path:interface:member:arguments:)``.
+    /// - Throws: as ``signal(path:interface:member:arguments:destination:)``.
     public static func methodCall(
         destination: String,
         path: String,
         interface: String,
         member: String,
-        arguments: [DBusValue] = []
+        arguments: [DBusValue] = [],
+        options: CallOptions = []
     ) throws(DBusError) -> DBusMessage {
         let attempted = "call \(interface).\(member) of \(destination)"
         try check(destination, "bus name", dbus_validate_bus_name, attempted)
@@ -131,6 +153,8 @@ extension DBusMessage {
         try check(interface, "interface", dbus_validate_interface, attempted)
         try check(member, "member", dbus_validate_member, attempted)
         let message = try adopt(dbus_message_new_method_call(destination, path, interface, member), attempted)
+        dbus_message_set_auto_start(message.pointer, options.contains(.noAutoStart) ? 0 : 1)
+        dbus_message_set_no_reply(message.pointer, options.contains(.noReply) ? 1 : 0)
         try message.append(arguments, attempted: attempted)
         return message
     }

@@ -1,7 +1,7 @@
 /// Observers in the order of their registration, found and removed by their number in logarithmic time.
 ///
 /// A removed one leaves a gap until half of the list is gaps, so that removing all of 100 000 is not quadratic.
-struct RegistrationList<Observer> {
+package struct RegistrationList<Observer> {
     private(set) var numbers: [UInt64] = []
     private(set) var observers: [Observer?] = []
     private var gaps = 0

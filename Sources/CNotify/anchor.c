@@ -1,0 +1,1 @@
+// SwiftPM wants a source file; the functions are defined in Swift, in module `notify`.

@@ -1,0 +1,83 @@
+#ifndef _NOTIFY_PRIVATE_H_
+#define _NOTIFY_PRIVATE_H_
+
+// What Darwin's own programs use beside <notify.h>. For their source; new code does without.
+
+#include <notify.h>
+
+/// Turn on what this library always does: one channel for all registrations, …
+#define NOTIFY_OPT_DISPATCH 0x00000001
+/// … and registrations that outlive a restart of bus and notifyd.
+#define NOTIFY_OPT_REGEN 0x00000002
+/// Without effect here.
+#define NOTIFY_OPT_FILTERED 0x00000004
+/// Without effect here.
+#define NOTIFY_OPT_OLD_IPC 0x00000008
+/// Ends what NOTIFY_OPT_DISABLE began.
+#define NOTIFY_OPT_ENABLE 0x04000000
+/// From now on, what needs bus or notifyd returns NOTIFY_STATUS_OPT_DISABLE.
+#define NOTIFY_OPT_DISABLE 0x08000000
+
+/// A flag of notify_register_mach_port, without effect here.
+#define NOTIFY_NO_DISPATCH 0x80000000
+
+/// What of a path notify_monitor_file watches; none of them means all.
+#define NOTIFY_FILE_DELETE 0x00000001
+#define NOTIFY_FILE_WRITE 0x00000002
+#define NOTIFY_FILE_EXTEND 0x00000004
+#define NOTIFY_FILE_ATTRIB 0x00000008
+#define NOTIFY_FILE_LINK 0x00000010
+#define NOTIFY_FILE_RENAME 0x00000020
+#define NOTIFY_FILE_REVOKE 0x00000040
+#define NOTIFY_FILE_CREATE 0x00000080
+#define NOTIFY_FILE_MTIME 0x00000100
+#define NOTIFY_FILE_CTIME 0x00000200
+
+__BEGIN_DECLS
+
+/// Adds options (NOTIFY_OPT_…) for this process.
+void notify_set_options(uint32_t opts);
+
+/// As notify_register_check; notify_peek does not take the token.
+uint32_t notify_register_plain(const char *name, int *out_token);
+
+/// The counter behind notify_check, without taking notice: it changes with each post. Of tokens from notify_register_check, and of
+/// names that begin with `self.`.
+///
+/// Errors: INVALID_TOKEN, INVALID_REQUEST, NULL_INPUT.
+uint32_t notify_peek(int token, uint32_t *val);
+
+/// Notifies this registration (and no other) also when something changes at an absolute path, which need not exist yet. Changes
+/// within 100 ms are one. One path for a token. Needs notifyd, which looks with the caller's permissions.
+///
+/// Errors: INVALID_TOKEN; INVALID_REQUEST (NULL or relative path, a `self.` name, a second path); NOT_AUTHORIZED; OPT_DISABLE;
+/// SERVER_NOT_FOUND; FAILED.
+uint32_t notify_monitor_file(int token, char *path, int flags);
+
+/// Nothing here has events: both numbers become 0.
+uint32_t notify_get_event(int token, int *ev, char *buf, int *len);
+
+/// As notify_post.
+uint32_t notify_simple_post(const char *name);
+
+/// Holds back all deliveries to a process; counted. For root, and for the process's own user.
+///
+/// Errors: NOT_AUTHORIZED; INVALID_REQUEST (no such process, or one without registrations); OPT_DISABLE; SERVER_NOT_FOUND; FAILED.
+uint32_t notify_suspend_pid(int pid);
+
+/// Undoes one notify_suspend_pid.
+///
+/// Errors: as notify_suspend_pid.
+uint32_t notify_resume_pid(int pid);
+
+/// Writes what notifyd knows to a file, with the caller's permissions.
+///
+/// Errors: NULL_INPUT; OPT_DISABLE; SERVER_NOT_FOUND; FAILED.
+uint32_t notify_dump_status(const char *filepath);
+
+/// What happens in every forked child anyway; doing it twice is harmless.
+void _notify_fork_child(void);
+
+__END_DECLS
+
+#endif

@@ -1,0 +1,118 @@
+package import DBusTransport
+
+/// What the library and notifyd say to each other: the D-Bus service `org.notifycenter.Notifyd1`.
+///
+/// notifyd knows who is registered only by what processes tell it, and asks them anew whenever it starts: so it may end at any time,
+/// and need not run while nobody has a use for it. Processes tell it in one direction and without starting it: when they
+/// register their first token of a name, when they cancel the last, and what it asks by the signal `Tell`.
+///
+/// | method | caller | |
+/// | --- | --- | --- |
+/// | `Enter(as names) → s` | library | has registrations of these names; notifyd's unique bus name |
+/// | `Leave(as names)` | library | has none of these any more |
+/// | `Report(t inquiry, a{sv})` | library | ``ProcessReport``, the answer to a `Tell` |
+/// | `SetState(s name, t value, t time)` | library | enters the name, too; the newest time wins |
+/// | `GetState(s name) → t` | anyone | |
+/// | `SuspendProcess(u pid)`, `ResumeProcess(u pid)` | anyone | |
+/// | `Monitor(i token, s name, s path, u flags) → s` | library | enters the name, too; notifyd's unique bus name |
+/// | `Unmonitor(i token)` | library | |
+/// | `List() → aa{sv} names, aa{sv} processes` | anyone | ``NameListing``, ``ProcessListing``, freshly asked of everyone |
+/// | `Status() → s` | anyone | the same for people, with notifyd's own figures |
+///
+/// | signal | to | |
+/// | --- | --- | --- |
+/// | `Tell(t inquiry, b detailed)` | all | report; each registration, if it is detailed |
+/// | `Suspend()`, `Resume()` | one process | hold back all deliveries; counted |
+/// | `Changed(i token)` | one process | the path that the token monitors changed |
+///
+/// Receivers heed `Tell` by a match rule with notifyd's name as sender and if it is sent to all; the other signals from the unique name that
+/// notifyd told by an answer, or sent its last `Tell` from.
+package enum NotifydProtocol {
+    package static let busName = "org.notifycenter.Notifyd1"
+    package static let path = "/org/notifycenter/Notifyd"
+    package static let interface = "org.notifycenter.Notifyd1"
+    package static let errorPrefix = "org.notifycenter.Notifyd1.Error."
+
+    package enum Method: String, Sendable {
+        case enter = "Enter"
+        case leave = "Leave"
+        case report = "Report"
+        case setState = "SetState"
+        case getState = "GetState"
+        case suspendProcess = "SuspendProcess"
+        case resumeProcess = "ResumeProcess"
+        case monitor = "Monitor"
+        case unmonitor = "Unmonitor"
+        case list = "List"
+        case status = "Status"
+    }
+
+    package enum Signal: String, Sendable {
+        case tell = "Tell"
+        case suspend = "Suspend"
+        case resume = "Resume"
+        case changed = "Changed"
+    }
+
+    /// A refusal's name, after ``errorPrefix``.
+    package enum Refusal: String, Sendable {
+        /// The caller may not do this to the name, the process or the path.
+        case notAuthorized = "NotAuthorized"
+        /// There is no such process, or it has no registrations.
+        case noSuchProcess = "NoSuchProcess"
+        /// The path is not absolute, or the token monitors another one.
+        case invalidRequest = "InvalidRequest"
+    }
+
+    /// A call of a method.
+    package static func call(
+        _ method: Method,
+        _ arguments: [DBusValue] = [],
+        options: DBusMessage.CallOptions = []
+    ) throws(DBusError) -> DBusMessage {
+        try .methodCall(
+            destination: busName,
+            path: path,
+            interface: interface,
+            member: method.rawValue,
+            arguments: arguments,
+            options: options
+        )
+    }
+
+    /// A signal of notifyd's.
+    package static func signal(
+        _ signal: Signal,
+        _ arguments: [DBusValue] = [],
+        to destination: String? = nil
+    ) throws(DBusError) -> DBusMessage {
+        try .signal(
+            path: path,
+            interface: interface,
+            member: signal.rawValue,
+            arguments: arguments,
+            destination: destination
+        )
+    }
+
+    /// Asks the bus for `Tell`.
+    package static let tellRule = MatchRule(
+        signalFrom: busName,
+        path: path,
+        interface: interface,
+        member: Signal.tell.rawValue
+    )
+
+    /// The refusal that an error carries.
+    package static func refusal(_ error: DBusError) -> Refusal? {
+        guard let name = error.name, name.hasPrefix(errorPrefix) else { return nil }
+        return Refusal(rawValue: String(name.dropFirst(errorPrefix.count)))
+    }
+
+    /// A dictionary of the protocol that lacks a field or has one of another type.
+    package struct Malformed: Error {
+        package let field: String
+
+        package init(_ field: String) { self.field = field }
+    }
+}
