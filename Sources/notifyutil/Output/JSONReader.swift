@@ -53,6 +53,7 @@ struct JSONReader {
     private mutating func value(depth: Int) throws(Malformed) -> PropertyListValue {
         guard depth <= Self.maximumDepth else { throw malformed("it is nested too deep") }
         skipSpace()
+        guard let next else { throw malformed("a value is missing") }
         switch next {
         case UInt8(ascii: "{"): return try object(depth: depth)
         case UInt8(ascii: "["): return try array(depth: depth)
@@ -64,7 +65,6 @@ struct JSONReader {
             try word("null", ())
             throw start.malformed("null has no place in a property list")
         case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"): return try number()
-        case nil: throw malformed("a value is missing")
         default: throw malformed("no value begins so")
         }
     }
