@@ -32,7 +32,10 @@ struct Registrations {
 
     /// The entries of a kind.
     func entries(where matches: (Kind) -> Bool) -> [Entry] {
-        entries.filter { $0.kind.map(matches) ?? false }
+        entries.filter { entry in
+            guard let kind = entry.kind else { return false }
+            return matches(kind)
+        }
     }
 
     /// Counts one report of a registration.
