@@ -1,14 +1,6 @@
-import Foundation
-import NotifyCenter
 import NotifyCenterTestKit
 import Testing
 import notify
-
-/// A name of the test's own.
-func uniqueName(_ hint: String = "test") -> String { "com.example.notify.\(hint).\(UUID().uuidString)" }
-
-/// What a notify function returned, as the number that the constants have.
-private func status(_ value: UInt32) -> Int32 { Int32(value) }
 
 @Suite struct CheckTests {
     init() { ProcessBus.use() }
