@@ -1,3 +1,4 @@
+import NotifyCenter
 import Testing
 
 @testable import notify
