@@ -5,7 +5,7 @@ import notify
 @Suite struct CheckTests {
     init() { ProcessBus.use() }
 
-    // notify(3), a.7: the first check is true, for each token.
+    // notify(3), a.7, and CF-W6: the first check is true, for each token.
     @Test func theFirstCheckOfEachTokenIsTrue() {
         let name = uniqueName()
         var tokens: [Int32] = []

@@ -17,6 +17,7 @@ import notify
         return poll(&request, 1, milliseconds) == 1
     }
 
+    // notify(3), a.7, and CF-W5
     @Test func oneDescriptorServesSeveralTokensAndClosesWithTheLast() {
         let names = (uniqueName(), uniqueName())
         var (descriptor, first, second): (Int32, Int32, Int32) = (-1, -1, -1)

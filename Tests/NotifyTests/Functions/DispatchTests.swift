@@ -81,6 +81,7 @@ import notify
         #expect(calls.all.isEmpty)
     }
 
+    // notify(3), a.7, and CF-W7
     @Test func aHandlerMayCancelItsToken() async throws {
         let (name, calls) = (uniqueName(), Calls())
         let queue = DispatchQueue(label: "test")
@@ -123,7 +124,7 @@ import notify
         #expect(ends.withLock { $0 } == [true])
     }
 
-    // notify(3), a.10
+    // notify(3), a.10, and CF-W9
     @Test func suspensionHoldsOneNotificationBackForTheLastResumption() async throws {
         let (name, calls) = (uniqueName(), Calls())
         let queue = DispatchQueue(label: "test")
@@ -201,6 +202,7 @@ import notify
         observation.cancel()
     }
 
+    // notify(3), a.1 and a.8, and CF-W11
     @Test func whatIsMissingIsRefused() {
         var token: Int32 = 5
         #expect(status(notify_register_dispatch(nil, &token, .main) { _ in }) == NOTIFY_STATUS_INVALID_NAME)
