@@ -33,7 +33,11 @@ import Testing
                 .init(name: "com.apple.system.timezone", path: "/etc/timezone"),
             ]
         )
-        #expect(configuration.permanentNames == ["com.example.power": 7, "com.example.mode": 0])
+        #expect(
+            configuration.permanentNames == [
+                .init(name: "com.example.power", state: 7), .init(name: "com.example.mode", state: 0),
+            ]
+        )
     }
 
     @Test(arguments: [
@@ -53,20 +57,20 @@ import Testing
         ("set a 18446744073709551615", UInt64.max), ("set a -1", .max), ("set a -9223372036854775808", 1 << 63),
     ])
     func aStateIsANumberOf64Bits(_ line: String, _ value: UInt64) {
-        #expect(parse(line).configuration.permanentNames == ["a": value])
+        #expect(parse(line).configuration.permanentNames == [.init(name: "a", state: value)])
     }
 
     @Test func theLaterOfTwoLinesHolds() {
         let (configuration, problems) = parse("reserve a. 1\nset b 1\nreserve a. 2\nset b 2")
         #expect(problems.isEmpty)
         #expect(configuration.rules.reservations == [.init(prefix: "a.", user: 2, group: 0, access: 0x333)])
-        #expect(configuration.permanentNames == ["b": 2])
+        #expect(configuration.permanentNames == [.init(name: "b", state: 2)])
     }
 
     @Test func quitEndsTheReading() {
         let (configuration, problems) = parse("set a\nquit\nset b\nnonsense")
         #expect(problems.isEmpty)
-        #expect(configuration.permanentNames == ["a": 0])
+        #expect(configuration.permanentNames == [.init(name: "a", state: 0)])
     }
 
     @Test(
@@ -93,7 +97,7 @@ import Testing
     func aBadLineIsPassedOverAndReported(_ line: String, _ reason: ConfigurationProblem.Reason) throws {
         let (configuration, problems) = parse("set before 1\n\(line)\nset after 2\n")
         #expect(problems == [ConfigurationProblem(line: 2, text: line, reason: reason)])
-        #expect(configuration.permanentNames == ["before": 1, "after": 2])
+        #expect(configuration.permanentNames == [.init(name: "before", state: 1), .init(name: "after", state: 2)])
         let problem = try #require(problems.first)
         #expect(problem.description.contains("line 2") && problem.description.hasSuffix(problem.remedy))
         #expect(!problem.description.contains("\n"))
@@ -103,7 +107,7 @@ import Testing
         let bytes = Array("set a".utf8) + [0xFF, 0x0A] + Array("set b\0c\n".utf8) + Array("set d".utf8)
         let (configuration, problems) = ConfigurationParser.parse(bytes)
         #expect(problems.map(\.reason) == [.noText, .noText])
-        #expect(configuration.permanentNames == ["d": 0])
+        #expect(configuration.permanentNames == [.init(name: "d", state: 0)])
     }
 
     @Test func aLineHasLessThan1024Bytes() {

@@ -77,15 +77,15 @@ package struct ConfigurationParser {
         let (name, path) = (try fields.publicName(), try fields.name("path"))
         try fields.end()
         guard path.utf8.first == UInt8(ascii: "/") else { throw Refusal(.relativePath(path)) }
-        let monitor = NotifyConfiguration.Monitor(name: name, path: path)
-        if !configuration.monitors.contains(monitor) { configuration.monitors.append(monitor) }
+        configuration.monitors.append(.init(name: name, path: path))
     }
 
     private mutating func set(_ fields: inout Fields) throws(Refusal) {
         let name = try fields.publicName()
         let value = try fields.next().map(Self.value) ?? 0
         try fields.end()
-        configuration.permanentNames[name] = value
+        configuration.permanentNames.removeAll { $0.name.utf8.elementsEqual(name.utf8) }
+        configuration.permanentNames.append(.init(name: name, state: value))
     }
 
     private static func identifier(_ word: String) throws(Refusal) -> UInt32 {

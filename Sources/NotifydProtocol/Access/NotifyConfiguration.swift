@@ -11,12 +11,24 @@ package struct NotifyConfiguration: Sendable, Hashable {
         }
     }
 
+    /// A name that stays without registrations.
+    package struct PermanentName: Sendable, Hashable {
+        package var name: String
+        /// What its state is at first.
+        package var state: UInt64
+
+        package init(name: String, state: UInt64) {
+            self.name = name
+            self.state = state
+        }
+    }
+
     /// Who may use which names.
     package var rules = AccessRules()
     /// In the file's order.
     package var monitors: [Monitor] = []
-    /// Names that stay without registrations, with what their state is at first.
-    package var permanentNames: [String: UInt64] = [:]
+    /// In the file's order.
+    package var permanentNames: [PermanentName] = []
 
     package init() {}
 
