@@ -165,11 +165,20 @@ let package = Package(
             name: "NotifydProtocolTests",
             dependencies: ["NotifydProtocol", "DBusTransport"]
         ),
+        // A process that uses notify(3) as its standard input says.
+        .executableTarget(
+            name: "notify-probe",
+            dependencies: ["notify"],
+            path: "Tests/NotifyTests/NotifyProbe"
+        ),
         .testTarget(
             name: "NotifyTests",
             dependencies: [
-                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyd",
-            ]
+                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                // Started as processes.
+                "notify-probe", "notifyd",
+            ],
+            exclude: ["NotifyProbe"]
         ),
         .testTarget(
             name: "NotifyDaemonTests",
