@@ -58,6 +58,7 @@ _notifyutil() {
             [[ -n $current ]] || _notifyutil_reply "$options"
             ;;
     esac
+    return 0
 }
 
 # Adds those of the words that continue the current one, without what readline has cut off before it.

@@ -35,7 +35,8 @@ enum Explanation {
             _ = try connection.callAndWait(ping)
             return "notifyd could not be reached; it can be now, so try again"
         } catch  where error.name == "org.freedesktop.DBus.Error.ServiceUnknown" {
-            return "there is no notifyd on this bus; start it, or install the file by which the bus starts it (notifyd(8))"
+            return
+                "there is no notifyd on this bus; start it, or install the file by which the bus starts it (notifyd(8))"
         } catch {
             return "\(error)"
         }

@@ -93,7 +93,11 @@ struct NotifyUtility {
             guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("post", post.name, status: status) }
         case .distributed(let object, let userInfo):
             do throws(DBusError) {
-                try DistributedNotifyCenter.default.post(NotificationName(post.name), object: object, userInfo: userInfo)
+                try DistributedNotifyCenter.default.post(
+                    NotificationName(post.name),
+                    object: object,
+                    userInfo: userInfo
+                )
             } catch {
                 throw Failure("post", post.name, cause: error)
             }
@@ -119,7 +123,9 @@ struct NotifyUtility {
     private func dump(_ path: String?) throws(Failure) {
         if let path {
             let status = notify_dump_status(path)
-            guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("write the status to \(path)", status: status) }
+            guard status == UInt32(NOTIFY_STATUS_OK) else {
+                throw Failure("write the status to \(path)", status: status)
+            }
         } else {
             try attempt("read the status") { () throws(DBusError) in Output.standard.write(try Notifyd.status()) }
         }

@@ -82,7 +82,9 @@ struct JSONReader {
             skipSpace()
             try expect(":")
             let value = try value(depth: depth + 1)
-            guard members.updateValue(value, forKey: key) == nil else { throw start.malformed("the key is there twice") }
+            guard members.updateValue(value, forKey: key) == nil else {
+                throw start.malformed("the key is there twice")
+            }
             skipSpace()
         } while take(",")
         try expect("}")
@@ -180,10 +182,14 @@ struct JSONReader {
             if (0xD800..<0xDC00).contains(code), bytes[position...].starts(with: "\\u".utf8) {
                 position += 2
                 let low = try codeUnit()
-                guard (0xDC00..<0xE000).contains(low) else { throw start.malformed("half of a surrogate pair is missing") }
+                guard (0xDC00..<0xE000).contains(low) else {
+                    throw start.malformed("half of a surrogate pair is missing")
+                }
                 code = 0x10000 + (code - 0xD800) << 10 + (low - 0xDC00)
             }
-            guard let scalar = Unicode.Scalar(code) else { throw start.malformed("half of a surrogate pair is missing") }
+            guard let scalar = Unicode.Scalar(code) else {
+                throw start.malformed("half of a surrogate pair is missing")
+            }
             return scalar
         default: throw start.malformed("there is no such escape")
         }

@@ -47,7 +47,9 @@ extension PropertyListDate {
         let since1970 = (secondsSinceReferenceDate + 978_307_200) * 1000
         guard since1970.isFinite else { return "null" }
         // Years of four digits.
-        guard (-62_135_596_800_000..<253_402_300_800_000).contains(since1970) else { return "\(secondsSinceReferenceDate)" }
+        guard (-62_135_596_800_000..<253_402_300_800_000).contains(since1970) else {
+            return "\(secondsSinceReferenceDate)"
+        }
         let milliseconds = Int(since1970.rounded(.down))
         var seconds = time_t((Double(milliseconds) / 1000).rounded(.down))
         let fraction = milliseconds - seconds * 1000

@@ -79,7 +79,9 @@ final class Reporter {
         for arrival in arrivals { take(arrival) }
         monitor?.printKnown(style)
         if dropped > 0 {
-            Output.error.write("notifyutil: \(dropped) posts are not shown, because the output is not read fast enough\n")
+            Output.error.write(
+                "notifyutil: \(dropped) posts are not shown, because the output is not read fast enough\n"
+            )
         }
     }
 

@@ -7,8 +7,10 @@ import Testing
 struct DocumentationTests {
     /// What the parser knows, Darwin's first.
     private static let options = [
-        "-h", "-q", "-v", "-z", "-M", "-R", "-port", "-file", "-check", "-dispatch", "-plain", "-signal", "-p", "-w", "-1", "-g",
-        "-s", "--dump", "--json", "--ready", "--session", "--system", "--address", "--list", "--monitor", "--distributed",
+        "-h", "-q", "-v", "-z", "-M", "-R", "-port", "-file", "-check", "-dispatch", "-plain", "-signal", "-p", "-w",
+        "-1", "-g",
+        "-s", "--dump", "--json", "--ready", "--session", "--system", "--address", "--list", "--monitor",
+        "--distributed",
         "--darwin", "--object", "--userinfo", "--help",
     ]
 

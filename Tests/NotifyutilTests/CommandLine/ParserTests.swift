@@ -46,8 +46,27 @@ struct ParserTests {
     @Test("a kind holds for what follows it")
     func kinds() throws {
         let all = try commands(
-            "-w", "a", "-check", "-w", "b", "-1", "c", "-file", "-p", "x", "-w", "d", "-plain", "-w", "e",
-            "-dispatch", "-w", "f", "-port", "-w", "g"
+            "-w",
+            "a",
+            "-check",
+            "-w",
+            "b",
+            "-1",
+            "c",
+            "-file",
+            "-p",
+            "x",
+            "-w",
+            "d",
+            "-plain",
+            "-w",
+            "e",
+            "-dispatch",
+            "-w",
+            "f",
+            "-port",
+            "-w",
+            "g"
         )
         #expect(
             all == [
@@ -68,15 +87,18 @@ struct ParserTests {
 
     @Test("-z holds for the posts that follow it")
     func pauses() throws {
-        #expect(try commands("-p", "a", "-z", "0", "-p", "b", "-z", "5000", "-p", "c") == [
-            post("a"), post("b", pause: 0), post("c", pause: 5000),
-        ])
+        #expect(
+            try commands("-p", "a", "-z", "0", "-p", "b", "-z", "5000", "-p", "c") == [
+                post("a"), post("b", pause: 0), post("c", pause: 5000),
+            ]
+        )
     }
 
     @Test(
         "the value of -s is a decimal number of 64 bits; what is none counts as far as it is one, with a warning",
         arguments: [
-            ("123", 123, false), ("-1", UInt64.max, false), ("18446744073709551615", UInt64.max, false), ("+7", 7, false),
+            ("123", 123, false), ("-1", UInt64.max, false), ("18446744073709551615", UInt64.max, false),
+            ("+7", 7, false),
             ("12x", 12, true), ("", 0, true), ("0x10", 0, true), ("99999999999999999999", UInt64(Int64.max), true),
         ] as [(String, UInt64, Bool)]
     )
@@ -141,7 +163,11 @@ struct ParserTests {
 
     @Test("lists, dumps and the monitor take what follows up to the next option")
     func optionalValues() throws {
-        #expect(try commands("--list", "com.", "--list", "-p", "a") == [.list(prefix: "com."), .list(prefix: ""), post("a")])
+        #expect(
+            try commands("--list", "com.", "--list", "-p", "a") == [
+                .list(prefix: "com."), .list(prefix: ""), post("a"),
+            ]
+        )
         #expect(try commands("--dump", "--dump", "/f") == [.dump(path: nil), .dump(path: "/f")])
         #expect(try commands("--monitor", "a", "b", "-p", "c") == [.monitor(["a", "b"]), post("c")])
         #expect(try commands("--monitor") == [.monitor([])])
@@ -150,8 +176,21 @@ struct ParserTests {
     @Test("--distributed, with object and userInfo, holds until --darwin")
     func distributed() throws {
         let all = try commands(
-            "--distributed", "--object", "o", "-w", "a", "--userinfo", "{\"k\":1}", "-p", "b", "--distributed", "-p", "c",
-            "--darwin", "-1", "d"
+            "--distributed",
+            "--object",
+            "o",
+            "-w",
+            "a",
+            "--userinfo",
+            "{\"k\":1}",
+            "-p",
+            "b",
+            "--distributed",
+            "-p",
+            "c",
+            "--darwin",
+            "-1",
+            "d"
         )
         let pause = Duration.milliseconds(100)
         #expect(
@@ -170,7 +209,9 @@ struct ParserTests {
         #expect(refusal(["--userinfo", "{}"])?.contains("needs --distributed") == true)
         #expect(refusal(["--distributed", "--object"]) == "text required following --object")
         for text in ["[1]", "{", "{\"a\":null}", "{\"a\":1,\"a\":2}"] {
-            #expect(refusal(["--distributed", "--userinfo", text])?.hasPrefix("--userinfo \(text) is invalid\n") == true)
+            #expect(
+                refusal(["--distributed", "--userinfo", text])?.hasPrefix("--userinfo \(text) is invalid\n") == true
+            )
         }
     }
 }

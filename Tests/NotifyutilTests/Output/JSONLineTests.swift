@@ -31,16 +31,21 @@ struct JSONLineTests {
 
     @Test("a userInfo is JSON with its keys in order, and comes back where JSON has the type")
     func userInfo() throws {
-        let info: UserInfo = ["z": [1, .unsigned(.max), 1.5, true], "a": ["n\"": "\u{1B}"], "e": 1e300, "m": .integer(.min)]
+        let info: UserInfo = [
+            "z": [1, .unsigned(.max), 1.5, true], "a": ["n\"": "\u{1B}"], "e": 1e300, "m": .integer(.min),
+        ]
         #expect(
-            info.json == #"{"a":{"n\"":"\u001b"},"e":1e+300,"m":-9223372036854775808,"z":[1,18446744073709551615,1.5,true]}"#
+            info.json
+                == #"{"a":{"n\"":"\u001b"},"e":1e+300,"m":-9223372036854775808,"z":[1,18446744073709551615,1.5,true]}"#
         )
         #expect(try JSONReader.read(info.json) == .dictionary(info))
     }
 
     @Test(
         "data is base64",
-        arguments: [([], ""), ([0], "AA=="), ([0, 255], "AP8="), ([0, 255, 254], "AP/+"), ([1, 2, 3, 4], "AQIDBA==")]
+        arguments: [
+            ([], ""), ([0], "AA=="), ([0, 255], "AP8="), ([0, 255, 254], "AP/+"), ([1, 2, 3, 4], "AQIDBA=="),
+        ]
             as [([UInt8], String)]
     )
     func data(bytes: [UInt8], text: String) { #expect(PropertyListValue.data(bytes).json == "\"\(text)\"") }

@@ -23,9 +23,12 @@ struct JSONReaderTests {
     @Test(
         "nothing beyond RFC 8259 is taken",
         arguments: [
-            "", " ", "{", "}", "[1,]", "{\"a\":1,}", "{a:1}", "{'a':1}", "{\"a\"}", "{\"a\":}", "{\"a\" 1}", "[1 2]", "1 2", "01",
-            "+1", ".5", "1.", "1e", "0x1", "-", "--1", "tru", "TRUE", "NaN", "Infinity", "1e999", "\"", "\"\n\"", "\"\\x\"",
-            "\"\\u12\"", "\"\\u12g4\"", "\"\\ud800\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "// 1\n1", "\u{FEFF}1", "null",
+            "", " ", "{", "}", "[1,]", "{\"a\":1,}", "{a:1}", "{'a':1}", "{\"a\"}", "{\"a\":}", "{\"a\" 1}", "[1 2]",
+            "1 2", "01",
+            "+1", ".5", "1.", "1e", "0x1", "-", "--1", "tru", "TRUE", "NaN", "Infinity", "1e999", "\"", "\"\n\"",
+            "\"\\x\"",
+            "\"\\u12\"", "\"\\u12g4\"", "\"\\ud800\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "// 1\n1", "\u{FEFF}1",
+            "null",
             "[null]", "{\"a\":1,\"a\":2}",
         ]
     )
@@ -33,7 +36,9 @@ struct JSONReaderTests {
 
     @Test("a refusal tells where")
     func offsets() {
-        #expect(throws: JSONReader.Malformed(offset: 6, reason: "no value begins so")) { try JSONReader.read("{\"é\":x}") }
+        #expect(throws: JSONReader.Malformed(offset: 6, reason: "no value begins so")) {
+            try JSONReader.read("{\"é\":x}")
+        }
         #expect(throws: JSONReader.Malformed(offset: 5, reason: "null has no place in a property list")) {
             try JSONReader.read("{\"a\":null}")
         }

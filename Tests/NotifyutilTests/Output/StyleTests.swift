@@ -7,7 +7,9 @@ import Testing
 struct StyleTests {
     private let time = Timestamp(milliseconds: 1_700_000_000_007)
 
-    private func event(_ content: Event.Content) -> Event { Event(token: 3, time: time, name: "com.foo", content: content) }
+    private func event(_ content: Event.Content) -> Event {
+        Event(token: 3, time: time, name: "com.foo", content: content)
+    }
 
     private func style(_ verbosity: Style.Verbosity, json: Bool = false) -> Style {
         Style(verbosity: verbosity, isJSON: json)
@@ -24,9 +26,13 @@ struct StyleTests {
         #expect(style(.verbose).line(unread) == "[3] 1700000000.007 com.foo : Failed with code 9")
     }
 
-    @Test("kinds have Darwin's words", arguments: zip(
-        [Kind.port, .file, .dispatch, .signal(5), .check, .plain], ["port", "file", "dispatch", "signal", "check", "plain"]
-    ))
+    @Test(
+        "kinds have Darwin's words",
+        arguments: zip(
+            [Kind.port, .file, .dispatch, .signal(5), .check, .plain],
+            ["port", "file", "dispatch", "signal", "check", "plain"]
+        )
+    )
     func kinds(kind: Kind, word: String) {
         #expect(style(.verbose).line(event(.darwin(kind, state: .value(0))))?.hasSuffix(" 0 \(word)") == true)
     }
@@ -35,8 +41,14 @@ struct StyleTests {
     func json() {
         let start = #"{"type":"event","name":"com.foo","token":3,"time":1700000000.007,"kind":"check""#
         #expect(style(.normal, json: true).line(event(.darwin(.check, state: nil))) == "\(start)}")
-        #expect(style(.verbose, json: true).line(event(.darwin(.check, state: .value(.max)))) == "\(start),\"state\":18446744073709551615}")
-        #expect(style(.verbose, json: true).line(event(.darwin(.check, state: .failed(9)))) == "\(start),\"state\":null,\"code\":9}")
+        #expect(
+            style(.verbose, json: true).line(event(.darwin(.check, state: .value(.max))))
+                == "\(start),\"state\":18446744073709551615}"
+        )
+        #expect(
+            style(.verbose, json: true).line(event(.darwin(.check, state: .failed(9))))
+                == "\(start),\"state\":null,\"code\":9}"
+        )
     }
 
     @Test("a distributed event has object, userInfo and sender")
@@ -71,10 +83,16 @@ struct StyleTests {
         #expect(style(.normal).line(Failure("list", status: 9)) == nil)
     }
 
-    @Test("failures end the program by their reason", arguments: zip(
-        [0, 7, 9, 1, 5, 1_000_000], [ExitStatus.done, .notAuthorized, .unavailable, .failed, .failed, .failed]
-    ))
-    func exitStatuses(status: Int, exit: ExitStatus) { #expect(ExitStatus(status: UInt32(status)) == exit) }
+    @Test(
+        "failures end the program by their reason",
+        arguments: zip(
+            [0, 7, 9, 1, 5, 1_000_000],
+            [notifyutil.ExitStatus.done, .notAuthorized, .unavailable, .failed, .failed, .failed]
+        )
+    )
+    func exitStatuses(status: Int, exit: notifyutil.ExitStatus) {
+        #expect(notifyutil.ExitStatus(status: UInt32(status)) == exit)
+    }
 
     @Test("a time is written with three digits of milliseconds")
     func times() {

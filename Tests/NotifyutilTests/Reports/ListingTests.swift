@@ -17,20 +17,23 @@ struct ListingTests {
     }
 
     private static let processes = [
-        process(20, [
-            NameReport(
-                name: "b",
-                registrations: [RegistrationReport(token: 4, kind: .signal, suspensions: 0, deliveries: 3)]
-            ),
-            NameReport(
-                name: "a",
-                monitors: [MonitorReport(token: 3, path: "/etc/hosts", flags: 0)],
-                registrations: [
-                    RegistrationReport(token: 3, kind: .dispatch, suspensions: 1, deliveries: 0),
-                    RegistrationReport(token: 2, kind: .check, suspensions: 0, deliveries: 0),
-                ]
-            ),
-        ]),
+        process(
+            20,
+            [
+                NameReport(
+                    name: "b",
+                    registrations: [RegistrationReport(token: 4, kind: .signal, suspensions: 0, deliveries: 3)]
+                ),
+                NameReport(
+                    name: "a",
+                    monitors: [MonitorReport(token: 3, path: "/etc/hosts", flags: 0)],
+                    registrations: [
+                        RegistrationReport(token: 3, kind: .dispatch, suspensions: 1, deliveries: 0),
+                        RegistrationReport(token: 2, kind: .check, suspensions: 0, deliveries: 0),
+                    ]
+                ),
+            ]
+        ),
         process(3, suspensions: 2, [NameReport(name: "\u{1B}evil\n")]),
     ]
 
@@ -46,14 +49,16 @@ struct ListingTests {
     func table() {
         let text = listing().table { $0 == 1000 ? "ann" : nil }.text(isColourful: false)
         let rows = text.split(separator: "\n").map { $0.split(separator: " ", omittingEmptySubsequences: true) }
-        #expect(rows.map { $0.map(String.init) } == [
-            ["PID", "USER", "PROGRAM", "NAME", "TOKEN", "KIND", "SUSPENDED", "COUNT", "STATE"],
-            ["3", "ann", "prog3", #"\u001bevil\u000a"#, "-", "-", "2", "-", "0"],
-            ["20", "ann", "prog20", "a", "2", "check", "0", "0", "18446744073709551615"],
-            ["20", "ann", "prog20", "a", "+", "/etc/hosts", "3", "dispatch", "1", "0", "18446744073709551615"],
-            ["20", "ann", "prog20", "b", "4", "signal", "0", "3", "0"],
-            ["-", "-", "-", "kept", "-", "-", "0", "-", "5"],
-        ])
+        #expect(
+            rows.map { $0.map(String.init) } == [
+                ["PID", "USER", "PROGRAM", "NAME", "TOKEN", "KIND", "SUSPENDED", "COUNT", "STATE"],
+                ["3", "ann", "prog3", #"\u001bevil\u000a"#, "-", "-", "2", "-", "0"],
+                ["20", "ann", "prog20", "a", "2", "check", "0", "0", "18446744073709551615"],
+                ["20", "ann", "prog20", "a", "+", "/etc/hosts", "3", "dispatch", "1", "0", "18446744073709551615"],
+                ["20", "ann", "prog20", "b", "4", "signal", "0", "3", "0"],
+                ["-", "-", "-", "kept", "-", "-", "0", "-", "5"],
+            ]
+        )
     }
 
     @Test("users without a name go by their number")
@@ -67,7 +72,8 @@ struct ListingTests {
         let lines = listing().json { _ in "ann" }
         #expect(lines.count == 5)
         #expect(
-            lines[1] == #"{"type":"registration","name":"a","pid":20,"uid":1000,"user":"ann","program":"/usr/bin/prog20","token":2,"#
+            lines[1]
+                == #"{"type":"registration","name":"a","pid":20,"uid":1000,"user":"ann","program":"/usr/bin/prog20","token":2,"#
                 + #""kind":"check","suspended":0,"count":0,"state":18446744073709551615,"paths":[]}"#
         )
         for line in lines { _ = try JSONSerialization.jsonObject(with: Data(line.utf8)) }

@@ -1,10 +1,16 @@
+import NotifyCenter
 import Testing
 
 @testable import notifyutil
 
 @Suite("Lines of the monitor")
 struct MonitorLineTests {
-    private let darwin = MonitoredPost(time: Timestamp(milliseconds: 5_001), name: "a\n", sender: ":1.2", content: .darwin)
+    private let darwin = MonitoredPost(
+        time: Timestamp(milliseconds: 5_001),
+        name: "a\n",
+        sender: ":1.2",
+        content: .darwin
+    )
     private let distributed = MonitoredPost(
         time: Timestamp(milliseconds: 5_001),
         name: "b",
