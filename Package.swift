@@ -171,14 +171,21 @@ let package = Package(
             dependencies: ["notify"],
             path: "Tests/NotifyTests/NotifyProbe"
         ),
+        // Swift as it is written on Apple.
+        .executableTarget(
+            name: "ported-notify",
+            dependencies: ["notify"],
+            path: "Tests/NotifyTests/PortedNotify",
+            swiftSettings: [.swiftLanguageMode(.v5)]
+        ),
         .testTarget(
             name: "NotifyTests",
             dependencies: [
                 "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
                 // Started as processes.
-                "notify-probe", "notifyd",
+                "notify-probe", "ported-notify", "notifyd",
             ],
-            exclude: ["NotifyProbe"]
+            exclude: ["NotifyProbe", "PortedNotify"]
         ),
         .testTarget(
             name: "NotifyDaemonTests",
