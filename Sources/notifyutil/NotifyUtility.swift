@@ -12,6 +12,7 @@ struct NotifyUtility {
 
     /// Reads the command line, and carries it out.
     static func run(_ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>, count: Int) -> ExitStatus {
+        Output.reserveStandardDescriptors()
         // To be known before libdbus changes it.
         _ = Output.ignoresBrokenPipes
         let invocation: Invocation

@@ -13,6 +13,15 @@ enum Output: CInt {
         return unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == Int(bitPattern: 1)
     }()
 
+    /// Sees to it that no file of this process's own gets the number of a standard stream that it was started without: what is
+    /// written there would end up on the bus. Such a stream then takes no output.
+    static func reserveStandardDescriptors() {
+        for descriptor in 0...2 as ClosedRange<CInt> where fcntl(descriptor, F_GETFD) < 0 {
+            // The lowest free number is this one.
+            _ = open("/dev/null", O_RDONLY)
+        }
+    }
+
     /// Writes all of it. Ends the process where standard output does not take it: whoever reads the reports must not take a full
     /// disk for silence.
     func write(_ text: String) {

@@ -65,11 +65,12 @@ final class Reporter {
 
     private func wait(_ duration: Duration?) {
         let tokens = [watchers.port, watchers.file].compactMap(\.self)
-        // Standard output is polled for nothing but the end of its reader.
-        var descriptors = [pollfd(fd: Output.standard.rawValue, events: 0, revents: 0)]
+        // Standard output is polled for nothing but the end of its reader, which matters to who has something to say.
+        let output = style.verbosity == .quiet ? -1 : Output.standard.rawValue
+        var descriptors = [pollfd(fd: output, events: 0, revents: 0)]
         descriptors += ([inbox.descriptor] + tokens).map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
         guard poll(&descriptors, nfds_t(descriptors.count), duration.map(Pause.milliseconds) ?? -1) > 0 else { return }
-        if descriptors[0].revents & Int16(POLLERR) != 0 { Output.endForBrokenPipe() }
+        if descriptors[0].revents != 0 { Output.endForBrokenPipe() }
         for descriptor in descriptors[2...] where descriptor.revents != 0 { readTokens(descriptor.fd) }
         if descriptors[1].revents != 0 { empty() }
     }

@@ -53,7 +53,7 @@ struct CompletionTests {
             "$(odd) \"name\""
         )
         for option in ["-p", "-w", "-3", "-g", "-s", "--list", "--monitor"] {
-            let replies = try await bash([option, "com"], on: bus)
+            let replies = try await bash([option, "com.e"], on: bus)
             #expect(replies == ["com.example.one", "com.example:two"], "\(option)")
         }
         // As readline takes words apart.
@@ -80,8 +80,8 @@ struct CompletionTests {
             )
             return result.lines.map { String($0.prefix { $0 != "\t" }) }
         }
-        #expect(try await replies("-p com") == ["com.example.one"])
-        #expect(try await replies("--monitor x com") == ["com.example.one"])
+        #expect(try await replies("-p com.e") == ["com.example.one"])
+        #expect(try await replies("--monitor x com.e") == ["com.example.one"])
         #expect(try await replies("--mon") == ["--monitor"])
         withExtendedLifetime(watcher) {}
     }

@@ -135,6 +135,32 @@ struct ExitTests {
         #expect(result.errors.contains("Broken pipe"))
     }
 
+    @Test(
+        "without standard output it fails, and nothing of it goes elsewhere",
+        arguments: ["-1 a -p a", "--help", "-g a"]
+    )
+    func noOutput(arguments: String) async throws {
+        let result = try await ProgramBus(hasNotifyd: true).shell("\"$N\" \(arguments) >&-; echo $?")
+        #expect(result.lines == ["74"])
+        #expect(result.errors.contains("could not write the output"))
+    }
+
+    @Test("a post needs none of the standard streams")
+    func noStreams() async throws {
+        let bus = try await ProgramBus()
+        let watcher = try await bus.startReady("-1", "a")
+        let result = try await bus.shell(#""$N" -p a <&- >&- 2>&-; echo $?"#)
+        #expect(result.lines == ["0"])
+        #expect(await watcher.exitStatus() == 0)
+    }
+
+    @Test("who is quiet does not care for a reader")
+    func quietPipe() async throws {
+        let bus = try await ProgramBus()
+        let result = try await bus.shell(#"{ "$N" -q -1 a -z 300 -p b -p a; echo $? >&2; } | true"#)
+        #expect(result.errors == "0")
+    }
+
     @Test("without standard error the rest works")
     func noErrorOutput() async throws {
         let result = try await ProgramBus().shell(#""$N" -v -1 a -p a 2>&-; "$N" -x 2>/dev/full; echo $?"#)

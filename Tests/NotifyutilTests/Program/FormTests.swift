@@ -32,7 +32,7 @@ struct FormTests {
         #expect(result.status == 0)
     }
 
-    @Test("JSON lines carry any name", arguments: Hostile.names.filter { !$0.isEmpty })
+    @Test("JSON lines carry any name", arguments: Hostile.names)
     func hostileNames(name: String) async throws {
         let result = try await ProgramBus().run("--json", "-1", name, "-p", name)
         #expect(result.lines.count == 1)
