@@ -67,10 +67,18 @@ extension DBusError {
         let status: CInt =
             switch code {
             case .noBus, .disconnected, .closed, .timedOut: NOTIFY_STATUS_SERVER_NOT_FOUND
-            case .refused where name == "org.freedesktop.DBus.Error.ServiceUnknown": NOTIFY_STATUS_SERVER_NOT_FOUND
+            case .refused where isOfMissingService: NOTIFY_STATUS_SERVER_NOT_FOUND
             case .refused where name == "org.freedesktop.DBus.Error.AccessDenied": NOTIFY_STATUS_NOT_AUTHORIZED
             default: NOTIFY_STATUS_FAILED
             }
         return UInt32(status)
+    }
+
+    /// Whether nobody has the bus name that was called, and nobody could be started for it.
+    var isOfMissingService: Bool {
+        guard let name else { return false }
+        return name == "org.freedesktop.DBus.Error.ServiceUnknown"
+            || name == "org.freedesktop.DBus.Error.NameHasNoOwner"
+            || name.hasPrefix("org.freedesktop.DBus.Error.Spawn.")
     }
 }

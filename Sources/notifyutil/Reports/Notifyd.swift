@@ -27,7 +27,7 @@ enum Notifyd {
         let connection = try BusConnections.connection(to: .fromEnvironment)
         do throws(DBusError) {
             return try connection.callAndWait(try NotifydProtocol.call(method))
-        } catch  where error.name == "org.freedesktop.DBus.Error.ServiceUnknown" {
+        } catch  where error.isOfMissingService {
             throw DBusError(
                 error.code,
                 name: error.name,
