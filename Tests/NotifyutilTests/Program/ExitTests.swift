@@ -110,9 +110,9 @@ struct ExitTests {
         #expect(result.errors.contains("argument 2 is no UTF-8 text"))
     }
 
-    @Test("a full disk is 74, with the reason", arguments: ["--help", "-1 a -p a", "-g a"])
+    @Test("a full disk is 74, with the reason", arguments: ["--help", "-1 a -p a", "-g a", "--json -g a"])
     func fullDisk(arguments: String) async throws {
-        let result = try await ProgramBus(hasNotifyd: true).shell("\"$N\" \(arguments) > /dev/full; echo $?")
+        let result = try await ProgramBus().shell("\"$N\" \(arguments) > /dev/full; echo $?")
         #expect(result.lines == ["74"])
         #expect(result.errors.contains("No space left"))
     }
@@ -140,7 +140,7 @@ struct ExitTests {
         arguments: ["-1 a -p a", "--help", "-g a"]
     )
     func noOutput(arguments: String) async throws {
-        let result = try await ProgramBus(hasNotifyd: true).shell("\"$N\" \(arguments) >&-; echo $?")
+        let result = try await ProgramBus().shell("\"$N\" \(arguments) >&-; echo $?")
         #expect(result.lines == ["74"])
         #expect(result.errors.contains("could not write the output"))
     }

@@ -8,19 +8,16 @@ struct FormTests {
         return try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
     }
 
-    @Test(
-        "verbose lines have token, time, name, state and kind",
-        arguments: [
-            ("-port", "port"), ("-file", "file"), ("-dispatch", "dispatch"), ("-check", "check"), ("-plain", "plain"),
-        ]
-    )
-    func verbose(option: String, word: String) async throws {
+    @Test("verbose lines have token, time, name, state and kind")
+    func verbose() async throws {
         let bus = try await ProgramBus(hasNotifyd: true)
-        let result = try await bus.run("-v", option, "-1", "a b", "-s", "a b", "77", "-p", "a b")
-        #expect(result.lines.count == 1)
-        let form = try Regex(#"\[\d+\] \d{10,}\.\d{3} a b 77 \#(word)"#)
-        #expect(result.lines.first?.wholeMatch(of: form) != nil, "\(result)")
-        #expect(result.status == 0)
+        for word in ["port", "file", "dispatch", "check", "plain"] {
+            let result = try await bus.run("-v", "-\(word)", "-1", "a b", "-s", "a b", "77", "-p", "a b")
+            #expect(result.lines.count == 1)
+            let form = try Regex(#"\[\d+\] \d{10,}\.\d{3} a b 77 \#(word)"#)
+            #expect(result.lines.first?.wholeMatch(of: form) != nil, "\(result)")
+            #expect(result.status == 0)
+        }
     }
 
     @Test("where the state cannot be read, that is said in its place, and why on standard error, once")

@@ -2,6 +2,11 @@ import DBusTransport
 import NotifyCenter
 import NotifyCenterTestKit
 
+/// notifyd did not come up, and what it said.
+private struct NotifydFailure: Error, CustomStringConvertible {
+    let description: String
+}
+
 /// A bus, and the program on it.
 struct ProgramBus {
     static let program = ChildProcess.built("notifyutil")
@@ -17,11 +22,24 @@ struct ProgramBus {
             notifyd = nil
             return
         }
-        notifyd = try ChildProcess(ChildProcess.built("notifyd"), environment: bus.environment)
         let connection = try DBusConnection.open(bus.bus)
-        try await eventually("notifyd is on the bus") {
-            try await connection.owner(of: "org.notifycenter.Notifyd1") != nil
+        func start() throws -> ChildProcess {
+            try ChildProcess(ChildProcess.built("notifyd"), environment: bus.environment)
         }
+        var child = try start()
+        try await eventually("notifyd is on the bus") {
+            if !child.isRunning {
+                // It takes one of the user's inotify instances, which the kernel gives back with a delay: where many come and go, it
+                // may find none.
+                guard child.errorText.contains("max_user_instances") else {
+                    throw NotifydFailure(description: "notifyd ended: \(child.errorText)")
+                }
+                try await Task.sleep(for: .milliseconds(200))
+                child = try start()
+            }
+            return try await connection.owner(of: "org.notifycenter.Notifyd1") != nil
+        }
+        notifyd = child
     }
 
     /// Starts it.
