@@ -5,6 +5,7 @@ import Testing
 struct StateTests {
     @Test("a state is there as long as somebody is registered")
     func idiom() async throws {
+        // CF-W4
         let bus = try await ProgramBus(hasNotifyd: true)
         let child = try bus.start("-w", "foo", "-s", "foo", "123", "-g", "foo")
         try await child.line { $0 == "foo 123" }
@@ -57,6 +58,7 @@ struct StateTests {
     func dump() async throws {
         let bus = try await ProgramBus(hasNotifyd: true)
         let watcher = try await bus.startReady("-w", "com.example.dumped")
+        try await bus.waitUntilListed("com.example.dumped")
         let printed = try await bus.run("--dump")
         #expect(printed.status == 0)
         #expect(printed.lines.contains { $0.contains("com.example.dumped") })

@@ -57,6 +57,11 @@ struct ProgramBus {
         return child
     }
 
+    /// Waits until notifyd has heard of a name: a process tells it soon after it has registered, and not before.
+    func waitUntilListed(_ name: String) async throws {
+        try await eventually("\(name) is listed") { try await run("--list", name).lines.count > 1 }
+    }
+
     /// Runs it to its end.
     func run(_ arguments: String...) async throws -> Result { try await run(arguments) }
 
