@@ -171,9 +171,19 @@ let package = Package(
                 "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyd",
             ]
         ),
+        // Another process, and another user, with registrations: does what its standard input says.
+        .executableTarget(
+            name: "notifyd-client",
+            dependencies: ["NotifydProtocol", "DBusTransport"],
+            path: "Tests/NotifyDaemonTests/NotifydClient"
+        ),
         .testTarget(
             name: "NotifyDaemonTests",
-            dependencies: ["NotifyDaemon", "NotifydProtocol", "DBusTransport", "NotifyCenterTestKit", "notifyd"]
+            dependencies: [
+                "NotifyDaemon", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyd",
+                "notifyd-client",
+            ],
+            exclude: ["NotifydClient"]
         ),
         .testTarget(
             name: "NotifyutilTests",
