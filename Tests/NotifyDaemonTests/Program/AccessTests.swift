@@ -23,10 +23,13 @@ struct AccessTests {
         // Where everybody may run it from.
         programs = try TemporaryDirectory("programs")
         chmod(programs.path, 0o755)
-        try FileManager.default.copyItem(
-            atPath: ChildProcess.built("notifyd-client"),
-            toPath: "\(programs.path)/notifyd-client"
-        )
+        try await copy("notifyd-client")
+    }
+
+    private func copy(_ program: String) async throws {
+        // By another process: a file that this one has open for writing would be inherited by the next child, and so be busy.
+        let copying = try ChildProcess("cp", [ChildProcess.built(program), programs.path])
+        #expect(await copying.exitStatus() == 0)
     }
 
     private func start(groups: String = "65534") async throws -> ChildProcess {
@@ -121,17 +124,17 @@ struct AccessTests {
         var options = PrivateBus.Options()
         options.admitsOtherUsers = true
         let bus = try PrivateBus(options)
-        try FileManager.default.copyItem(
-            atPath: ChildProcess.built("notifyd"),
-            toPath: "\(programs.path)/notifyd"
-        )
+        try await copy("notifyd")
         let server = try ChildProcess(
             "setpriv",
             ["--reuid=\(Self.user)", "--regid=\(Self.user)", "--clear-groups", "\(programs.path)/notifyd"],
             environment: bus.environment
         )
         let root = try Client(bus)
-        try await eventually { try await root.connection.owner(of: NotifydProtocol.busName) != nil }
+        try await eventually {
+            guard server.isRunning else { throw ChildProcess.exited(server) }
+            return try await root.connection.owner(of: NotifydProtocol.busName) != nil
+        }
         #expect(await root.refusal { try await root.monitor(2, "/etc/hosts") } == "NotAuthorized")
         withExtendedLifetime(server) {}
     }

@@ -50,12 +50,13 @@ import Testing
         for round in UInt64(1)...200 {
             let connection = try Client(daemon.bus)
             // The first ones wait until the bus has said who calls.
-            try connection.send(.setState, .string("a"), .uint64(round), .uint64(round))
-            try connection.send(.leave, .names(["a"]))
-            try connection.send(.enter, .names(["a"]))
-            #expect(try await connection.state("a") == 0)
-            try connection.send(.setState, .string("a"), .uint64(round), .uint64(round))
-            #expect(try await connection.state("a") == round)
+            let name = "a\(round)"
+            try connection.send(.setState, .string(name), .uint64(round), .uint64(round))
+            try connection.send(.leave, .names([name]))
+            try connection.send(.enter, .names([name]))
+            #expect(try await connection.state(name) == 0)
+            try connection.send(.setState, .string(name), .uint64(round), .uint64(round))
+            #expect(try await connection.state(name) == round)
             connection.connection.close()
         }
     }

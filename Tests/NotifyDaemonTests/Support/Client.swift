@@ -70,7 +70,19 @@ final class Client: Sendable {
     }
 
     func monitor(_ token: Int32, _ path: String, flags: UInt32 = 0, name: String = "n") async throws {
-        try await call(.monitor, .int32(token), .string(name), .string(path), .uint32(flags))
+        // Where many buses and notifyds come and go, the kernel gives their inotify instances back with a delay.
+        let deadline = ContinuousClock.now + .seconds(30)
+        while true {
+            do throws(DBusError) {
+                _ = try await connection.call(
+                    NotifydProtocol.call(.monitor, [.int32(token), .string(name), .string(path), .uint32(flags)])
+                )
+                return
+            } catch {
+                guard error.message.contains("max_user_instances"), .now < deadline else { throw error }
+                try await Task.sleep(for: .milliseconds(50))
+            }
+        }
     }
 
     func list() async throws -> (names: [NameListing], processes: [ProcessListing]) {
