@@ -187,9 +187,19 @@ let package = Package(
             ],
             exclude: ["NotifyProbe", "PortedNotify"]
         ),
+        // Another process, and another user, with registrations: does what its standard input says.
+        .executableTarget(
+            name: "notifyd-client",
+            dependencies: ["NotifydProtocol", "DBusTransport"],
+            path: "Tests/NotifyDaemonTests/NotifydClient"
+        ),
         .testTarget(
             name: "NotifyDaemonTests",
-            dependencies: ["NotifyDaemon", "NotifydProtocol", "DBusTransport", "NotifyCenterTestKit", "notifyd"]
+            dependencies: [
+                "NotifyDaemon", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyd",
+                "notifyd-client",
+            ],
+            exclude: ["NotifydClient"]
         ),
         .testTarget(
             name: "NotifyutilTests",
