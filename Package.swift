@@ -203,7 +203,10 @@ let package = Package(
         ),
         .testTarget(
             name: "NotifyutilTests",
-            dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil", "notifyd"]
+            dependencies: [
+                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil",
+                "notifyd",
+            ]
         ),
         .testTarget(
             name: "NotifyCenterTests",
