@@ -80,6 +80,15 @@ extension DBusError {
         )
     }
 
+    static func forked(_ attempted: String) -> DBusError {
+        DBusError(
+            .closed,
+            message: "this connection is the parent process's",
+            attempted: attempted,
+            remedy: "open another one after fork, or use exec"
+        )
+    }
+
     static func closed(_ attempted: String) -> DBusError {
         DBusError(.closed, message: "this connection was closed", attempted: attempted, remedy: "open another")
     }

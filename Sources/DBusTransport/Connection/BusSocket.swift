@@ -108,12 +108,14 @@ final class BusSocket: Sendable {
 private final class WatchList: @unchecked Sendable {
     // Unchecked: touched with the socket's `access` held only.
     private var watches: [OpaquePointer] = []
+    /// What they watch; negative where there is nothing to.
+    private var descriptor: CInt = -1
 
     var standing: BusSocket.Standing {
         BusSocket.Standing(
             isConnected: !watches.isEmpty,
             hasUnsentMessages: watches.contains { events(of: $0) & CShort(POLLOUT) != 0 && isEnabled($0) },
-            descriptor: watches.first.map { dbus_watch_get_unix_fd($0) } ?? -1
+            descriptor: descriptor
         )
     }
 
@@ -148,12 +150,12 @@ private final class WatchList: @unchecked Sendable {
             connection,
             { watch, data in
                 guard let watch, let data else { return 0 }
-                WatchList.at(data).watches.append(watch)
+                WatchList.at(data).add(watch)
                 return 1
             },
             { watch, data in
                 guard let watch, let data else { return }
-                WatchList.at(data).watches.removeAll { $0 == watch }
+                WatchList.at(data).remove(watch)
             },
             // Whether a watch is enabled is asked of the watch itself.
             { _, _ in },
@@ -164,6 +166,21 @@ private final class WatchList: @unchecked Sendable {
             }
         )
         return added != 0
+    }
+
+    private func add(_ watch: OpaquePointer) {
+        watches.append(watch)
+        guard descriptor < 0 else { return }
+        descriptor = dbus_watch_get_unix_fd(watch)
+        ForkedChild.add(descriptor)
+    }
+
+    /// libdbus takes the watches back before it closes what they watch.
+    private func remove(_ watch: OpaquePointer) {
+        watches.removeAll { $0 == watch }
+        guard watches.isEmpty, descriptor >= 0 else { return }
+        ForkedChild.remove(descriptor)
+        descriptor = -1
     }
 
     private static func at(_ data: UnsafeMutableRawPointer) -> WatchList {

@@ -66,6 +66,7 @@ final class ConnectionCore: Sendable {
     let bus: Bus
     let state: Locked<State>
     let event: EventDescriptor
+    private let forkGeneration = ForkedChild.generation
 
     /// How long a sender waits for a bus that does not read before it gives up.
     private static let writeTimeout: Duration = .seconds(30)
@@ -79,8 +80,14 @@ final class ConnectionCore: Sendable {
 
     // MARK: Sending
 
+    /// Asked before any lock is taken: in a forked child, one may be held by a thread that is not there.
+    private func checkProcess(_ attempted: @autoclosure () -> String) throws(DBusError) {
+        guard forkGeneration == ForkedChild.generation else { throw .forked(attempted()) }
+    }
+
     /// The live socket.
     func socket(_ attempted: @autoclosure () -> String) throws(DBusError) -> BusSocket {
+        try checkProcess(attempted())
         switch state.withLock({ $0.phase }) {
         case .connected(let socket): return socket
         case .lost: throw .disconnected(attempted())
@@ -155,7 +162,12 @@ final class ConnectionCore: Sendable {
         timeout: Duration?,
         waiter: @escaping CallWaiter
     ) {
-        do throws(DBusError) { try startThread() } catch { return waiter(.failure(error)) }
+        do throws(DBusError) {
+            try checkProcess(attempted)
+            try startThread()
+        } catch {
+            return waiter(.failure(error))
+        }
         let deadline = timeout.map { ContinuousClock.now + $0 }
         let (failure, wakes) = state.withLock { state -> (DBusError?, Bool) in
             switch state.phase {
@@ -200,6 +212,8 @@ final class ConnectionCore: Sendable {
             box.withLock { $0 = value }
             done.signal()
         }
+        // What could not be started has its value already, and asks for no lock.
+        if let value = box.withLock({ $0 }) { return value }
         let onIOThread = isOnIOThread
         while true {
             if let value = box.withLock({ $0 }) { return value }
@@ -214,6 +228,7 @@ final class ConnectionCore: Sendable {
     // MARK: Match rules
 
     func retain(_ rule: MatchRule, fallback: MatchRule?, waiter: @escaping RuleWaiter) {
+        do throws(DBusError) { try checkProcess("add the match rule \(rule)") } catch { return waiter(error) }
         let outcome = state.withLock {
             state -> Result<(MatchRuleTable<RuleWaiter>.Retention, [RuleAction]), DBusError> in
             switch state.phase {

@@ -50,6 +50,8 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     public var interface: String? { text(dbus_message_get_interface(pointer)) }
     /// The method or signal within the interface.
     public var member: String? { text(dbus_message_get_member(pointer)) }
+    /// Whether it is for this connection alone, and not one of those that a match rule brings.
+    public var isDirected: Bool { dbus_message_get_destination(pointer) != nil }
     /// The name of an error reply.
     public var errorName: String? { text(dbus_message_get_error_name(pointer)) }
     /// The body's signature.

@@ -2,25 +2,27 @@
 ///
 /// A removed one leaves a gap until half of the list is gaps, so that removing all of 100 000 is not quadratic.
 package struct RegistrationList<Observer> {
-    private(set) var numbers: [UInt64] = []
-    private(set) var observers: [Observer?] = []
+    package private(set) var numbers: [UInt64] = []
+    package private(set) var observers: [Observer?] = []
     private var gaps = 0
 
-    var isEmpty: Bool { gaps == numbers.count }
-    var count: Int { numbers.count - gaps }
+    package init() {}
+
+    package var isEmpty: Bool { gaps == numbers.count }
+    package var count: Int { numbers.count - gaps }
 
     /// The observers with their numbers.
-    var numbered: [(rank: UInt64, observer: Observer)] {
+    package var numbered: [(rank: UInt64, observer: Observer)] {
         zip(numbers, observers).compactMap { number, observer in observer.map { (number, $0) } }
     }
 
     /// - Parameter number: larger than all before.
-    mutating func append(_ observer: Observer, number: UInt64) {
+    package mutating func append(_ observer: Observer, number: UInt64) {
         numbers.append(number)
         observers.append(observer)
     }
 
-    mutating func remove(number: UInt64) -> Observer? {
+    package mutating func remove(number: UInt64) -> Observer? {
         guard let index = index(of: number), let observer = observers[index] else { return nil }
         observers[index] = nil
         gaps += 1
@@ -44,3 +46,5 @@ package struct RegistrationList<Observer> {
         gaps = 0
     }
 }
+
+extension RegistrationList: Sendable where Observer: Sendable {}

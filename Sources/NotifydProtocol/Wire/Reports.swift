@@ -1,5 +1,3 @@
-package import DBusTransport
-
 /// One registration, as its process tells of it.
 package struct RegistrationReport: Sendable, Hashable {
     package var token: Int32

@@ -10,7 +10,7 @@ struct DarwinCenterTests {
     private let observer: Observer
 
     init() {
-        TestBus.use()
+        ProcessBus.use()
         center = CFNotificationCenterGetDarwinNotifyCenter()
         observer = Observer(center)
     }

@@ -10,7 +10,7 @@ struct DistributedCenterTests {
     private let observer: Observer
 
     init() {
-        TestBus.use()
+        ProcessBus.use()
         Failures.collect()
         center = CFNotificationCenterGetDistributedCenter()
         observer = Observer(center)
@@ -350,7 +350,7 @@ struct DistributedCenterTests {
     func suspension() async {
         // In a process of its own: a center is suspended for all of its process.
         await #expect(processExitsWith: .success) {
-            let bus = try #require(TestBus.environment[Bus.environmentVariable])
+            let bus = try #require(ProcessBus.environment[Bus.environmentVariable])
             let name = "com.example.distributed.suspension"
             let center: CFNotificationCenter = CFNotificationCenterGetDistributedCenter()
             let observer = Observer(center)

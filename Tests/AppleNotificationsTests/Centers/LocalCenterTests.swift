@@ -315,7 +315,7 @@ struct LocalCenterTests {
     // CF-C7
     @Test("a callback of one center posts to another")
     func otherCenter() async throws {
-        TestBus.use()
+        ProcessBus.use()
         let name = "com.example.local.otherCenter"
         let darwin = Observer(CFNotificationCenterGetDarwinNotifyCenter())
         darwin.add(name, label: "darwin")

@@ -94,7 +94,7 @@ struct CallbackFormsTests {
     private let heard = Heard()
     private var observer: UnsafeMutableRawPointer { Unmanaged.passUnretained(heard).toOpaque() }
 
-    init() { TestBus.use() }
+    init() { ProcessBus.use() }
 
     private func post(_ name: String) {
         CFNotificationCenterPostNotification(

@@ -1,5 +1,6 @@
 import AppleNotifications
 import Foundation
+import NotifyCenterTestKit
 import Testing
 
 extension CFNotificationCenter {
@@ -24,7 +25,7 @@ struct CenterFormsTests {
     private let declared: CFNotificationCenter = CFNotificationCenterGetLocalCenter()
     private var computed: CFNotificationCenter { CFNotificationCenterGetLocalCenter() }
 
-    init() { TestBus.use() }
+    init() { ProcessBus.use() }
 
     // CF-T1, CF-T2
     @Test("each function always returns the same center")

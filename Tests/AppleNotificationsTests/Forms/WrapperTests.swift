@@ -150,7 +150,7 @@ private final class Token {
 
 @Suite("Wrappers as projects write them")
 struct WrapperTests {
-    init() { TestBus.use() }
+    init() { ProcessBus.use() }
 
     // CF-A2, CF-R2
     @Test("an object that observes hears until it ends")

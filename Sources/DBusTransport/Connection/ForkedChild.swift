@@ -1,0 +1,75 @@
+import Glibc
+import Synchronization
+
+/// Keeps the child of a fork from its parent's connections.
+///
+/// A child inherits the sockets, but not the thread that reads them, and locks as other threads held them. What it wrote would
+/// mix with what its parent writes, and as long as it held a socket the bus would not see that its parent ended. So in the
+/// child every inherited socket becomes a dead end before `fork` returns, and a connection of the parent's says that it is none of the
+/// child's. A connection that the child opens itself works.
+enum ForkedChild {
+    /// Rises with every fork that this process is the child of.
+    static var generation: UInt { atomicGeneration.load(ordering: .relaxed) }
+
+    private static let atomicGeneration = Atomic<UInt>(0)
+    /// The sockets, and -1 in free places. Of a process with more connections at a time, the last ones are not cut off.
+    private static let sockets = SocketTable()
+    /// One end of a pair whose other end is closed: it reads as ended, and writing to it fails.
+    private static let deadEnd = Atomic<CInt>(-1)
+    private static let isPrepared = Atomic<Bool>(false)
+
+    /// Notes a socket until ``remove(_:)``.
+    static func add(_ socket: CInt) {
+        if !isPrepared.exchange(true, ordering: .acquiringAndReleasing) { prepare() }
+        sockets.replace(-1, with: socket)
+    }
+
+    static func remove(_ socket: CInt) { sockets.replace(socket, with: -1) }
+
+    private static func prepare() {
+        var ends: [CInt] = [-1, -1]
+        if socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0 {
+            for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+            close(ends[1])
+            deadEnd.store(ends[0], ordering: .releasing)
+        }
+        pthread_atfork(nil, nil) { ForkedChild.begin() }
+    }
+
+    /// In the child: system calls that a signal handler may make, and plain stores.
+    private static func begin() {
+        atomicGeneration.wrappingAdd(1, ordering: .relaxed)
+        let deadEnd = deadEnd.load(ordering: .acquiring)
+        sockets.forEach { socket in
+            guard deadEnd >= 0, dup2(deadEnd, socket) >= 0 else { return _ = close(socket) }
+            _ = fcntl(socket, F_SETFD, FD_CLOEXEC)
+        }
+    }
+
+    private final class SocketTable: Sendable {
+        private static let capacity = 256
+        // The pointer is constant, and what it points to atomic. Never given back: the table is the process's.
+        nonisolated(unsafe) private let places: UnsafeMutablePointer<Atomic<CInt>>
+
+        init() {
+            places = .allocate(capacity: Self.capacity)
+            for index in 0..<Self.capacity { (places + index).initialize(to: Atomic(-1)) }
+        }
+
+        func replace(_ old: CInt, with new: CInt) {
+            for index in 0..<Self.capacity {
+                let place = places + index
+                if place.pointee.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged {
+                    return
+                }
+            }
+        }
+
+        func forEach(_ body: (CInt) -> Void) {
+            for index in 0..<Self.capacity {
+                let socket = (places + index).pointee.load(ordering: .acquiring)
+                if socket >= 0 { body(socket) }
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+import DBusTransport
+import NotifyCenter
+import NotifydProtocol
+import Synchronization
+
+extension NotifyClient {
+    /// Posts a name.
+    func post(_ name: UnsafePointer<CChar>?) throws(NotifyStatus) {
+        let name = try Self.name(name)
+        guard NameScope(name.rawValue) != .process else { return deliver(name) }
+        guard !ProcessState.isDisabled else { throw .disabled }
+        try authorize(.write, name)
+        try NotifyStatus.onBus { () throws(DBusError) in try center.post(name) }
+        ProcessState.isOnBus()
+        // After it was sent: who finds the number has a post before them on the way to the bus.
+        postsSent.wrappingAdd(1, ordering: .releasing)
+    }
+
+    /// Waits until this process has seen its own posts: after a post, a call that waits for an answer finds `notify_check` true
+    /// (notify(3), a.8). Costs nothing where none is under way.
+    func fence() throws(NotifyStatus) {
+        let sent = postsSent.load(ordering: .acquiring)
+        guard postsSeen.load(ordering: .acquiring) < sent else { return }
+        try NotifyStatus.onBus { () throws(DBusError) in
+            try BusConnections.connection(to: .fromEnvironment).synchronize()
+        }
+        sawPosts(until: sent)
+    }
+
+    /// Notes that a round trip has brought these posts back.
+    func sawPosts(until sent: UInt64) { postsSeen.max(sent, ordering: .releasing) }
+}

@@ -1,0 +1,243 @@
+import CNotify
+import DBusTransport
+import Glibc
+import NotifyCenter
+import NotifydProtocol
+import Synchronization
+
+/// The process's registrations on the bus: a ``RegistrationTable`` decides, this holds it and acts, outside of its lock.
+///
+/// Notices of posts go out from the thread that reads the bus, in the order of arrival; those of `self.` names from the poster's.
+final class NotifyClient: Sendable {
+    typealias Table = RegistrationTable<any NoticeSink, NameResource>
+
+    /// What a name holds while it has registrations.
+    struct NameResource: Sendable {
+        let counter: PostCounter
+        /// Keeps the bus sending; none for `self.` names.
+        let observation: NotificationObservation?
+    }
+
+    private struct State {
+        var table = Table()
+        var numbers = TokenNumbers(tokensPerPage: TokenTable.tokensPerPage)
+        var counters = PostCounterPool()
+        /// By the caller's end.
+        var channels: [CInt: Channel] = [:]
+    }
+
+    private struct Channel {
+        let pipe: DescriptorChannel
+        var tokens: Set<CInt>
+    }
+
+    let rules = NotifyConfiguration.ofMachine().rules
+    private let state = Locked(State())
+    /// The way to notifyd.
+    let link = NotifydLink()
+    /// Who may have posted.
+    let authority = PostAuthority()
+    /// Own posts that were sent, and those of them that this process has seen for sure.
+    let postsSent = Atomic<UInt64>(0)
+    let postsSeen = Atomic<UInt64>(0)
+
+    var center: DarwinNotifyCenter { .default }
+
+    // MARK: Registering
+
+    /// Registers a name.
+    ///
+    /// - Parameter sink: makes the place where notices go; called once all else is checked. None for `check` and `plain`.
+    func register(
+        _ name: UnsafePointer<CChar>?,
+        _ kind: RegistrationKind,
+        sink: () throws(NotifyStatus) -> (any NoticeSink)? = { nil }
+    ) throws(NotifyStatus) -> CInt {
+        let name = try Self.name(name)
+        guard NameScope(name.rawValue) != .process else {
+            return try add(name, kind, try sink(), observation: nil)
+        }
+        guard !ProcessState.isDisabled else { throw .disabled }
+        try authorize(.read, name)
+        let sink = try sink()
+        if let token = try addToKnown(name, kind, sink) {
+            if kind == .check || kind == .plain { try fence() }
+            return token
+        }
+        let observation = try NotifyStatus.onBus { () throws(DBusError) in
+            try center.observe(name, delivery: .immediate) { [weak self] in self?.receive($0) }
+        }
+        ProcessState.isOnBus()
+        link.begin(self)
+        return try add(name, kind, sink, observation: observation)
+    }
+
+    /// A name as C says it.
+    static func name(_ name: UnsafePointer<CChar>?) throws(NotifyStatus) -> NotificationName {
+        guard let name, let text = String(validatingCString: name) else { throw .invalidName }
+        return NotificationName(text)
+    }
+
+    /// Whether this process may.
+    func authorize(_ access: AccessRules.Access, _ name: NotificationName) throws(NotifyStatus) {
+        guard rules.isOpen(access, name.rawValue) || rules.allows(access, name.rawValue, by: .ofThisProcess) else {
+            throw .notAuthorized
+        }
+    }
+
+    private func addToKnown(
+        _ name: NotificationName,
+        _ kind: RegistrationKind,
+        _ sink: (any NoticeSink)?
+    ) throws(NotifyStatus) -> CInt? {
+        try state.withLock { state throws(NotifyStatus) in
+            guard let resource = state.table.resource(of: name) else { return nil }
+            return try Self.add(name, kind, sink, resource, to: &state)
+        }
+    }
+
+    private func add(
+        _ name: NotificationName,
+        _ kind: RegistrationKind,
+        _ sink: (any NoticeSink)?,
+        observation: NotificationObservation?
+    ) throws(NotifyStatus) -> CInt {
+        // What another thread has entered meanwhile serves this one as well; `observation` then ends with this function.
+        let (token, isNew) = try state.withLock { state throws(NotifyStatus) in
+            if let resource = state.table.resource(of: name) {
+                return (try Self.add(name, kind, sink, resource, to: &state), false)
+            }
+            let resource = NameResource(counter: state.counters.take(), observation: observation)
+            state.table.enter(name, resource)
+            return (try Self.add(name, kind, sink, resource, to: &state), true)
+        }
+        if isNew, observation != nil { link.changed(name, self) }
+        return token
+    }
+
+    private static func add(
+        _ name: NotificationName,
+        _ kind: RegistrationKind,
+        _ sink: (any NoticeSink)?,
+        _ resource: NameResource,
+        to state: inout State
+    ) throws(NotifyStatus) -> CInt {
+        let pipe = sink as? DescriptorChannel
+        // Another thread may have cancelled its last token meanwhile.
+        guard pipe?.isRetired != true else { throw .invalidFile }
+        guard let token = state.numbers.take(), TokenTable.insert(token, resource.counter) else { throw .failed }
+        state.table.add(token, name: name, kind: kind, sink: sink)
+        if let pipe {
+            state.channels[pipe.descriptor, default: Channel(pipe: pipe, tokens: [])].tokens.insert(token)
+        }
+        return token
+    }
+
+    /// The pipe whose read end the caller has under this number.
+    func channel(_ descriptor: CInt) -> DescriptorChannel? {
+        let pipe = state.withLock { $0.channels[descriptor]?.pipe }
+        return pipe?.isIntact == true ? pipe : nil
+    }
+
+    // MARK: Tokens
+
+    /// Ends a registration.
+    func cancel(_ token: CInt) throws(NotifyStatus) {
+        let (ended, closed) = try state.withLock { state throws(NotifyStatus) in
+            guard let ended = state.table.remove(token) else { throw .invalidToken }
+            TokenTable.remove(token)
+            if state.numbers.end(token) { TokenTable.discardPage(of: token) }
+            if let resource = ended.lastOfName { state.counters.giveBack(resource.counter) }
+            return (ended, Self.leaveChannel(token, ended.registration.sink, &state))
+        }
+        ended.registration.sink?.end(token)
+        closed?.close()
+        if ended.registration.monitor != nil { link.unmonitor(token) }
+        if let resource = ended.lastOfName, let observation = resource.observation {
+            observation.cancel()
+            link.changed(ended.registration.name, self)
+        }
+    }
+
+    /// - Returns: the pipe, if this was its last token.
+    private static func leaveChannel(
+        _ token: CInt,
+        _ sink: (any NoticeSink)?,
+        _ state: inout State
+    ) -> DescriptorChannel? {
+        guard let pipe = sink as? DescriptorChannel, state.channels[pipe.descriptor]?.pipe === pipe else { return nil }
+        state.channels[pipe.descriptor]?.tokens.remove(token)
+        guard state.channels[pipe.descriptor]?.tokens.isEmpty == true else { return nil }
+        state.channels[pipe.descriptor] = nil
+        pipe.retire()
+        return pipe
+    }
+
+    /// A live token's registration.
+    func registration(_ token: CInt) throws(NotifyStatus) -> Table.Registration {
+        guard let registration = state.withLock({ $0.table[token] }) else { throw .invalidToken }
+        return registration
+    }
+
+    func suspend(_ token: CInt) throws(NotifyStatus) {
+        guard state.withLock({ $0.table.suspend(token) }) else { throw .invalidToken }
+    }
+
+    func resume(_ token: CInt) throws(NotifyStatus) {
+        guard let notice = state.withLock({ $0.table.resume(token) }) else { throw .invalidToken }
+        if let notice { notice.sink.notify(notice.token) }
+    }
+
+    // MARK: Notices
+
+    /// On the reading thread.
+    private func receive(_ notification: DarwinNotification) {
+        let name = notification.name
+        if rules.isOpen(.write, name.rawValue) { return deliver(name) }
+        authority.check(notification.sender, name, rules) { [weak self] in self?.deliver(name) }
+    }
+
+    /// Counts a post and notifies. The counter first: a handler may ask it.
+    func deliver(_ name: NotificationName) {
+        let notices = state.withLock { state -> [Table.Notice] in
+            guard let resource = state.table.resource(of: name) else { return [] }
+            resource.counter.increment()
+            return state.table.posted(name)
+        }
+        for notice in notices { notice.sink.notify(notice.token) }
+    }
+
+    /// The path of a registration changed: it alone is notified (notify(3), a.13).
+    func fire(_ token: CInt) {
+        let notice = state.withLock { state -> Table.Notice? in
+            guard state.table[token]?.monitor != nil else { return nil }
+            TokenTable.forgetSeen(token)
+            return state.table.fired(token)
+        }
+        if let notice { notice.sink.notify(notice.token) }
+    }
+
+    func suspendProcess() { state.withLock { $0.table.suspendProcess() } }
+
+    func resumeProcess() {
+        for notice in state.withLock({ $0.table.resumeProcess() }) { notice.sink.notify(notice.token) }
+    }
+
+    // MARK: For the link and the functions
+
+    /// Looks at the registrations, or changes what is remembered of them, with the lock held.
+    func withTable<Value: Sendable>(_ body: @Sendable (inout Table) -> Value) -> Value {
+        state.withLock { body(&$0.table) }
+    }
+}
+
+extension AccessRules.Identity {
+    /// As whom this process acts now.
+    static var ofThisProcess: AccessRules.Identity {
+        let count = getgroups(0, nil)
+        let groups = [gid_t](unsafeUninitializedCapacity: max(0, Int(count))) { buffer, initialized in
+            initialized = max(0, Int(getgroups(CInt(buffer.count), buffer.baseAddress)))
+        }
+        return AccessRules.Identity(user: geteuid(), groups: [getegid()] + groups)
+    }
+}

@@ -1,0 +1,131 @@
+import DBusTransport
+import Dispatch
+import Glibc
+import Synchronization
+
+/// A pipe whose read end the caller has: after a post, each token is written as 4 bytes in network byte order (notify(3), a.7).
+///
+/// A reader that is slow loses none but repetitions: what a full pipe does not take waits, each token once, and is written when
+/// there is room. This object keeps a read end of its own, so that the pipe has a reader also when the caller closed theirs, and
+/// a write never raises SIGPIPE.
+final class DescriptorChannel: NoticeSink {
+    private struct State {
+        /// Tokens that the pipe did not take, in order, each once.
+        var waiting: [CInt] = []
+        var waitingTokens: Set<CInt> = []
+        /// Watches for room while tokens wait.
+        var room: (any DispatchSourceWrite)?
+        /// Nothing is written any more.
+        var isRetired = false
+        var isClosed = false
+    }
+
+    /// The caller's end, inherited across exec.
+    let descriptor: CInt
+    private let ownReadEnd: CInt
+    private let writeEnd: CInt
+    private let state = Locked(State())
+
+    /// Makes a pipe; `nil` where the system has no more descriptors.
+    init?() {
+        var ends: [CInt] = [-1, -1]
+        guard pipe(&ends) == 0 else { return nil }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        descriptor = dup(ends[0])
+        (ownReadEnd, writeEnd) = (ends[0], ends[1])
+        guard descriptor >= 0 else {
+            for end in ends { _ = Glibc.close(end) }
+            return nil
+        }
+        // Of the write end alone: the caller's reads wait, unless the caller says otherwise.
+        _ = fcntl(writeEnd, F_SETFL, O_NONBLOCK)
+    }
+
+    deinit { close() }
+
+    /// Whether the number still stands for this pipe: a caller may have closed it, and another file have got it.
+    var isIntact: Bool {
+        var (own, callers) = (stat(), stat())
+        return fstat(ownReadEnd, &own) == 0 && fstat(descriptor, &callers) == 0 && own.st_ino == callers.st_ino
+            && own.st_dev == callers.st_dev
+    }
+
+    func notify(_ token: CInt) {
+        state.withLock { state in
+            guard !state.isRetired else { return }
+            writeWaiting(&state)
+            if !state.waiting.isEmpty || !write(token) {
+                if state.waitingTokens.insert(token).inserted { state.waiting.append(token) }
+                watchForRoom(&state)
+            }
+        }
+    }
+
+    func end(_ token: CInt) {
+        state.withLock { state in
+            if state.waitingTokens.remove(token) != nil { state.waiting.removeAll { $0 == token } }
+        }
+    }
+
+    /// Whether it serves no more tokens.
+    var isRetired: Bool { state.withLock { $0.isRetired } }
+
+    /// With the last token.
+    func retire() { state.withLock { $0.isRetired = true } }
+
+    /// Closes both ends.
+    func close() {
+        let room = state.withLock { state -> (any DispatchSourceWrite)?? in
+            guard !state.isClosed else { return nil }
+            state.isRetired = true
+            state.isClosed = true
+            defer { state.room = nil }
+            return .some(state.room)
+        }
+        guard let room else { return }
+        if isIntact { _ = Glibc.close(descriptor) }
+        _ = Glibc.close(ownReadEnd)
+        if let room {
+            // Dispatch may be looking at the descriptor until it says that it does not.
+            room.setCancelHandler { [writeEnd] in _ = Glibc.close(writeEnd) }
+            room.cancel()
+        } else {
+            _ = Glibc.close(writeEnd)
+        }
+    }
+
+    private func watchForRoom(_ state: inout State) {
+        guard state.room == nil else { return }
+        let source = DispatchSource.makeWriteSource(fileDescriptor: writeEnd, queue: .global())
+        source.setEventHandler { [weak self] in self?.hasRoom() }
+        state.room = source
+        source.resume()
+    }
+
+    private func hasRoom() {
+        let finished = state.withLock { state -> (any DispatchSourceWrite)? in
+            guard !state.isRetired else { return nil }
+            writeWaiting(&state)
+            guard state.waiting.isEmpty else { return nil }
+            defer { state.room = nil }
+            return state.room
+        }
+        finished?.cancel()
+    }
+
+    private func writeWaiting(_ state: inout State) {
+        let written = state.waiting.prefix { write($0) }
+        for token in written { state.waitingTokens.remove(token) }
+        state.waiting.removeFirst(written.count)
+    }
+
+    /// All 4 bytes or none: less than PIPE_BUF (pipe(7)).
+    private func write(_ token: CInt) -> Bool {
+        withUnsafeBytes(of: token.bigEndian) { bytes in
+            while true {
+                if Glibc.write(writeEnd, bytes.baseAddress, bytes.count) == bytes.count { return true }
+                guard errno == EINTR else { return false }
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+import CDispatchQueues
+import CNotify
+public import Dispatch
+import NotifydProtocol
+
+/// For C, whose prototype Swift does not see: with an imported block type, `@implementation` crashes at run time.
+@c(notify_register_dispatch) @usableFromInline
+func registerDispatch(
+    _ name: UnsafePointer<CChar>?,
+    _ out_token: UnsafeMutablePointer<CInt>?,
+    _ queue: OpaquePointer?,
+    _ handler: (@convention(block) (CInt) -> Void)?
+) -> UInt32 {
+    register(out_token) { () throws(NotifyStatus) in
+        guard let queue, let handler else { throw .nullInput }
+        // A C caller answers for what the block does on which thread.
+        nonisolated(unsafe) let block = handler
+        let callersQueue = CallersQueue(queue)
+        return try ProcessState.client.register(name, .dispatch) { () throws(NotifyStatus) in
+            QueueSink({ block($0) }, schedule: callersQueue.schedule)
+        }
+    }
+}
+
+/// What ``notify_register_dispatch(_:_:_:_:)`` calls, with the token.
+public typealias notify_handler_t = @Sendable (Int32) -> Void
+
+/// Has `handler` called with the token after each post of `name`, on `queue` and asynchronously.
+///
+/// The queue and the handler are kept until the registration is cancelled; the handler is released on the queue. Right before a call the
+/// token is looked at again: after `notify_cancel` none begins any more. At most 16 calls wait to begin; further posts meanwhile
+/// add none. The handler may cancel its token. In force when this returns.
+///
+/// - Returns: `NOTIFY_STATUS_OK`, or what went wrong: `NOTIFY_STATUS_INVALID_NAME`, `…NULL_INPUT`, `…NOT_AUTHORIZED`, `…OPT_DISABLE`,
+///   `…SERVER_NOT_FOUND` (no bus), `…FAILED`; then `out_token` is `NOTIFY_TOKEN_INVALID`.
+@preconcurrency
+public func notify_register_dispatch(
+    _ name: UnsafePointer<CChar>!,
+    _ out_token: UnsafeMutablePointer<Int32>!,
+    _ queue: DispatchQueue!,
+    _ handler: notify_handler_t!
+) -> UInt32 {
+    register(out_token) { () throws(NotifyStatus) in
+        guard let queue, let handler else { throw .nullInput }
+        return try ProcessState.client.register(name, .dispatch) { () throws(NotifyStatus) in
+            QueueSink(handler) { queue.async(execute: $0) }
+        }
+    }
+}

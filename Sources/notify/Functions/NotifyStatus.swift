@@ -1,0 +1,65 @@
+import CNotify
+import DBusTransport
+import NotifydProtocol
+
+/// What the functions return, as an error within the library.
+struct NotifyStatus: Error, Equatable {
+    let code: UInt32
+
+    private init(_ code: CInt) { self.code = UInt32(code) }
+
+    static let invalidName = NotifyStatus(NOTIFY_STATUS_INVALID_NAME)
+    static let invalidToken = NotifyStatus(NOTIFY_STATUS_INVALID_TOKEN)
+    static let invalidPort = NotifyStatus(NOTIFY_STATUS_INVALID_PORT)
+    static let invalidFile = NotifyStatus(NOTIFY_STATUS_INVALID_FILE)
+    static let invalidSignal = NotifyStatus(NOTIFY_STATUS_INVALID_SIGNAL)
+    static let invalidRequest = NotifyStatus(NOTIFY_STATUS_INVALID_REQUEST)
+    static let notAuthorized = NotifyStatus(NOTIFY_STATUS_NOT_AUTHORIZED)
+    static let disabled = NotifyStatus(NOTIFY_STATUS_OPT_DISABLE)
+    static let serverNotFound = NotifyStatus(NOTIFY_STATUS_SERVER_NOT_FOUND)
+    static let nullInput = NotifyStatus(NOTIFY_STATUS_NULL_INPUT)
+    static let failed = NotifyStatus(NOTIFY_STATUS_FAILED)
+
+    /// What a failure of the bus or a refusal of notifyd's comes to.
+    init(_ error: DBusError) {
+        switch error.code {
+        case .noBus, .disconnected, .closed, .timedOut: self = .serverNotFound
+        case .refused:
+            switch NotifydProtocol.refusal(error) {
+            case .notAuthorized: self = .notAuthorized
+            case .noSuchProcess, .invalidRequest: self = .invalidRequest
+            case nil: self = Self.answers[error.name ?? ""] ?? .failed
+            }
+        default: self = .failed
+        }
+    }
+
+    private static let answers: [String: NotifyStatus] = [
+        "org.freedesktop.DBus.Error.AccessDenied": .notAuthorized,
+        // notifyd is not installed, does not start, or ended just now.
+        "org.freedesktop.DBus.Error.ServiceUnknown": .serverNotFound,
+        "org.freedesktop.DBus.Error.NameHasNoOwner": .serverNotFound,
+        "org.freedesktop.DBus.Error.Spawn.ExecFailed": .serverNotFound,
+        "org.freedesktop.DBus.Error.Spawn.ChildExited": .serverNotFound,
+        "org.freedesktop.DBus.Error.Spawn.ChildSignaled": .serverNotFound,
+        "org.freedesktop.DBus.Error.Spawn.Failed": .serverNotFound,
+        "org.freedesktop.DBus.Error.Disconnected": .serverNotFound,
+    ]
+
+    /// The status of an operation that may fail.
+    static func of(_ body: () throws(NotifyStatus) -> Void) -> UInt32 {
+        do throws(NotifyStatus) {
+            try body()
+            return UInt32(NOTIFY_STATUS_OK)
+        } catch {
+            return error.code
+        }
+    }
+}
+
+extension NotifyStatus {
+    /// Runs something on the bus.
+    static func onBus<Value>(_ body: () throws(DBusError) -> Value) throws(NotifyStatus) -> Value {
+        do throws(DBusError) { return try body() } catch { throw NotifyStatus(error) }
+    }
+}

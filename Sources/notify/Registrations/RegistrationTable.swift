@@ -1,0 +1,178 @@
+import NotifyCenter
+import NotifydProtocol
+
+/// The registrations of this process: who is notified of a post, and what is held back. Pure; tokens come from outside.
+///
+/// `Sink` is where a registration's notices go, `Resource` what a name holds while it has registrations.
+struct RegistrationTable<Sink, Resource> {
+    struct Registration {
+        let name: NotificationName
+        let kind: RegistrationKind
+        let sink: Sink?
+        /// Counted (notify(3), a.10).
+        var suspensions: UInt32 = 0
+        /// Whether a notice is held back; one stands for all.
+        var isPending = false
+        var deliveries: UInt64 = 0
+        var monitor: MonitorReport?
+    }
+
+    /// One notification that is due.
+    struct Notice {
+        let token: CInt
+        let sink: Sink
+    }
+
+    struct Name {
+        let resource: Resource
+        /// Those who are notified, in the order of registration.
+        var receivers = RegistrationList<CInt>()
+        var registrationCount = 0
+        var state: StateReport?
+    }
+
+    private var names: [NotificationName: Name] = [:]
+    private var registrations: [CInt: Registration] = [:]
+    /// How often the whole process is suspended (`notify_suspend_pid`).
+    private(set) var processSuspensions: UInt32 = 0
+
+    // MARK: Names
+
+    /// What the name holds; `nil` where it has no registrations.
+    func resource(of name: NotificationName) -> Resource? { names[name]?.resource }
+
+    /// Has the name hold something; its first registration follows.
+    mutating func enter(_ name: NotificationName, _ resource: Resource) { names[name] = Name(resource: resource) }
+
+    /// All names with registrations, in no order.
+    var allNames: [NotificationName] { Array(names.keys) }
+
+    // MARK: Registrations
+
+    subscript(token: CInt) -> Registration? { registrations[token] }
+
+    /// Registers. The name was entered before.
+    mutating func add(_ token: CInt, name: NotificationName, kind: RegistrationKind, sink: Sink?) {
+        registrations[token] = Registration(name: name, kind: kind, sink: sink)
+        names[name]?.registrationCount += 1
+        if sink != nil { names[name]?.receivers.append(token, number: UInt64(token)) }
+    }
+
+    /// What is left to do after a registration ended.
+    struct Ended {
+        let registration: Registration
+        /// What the name held, if this was its last one; its state is gone with it (notify(3), a.11).
+        let lastOfName: Resource?
+    }
+
+    /// Ends a registration; what it holds back is dropped.
+    mutating func remove(_ token: CInt) -> Ended? {
+        guard let registration = registrations.removeValue(forKey: token) else { return nil }
+        let name = registration.name
+        guard let index = names.index(forKey: name) else { return Ended(registration: registration, lastOfName: nil) }
+        _ = names.values[index].receivers.remove(number: UInt64(token))
+        names.values[index].registrationCount -= 1
+        guard names.values[index].registrationCount == 0 else {
+            return Ended(registration: registration, lastOfName: nil)
+        }
+        return Ended(registration: registration, lastOfName: names.remove(at: index).value.resource)
+    }
+
+    // MARK: Notices
+
+    /// A post arrived: who is due a notice, in the order of registration.
+    mutating func posted(_ name: NotificationName) -> [Notice] {
+        let tokens = names[name]?.receivers.observers ?? []
+        return tokens.compactMap { token in token.flatMap { notice($0) } }
+    }
+
+    /// Something happened that concerns one registration alone.
+    mutating func fired(_ token: CInt) -> Notice? { notice(token) }
+
+    private mutating func notice(_ token: CInt) -> Notice? {
+        guard let index = registrations.index(forKey: token), let sink = registrations.values[index].sink else {
+            return nil
+        }
+        guard registrations.values[index].suspensions == 0, processSuspensions == 0 else {
+            registrations.values[index].isPending = true
+            return nil
+        }
+        registrations.values[index].isPending = false
+        registrations.values[index].deliveries += 1
+        return Notice(token: token, sink: sink)
+    }
+
+    // MARK: Suspension
+
+    /// Holds back; false for no token.
+    mutating func suspend(_ token: CInt) -> Bool {
+        guard let index = registrations.index(forKey: token) else { return false }
+        let count = registrations.values[index].suspensions
+        registrations.values[index].suspensions = count == .max ? .max : count + 1
+        return true
+    }
+
+    /// Undoes one; `nil` for no token, else the notice that is due with the last.
+    mutating func resume(_ token: CInt) -> Notice?? {
+        guard let index = registrations.index(forKey: token) else { return nil }
+        let count = registrations.values[index].suspensions
+        guard count > 0 else { return .some(nil) }
+        registrations.values[index].suspensions = count - 1
+        return .some(count == 1 && registrations.values[index].isPending ? notice(token) : nil)
+    }
+
+    mutating func suspendProcess() {
+        if processSuspensions < .max { processSuspensions += 1 }
+    }
+
+    /// Undoes one; what is due with the last, in the order of registration.
+    mutating func resumeProcess() -> [Notice] {
+        guard processSuspensions > 0 else { return [] }
+        processSuspensions -= 1
+        guard processSuspensions == 0 else { return [] }
+        return registrations.filter { $0.value.isPending }.keys.sorted().compactMap { notice($0) }
+    }
+
+    // MARK: State and paths
+
+    /// Remembers what this process set, to tell notifyd anew. Only while the name has registrations.
+    mutating func setState(_ state: StateReport, of name: NotificationName) {
+        guard let index = names.index(forKey: name) else { return }
+        if (names.values[index].state?.time ?? 0) <= state.time { names.values[index].state = state }
+    }
+
+    /// The state of a name that never leaves the process.
+    func state(of name: NotificationName) -> UInt64 { names[name]?.state?.value ?? 0 }
+
+    /// Remembers the path of a registration, to tell notifyd anew.
+    mutating func setMonitor(_ monitor: MonitorReport?, of token: CInt) { registrations[token]?.monitor = monitor }
+
+    // MARK: Telling
+
+    /// What notifyd is told of these names; of each registration, if it is detailed.
+    func report(of tellable: (NotificationName) -> Bool, detailed: Bool) -> ProcessReport {
+        var reports: [NotificationName: NameReport] = [:]
+        for (name, entry) in names where tellable(name) {
+            reports[name] = NameReport(name: name.rawValue, state: entry.state)
+        }
+        for (token, registration) in registrations {
+            if let monitor = registration.monitor { reports[registration.name]?.monitors.append(monitor) }
+            guard detailed else { continue }
+            let report = RegistrationReport(
+                token: token,
+                kind: registration.kind,
+                suspensions: registration.suspensions,
+                deliveries: registration.deliveries
+            )
+            reports[registration.name]?.registrations.append(report)
+        }
+        for name in reports.keys { reports[name]?.registrations.sort { $0.token < $1.token } }
+        return ProcessReport(suspensions: processSuspensions, names: Array(reports.values))
+    }
+}
+
+extension RegistrationTable: Sendable where Sink: Sendable, Resource: Sendable {}
+extension RegistrationTable.Registration: Sendable where Sink: Sendable, Resource: Sendable {}
+extension RegistrationTable.Notice: Sendable where Sink: Sendable, Resource: Sendable {}
+extension RegistrationTable.Name: Sendable where Sink: Sendable, Resource: Sendable {}
+extension RegistrationTable.Ended: Sendable where Sink: Sendable, Resource: Sendable {}

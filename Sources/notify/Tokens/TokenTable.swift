@@ -1,0 +1,125 @@
+import Glibc
+import Synchronization
+
+/// Which counter a token reads, and what it saw there last; without locks, system calls and memory management for those who
+/// ask, so that `notify_check` may be called in a signal handler and costs nanoseconds.
+///
+/// Tokens are numbers that are given out once, so they index a table of two levels: chunks of 65 536 slots. Memory is touched where
+/// tokens are alive: pages whose tokens are all gone are given back, and read as zeros from then on, which means “no such token”.
+/// Who changes the table holds the client's lock; readers hold nothing.
+enum TokenTable {
+    /// Zeros where the token is none.
+    private struct Slot: ~Copyable {
+        /// The address of a ``PostCounter``'s value.
+        let counter: Atomic<UInt>
+        /// The counter when the token was last asked for; 0 before the first time, which no counter is at.
+        let seen: Atomic<UInt>
+    }
+
+    private static let slotsPerChunk = 1 << 16
+    private static let chunkCount = 1 << 15
+
+    /// The address of an array of chunk addresses; 0 for none. In a forked child it is 0 again: the parent's tokens are not the child's.
+    private static let directory = Atomic<UInt>(0)
+
+    // MARK: Asking
+
+    /// Whether a post was counted since the last time; `nil` for what is no token.
+    @inline(__always)
+    static func check(_ token: CInt) -> Bool? {
+        guard let slot = slot(token), let counter = counter(of: slot) else { return nil }
+        let count = counter.pointee.load(ordering: .acquiring)
+        // Read before written: the usual answer is that nothing happened.
+        if slot.pointee.seen.load(ordering: .relaxed) == count { return false }
+        return slot.pointee.seen.exchange(count, ordering: .relaxed) != count
+    }
+
+    /// Whether it is a token.
+    @inline(__always)
+    static func isValid(_ token: CInt) -> Bool {
+        guard let slot = slot(token) else { return false }
+        return slot.pointee.counter.load(ordering: .acquiring) != 0
+    }
+
+    /// The counter's value; `nil` for what is no token.
+    static func count(_ token: CInt) -> UInt? {
+        slot(token).flatMap(counter)?.pointee.load(ordering: .acquiring)
+    }
+
+    @inline(__always)
+    private static func slot(_ token: CInt) -> UnsafeMutablePointer<Slot>? {
+        guard token >= 0, let chunks = chunks(), let slots = address(chunks[Int(token) / slotsPerChunk]) else {
+            return nil
+        }
+        return slots + Int(token) % slotsPerChunk
+    }
+
+    @inline(__always)
+    private static func chunks() -> UnsafeMutablePointer<UInt>? {
+        UnsafeMutablePointer(bitPattern: directory.load(ordering: .acquiring))
+    }
+
+    /// A chunk's address is written once, before the first token in it is given out.
+    @inline(__always)
+    private static func address(_ chunk: UInt) -> UnsafeMutablePointer<Slot>? {
+        UnsafeMutablePointer(bitPattern: chunk)
+    }
+
+    @inline(__always)
+    private static func counter(of slot: UnsafeMutablePointer<Slot>) -> UnsafeMutablePointer<Atomic<UInt>>? {
+        UnsafeMutablePointer(bitPattern: slot.pointee.counter.load(ordering: .acquiring))
+    }
+
+    // MARK: Changing
+
+    /// Has the token read this counter.
+    ///
+    /// - Returns: false without memory.
+    static func insert(_ token: CInt, _ counter: PostCounter) -> Bool {
+        guard makeRoom(for: token), let slot = slot(token) else { return false }
+        slot.pointee.seen.store(0, ordering: .relaxed)
+        slot.pointee.counter.store(UInt(bitPattern: counter.value), ordering: .releasing)
+        return true
+    }
+
+    /// Has the next ``check(_:)`` of this token alone say that there was a post.
+    static func forgetSeen(_ token: CInt) { slot(token)?.pointee.seen.store(0, ordering: .relaxed) }
+
+    /// Ends a token.
+    static func remove(_ token: CInt) {
+        slot(token)?.pointee.counter.store(0, ordering: .releasing)
+    }
+
+    /// How many tokens share a page of memory.
+    static let tokensPerPage = 4096 / MemoryLayout<Slot>.size
+
+    /// Gives back the page of a token, all of whose tokens are gone for good.
+    static func discardPage(of token: CInt) {
+        guard let slot = slot(token - token % CInt(tokensPerPage)) else { return }
+        madvise(slot, tokensPerPage * MemoryLayout<Slot>.size, MADV_DONTNEED)
+    }
+
+    private static func makeRoom(for token: CInt) -> Bool {
+        if directory.load(ordering: .acquiring) == 0 {
+            guard let memory = zeros(chunkCount * MemoryLayout<UInt>.size) else { return false }
+            directory.store(UInt(bitPattern: memory), ordering: .releasing)
+        }
+        guard let chunks = chunks() else { return false }
+        let index = Int(token) / slotsPerChunk
+        guard chunks[index] == 0 else { return true }
+        guard let memory = zeros(slotsPerChunk * MemoryLayout<Slot>.size) else { return false }
+        chunks[index] = UInt(bitPattern: memory)
+        return true
+    }
+
+    /// Memory that is there when it is touched first.
+    private static func zeros(_ size: Int) -> UnsafeMutableRawPointer? {
+        let memory = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        return memory == MAP_FAILED ? nil : memory
+    }
+
+    // MARK: Fork
+
+    /// Forgets all tokens. In the child of a fork, where nothing but plain stores is safe; the memory stays the parent's copy.
+    static func forget() { directory.store(0, ordering: .releasing) }
+}

@@ -1,0 +1,170 @@
+import NotifyCenter
+import NotifydProtocol
+import Testing
+
+@testable import notify
+
+@Suite struct RegistrationTableTests {
+    private typealias Table = RegistrationTable<String, Int>
+
+    private func table(_ tokens: [CInt] = [2, 3, 4]) -> Table {
+        var table = Table()
+        table.enter("menu", 7)
+        for token in tokens { table.add(token, name: "menu", kind: .dispatch, sink: "sink \(token)") }
+        return table
+    }
+
+    private func tokens(_ notices: [Table.Notice]) -> [CInt] { notices.map(\.token) }
+
+    @Test func aPostNotifiesInTheOrderOfRegistration() {
+        var table = table()
+        table.add(5, name: "menu", kind: .check, sink: nil)
+        table.enter("order", 8)
+        table.add(6, name: "order", kind: .file, sink: "sink 6")
+        let (menu, order, unknown) = (table.posted("menu"), table.posted("order"), table.posted("else"))
+        #expect(tokens(menu) == [2, 3, 4])
+        #expect(menu.map(\.sink) == ["sink 2", "sink 3", "sink 4"])
+        #expect(tokens(order) == [6])
+        #expect(unknown.isEmpty)
+    }
+
+    // notify(3), a.10: nested, counted, one pending notification with the last resumption.
+    @Test func suspensionIsCountedAndOneNoticeStandsForAll() {
+        var table = table([2, 3])
+        let (first, second) = (table.suspend(2), table.suspend(2))
+        #expect(first && second)
+        for _ in 0..<3 {
+            // The other token of the name goes on.
+            let posted = table.posted("menu")
+            #expect(tokens(posted) == [3])
+        }
+        let afterOne = table.resume(2)
+        #expect(afterOne != nil)
+        #expect(afterOne??.token == nil)
+        let afterTwo = table.resume(2)
+        #expect(afterTwo??.token == 2)
+        let (again, posted) = (table.resume(2), table.posted("menu"))
+        #expect(again != nil)
+        #expect(again??.token == nil)
+        #expect(tokens(posted) == [2, 3])
+    }
+
+    @Test func aResumptionWithoutAPostNotifiesNobody() {
+        var table = table([2])
+        _ = table.suspend(2)
+        let resumed = table.resume(2)
+        #expect(resumed != nil)
+        #expect(resumed??.token == nil)
+    }
+
+    @Test func aSuspensionCountsPast255() {
+        var table = table([2])
+        for _ in 0..<300 { _ = table.suspend(2) }
+        _ = table.posted("menu")
+        for _ in 0..<299 {
+            let resumed = table.resume(2)
+            #expect(resumed??.token == nil)
+        }
+        let last = table.resume(2)
+        #expect(last??.token == 2)
+    }
+
+    @Test func whatIsNoTokenIsRefused() {
+        var table = table([2])
+        let (suspended, resumed, removed) = (table.suspend(9), table.resume(9), table.remove(9))
+        #expect(!suspended)
+        #expect(resumed == nil)
+        #expect(removed == nil)
+    }
+
+    // notify(3), a.10: cancelling drops the pending notification.
+    @Test func aCancelledTokenIsNotNotifiedAnyMore() {
+        var table = table([2, 3])
+        _ = table.suspend(2)
+        _ = table.posted("menu")
+        let removed = table.remove(2)
+        #expect(removed?.registration.isPending == true)
+        #expect(removed?.lastOfName == nil)
+        let (resumed, posted) = (table.resume(2), table.posted("menu"))
+        #expect(resumed == nil)
+        #expect(tokens(posted) == [3])
+    }
+
+    // notify(3), a.11: state dies with the last registration.
+    @Test func theLastRegistrationOfANameEndsItAndItsState() {
+        var table = table([2, 3])
+        table.setState(StateReport(value: 5, time: 1), of: "menu")
+        let first = table.remove(2)
+        #expect(first?.lastOfName == nil)
+        #expect(table.state(of: "menu") == 5)
+        let last = table.remove(3)
+        #expect(last?.lastOfName == 7)
+        #expect(table.resource(of: "menu") == nil)
+        table.enter("menu", 9)
+        table.add(4, name: "menu", kind: .check, sink: nil)
+        #expect(table.state(of: "menu") == 0)
+    }
+
+    @Test func theNewestStateStays() {
+        var table = table([2])
+        table.setState(StateReport(value: 1, time: 20), of: "menu")
+        table.setState(StateReport(value: 2, time: 10), of: "menu")
+        #expect(table.state(of: "menu") == 1)
+        table.setState(StateReport(value: 3, time: 20), of: "menu")
+        #expect(table.state(of: "menu") == 3)
+        table.setState(StateReport(value: 3, time: 20), of: "else")
+        #expect(table.state(of: "else") == 0)
+    }
+
+    @Test func aSuspendedProcessIsNotifiedOnceOfWhatItMissed() {
+        var table = table([4, 2, 3].sorted())
+        table.suspendProcess()
+        table.suspendProcess()
+        _ = table.suspend(3)
+        for _ in 0..<2 {
+            let posted = table.posted("menu")
+            #expect(posted.isEmpty)
+        }
+        let first = table.resumeProcess()
+        #expect(first.isEmpty)
+        let second = table.resumeProcess()
+        // 3 is suspended by itself still.
+        #expect(tokens(second) == [2, 4])
+        let third = table.resume(3)
+        #expect(third??.token == 3)
+        let none = table.resumeProcess()
+        #expect(none.isEmpty)
+    }
+
+    @Test func oneRegistrationAloneIsFired() {
+        var table = table()
+        table.setMonitor(MonitorReport(token: 3, path: "/etc/hosts", flags: 0), of: 3)
+        let fired = table.fired(3)
+        #expect(fired?.token == 3)
+        _ = table.suspend(3)
+        let held = table.fired(3)
+        #expect(held == nil)
+        let resumed = table.resume(3)
+        #expect(resumed??.token == 3)
+    }
+
+    @Test func itTellsWhatNotifydAsks() {
+        var table = table([2, 3])
+        table.enter("self.menu", 1)
+        table.add(4, name: "self.menu", kind: .check, sink: nil)
+        table.setState(StateReport(value: 5, time: 1), of: "menu")
+        table.setMonitor(MonitorReport(token: 3, path: "/etc/hosts", flags: 2), of: 3)
+        _ = table.posted("menu")
+        _ = table.suspend(2)
+        table.suspendProcess()
+        let brief = table.report(of: { $0 != "self.menu" }, detailed: false)
+        let monitor = MonitorReport(token: 3, path: "/etc/hosts", flags: 2)
+        var menu = NameReport(name: "menu", state: StateReport(value: 5, time: 1), monitors: [monitor])
+        #expect(brief == ProcessReport(suspensions: 1, names: [menu]))
+        menu.registrations = [
+            RegistrationReport(token: 2, kind: .dispatch, suspensions: 1, deliveries: 1),
+            RegistrationReport(token: 3, kind: .dispatch, suspensions: 0, deliveries: 1),
+        ]
+        #expect(table.report(of: { $0 != "self.menu" }, detailed: true) == ProcessReport(suspensions: 1, names: [menu]))
+    }
+}

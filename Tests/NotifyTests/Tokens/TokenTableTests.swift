@@ -1,0 +1,80 @@
+import CNotify
+import Testing
+
+@testable import notify
+
+@Suite struct TokenTableTests {
+    // Not from 0 on: the table is the process's, and other suites use its first tokens.
+    private static let first: CInt = 1 << 30
+
+    @Test func aTokenSeesEachCountOnce() throws {
+        var pool = PostCounterPool()
+        let counter = pool.take()
+        let token = Self.first
+        #expect(TokenTable.check(token) == nil)
+        #expect(!TokenTable.isValid(token))
+        let isInserted = TokenTable.insert(token, counter)
+        #expect(isInserted)
+        #expect(TokenTable.isValid(token))
+        #expect(TokenTable.check(token) == true)
+        #expect(TokenTable.check(token) == false)
+        counter.increment()
+        counter.increment()
+        #expect(TokenTable.count(token) == 3)
+        #expect(TokenTable.check(token) == true)
+        #expect(TokenTable.check(token) == false)
+        TokenTable.forgetSeen(token)
+        #expect(TokenTable.check(token) == true)
+        TokenTable.remove(token)
+        #expect(TokenTable.check(token) == nil)
+        #expect(TokenTable.count(token) == nil)
+    }
+
+    @Test func aCounterOfManyTokensIsReadByEach() {
+        var pool = PostCounterPool()
+        let counter = pool.take()
+        // Over a boundary of pages, and of chunks.
+        let tokens = (Self.first + 65_536 - 600)..<(Self.first + 65_536 + 600)
+        #expect(tokens.allSatisfy { TokenTable.insert($0, counter) })
+        #expect(tokens.allSatisfy { TokenTable.check($0) == true })
+        #expect(tokens.allSatisfy { TokenTable.check($0) == false })
+        counter.increment()
+        #expect(tokens.allSatisfy { TokenTable.check($0) == true })
+        for token in tokens { TokenTable.remove(token) }
+        #expect(tokens.allSatisfy { !TokenTable.isValid($0) })
+    }
+
+    @Test func aDiscardedPageReadsAsNoTokens() {
+        var pool = PostCounterPool()
+        let counter = pool.take()
+        let page = Self.first + 1 << 20
+        #expect(TokenTable.insert(page, counter))
+        #expect(TokenTable.insert(page + CInt(TokenTable.tokensPerPage), counter))
+        TokenTable.discardPage(of: page + 3)
+        #expect(TokenTable.check(page) == nil)
+        #expect(TokenTable.check(page + CInt(TokenTable.tokensPerPage)) == true)
+        TokenTable.remove(page + CInt(TokenTable.tokensPerPage))
+    }
+
+    @Test(arguments: [-1, -2, CInt.min, 0, CInt.max])
+    func whatIsNoTokenIsNone(_ number: CInt) {
+        #expect(TokenTable.check(number) == nil)
+        #expect(!TokenTable.isValid(number))
+        TokenTable.remove(number)
+        TokenTable.forgetSeen(number)
+    }
+
+    @Test func pagesEndWhenAllTheirTokensHave() throws {
+        var numbers = TokenNumbers(tokensPerPage: 4)
+        let tokens = (0..<8).compactMap { _ in numbers.take() }
+        // notify(3), a.6: the first is 2.
+        #expect(tokens == Array(2...9))
+        // 2 and 3 are on the first page, 4 to 7 on the second, 8 and 9 on the one that is in use.
+        let ends = [3, 2, 4, 5, 6, 7, 9, 8].map { numbers.end($0) }
+        #expect(ends == [false, true, false, false, false, true, false, false])
+        let unknown = numbers.end(2)
+        #expect(!unknown)
+        let next = numbers.take()
+        #expect(next == 10)
+    }
+}
