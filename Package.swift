@@ -167,7 +167,9 @@ let package = Package(
             name: "NotifyTests",
             dependencies: [
                 "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyd",
-            ]
+            ],
+            // Built and run as programs of others are.
+            exclude: ["CPrograms"]
         ),
         .testTarget(
             name: "NotifyDaemonTests",

@@ -48,12 +48,13 @@ static inline void rest(void) {
 #define EXPECT(condition) expect(!!(condition), #condition, __FILE__, __LINE__)
 #define EXPECT_EQUAL(is, wanted) expect_equal((long long)(is), (long long)(wanted), #is, __FILE__, __LINE__)
 #define EXPECT_OK(call) EXPECT_EQUAL(call, NOTIFY_STATUS_OK)
-// Waits until it holds.
+// Waits until it holds, and then does not ask again.
 #define EVENTUALLY(condition) \
     do { \
         long long deadline_ = milliseconds() + PATIENCE_MS; \
-        while (!(condition) && milliseconds() < deadline_) rest(); \
-        expect(!!(condition), "eventually " #condition, __FILE__, __LINE__); \
+        int holds_; \
+        while (!(holds_ = !!(condition)) && milliseconds() < deadline_) rest(); \
+        expect(holds_, "eventually " #condition, __FILE__, __LINE__); \
     } while (0)
 
 static inline int finish(void) {
