@@ -52,13 +52,15 @@ let package = Package(
         .target(name: "CNotify"),
         // Queues and blocks of C callers.
         .target(name: "CDispatchQueues"),
+        // Calls of Linux that Swift's Glibc module lacks.
+        .target(name: "CLinux"),
         // What library and service say to each other, and the access rules that both keep.
-        .target(name: "NotifydProtocol", dependencies: ["DBusTransport"]),
+        .target(name: "NotifydProtocol", dependencies: ["DBusTransport", "CLinux"]),
         .target(
             name: "notify",
             dependencies: ["CNotify", "CDispatchQueues", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
         ),
-        .target(name: "NotifyDaemon", dependencies: ["NotifydProtocol", "NotifyCenter", "DBusTransport"]),
+        .target(name: "NotifyDaemon", dependencies: ["NotifydProtocol", "NotifyCenter", "DBusTransport", "CLinux"]),
 
         // MARK: Floors 3 and 4: Apple's spellings
         .target(name: "NotifyCenterFoundation", dependencies: ["NotifyCenter", "DBusTransport"]),
@@ -163,13 +165,21 @@ let package = Package(
             name: "NotifydProtocolTests",
             dependencies: ["NotifydProtocol", "DBusTransport"]
         ),
+        // A process that uses notify(3) as its standard input says.
+        .executableTarget(
+            name: "notify-probe",
+            dependencies: ["notify"],
+            path: "Tests/NotifyTests/NotifyProbe"
+        ),
         .testTarget(
             name: "NotifyTests",
             dependencies: [
-                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyd",
+                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                // Started as processes.
+                "notify-probe", "notifyd",
             ],
-            // Built and run as programs of others are.
-            exclude: ["CPrograms"]
+            // The C programs are built as programs of others are.
+            exclude: ["NotifyProbe", "CPrograms"]
         ),
         .testTarget(
             name: "NotifyDaemonTests",

@@ -42,7 +42,8 @@ extension DBusConnection {
 
     // MARK: Objects
 
-    /// Serves an object until the token ends, across restarts of the bus. Calls run in tasks of their own.
+    /// Serves an object until the token ends, across restarts of the bus. Calls run in tasks of their own, unless their
+    /// method wants them in order.
     ///
     /// - Throws: ``DBusError/Code/invalidArgument`` where this connection serves one at `path` already, or `path` is none;
     ///   ``DBusError/Code/noResources``.
@@ -63,6 +64,8 @@ extension DBusConnection {
     public struct PeerCredentials: Sendable, Hashable {
         /// The effective user.
         public let userID: UInt32
+        /// The effective group and the supplementary ones, in no order; empty where neither the bus nor the kernel tells.
+        public let groupIDs: [UInt32]
         /// The process; `nil` where the bus cannot tell.
         public let processID: UInt32?
         /// The program's file; `nil` where this process may not see it.
@@ -71,17 +74,20 @@ extension DBusConnection {
 
     /// Asks the bus who is behind `name`.
     ///
-    /// A process id may pass to another process when its owner ends. The executable is therefore read between two questions
-    /// to the bus: a connection that is still there afterwards was there all the time, and its process with it.
+    /// A process id may pass to another process when its owner ends. The executable, and the groups where the bus does not tell
+    /// them, are therefore read between two questions to the bus: a connection that is still there afterwards was there all
+    /// the time, and its process with it.
     ///
     /// - Throws: as ``call(_:timeout:)``; ``DBusError/Code/refused`` when the peer is gone.
     public func credentials(of name: String) async throws(DBusError) -> PeerCredentials {
         let before = try await rawCredentials(of: name)
         guard let processID = before.processID else { return before }
         let executable = executable(of: processID)
+        let groups = before.groupIDs.isEmpty ? ProcessGroups.read(processID) : before.groupIDs
         let after = try await rawCredentials(of: name)
         return PeerCredentials(
             userID: after.userID,
+            groupIDs: after == before ? groups : after.groupIDs,
             processID: processID,
             executable: after == before ? executable : nil
         )
@@ -95,7 +101,11 @@ extension DBusConnection {
             throw DBusError(.malformed, message: "the bus does not say whose it is", attempted: "identify \(name)")
         }
         let process = fields["ProcessID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
-        return PeerCredentials(userID: user, processID: process, executable: nil)
+        var groups: [UInt32] = []
+        if case .array(let elements, "u") = fields["UnixGroupIDs"] {
+            groups = elements.compactMap { $0.unsignedValue.flatMap(UInt32.init(exactly:)) }
+        }
+        return PeerCredentials(userID: user, groupIDs: groups, processID: process, executable: nil)
     }
 
     private func executable(of processID: UInt32) -> String? {

@@ -142,6 +142,7 @@ struct DBusConnectionTests {
         let peer = try DBusConnection.open(bus.bus)
         let credentials = try await connection.credentials(of: try #require(peer.uniqueName))
         #expect(credentials.userID == getuid())
+        #expect(credentials.groupIDs.contains(getegid()))
         #expect(credentials.processID == UInt32(getpid()))
         let executable = try #require(credentials.executable)
         #expect(executable == ChildProcess.built((executable as NSString).lastPathComponent))

@@ -40,35 +40,34 @@ enum ForkedChild {
     private static func begin() {
         atomicGeneration.wrappingAdd(1, ordering: .relaxed)
         let deadEnd = deadEnd.load(ordering: .acquiring)
-        sockets.forEach { socket in
-            guard deadEnd >= 0, dup2(deadEnd, socket) >= 0 else { return _ = close(socket) }
-            _ = fcntl(socket, F_SETFD, FD_CLOEXEC)
+        for index in sockets.places {
+            let socket = sockets[index]
+            guard socket >= 0 else { continue }
+            if deadEnd >= 0, dup2(deadEnd, socket) >= 0 {
+                _ = fcntl(socket, F_SETFD, FD_CLOEXEC)
+            } else {
+                close(socket)
+            }
         }
     }
 
     private final class SocketTable: Sendable {
-        private static let capacity = 256
+        let places = 0..<256
         // The pointer is constant, and what it points to atomic. Never given back: the table is the process's.
-        nonisolated(unsafe) private let places: UnsafeMutablePointer<Atomic<CInt>>
+        nonisolated(unsafe) private let sockets: UnsafeMutablePointer<Atomic<CInt>>
 
         init() {
-            places = .allocate(capacity: Self.capacity)
-            for index in 0..<Self.capacity { (places + index).initialize(to: Atomic(-1)) }
+            sockets = .allocate(capacity: places.count)
+            for index in places { (sockets + index).initialize(to: Atomic(-1)) }
         }
+
+        subscript(index: Int) -> CInt { sockets[index].load(ordering: .acquiring) }
 
         func replace(_ old: CInt, with new: CInt) {
-            for index in 0..<Self.capacity {
-                let place = places + index
-                if place.pointee.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged {
-                    return
-                }
-            }
-        }
-
-        func forEach(_ body: (CInt) -> Void) {
-            for index in 0..<Self.capacity {
-                let socket = (places + index).pointee.load(ordering: .acquiring)
-                if socket >= 0 { body(socket) }
+            for index in places {
+                let (isDone, _) = sockets[index]
+                    .compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing)
+                if isDone { return }
             }
         }
     }

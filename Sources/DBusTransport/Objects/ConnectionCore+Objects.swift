@@ -1,49 +1,75 @@
 import Synchronization
 
 extension ConnectionCore {
-    /// Answers a method call: in a task of its own, because the I/O thread must go on reading.
+    /// Answers a method call: in a task of its own, because the I/O thread must go on reading, or right here where the method
+    /// wants its calls in order.
     func dispatchCall(_ message: borrowing DBusMessage, from socket: BusSocket) {
         let objects = state.withLock { $0.objects }
-        let held = HeldMessage(message.sharedReference())
-        Task {
-            do throws(DBusError) {
-                let reply = await Self.reply(to: held, objects: objects)
-                guard held.message.expectsReply else { return }
-                switch reply {
-                case .success(let values):
-                    try answer(try held.message.reply(values), on: socket)
-                case .failure(let failure):
-                    let error = try held.message.errorReply(name: failure.name, message: failure.message)
-                    try answer(error, on: socket)
-                }
-            } catch {
-                refuse(held, on: socket, because: error)
-            }
+        let reply = CallReply(HeldMessage(message.sharedReference()), self, socket)
+        if Self.startInOrder(message, reply, objects) { return }
+        Task { reply.send(await Self.reply(to: reply.call, objects: objects)) }
+    }
+
+    /// Whether the call is of a method that wants its calls in order.
+    private static func startInOrder(
+        _ message: borrowing DBusMessage,
+        _ reply: CallReply,
+        _ objects: ObjectTable
+    ) -> Bool {
+        guard let member = message.member, let path = message.path, !StandardInterfaces.have(message.interface),
+            let method = try? objects.method(path: path, interface: message.interface, member: member),
+            case .inOrder(let handler) = method.handler
+        else { return false }
+        do {
+            try method.check(message.signature)
+            handler(try call(message), reply)
+        } catch {
+            reply.send(.failure(failure(error)))
         }
+        return true
+    }
+
+    private static func call(_ message: borrowing DBusMessage) throws(DBusError) -> IncomingCall {
+        IncomingCall(
+            sender: message.sender ?? "",
+            member: message.member ?? "",
+            arguments: try message.arguments()
+        )
+    }
+
+    private static func failure(_ error: any Error) -> MethodFailure {
+        error as? MethodFailure ?? .standard("Failed", String(describing: error))
     }
 
     private static func reply(to held: HeldMessage, objects: ObjectTable) async -> Result<[DBusValue], MethodFailure> {
         do {
             let (path, interface) = (held.message.path ?? "/", held.message.interface)
-            let call = IncomingCall(
-                sender: held.message.sender ?? "",
-                member: held.message.member ?? "",
-                arguments: try held.message.arguments()
-            )
+            let call = try call(held.message)
             if let answer = try await StandardInterfaces.answer(interface, call, path: path, objects: objects) {
                 return .success(answer)
             }
             let method = try objects.method(path: path, interface: interface, member: call.member)
-            let expected = method.inputs.map(\.signature).joined()
-            guard held.message.signature == expected else {
-                let message = "\(call.member) takes “\(expected)”, not “\(held.message.signature)”"
-                throw MethodFailure.standard("InvalidArgs", message)
+            try method.check(held.message.signature)
+            guard case .task(let handler) = method.handler else {
+                // Taken by `startInOrder`, unless the object has come to be meanwhile.
+                throw MethodFailure.standard("UnknownObject", "there is no object \(path)")
             }
-            return .success(try await method.handler(call))
-        } catch let failure as MethodFailure {
-            return .failure(failure)
+            return .success(try await handler(call))
         } catch {
-            return .failure(.standard("Failed", String(describing: error)))
+            return .failure(failure(error))
+        }
+    }
+
+    fileprivate func answer(_ held: HeldMessage, _ result: Result<[DBusValue], MethodFailure>, on socket: BusSocket) {
+        guard held.message.expectsReply else { return }
+        do throws(DBusError) {
+            switch result {
+            case .success(let values): try answer(try held.message.reply(values), on: socket)
+            case .failure(let failure):
+                try answer(try held.message.errorReply(name: failure.name, message: failure.message), on: socket)
+            }
+        } catch {
+            refuse(held, on: socket, because: error)
         }
     }
 
@@ -58,4 +84,21 @@ extension ConnectionCore {
         else { return }
         try? answer(reply, on: socket)
     }
+}
+
+/// The answer that a call waits for. To be sent once; the bus disregards a second one. A caller that is gone, or wants none, gets none.
+public struct CallReply: Sendable {
+    fileprivate let call: ConnectionCore.HeldMessage
+    // Not the connection itself, whose end of life closes it.
+    private let core: ConnectionCore
+    private let socket: BusSocket
+
+    fileprivate init(_ call: ConnectionCore.HeldMessage, _ core: ConnectionCore, _ socket: BusSocket) {
+        self.call = call
+        self.core = core
+        self.socket = socket
+    }
+
+    /// Sends the output arguments, or a refusal; from any thread.
+    public func send(_ result: Result<[DBusValue], MethodFailure>) { core.answer(call, result, on: socket) }
 }

@@ -16,12 +16,17 @@ public struct DBusInterface: Sendable {
         }
     }
 
-    /// A method. Each call runs in a task of its own: calls of one client may overlap.
+    /// A method. By a task for each call, so that calls of one client may overlap; or in order, on the reading thread.
     public struct Method: Sendable {
+        enum Handler: Sendable {
+            case task(@Sendable (IncomingCall) async throws -> [DBusValue])
+            case inOrder(@Sendable (IncomingCall, CallReply) -> Void)
+        }
+
         let name: String
         let inputs: [Argument]
         let outputs: [Argument]
-        let handler: @Sendable (IncomingCall) async throws -> [DBusValue]
+        let handler: Handler
 
         /// A method; calls whose arguments have another signature are refused before the handler sees them.
         ///
@@ -36,7 +41,31 @@ public struct DBusInterface: Sendable {
             self.name = name
             self.inputs = inputs
             self.outputs = outputs
-            self.handler = handler
+            self.handler = .task(handler)
+        }
+
+        /// A method whose calls are handled in the order in which the bus delivers them, signals included: on the reading
+        /// thread, so that the handler must return soon. Otherwise as the other form.
+        ///
+        /// - Parameter inOrder: answers by the reply that it is given, then or later.
+        public init(
+            _ name: String,
+            in inputs: [Argument] = [],
+            out outputs: [Argument] = [],
+            inOrder handler: @escaping @Sendable (IncomingCall, CallReply) -> Void
+        ) {
+            self.name = name
+            self.inputs = inputs
+            self.outputs = outputs
+            self.handler = .inOrder(handler)
+        }
+
+        /// Refuses arguments of other types.
+        func check(_ signature: String) throws(MethodFailure) {
+            let expected = inputs.map(\.signature).joined()
+            guard signature == expected else {
+                throw .standard("InvalidArgs", "\(name) takes “\(expected)”, not “\(signature)”")
+            }
         }
     }
 

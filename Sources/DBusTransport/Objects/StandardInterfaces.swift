@@ -2,6 +2,9 @@ import CDBus
 
 /// The interfaces that every object has.
 enum StandardInterfaces {
+    /// Whether `interface` is one of them.
+    static func have(_ interface: String?) -> Bool { described.contains { $0.name == interface } }
+
     /// Answers a call of a standard interface; `nil` where it is of another.
     static func answer(
         _ interface: String?,

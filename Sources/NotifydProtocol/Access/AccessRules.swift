@@ -1,8 +1,10 @@
-/// Who may register and post which names. Pure.
+/// Who may register and post which names (notify(3), a.5). Pure.
 package struct AccessRules: Sendable, Hashable {
     /// Who asks.
     package struct Identity: Sendable, Hashable {
+        /// The effective user.
         package var user: UInt32
+        /// The effective group and the supplementary ones, in no order.
         package var groups: [UInt32]
 
         package init(user: UInt32, groups: [UInt32] = []) {
@@ -17,6 +19,13 @@ package struct AccessRules: Sendable, Hashable {
         case read
         /// To post, and to set state.
         case write
+
+        fileprivate var bit: UInt16 {
+            switch self {
+            case .read: 1
+            case .write: 2
+            }
+        }
     }
 
     /// Names that begin with a prefix, and who may use them.
@@ -27,15 +36,25 @@ package struct AccessRules: Sendable, Hashable {
         /// READ 1, WRITE 2, shifted by 0 for the user, 4 for the group, 8 for others.
         package var access: UInt16
 
+        /// Everybody may do everything.
+        package static let everything: UInt16 = 0x333
+
         package init(prefix: String, user: UInt32, group: UInt32, access: UInt16) {
             self.prefix = prefix
             self.user = user
             self.group = group
             self.access = access
         }
+
+        fileprivate func allows(_ wanted: Access, by identity: Identity) -> Bool {
+            (identity.user == user && access & wanted.bit != 0)
+                || (access >> 4 & wanted.bit != 0 && identity.groups.contains(group)) || allowsOthers(wanted)
+        }
+
+        fileprivate func allowsOthers(_ wanted: Access) -> Bool { access >> 8 & wanted.bit != 0 }
     }
 
-    /// In no order.
+    /// In no order. Of one prefix there should be one: where there are two, both must allow.
     package var reservations: [Reservation]
 
     package init(reservations: [Reservation] = []) { self.reservations = reservations }
@@ -47,16 +66,25 @@ package struct AccessRules: Sendable, Hashable {
         case .process: true
         case .user(let owner): owner == identity.user
         case .root: false
-        case .everyone: true
+        case .everyone: deciding(name).allSatisfy { $0.allows(access, by: identity) }
         }
     }
 
-    /// Whether anybody at all may post `name`, so that nobody need be asked for.
+    /// Whether everybody may use `name` so, whoever it is: then nobody need be asked for.
     package func isOpen(_ access: Access, _ name: String) -> Bool {
         switch NameScope(name) {
         case .process: true
         case .user, .root: false
-        case .everyone: true
+        case .everyone: deciding(name).allSatisfy { $0.allowsOthers(access) }
         }
+    }
+
+    /// Those with the longest prefix of `name`.
+    private func deciding(_ name: String) -> [Reservation] {
+        // Every post asks; few machines have a configuration.
+        if reservations.isEmpty { return [] }
+        let matching = reservations.filter { name.utf8.starts(with: $0.prefix.utf8) }
+        let longest = matching.lazy.map { $0.prefix.utf8.count }.max()
+        return matching.filter { $0.prefix.utf8.count == longest }
     }
 }

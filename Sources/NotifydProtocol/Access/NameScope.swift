@@ -1,4 +1,4 @@
-/// Whom a name belongs to, by its form.
+/// Whom a name belongs to, by its form (notify(3), a.4).
 package enum NameScope: Sendable, Hashable {
     /// `self.…`: this process; it never leaves it.
     case process
@@ -11,12 +11,15 @@ package enum NameScope: Sendable, Hashable {
 
     /// The scope of `name`.
     package init(_ name: String) {
-        if name.hasPrefix("self.") {
+        // By bytes: as texts, a prefix ends no character that an accent after it completes, and so would not be found.
+        let bytes = name.utf8
+        if bytes.starts(with: "self.".utf8) {
             self = .process
-        } else if name.hasPrefix("user.uid.") {
-            let digits = name.dropFirst("user.uid.".count).prefix { $0 != "." }
+        } else if bytes.starts(with: "user.uid.".utf8) {
+            let digits = bytes.dropFirst("user.uid.".utf8.count).prefix { $0 != UInt8(ascii: ".") }
             // Spelled as a number is: `user.uid.0501` is nobody's.
-            self = UInt32(digits).flatMap { String($0) == digits ? .user($0) : nil } ?? .root
+            let text = String(Substring(digits))
+            self = UInt32(text).flatMap { String($0) == text ? .user($0) : nil } ?? .root
         } else {
             self = .everyone
         }

@@ -54,6 +54,22 @@ final class NotifyClient: Sendable {
         sink: () throws(NotifyStatus) -> (any NoticeSink)? = { nil }
     ) throws(NotifyStatus) -> CInt {
         let name = try Self.name(name)
+        let token = try register(name, kind, sink: sink)
+        guard let watch = PathName(name) else { return token }
+        do throws(NotifyStatus) {
+            try monitor(token, watch.path, watch.flags)
+        } catch {
+            try cancel(token)
+            throw error
+        }
+        return token
+    }
+
+    private func register(
+        _ name: NotificationName,
+        _ kind: RegistrationKind,
+        sink: () throws(NotifyStatus) -> (any NoticeSink)?
+    ) throws(NotifyStatus) -> CInt {
         guard NameScope(name.rawValue) != .process else {
             return try add(name, kind, try sink(), observation: nil)
         }

@@ -103,31 +103,32 @@ final class NotifydLink: Sendable {
         try? connection.send(message)
     }
 
+    /// Asks the bus once, without starting it, and tells it all if it runs.
     private func askWhetherItRuns(_ client: NotifyClient) {
         guard let connection = state.withLock({ $0.connection }) else { return }
         Task { [weak client] in
-            let names = client?.tellableNames ?? []
-            let arguments: [DBusValue] = [.array(names.map { .string($0.rawValue) }, of: "s")]
-            let answer: [DBusValue]?
-            do throws(DBusError) {
-                answer = try await connection.call(
-                    try NotifydProtocol.call(.enter, arguments, options: .noAutoStart)
-                )
-            } catch {
-                answer = nil
+            let owner = await Self.running(connection)
+            let isNews = self.state.withLock { state in
+                // What it has said itself meanwhile is newer.
+                guard case .unknown = state.presence else { return false }
+                state.presence = owner.map(Presence.present) ?? .absent
+                return true
             }
-            let owner = answer?.first?.stringValue
-            self.state.withLock { state in
-                // What notifyd has said itself meanwhile is newer.
-                if case .unknown = state.presence { state.presence = owner.map(Presence.present) ?? .absent }
-                if owner != nil { state.told.formUnion(names) }
-            }
-            guard owner != nil else { return }
-            // What came and went while it was asked.
+            guard isNews, let owner else { return }
             connection.perform { [weak client] in
-                guard let client else { return }
-                for name in Set(names).union(client.tellableNames) { self.tell(name, client) }
+                if let client { self.report(to: owner, 0, false, client) }
             }
+        }
+    }
+
+    /// The unique name of the notifyd that runs.
+    private static func running(_ connection: DBusConnection) async -> String? {
+        do throws(DBusError) {
+            let message = try NotifydProtocol.call(.enter, [.array([], of: "s")], options: .noAutoStart)
+            return try await connection.call(message).first?.stringValue
+        } catch {
+            // It does not run. A bus that is lost is asked again when it is back.
+            return nil
         }
     }
 
@@ -178,14 +179,4 @@ final class NotifydLink: Sendable {
             if let client { askWhetherItRuns(client) }
         }
     }
-}
-
-extension NotificationName {
-    /// Whether other processes know of it.
-    fileprivate var isTellable: Bool { NameScope(rawValue) != .process }
-}
-
-extension NotifyClient {
-    /// The names that are registered now and known outside.
-    fileprivate var tellableNames: [NotificationName] { withTable { $0.allNames.filter(\.isTellable) } }
 }

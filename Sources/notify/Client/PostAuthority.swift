@@ -50,7 +50,7 @@ final class PostAuthority: Sendable {
 
     private func ask(_ connection: DBusConnection, _ sender: String, _ rules: AccessRules) async {
         let credentials = try? await connection.credentials(of: sender)
-        let identity = credentials.map { AccessRules.Identity(user: $0.userID) }
+        let identity = credentials.map { AccessRules.Identity(user: $0.userID, groups: $0.groupIDs) }
         let waiting = state.withLock { state in
             if state.known.count >= Self.capacity { state.known = [:] }
             state.known.updateValue(identity, forKey: sender)

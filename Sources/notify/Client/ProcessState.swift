@@ -29,7 +29,7 @@ enum ProcessState {
             return client(at: other) ?? fresh.takeUnretainedValue()
         }
         if !handlesForks.exchange(true, ordering: .acquiringAndReleasing) {
-            pthread_atfork(nil, nil) { ProcessState.forked() }
+            pthread_atfork({ ForkRehearsal.run() }, nil) { ProcessState.forked() }
         }
         return fresh.takeUnretainedValue()
     }

@@ -33,7 +33,7 @@ public typealias notify_handler_t = @Sendable (Int32) -> Void
 ///
 /// - Returns: `NOTIFY_STATUS_OK`, or what went wrong: `NOTIFY_STATUS_INVALID_NAME`, `…NULL_INPUT`, `…NOT_AUTHORIZED`, `…OPT_DISABLE`,
 ///   `…SERVER_NOT_FOUND` (no bus), `…FAILED`; then `out_token` is `NOTIFY_TOKEN_INVALID`.
-@preconcurrency
+@preconcurrency @discardableResult
 public func notify_register_dispatch(
     _ name: UnsafePointer<CChar>!,
     _ out_token: UnsafeMutablePointer<Int32>!,

@@ -91,7 +91,7 @@ enum TokenTable {
     }
 
     /// How many tokens share a page of memory.
-    static let tokensPerPage = 4096 / MemoryLayout<Slot>.size
+    static let tokensPerPage = max(4096, sysconf(CInt(_SC_PAGESIZE))) / MemoryLayout<Slot>.size
 
     /// Gives back the page of a token, all of whose tokens are gone for good.
     static func discardPage(of token: CInt) {

@@ -1,19 +1,11 @@
-import Foundation
-import NotifyCenter
 import NotifyCenterTestKit
 import Testing
 import notify
 
-/// A name of the test's own.
-func uniqueName(_ hint: String = "test") -> String { "com.example.notify.\(hint).\(UUID().uuidString)" }
-
-/// What a notify function returned, as the number that the constants have.
-private func status(_ value: UInt32) -> Int32 { Int32(value) }
-
 @Suite struct CheckTests {
     init() { ProcessBus.use() }
 
-    // notify(3), a.7: the first check is true, for each token.
+    // notify(3), a.7, and CF-W6: the first check is true, for each token.
     @Test func theFirstCheckOfEachTokenIsTrue() {
         let name = uniqueName()
         var tokens: [Int32] = []

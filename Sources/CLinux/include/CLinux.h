@@ -1,0 +1,22 @@
+#ifndef CLINUX_H
+#define CLINUX_H
+
+// Calls of Linux that Swift's Glibc module lacks.
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/// secure_getenv: NULL also in a process with more rights than its user.
+const char *CLinux_secureEnvironment(const char *name);
+
+/// Names the calling thread, for people who look at the process.
+void CLinux_nameThisThread(const char *name);
+
+/// From here on the calling thread, and no other, opens files as this user and these groups, the first of them in the place of the
+/// process's own. Returns 0, or an error number. CLinux_actAsMyself is due in either case.
+int CLinux_actAs(uid_t user, const gid_t *groups, size_t count);
+
+/// Undoes it; `groups` are the process's own.
+int CLinux_actAsMyself(const gid_t *groups, size_t count);
+
+#endif

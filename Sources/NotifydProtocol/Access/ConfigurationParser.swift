@@ -1,0 +1,139 @@
+/// Reads the text of `notify.conf` (notify(3), a.5). Pure.
+///
+///     # comment
+///     reserve PREFIX [UID [GID [ACCESS]]]    ACCESS: rwrwrw, for user, group and others
+///     monitor NAME PATH                      post NAME whenever PATH changes
+///     set NAME [VALUE]                       a name that stays, and its state at first
+///     quit                                   disregard the rest
+///
+/// Keywords in any case; fields apart by any number of blanks and tabs. UID and GID are 0, ACCESS `rwrwrw` and VALUE 0
+/// where they are left out. Of two lines for the same prefix or name, the later holds.
+package struct ConfigurationParser {
+    private static let maximumLineBytes = 1023
+
+    private var configuration = NotifyConfiguration()
+    private var problems: [ConfigurationProblem] = []
+
+    /// What the text says, and which lines of it say nothing that can be done, in their order.
+    package static func parse(
+        _ bytes: [UInt8]
+    ) -> (configuration: NotifyConfiguration, problems: [ConfigurationProblem]) {
+        var parser = ConfigurationParser()
+        for (index, line) in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
+            do throws(Refusal) {
+                if try parser.take(line) == .last { break }
+            } catch {
+                let text = String(decoding: line.prefix(80), as: UTF8.self)
+                parser.problems.append(ConfigurationProblem(line: index + 1, text: text, reason: error.reason))
+            }
+        }
+        return (parser.configuration, parser.problems)
+    }
+
+    private typealias Reason = ConfigurationProblem.Reason
+
+    private struct Refusal: Error {
+        let reason: Reason
+        init(_ reason: Reason) { self.reason = reason }
+    }
+
+    private enum Progress {
+        case more
+        case last
+    }
+
+    private mutating func take(_ line: ArraySlice<UInt8>) throws(Refusal) -> Progress {
+        guard line.count <= Self.maximumLineBytes else { throw Refusal(.tooLong) }
+        guard let text = String(validating: line, as: UTF8.self), !line.contains(0) else { throw Refusal(.noText) }
+        // A carriage return, as other systems end lines, counts as a blank.
+        let separators: Set<Unicode.Scalar> = [" ", "\t", "\r"]
+        let words = text.unicodeScalars.split { separators.contains($0) }.map { String($0) }
+        guard let keyword = words.first, !keyword.utf8.starts(with: "#".utf8) else { return .more }
+        var fields = Fields(words.dropFirst())
+        switch keyword.lowercased() {
+        case "reserve": try reserve(&fields)
+        case "monitor": try monitor(&fields)
+        case "set": try set(&fields)
+        case "quit":
+            try fields.end()
+            return .last
+        default: throw Refusal(.unknownKeyword(keyword))
+        }
+        return .more
+    }
+
+    private mutating func reserve(_ fields: inout Fields) throws(Refusal) {
+        let prefix = try fields.name("prefix")
+        guard case .everyone = NameScope(prefix) else { throw Refusal(.fixedName(prefix)) }
+        let user = try fields.next().map(Self.identifier) ?? 0
+        let group = try fields.next().map(Self.identifier) ?? 0
+        let access = try fields.next().map(Self.access) ?? AccessRules.Reservation.everything
+        try fields.end()
+        configuration.rules.reservations.removeAll { $0.prefix.utf8.elementsEqual(prefix.utf8) }
+        configuration.rules.reservations.append(.init(prefix: prefix, user: user, group: group, access: access))
+    }
+
+    private mutating func monitor(_ fields: inout Fields) throws(Refusal) {
+        let (name, path) = (try fields.publicName(), try fields.name("path"))
+        try fields.end()
+        guard path.utf8.first == UInt8(ascii: "/") else { throw Refusal(.relativePath(path)) }
+        configuration.monitors.append(.init(name: name, path: path))
+    }
+
+    private mutating func set(_ fields: inout Fields) throws(Refusal) {
+        let name = try fields.publicName()
+        let value = try fields.next().map(Self.value) ?? 0
+        try fields.end()
+        configuration.permanentNames.removeAll { $0.name.utf8.elementsEqual(name.utf8) }
+        configuration.permanentNames.append(.init(name: name, state: value))
+    }
+
+    private static func identifier(_ word: String) throws(Refusal) -> UInt32 {
+        guard let number = UInt32(word) else { throw Refusal(.badIdentifier(word)) }
+        return number
+    }
+
+    private static func value(_ word: String) throws(Refusal) -> UInt64 {
+        guard let value = UInt64(word) ?? Int64(word).map(UInt64.init(bitPattern:)) else {
+            throw Refusal(.badValue(word))
+        }
+        return value
+    }
+
+    private static func access(_ word: String) throws(Refusal) -> UInt16 {
+        let letters = Array(word.utf8)
+        guard letters.count == 6 else { throw Refusal(.badAccess(word)) }
+        var access: UInt16 = 0
+        for (index, letter) in letters.enumerated() {
+            let expected = index.isMultiple(of: 2) ? UInt8(ascii: "r") : UInt8(ascii: "w")
+            guard letter == expected || letter == UInt8(ascii: "-") else { throw Refusal(.badAccess(word)) }
+            if letter == expected { access |= 1 << UInt16(index / 2 * 4 + index % 2) }
+        }
+        return access
+    }
+
+    /// What follows the keyword.
+    private struct Fields {
+        private var words: ArraySlice<String>
+
+        init(_ words: ArraySlice<String>) { self.words = words }
+
+        mutating func next() -> String? { words.popFirst() }
+
+        mutating func name(_ field: String) throws(Refusal) -> String {
+            guard let word = words.popFirst() else { throw Refusal(.missing(field)) }
+            return word
+        }
+
+        /// A name that other processes can have registrations of.
+        mutating func publicName() throws(Refusal) -> String {
+            let name = try name("name")
+            guard NameScope(name) != .process else { throw Refusal(.fixedName(name)) }
+            return name
+        }
+
+        func end() throws(Refusal) {
+            if let word = words.first { throw Refusal(.superfluous(word)) }
+        }
+    }
+}

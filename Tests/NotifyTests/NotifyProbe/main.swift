@@ -1,0 +1,58 @@
+// A process that uses notify(3) as its standard input says, for the tests between processes: each line is a number and a command, and
+// is answered by a line that begins with the number. Calls of handlers are lines of their own.
+
+import CNotify.Private
+import Dispatch
+import Glibc
+import notify
+
+/// Whole lines, from any thread.
+func say(_ line: String) {
+    var line = line + "\n"
+    line.withUTF8 { _ = write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+}
+
+func registered(_ status: UInt32, _ token: Int32) -> String { status == 0 ? "token \(token)" : "status \(status)" }
+
+func answer(_ command: String, _ arguments: [Substring]) -> String {
+    let first = String(arguments.first ?? "")
+    let number = Int32(first) ?? -1
+    var token: Int32 = -1
+    switch command {
+    case "check": return registered(notify_register_check(first, &token), token)
+    case "plain": return registered(notify_register_plain(first, &token), token)
+    case "dispatch":
+        return registered(notify_register_dispatch(first, &token, .global()) { say("called \($0)") }, token)
+    case "post": return "status \(notify_post(first))"
+    case "read":
+        var check: Int32 = -1
+        let status = notify_check(number, &check)
+        return status == 0 ? "check \(check)" : "status \(status)"
+    case "cancel": return "status \(notify_cancel(number))"
+    case "suspend": return "status \(notify_suspend(number))"
+    case "resume": return "status \(notify_resume(number))"
+    case "set": return "status \(notify_set_state(number, arguments.dropFirst().first.flatMap { UInt64($0) } ?? 0))"
+    case "get":
+        var state: UInt64 = 0
+        let status = notify_get_state(number, &state)
+        return status == 0 ? "state \(state)" : "status \(status)"
+    case "monitor":
+        let path = arguments.dropFirst().first.map { strdup(String($0)) } ?? nil
+        defer { free(path) }
+        return "status \(notify_monitor_file(number, path, arguments.dropFirst(2).first.flatMap { Int32($0) } ?? 0))"
+    case "suspend-process": return "status \(notify_suspend_pid(number))"
+    case "resume-process": return "status \(notify_resume_pid(number))"
+    case "dump": return "status \(notify_dump_status(first))"
+    default: return "unknown"
+    }
+}
+
+DispatchQueue.global().async {
+    while let line = readLine() {
+        let words = line.split(separator: " ")
+        guard words.count >= 2 else { continue }
+        say("\(words[0]) \(answer(String(words[1]), Array(words.dropFirst(2))))")
+    }
+    exit(0)
+}
+dispatchMain()

@@ -1,0 +1,87 @@
+import DBusTransport
+import NotifyCenterTestKit
+import NotifydProtocol
+import Testing
+
+/// What needs no notifyd, between processes.
+@Suite struct BusTests {
+    let bus: PrivateBus
+    let (listener, poster): (Probe, Probe)
+
+    init() throws {
+        bus = try PrivateBus()
+        (listener, poster) = (try Probe(bus.environment), try Probe(bus.environment))
+    }
+
+    // notify(3), a.8: in force for every post that begins after the registration returned.
+    @Test func aPostOfAnotherProcessIsHeard() async throws {
+        let (handled, checked) = (
+            try await listener.register("dispatch", "menu"), try await listener.register("check", "menu")
+        )
+        #expect(try await listener.ask("read \(checked)") == "check 1")
+        #expect(try await listener.ask("read \(checked)") == "check 0")
+        #expect(try await poster.ask("post menu") == "status 0")
+        try await eventually { listener.calls(handled) == 1 }
+        #expect(try await listener.ask("read \(checked)") == "check 1")
+        #expect(try await poster.ask("post order") == "status 0")
+        #expect(try await poster.ask("post menu") == "status 0")
+        try await eventually { listener.calls(handled) == 2 }
+    }
+
+    // notify(3), a.12
+    @Test func registrationsAreInPlaceAgainWhenTheBusIsBack() async throws {
+        let (handled, checked) = (
+            try await listener.register("dispatch", "menu"), try await listener.register("check", "menu")
+        )
+        _ = try await listener.ask("read \(checked)")
+        bus.stop()
+        try await eventually { try await poster.ask("post menu") == "status 9" }
+        #expect(try await poster.ask("check menu") == "status 9")
+        try bus.start()
+        // The poster's first posts may come before the listener's rules.
+        try await eventually {
+            _ = try await poster.ask("post menu")
+            return listener.calls(handled) > 0
+        }
+        #expect(try await listener.ask("read \(checked)") == "check 1")
+        #expect(try await poster.register("check", "menu") >= 2)
+    }
+
+    // Posting and observing go on without notifyd; what needs it says so.
+    @Test func withoutNotifydOnlyStateAndPathsAreMissing() async throws {
+        let token = try await listener.register("dispatch", "menu")
+        #expect(try await listener.ask("set \(token) 5") == "status 9")
+        #expect(try await listener.ask("get \(token)") == "status 9")
+        #expect(try await listener.ask("monitor \(token) /etc/hosts 0") == "status 9")
+        #expect(try await listener.ask("suspend-process \(listener.process.identifier)") == "status 9")
+        #expect(try await listener.ask("dump /dev/null") == "status 9")
+        #expect(try await poster.ask("post menu") == "status 0")
+        try await eventually { listener.calls(token) == 1 }
+    }
+
+    // Anybody may send signals that look like notifyd's.
+    @Test func aStrangersWordIsNotTakenForNotifyds() async throws {
+        let token = try await listener.register("dispatch", "menu")
+        let stranger = try DBusConnection.open(bus.bus)
+        let names = try await stranger.call(
+            try .methodCall(
+                destination: "org.freedesktop.DBus",
+                path: "/org/freedesktop/DBus",
+                interface: "org.freedesktop.DBus",
+                member: "ListNames"
+            )
+        )
+        for name in names.first?.stringsValue ?? [] where name.hasPrefix(":") && name != stranger.uniqueName {
+            // Directed, so that no match rule is asked.
+            try stranger.send(try NotifydProtocol.signal(.tell, [.uint64(1), .boolean(true)], to: name))
+            try stranger.send(try NotifydProtocol.signal(.suspend, to: name))
+            try stranger.send(try NotifydProtocol.signal(.changed, [.int32(token)], to: name))
+            try stranger.send(try NotifydProtocol.signal(.changed, [.string("no token")], to: name))
+        }
+        try stranger.send(try NotifydProtocol.signal(.tell, [.uint64(1), .boolean(true)]))
+        try stranger.send(try NotifydProtocol.signal(.suspend))
+        try stranger.synchronize()
+        #expect(try await poster.ask("post menu") == "status 0")
+        try await eventually { listener.calls(token) == 1 }
+    }
+}

@@ -1,0 +1,47 @@
+import DBusTransport
+import NotifyCenterTestKit
+import Synchronization
+
+/// A second process that uses notify(3).
+final class Probe: Sendable {
+    let process: ChildProcess
+    private let asked = Locked(0)
+
+    /// - Parameter user: as whom it runs; this process must be root's for that.
+    init(_ environment: [String: String], asUser user: UInt32? = nil) throws {
+        let program = ChildProcess.built("notify-probe")
+        if let user {
+            let identity = ["--reuid=\(user)", "--regid=\(user)", "--clear-groups"]
+            process = try ChildProcess("setpriv", identity + [program], environment: environment)
+        } else {
+            process = try ChildProcess(program, environment: environment)
+        }
+    }
+
+    /// Has it carry out a command, and returns its answer.
+    func ask(_ command: String) async throws -> String {
+        let number = asked.withLock { asked in
+            asked += 1
+            return asked
+        }
+        try process.write("\(number) \(command)")
+        let answer = try await process.line { $0.hasPrefix("\(number) ") }
+        return String(answer.dropFirst("\(number) ".count))
+    }
+
+    /// Registers, and returns the token.
+    func register(_ kind: String, _ name: String) async throws -> Int32 {
+        let answer = try await ask("\(kind) \(name)")
+        guard answer.hasPrefix("token "), let token = Int32(answer.dropFirst("token ".count)) else {
+            throw Unexpected(answer: answer)
+        }
+        return token
+    }
+
+    struct Unexpected: Error {
+        let answer: String
+    }
+
+    /// How often the handler of a token was called.
+    func calls(_ token: Int32) -> Int { process.lines.count { $0 == "called \(token)" } }
+}

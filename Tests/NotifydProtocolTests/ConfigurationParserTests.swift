@@ -1,0 +1,118 @@
+import NotifydProtocol
+import Testing
+
+@Suite struct ConfigurationParserTests {
+    private func parse(_ text: String) -> (configuration: NotifyConfiguration, problems: [ConfigurationProblem]) {
+        ConfigurationParser.parse(Array(text.utf8))
+    }
+
+    // notify(3), a.5
+    @Test func everyKeywordSaysWhatItDoes() {
+        let (configuration, problems) = parse(
+            """
+            # the system's names
+            reserve com.apple.system. 0 0 rwr-r-
+
+            RESERVE\tcom.apple.system.clock_set  0\t266   rwrwr-
+            monitor com.apple.system.timezone /etc/localtime
+            monitor com.apple.system.timezone /etc/timezone
+            set com.example.power 7
+            Set com.example.mode
+            """
+        )
+        #expect(problems.isEmpty)
+        #expect(
+            configuration.rules.reservations == [
+                .init(prefix: "com.apple.system.", user: 0, group: 0, access: 0x113),
+                .init(prefix: "com.apple.system.clock_set", user: 0, group: 266, access: 0x133),
+            ]
+        )
+        #expect(
+            configuration.monitors == [
+                .init(name: "com.apple.system.timezone", path: "/etc/localtime"),
+                .init(name: "com.apple.system.timezone", path: "/etc/timezone"),
+            ]
+        )
+        #expect(
+            configuration.permanentNames == [
+                .init(name: "com.example.power", state: 7), .init(name: "com.example.mode", state: 0),
+            ]
+        )
+    }
+
+    @Test(arguments: [
+        ("reserve a.", 0, 0, 0x333),
+        ("reserve a. 501", 501, 0, 0x333),
+        ("reserve a. 501 20", 501, 20, 0x333),
+        ("  reserve a. 501 20 ------ \r", 501, 20, 0),
+        ("reserve a. 4294967295 20 -w-w-w", 4_294_967_295, 20, 0x222),
+    ])
+    func aReservationHasDefaults(_ line: String, _ user: UInt32, _ group: UInt32, _ access: UInt16) {
+        let (configuration, problems) = parse(line)
+        #expect(problems.isEmpty)
+        #expect(configuration.rules.reservations == [.init(prefix: "a.", user: user, group: group, access: access)])
+    }
+
+    @Test(arguments: [
+        ("set a 18446744073709551615", UInt64.max), ("set a -1", .max), ("set a -9223372036854775808", 1 << 63),
+    ])
+    func aStateIsANumberOf64Bits(_ line: String, _ value: UInt64) {
+        #expect(parse(line).configuration.permanentNames == [.init(name: "a", state: value)])
+    }
+
+    @Test func theLaterOfTwoLinesHolds() {
+        let (configuration, problems) = parse("reserve a. 1\nset b 1\nreserve a. 2\nset b 2")
+        #expect(problems.isEmpty)
+        #expect(configuration.rules.reservations == [.init(prefix: "a.", user: 2, group: 0, access: 0x333)])
+        #expect(configuration.permanentNames == [.init(name: "b", state: 2)])
+    }
+
+    @Test func quitEndsTheReading() {
+        let (configuration, problems) = parse("set a\nquit\nset b\nnonsense")
+        #expect(problems.isEmpty)
+        #expect(configuration.permanentNames == [.init(name: "a", state: 0)])
+    }
+
+    @Test(
+        arguments: [
+            ("hide a", .unknownKeyword("hide")),
+            ("reserve", .missing("prefix")),
+            ("reserve a. root", .badIdentifier("root")),
+            ("reserve a. 0 -1", .badIdentifier("-1")),
+            ("reserve a. 0 4294967296", .badIdentifier("4294967296")),
+            ("reserve a. 0 0 rw", .badAccess("rw")),
+            ("reserve a. 0 0 wrwrwr", .badAccess("wrwrwr")),
+            ("reserve a. 0 0 rwrwrw x", .superfluous("x")),
+            ("reserve user.uid.501 0", .fixedName("user.uid.501")),
+            ("monitor a", .missing("path")),
+            ("monitor a etc/hosts", .relativePath("etc/hosts")),
+            ("monitor self.a /etc/hosts", .fixedName("self.a")),
+            ("set", .missing("name")),
+            ("set a 1.5", .badValue("1.5")),
+            ("set a 18446744073709551616", .badValue("18446744073709551616")),
+            ("set self.a", .fixedName("self.a")),
+            ("quit now", .superfluous("now")),
+        ] as [(String, ConfigurationProblem.Reason)]
+    )
+    func aBadLineIsPassedOverAndReported(_ line: String, _ reason: ConfigurationProblem.Reason) throws {
+        let (configuration, problems) = parse("set before 1\n\(line)\nset after 2\n")
+        #expect(problems == [ConfigurationProblem(line: 2, text: line, reason: reason)])
+        #expect(configuration.permanentNames == [.init(name: "before", state: 1), .init(name: "after", state: 2)])
+        let problem = try #require(problems.first)
+        #expect(problem.description.contains("line 2") && problem.description.hasSuffix(problem.remedy))
+        #expect(!problem.description.contains("\n"))
+    }
+
+    @Test func whatIsNoTextIsReported() {
+        let bytes = Array("set a".utf8) + [0xFF, 0x0A] + Array("set b\0c\n".utf8) + Array("set d".utf8)
+        let (configuration, problems) = ConfigurationParser.parse(bytes)
+        #expect(problems.map(\.reason) == [.noText, .noText])
+        #expect(configuration.permanentNames == [.init(name: "d", state: 0)])
+    }
+
+    @Test func aLineHasLessThan1024Bytes() {
+        let longest = "set " + String(repeating: "a", count: 1019)
+        #expect(parse(longest).problems.isEmpty)
+        #expect(parse(longest + "a").problems.map(\.reason) == [.tooLong])
+    }
+}
