@@ -171,15 +171,27 @@ let package = Package(
             dependencies: ["notify"],
             path: "Tests/NotifyTests/NotifyProbe"
         ),
+        // Swift as it is written on Apple.
+        .executableTarget(
+            name: "ported-notify",
+            dependencies: ["notify"],
+            path: "Tests/NotifyTests/PortedNotify",
+            swiftSettings: [.swiftLanguageMode(.v5)]
+        ),
         .testTarget(
             name: "NotifyTests",
             dependencies: [
                 "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
                 // Started as processes.
-                "notify-probe", "notifyd",
+                "notify-probe", "ported-notify", "notifyd",
             ],
-            // The C programs are built as programs of others are.
-            exclude: ["NotifyProbe", "CPrograms"]
+            exclude: ["NotifyProbe", "PortedNotify"]
+        ),
+        // notify(3) in C and C++, built and run as programs of others are.
+        .testTarget(
+            name: "CProgramTests",
+            dependencies: ["NotifydProtocol", "NotifyCenterTestKit", "notifyd"],
+            exclude: ["Programs"]
         ),
         .testTarget(
             name: "NotifyDaemonTests",

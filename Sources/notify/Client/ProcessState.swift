@@ -17,6 +17,8 @@ enum ProcessState {
     /// Whether any client has used the bus.
     private static let wasOnBus = Atomic<Bool>(false)
     private static let handlesForks = Atomic<Bool>(false)
+    /// The process that made the client; 0 for none.
+    private static let owner = Atomic<pid_t>(0)
 
     /// The client; made with the first use.
     static var client: NotifyClient {
@@ -28,6 +30,7 @@ enum ProcessState {
             defer { fresh.release() }
             return client(at: other) ?? fresh.takeUnretainedValue()
         }
+        owner.store(getpid(), ordering: .releasing)
         if !handlesForks.exchange(true, ordering: .acquiringAndReleasing) {
             pthread_atfork({ ForkRehearsal.run() }, nil) { ProcessState.forked() }
         }
@@ -49,10 +52,17 @@ enum ProcessState {
     /// Notes that this process is on the bus.
     static func isOnBus() { wasOnBus.store(true, ordering: .relaxed) }
 
+    /// Does what a fork does, if this is the child of one and it has not been done.
+    static func checkFork() {
+        let owner = owner.load(ordering: .acquiring)
+        if owner != 0, owner != getpid() { forked() }
+    }
+
     /// In the child, before `fork` returns: stores and nothing else.
-    static func forked() {
+    private static func forked() {
         if wasOnBus.load(ordering: .relaxed) { isForked.store(true, ordering: .relaxed) }
         TokenTable.forget()
         current.store(0, ordering: .releasing)
+        owner.store(0, ordering: .releasing)
     }
 }

@@ -71,4 +71,4 @@ private func write(_ text: String, to file: CInt) -> Bool {
     }
 }
 
-@c @implementation public func _notify_fork_child() { ProcessState.forked() }
+@c @implementation public func _notify_fork_child() { ProcessState.checkFork() }
