@@ -4,7 +4,7 @@ SHELL := /bin/bash
 SWIFT ?= swift
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
-PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc
+PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3
 
 .PHONY: help setup build test test-release demo demo-live bench notifyutil notifyd library install uninstall c-example docs lint clean
 

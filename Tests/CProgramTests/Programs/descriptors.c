@@ -58,7 +58,7 @@ static void several_tokens_share_one(void) {
 static void a_slow_reader_loses_repetitions_only(void) {
     // a.9, not as Darwin does: a full descriptor is never closed, and after the last post each token comes once more.
     enum { POSTS = 40000 };
-    int fd = -1, first = -1, second = -1, fence_token = -1;
+    int fd = -1, first = -1, second = -1;
     EXPECT_OK(notify_register_file_descriptor("org.example.slow.1", &fd, 0, &first));
     EXPECT_OK(notify_register_file_descriptor("org.example.slow.2", &fd, NOTIFY_REUSE, &second));
     for (int i = 0; i < POSTS; i++) EXPECT_OK(notify_post(i % 2 ? "org.example.slow.1" : "org.example.slow.2"));
@@ -80,7 +80,6 @@ static void a_slow_reader_loses_repetitions_only(void) {
     EXPECT_EQUAL(token, first);
     EXPECT_OK(notify_cancel(first));
     EXPECT_OK(notify_cancel(second));
-    (void)fence_token;
 }
 
 static void the_last_word_reaches_a_full_descriptor(void) {
@@ -103,8 +102,7 @@ static void the_last_word_reaches_a_full_descriptor(void) {
     EXPECT_OK(notify_cancel(late));
 }
 
-static void a_reader_that_waits_is_woken_by_cancel(void) {
-    // notify_cancel of another token of the descriptor disturbs nobody.
+static void cancelling_one_token_leaves_the_others(void) {
     int fd = -1, kept = -1, gone = -1;
     EXPECT_OK(notify_register_file_descriptor("org.example.kept", &fd, 0, &kept));
     EXPECT_OK(notify_register_file_descriptor("org.example.gone", &fd, NOTIFY_REUSE, &gone));
@@ -145,7 +143,7 @@ int main(int argc, char **argv) {
     several_tokens_share_one();
     a_slow_reader_loses_repetitions_only();
     the_last_word_reaches_a_full_descriptor();
-    a_reader_that_waits_is_woken_by_cancel();
+    cancelling_one_token_leaves_the_others();
     ports();
     return finish();
 }
