@@ -137,6 +137,9 @@ public final class DBusConnection: Sendable {
     /// thread is there from the first registration or call on; a closed connection calls nothing.
     public func perform(_ job: @escaping @Sendable () -> Void) { core.perform(job) }
 
+    /// Whether this is the reading thread, for an actor that lives there.
+    package var isOnReadingThread: Bool { core.isOnIOThread }
+
     // MARK: Match rules
 
     /// Has the bus send what matches `rule`, until the lease ends. The rule is in force when this returns. Equal rules of one

@@ -1,1 +1,3 @@
-print("notifyd")
+import Glibc
+
+exit(Program(arguments: Array(CommandLine.arguments.dropFirst())).run())

@@ -12,6 +12,11 @@ const char *CLinux_secureEnvironment(const char *name);
 /// Names the calling thread, for people who look at the process.
 void CLinux_nameThisThread(const char *name);
 
+/// A descriptor that any thread makes readable, and that poll(2) waits for; negative with errno set.
+int CLinux_makeEvent(void);
+void CLinux_signal(int event);
+void CLinux_clear(int event);
+
 /// From here on the calling thread, and no other, opens files as this user and these groups, the first of them in the place of the
 /// process's own. Returns 0, or an error number. CLinux_actAsMyself is due in either case.
 int CLinux_actAs(uid_t user, const gid_t *groups, size_t count);

@@ -62,6 +62,8 @@ package enum NotifydProtocol {
         case noSuchProcess = "NoSuchProcess"
         /// The path is not absolute, or the token monitors another one.
         case invalidRequest = "InvalidRequest"
+        /// The caller has notifyd keep more than one process may, or the machine grants no more of it.
+        case limitsExceeded = "LimitsExceeded"
     }
 
     /// A call of a method.

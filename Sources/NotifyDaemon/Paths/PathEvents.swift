@@ -1,0 +1,73 @@
+import Glibc
+
+/// What happened at a path, in the bits of `notify_private.h` (notify(3), a.13).
+///
+/// | | told by |
+/// | --- | --- |
+/// | delete | what was there is not any more, or another is in its place |
+/// | write | IN_MODIFY; of a directory, entries that come and go; another time of modification |
+/// | extend | a larger size |
+/// | attrib | IN_ATTRIB that is not explained by the number of links; another mode or owner |
+/// | link | another number of links; of a directory, of subdirectories |
+/// | rename | IN_MOVE_SELF; IN_MOVED_FROM and IN_MOVED_TO of the path's last part; another file in its place |
+/// | revoke | IN_UNMOUNT; inotify knows nothing of revoke(2), which Linux does not have |
+/// | create | what was not there is, or another is in its place |
+/// | mtime, ctime | other times |
+///
+/// What inotify does not tell of is not seen: writes through a memory mapping, changes that another machine makes on a network file
+/// system, file systems mounted over a directory on the way.
+struct PathEvents: OptionSet, Hashable, Sendable {
+    let rawValue: UInt32
+
+    static let delete = PathEvents(rawValue: 0x1)
+    static let write = PathEvents(rawValue: 0x2)
+    static let extend = PathEvents(rawValue: 0x4)
+    static let attrib = PathEvents(rawValue: 0x8)
+    static let link = PathEvents(rawValue: 0x10)
+    static let rename = PathEvents(rawValue: 0x20)
+    static let revoke = PathEvents(rawValue: 0x40)
+    static let create = PathEvents(rawValue: 0x80)
+    static let mtime = PathEvents(rawValue: 0x100)
+    static let ctime = PathEvents(rawValue: 0x200)
+    static let all = PathEvents(rawValue: 0x3FF)
+
+    /// What a registration wants to be told of: 0 means all.
+    static func wanted(_ flags: UInt32) -> PathEvents { flags == 0 ? .all : PathEvents(rawValue: flags) }
+}
+
+/// What the kernel told of a watch, collected until the path is looked at again.
+struct WatchEvents: Hashable, Sendable {
+    /// Of inotify(7), of what the path names itself.
+    var target: UInt32 = 0
+    /// Of the entries of the path's target, where that is a directory.
+    var inside: UInt32 = 0
+    /// Of the path's last part, in the directory that it is in.
+    var last: UInt32 = 0
+    /// The kernel's queue was full: anything may have happened.
+    var isUnknown = false
+
+    private static let comings = UInt32(IN_CREATE | IN_MOVED_TO)
+    private static let goings = UInt32(IN_DELETE | IN_MOVED_FROM)
+
+    /// What these say by themselves, and what another look at the path says.
+    func events(_ before: FileSnapshot?, _ after: FileSnapshot?) -> PathEvents {
+        if isUnknown { return .all }
+        var events = FileSnapshot.difference(before, after)
+        func add(_ event: PathEvents, _ mask: UInt32, of bits: UInt32) {
+            if bits & mask != 0 { events.insert(event) }
+        }
+        add(.write, UInt32(IN_MODIFY), of: target)
+        add(.delete, UInt32(IN_DELETE_SELF), of: target)
+        add(.rename, UInt32(IN_MOVE_SELF), of: target)
+        add(.revoke, UInt32(IN_UNMOUNT), of: target)
+        add(.write, Self.comings | Self.goings, of: inside)
+        add(.create, Self.comings, of: last)
+        add(.delete, UInt32(IN_DELETE), of: last)
+        add(.rename, UInt32(IN_MOVED_FROM | IN_MOVED_TO), of: last)
+        // Another link, or one less, is told as a change of attributes.
+        if target & UInt32(IN_ATTRIB) != 0, !events.contains(.link), before != nil, after != nil {
+            events.insert(.attrib)
+        }
+        return events
+    }
+}

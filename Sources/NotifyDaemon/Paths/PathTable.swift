@@ -1,0 +1,157 @@
+import Glibc
+
+/// One event of inotify's.
+struct WatchEvent: Hashable, Sendable {
+    var watch: Watch
+    var mask: UInt32
+    /// The entry, where the watch is of a directory and the event of one of its entries.
+    var name: FilePath.Name?
+}
+
+/// The monitored paths, and what is pending for each. Pure: it says which watches are in use, which paths to look at and when, and
+/// who is told.
+///
+/// Events of one path are merged for ``mergePeriod`` from the first on, in constant memory; then the path is looked at again.
+struct PathTable {
+    // notify(3), a.13
+    static let mergePeriod = Duration.milliseconds(100)
+    /// When a watch could not be had for want of resources, it is tried again after this.
+    static let retryPeriod = Duration.seconds(1)
+
+    struct Entry {
+        let path: FilePath
+        let wanted: PathEvents
+        let identity: FileIdentity
+        var resolution: PathResolution
+        var pending = WatchEvents()
+        var due: ContinuousClock.Instant?
+    }
+
+    private(set) var entries: [UInt64: Entry] = [:]
+    /// Who has which interest in a watch.
+    private var users: [Watch: [WatchInterest: Set<UInt64>]] = [:]
+    /// Those with something pending. Not to look through all of them.
+    private var waiting: Set<UInt64> = []
+
+    /// When to look next.
+    var nextDue: ContinuousClock.Instant? { waiting.lazy.compactMap { entries[$0]?.due }.min() }
+
+    /// Adds a path that was looked at.
+    mutating func add(
+        _ id: UInt64,
+        _ path: FilePath,
+        _ wanted: PathEvents,
+        _ identity: FileIdentity,
+        _ resolution: PathResolution
+    ) {
+        entries[id] = Entry(path: path, wanted: wanted, identity: identity, resolution: resolution)
+        connect(id, resolution)
+    }
+
+    /// Returns the watches that nobody needs any more.
+    mutating func remove(_ id: UInt64) -> [Watch] {
+        guard let entry = entries.removeValue(forKey: id) else { return [] }
+        waiting.remove(id)
+        return disconnect(id, entry.resolution)
+    }
+
+    // MARK: Events
+
+    mutating func take(_ event: WatchEvent, at now: ContinuousClock.Instant) {
+        if event.mask & UInt32(IN_Q_OVERFLOW) != 0 {
+            for id in entries.keys { note(id, now) { $0.isUnknown = true } }
+            return
+        }
+        guard let interests = users[event.watch] else { return }
+        // The end of a watch follows the event that ended it, which is told, too.
+        if event.mask & UInt32(IN_IGNORED) != 0 { return }
+        if let name = event.name {
+            let mask = event.mask
+            for id in interests[.entry(name)] ?? [] { note(id, now) { _ in } }
+            for id in interests[.last(name)] ?? [] { note(id, now) { $0.last |= mask } }
+            // Of the entries of a monitored directory, their coming and going counts.
+            let moves = UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
+            guard mask & moves != 0 else { return }
+            for id in interests[.target] ?? [] { note(id, now) { $0.inside |= mask } }
+        } else {
+            for (interest, ids) in interests {
+                for id in ids { note(id, now) { if interest == .target { $0.target |= event.mask } } }
+            }
+        }
+    }
+
+    private mutating func note(_ id: UInt64, _ now: ContinuousClock.Instant, _ change: (inout WatchEvents) -> Void) {
+        guard var entry = entries.removeValue(forKey: id) else { return }
+        change(&entry.pending)
+        if entry.due == nil {
+            entry.due = now + Self.mergePeriod
+            waiting.insert(id)
+        }
+        entries[id] = entry
+    }
+
+    /// Those whose time has come, each once.
+    mutating func due(at now: ContinuousClock.Instant) -> [UInt64] {
+        let due = waiting.filter { entries[$0]?.due.map { $0 <= now } ?? true }
+        for id in due {
+            waiting.remove(id)
+            entries[id]?.due = nil
+        }
+        return due.sorted()
+    }
+
+    /// A path was looked at again: whether to tell, and which watches nobody needs any more.
+    mutating func settle(
+        _ id: UInt64,
+        _ resolution: PathResolution,
+        at now: ContinuousClock.Instant
+    ) -> (fires: Bool, unused: [Watch]) {
+        guard var entry = entries.removeValue(forKey: id) else { return (false, []) }
+        let events = entry.pending.events(entry.resolution.snapshot, resolution.snapshot)
+        let before = entry.resolution
+        entry.resolution = resolution
+        entry.pending = WatchEvents()
+        if case .impossible = resolution.end {
+            entry.due = now + Self.retryPeriod
+            waiting.insert(id)
+        }
+        let wanted = entry.wanted
+        entries[id] = entry
+        connect(id, resolution)
+        let unused = disconnect(id, before, but: resolution)
+        return (!events.isDisjoint(with: wanted), unused)
+    }
+
+    // MARK: Watches
+
+    private mutating func connect(_ id: UInt64, _ resolution: PathResolution) {
+        for (watch, interests) in resolution.interests {
+            for interest in interests { users[watch, default: [:]][interest, default: []].insert(id) }
+        }
+    }
+
+    private mutating func disconnect(
+        _ id: UInt64,
+        _ resolution: PathResolution,
+        but kept: PathResolution? = nil
+    ) -> [Watch] {
+        var unused: [Watch] = []
+        for (watch, interests) in resolution.interests {
+            for interest in interests.subtracting(kept?.interests[watch] ?? []) {
+                users[watch]?[interest]?.remove(id)
+                if users[watch]?[interest]?.isEmpty == true { users[watch]?[interest] = nil }
+            }
+            if users[watch]?.isEmpty == true {
+                users[watch] = nil
+                unused.append(watch)
+            }
+        }
+        return unused
+    }
+
+    /// Whether anybody needs the watch.
+    func isInUse(_ watch: Watch) -> Bool { users[watch] != nil }
+
+    /// How many watches of the kernel's are in use.
+    var watchCount: Int { users.count }
+}

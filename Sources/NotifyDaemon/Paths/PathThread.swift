@@ -1,0 +1,130 @@
+import CLinux
+import Glibc
+import Synchronization
+
+/// The thread of a ``PathWatcher``: waits for inotify, commands and the end of merging, and does what the table says.
+struct PathThread {
+    private let core: PathWatcher.Core
+    private var events: InotifyEvents
+    private var table = PathTable()
+    /// Ends with what is left of it.
+    private var hasEnded = false
+
+    private init(_ core: PathWatcher.Core) {
+        self.core = core
+        events = InotifyEvents(core.inotify)
+    }
+
+    static func start(_ core: PathWatcher.Core) -> Bool {
+        var all = sigset_t()
+        var previous = sigset_t()
+        sigfillset(&all)
+        pthread_sigmask(SIG_SETMASK, &all, &previous)
+        defer { pthread_sigmask(SIG_SETMASK, &previous, nil) }
+        let argument = Unmanaged.passRetained(core)
+        var thread = pthread_t()
+        let code = pthread_create(
+            &thread,
+            nil,
+            { argument in
+                CLinux_nameThisThread("paths")
+                if let argument {
+                    var thread = PathThread(Unmanaged<PathWatcher.Core>.fromOpaque(argument).takeRetainedValue())
+                    thread.run()
+                }
+                return nil
+            },
+            argument.toOpaque()
+        )
+        guard code == 0 else {
+            argument.release()
+            errno = code
+            return false
+        }
+        pthread_detach(thread)
+        return true
+    }
+
+    private mutating func run() {
+        while !hasEnded {
+            wait()
+            let now = ContinuousClock.now
+            events.drain { table.take($0, at: now) }
+            for command in takeCommands() { carryOut(command) }
+            lookAgain()
+        }
+    }
+
+    private func wait() {
+        var descriptors = [
+            pollfd(fd: core.inotify, events: CShort(POLLIN), revents: 0),
+            pollfd(fd: core.event, events: CShort(POLLIN), revents: 0),
+        ]
+        _ = poll(&descriptors, nfds_t(descriptors.count), timeout)
+        if descriptors[1].revents != 0 { CLinux_clear(core.event) }
+    }
+
+    /// Milliseconds until the first path is to be looked at.
+    private var timeout: CInt {
+        guard let due = table.nextDue else { return -1 }
+        let (seconds, attoseconds) = (due - .now).components
+        guard seconds >= 0, attoseconds >= 0 else { return 0 }
+        return CInt(clamping: min(seconds, 3600) * 1000 + attoseconds / 1_000_000_000_000_000 + 1)
+    }
+
+    private func takeCommands() -> [PathWatcher.Command] {
+        core.commands.withLock { commands in
+            defer { commands = [] }
+            return commands
+        }
+    }
+
+    private mutating func carryOut(_ command: PathWatcher.Command) {
+        switch command {
+        case .add(let id, let path, let wanted, let identity, let done):
+            let resolution = resolve(path, identity)
+            switch resolution.end {
+            case .present, .missing:
+                table.add(id, path, wanted, identity, resolution)
+                done(.watched)
+            case .denied:
+                discard(resolution.interests.keys)
+                done(.denied)
+            case .impossible(let message):
+                discard(resolution.interests.keys)
+                done(.impossible(message))
+            }
+        case .remove(let id): discard(table.remove(id))
+        case .report(let body):
+            body(PathWatcher.Figures(paths: table.entries.count, watches: table.watchCount))
+        case .end: hasEnded = true
+        }
+    }
+
+    /// Looks at the paths whose events have been merged long enough.
+    private mutating func lookAgain() {
+        var fired: [UInt64] = []
+        for id in table.due(at: .now) {
+            guard let entry = table.entries[id] else { continue }
+            let resolution = resolve(entry.path, entry.identity)
+            let (fires, unused) = table.settle(id, resolution, at: .now)
+            discard(unused)
+            if fires { fired.append(id) }
+        }
+        if !fired.isEmpty { core.changed(fired) }
+    }
+
+    private func resolve(_ path: FilePath, _ identity: FileIdentity) -> PathResolution {
+        var look = InotifyLook(descriptor: core.inotify)
+        return identity.perform {
+            PathResolution(of: path, by: &look)
+        } denied: {
+            PathResolution.denied
+        }
+    }
+
+    /// Gives watches back, but for those that somebody needs.
+    private func discard(_ watches: some Sequence<Watch>) {
+        for watch in watches where !table.isInUse(watch) { inotify_rm_watch(core.inotify, watch) }
+    }
+}

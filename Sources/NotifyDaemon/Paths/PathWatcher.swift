@@ -1,0 +1,103 @@
+import CLinux
+import DBusTransport
+import Glibc
+import Synchronization
+
+/// Watches paths with one inotify instance, on a thread of its own with all signals blocked (notify(3), a.13).
+///
+/// Its end of life ends the thread.
+final class PathWatcher: Sendable {
+    /// How the wish to watch a path ended.
+    enum Outcome: Hashable, Sendable {
+        /// From here on, changes are told.
+        case watched
+        /// The client may not read something on the way, or may not be acted for.
+        case denied
+        case impossible(String)
+    }
+
+    /// What the thread is to do.
+    enum Command: Sendable {
+        case add(UInt64, FilePath, PathEvents, FileIdentity, @Sendable (Outcome) -> Void)
+        case remove(UInt64)
+        case report(@Sendable (Figures) -> Void)
+        case end
+    }
+
+    /// What there is, for people.
+    struct Figures: Hashable, Sendable {
+        var paths = 0
+        var watches = 0
+    }
+
+    private let core: Core
+
+    /// What the thread and this object share; apart, so that the thread does not keep this object alive.
+    final class Core: Sendable {
+        let commands = Locked<[Command]>([])
+        let event: CInt
+        let inotify: CInt
+        let changed: @Sendable ([UInt64]) -> Void
+
+        fileprivate init(event: CInt, inotify: CInt, changed: @escaping @Sendable ([UInt64]) -> Void) {
+            self.event = event
+            self.inotify = inotify
+            self.changed = changed
+        }
+
+        deinit {
+            close(event)
+            close(inotify)
+        }
+    }
+
+    struct Failure: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// - Parameter changed: called on the thread with the paths at which something happened that they want to be told of.
+    /// - Throws: where the machine grants no inotify instance or thread.
+    init(changed: @escaping @Sendable ([UInt64]) -> Void) throws(Failure) {
+        let inotify = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK))
+        guard inotify >= 0 else { throw Self.failure("raise fs.inotify.max_user_instances") }
+        let event = CLinux_makeEvent()
+        guard event >= 0 else {
+            let failure = Self.failure("raise the limit of open files (ulimit -n)")
+            close(inotify)
+            throw failure
+        }
+        core = Core(event: event, inotify: inotify, changed: changed)
+        guard PathThread.start(core) else { throw Self.failure("raise the limit of processes (ulimit -u)") }
+    }
+
+    deinit { send(.end) }
+
+    private static func failure(_ remedy: String) -> Failure {
+        Failure(description: "could not watch paths: \(String(cString: strerror(errno))); \(remedy)")
+    }
+
+    /// Watches a path. `done` is called on the thread, once.
+    func add(
+        _ id: UInt64,
+        _ path: FilePath,
+        _ wanted: PathEvents,
+        as identity: FileIdentity,
+        done: @escaping @Sendable (Outcome) -> Void
+    ) {
+        send(.add(id, path, wanted, identity, done))
+    }
+
+    /// Watches it no more. One call with it may be on its way.
+    func remove(_ id: UInt64) { send(.remove(id)) }
+
+    func figures() async -> Figures {
+        await withCheckedContinuation { continuation in
+            send(.report { continuation.resume(returning: $0) })
+        }
+    }
+
+    private func send(_ command: Command) {
+        core.commands.withLock { $0.append(command) }
+        CLinux_signal(core.event)
+    }
+}

@@ -1,0 +1,50 @@
+import DBusTransport
+import NotifydProtocol
+
+/// notifyd's D-Bus interface (``NotifydProtocol``).
+enum DaemonInterface {
+    static func interface(_ service: DaemonService) -> DBusInterface {
+        func method(
+            _ method: NotifydProtocol.Method,
+            in inputs: [(String, String)] = [],
+            out outputs: [(String, String)] = []
+        ) -> DBusInterface.Method {
+            DBusInterface.Method(
+                method.rawValue,
+                in: inputs.map { .init($0.0, $0.1) },
+                out: outputs.map { .init($0.0, $0.1) },
+                inOrder: { call, reply in
+                    let work = IncomingWork(method: method, call: call, reply: reply)
+                    service.assumeIsolated { $0.receive(work) }
+                }
+            )
+        }
+        func signal(_ signal: NotifydProtocol.Signal, _ arguments: [(String, String)] = []) -> DBusInterface.Signal {
+            DBusInterface.Signal(signal.rawValue, arguments.map { .init($0.0, $0.1) })
+        }
+        return DBusInterface(
+            NotifydProtocol.interface,
+            methods: [
+                method(.enter, in: [("names", "as")], out: [("notifyd", "s")]),
+                method(.leave, in: [("names", "as")]),
+                method(.report, in: [("inquiry", "t"), ("report", "a{sv}")]),
+                method(.setState, in: [("name", "s"), ("value", "t"), ("time", "t")]),
+                method(.getState, in: [("name", "s")], out: [("value", "t")]),
+                method(.suspendProcess, in: [("process", "u")]),
+                method(.resumeProcess, in: [("process", "u")]),
+                method(
+                    .monitor,
+                    in: [("token", "i"), ("name", "s"), ("path", "s"), ("flags", "u")],
+                    out: [("notifyd", "s")]
+                ),
+                method(.unmonitor, in: [("token", "i")]),
+                method(.list, out: [("names", "aa{sv}"), ("processes", "aa{sv}")]),
+                method(.status, out: [("text", "s")]),
+            ],
+            signals: [
+                signal(.tell, [("inquiry", "t"), ("detailed", "b")]),
+                signal(.suspend), signal(.resume), signal(.changed, [("token", "i")]),
+            ]
+        )
+    }
+}

@@ -1,0 +1,128 @@
+import DBusTransport
+import NotifydProtocol
+
+extension DaemonService {
+    /// A connection that the bus was asked about, and what it called meanwhile.
+    struct Identification {
+        var calls: [IncomingWork]
+        let task: Task<Void, Never>
+    }
+
+    /// A call arrives. The calls of one connection are carried out in their order.
+    func receive(_ work: IncomingWork) {
+        figures.calls[work.method, default: 0] += 1
+        if let count = identifying[work.sender]?.calls.count {
+            guard count < state.limits.names else {
+                return refuse(work, Denial(.limitsExceeded, "too many calls at once; wait for the answers"))
+            }
+            identifying[work.sender]?.calls.append(work)
+        } else if work.method.needsIdentity, state.clients[work.sender] == nil {
+            let sender = work.sender
+            let task = Task { await identify(sender) }
+            identifying[sender] = Identification(calls: [work], task: task)
+        } else {
+            carryOut(work)
+        }
+    }
+
+    private func identify(_ sender: String) async {
+        do throws(DBusError) {
+            let credentials = try await connection.credentials(of: sender)
+            // Gone meanwhile, it has nothing to say any more.
+            guard let calls = identifying.removeValue(forKey: sender)?.calls else { return }
+            perform(state.arrived(sender, ClientIdentity(credentials)))
+            for work in calls { carryOut(work) }
+        } catch {
+            let calls = identifying.removeValue(forKey: sender)?.calls ?? []
+            for work in calls { refuse(work, Denial(.notAuthorized, "the bus does not say who calls: \(error)")) }
+        }
+    }
+
+    /// A connection is gone.
+    func gone(_ connection: String) {
+        identifying[connection] = nil
+        perform(state.gone(connection))
+        inquiries.gone(connection)
+        finishInquiry()
+    }
+
+    func refuse(_ work: IncomingWork, _ denial: Denial) {
+        figures.refusals += 1
+        work.refuse(denial)
+    }
+
+    /// The transport has checked the signatures.
+    func carryOut(_ work: IncomingWork) {
+        if work.method.reads, untilGathered != nil {
+            guard untilGathered?.count ?? 0 < state.limits.names else {
+                return refuse(work, Denial(.limitsExceeded, "too many wait for an answer; try again in a second"))
+            }
+            untilGathered?.append(work)
+            return
+        }
+        do throws(Denial) {
+            switch work.method {
+            case .list: return list(work)
+            case .status: return status(work)
+            case .monitor: try monitor(work)
+            default: work.succeed(try result(work))
+            }
+        } catch {
+            refuse(work, error)
+        }
+    }
+
+    private func result(_ work: IncomingWork) throws(Denial) -> [DBusValue] {
+        let (sender, arguments) = (work.sender, work.call.arguments)
+        switch work.method {
+        case .enter:
+            figures.refusals += try state.enter(sender, arguments[0].stringsValue ?? []).count
+            return [.string(connection.uniqueName ?? "")]
+        case .leave: perform(state.leave(sender, arguments[0].stringsValue ?? []))
+        case .report: try report(sender, arguments)
+        case .setState:
+            let report = StateReport(value: arguments[1].unsignedValue ?? 0, time: arguments[2].unsignedValue ?? 0)
+            try state.setState(sender, arguments[0].stringValue ?? "", report, now: BootClock.now)
+        case .getState: return [.uint64(state.state(of: arguments[0].stringValue ?? ""))]
+        case .suspendProcess:
+            perform(try state.suspendProcess(process(arguments), by: try identity(sender)))
+        case .resumeProcess:
+            perform(try state.resumeProcess(process(arguments), by: try identity(sender)))
+        case .unmonitor:
+            guard case .int32(let token) = arguments[0] else { return [] }
+            perform(state.unmonitor(sender, token))
+        case .monitor, .list, .status: break
+        }
+        return []
+    }
+
+    private func process(_ arguments: [DBusValue]) -> UInt32 { UInt32(clamping: arguments[0].unsignedValue ?? 0) }
+
+    private func identity(_ sender: String) throws(Denial) -> ClientIdentity {
+        guard let identity = state.clients[sender]?.identity else {
+            throw Denial(.notAuthorized, "\(sender) is gone")
+        }
+        return identity
+    }
+
+    private func report(_ sender: String, _ arguments: [DBusValue]) throws(Denial) {
+        let inquiry = arguments[0].unsignedValue ?? 0
+        let report: ProcessReport
+        do throws(NotifydProtocol.Malformed) {
+            report = try ProcessReport(arguments[1])
+        } catch {
+            throw Denial(.invalidRequest, "the report's field “\(error.field)” is missing or has another type")
+        }
+        let (actions, refused) = try state.reported(
+            sender,
+            inquiry: inquiry,
+            report,
+            isFirst: inquiry == firstInquiry,
+            now: BootClock.now
+        )
+        figures.refusals += refused.count
+        perform(actions)
+        inquiries.settle(sender, inquiry: inquiry)
+        finishInquiry()
+    }
+}

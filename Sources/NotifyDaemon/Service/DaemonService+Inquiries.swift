@@ -1,0 +1,107 @@
+import DBusTransport
+import NotifydProtocol
+
+extension DaemonService {
+    /// How long processes are waited for that do not answer, because they are stopped or are not of this library.
+    private static let patience = Duration.seconds(1)
+    /// Calls of one connection that may wait for an answer: a system bus allows 128.
+    private static let callsAtOnce = 64
+
+    // MARK: The start
+
+    /// Waits until all that have registrations have told of them. A process sends its report before it answers a call that
+    /// comes after the question, so every connection of the bus is called.
+    func gather() async {
+        let deadline = ContinuousClock.now + Self.patience
+        do throws(DBusError) {
+            let names = try await connection.call(
+                .methodCall(
+                    destination: "org.freedesktop.DBus",
+                    path: "/org/freedesktop/DBus",
+                    interface: "org.freedesktop.DBus",
+                    member: "ListNames"
+                )
+            )
+            let own = connection.uniqueName
+            let others = (names.first?.stringsValue ?? []).filter { $0.hasPrefix(":") && $0 != own }
+            await call(others, until: deadline)
+        } catch {
+            Diagnostics.write("could not ask who is there: \(error)")
+        }
+        // Reports among them are taken when the bus has said whose they are.
+        for identification in identifying.values { await identification.task.value }
+    }
+
+    private func call(_ names: [String], until deadline: ContinuousClock.Instant) async {
+        await withTaskGroup(of: Void.self) { group in
+            for (index, name) in names.enumerated() {
+                if index >= Self.callsAtOnce { await group.next() }
+                let connection = connection
+                group.addTask {
+                    let rest = deadline - .now
+                    guard rest > .zero,
+                        let ping = try? DBusMessage.methodCall(
+                            destination: name,
+                            path: "/",
+                            interface: "org.freedesktop.DBus.Peer",
+                            member: "Ping"
+                        )
+                    else { return }
+                    // A refusal is an answer, and so is that it is gone.
+                    _ = try? await connection.call(ping, timeout: rest)
+                }
+            }
+        }
+    }
+
+    func gathered() {
+        let waiting = untilGathered ?? []
+        untilGathered = nil
+        for work in waiting { carryOut(work) }
+    }
+
+    // MARK: Lists
+
+    func list(_ work: IncomingWork) {
+        Task {
+            await inquire()
+            work.succeed([
+                .array(state.nameListings.map(\.value), of: "a{sv}"),
+                .array(state.processListings.map(\.value), of: "a{sv}"),
+            ])
+        }
+    }
+
+    func status(_ work: IncomingWork) {
+        Task { work.succeed([.string(await statusText(isLong: true))]) }
+    }
+
+    /// Returns when all processes with registrations have reported in full after this call, or have let time go by.
+    func inquire() async {
+        await withCheckedContinuation { continuation in
+            if inquiries.want(continuation) { beginInquiry() }
+        }
+    }
+
+    private func beginInquiry() {
+        let number = inquiries.takeNumber()
+        do throws(DBusError) {
+            try connection.send(NotifydProtocol.signal(.tell, [.uint64(number), .boolean(true)]))
+        } catch {
+            Diagnostics.write("\(error)")
+        }
+        inquiries.began(number, awaiting: state.connectionsToAnswer(number))
+        Task {
+            // Ends early never: nobody cancels it.
+            try? await Task.sleep(for: Self.patience)
+            finishInquiry(expired: number)
+        }
+        finishInquiry()
+    }
+
+    func finishInquiry(expired: UInt64? = nil) {
+        guard let (waiters, again) = inquiries.finish(expired: expired) else { return }
+        for waiter in waiters { waiter.resume() }
+        if again { beginInquiry() }
+    }
+}

@@ -1,0 +1,78 @@
+import NotifyCenter
+import NotifydProtocol
+
+/// What notifyd has counted since it began.
+struct Figures: Sendable {
+    var calls: [NotifydProtocol.Method: UInt64] = [:]
+    var refusals = 0
+    var pathChanges: UInt64 = 0
+}
+
+/// notifyd's status, for people. Pure.
+struct StatusText {
+    let process: UInt32
+    let bus: String
+    let configuration: String
+    let reservations: Int
+    let figures: Figures
+    let paths: PathWatcher.Figures
+    let names: [NameListing]
+    let processes: [ProcessListing]
+
+    var summary: String {
+        let calls = figures.calls.map { ($0.key.rawValue, $0.value) }.sorted { $0.0 < $1.0 }
+            .map { "\($0.0) \($0.1)" }
+        return """
+            notifyd, process \(process)
+            bus: \(printable(bus))
+            configuration: \(printable(configuration)), reserved prefixes \(reservations)
+            names: \(names.count), permanent \(names.count { $0.isPermanent })
+            processes: \(processes.count)
+            paths: \(paths.paths), watches \(paths.watches), changes told \(figures.pathChanges)
+            calls: \(calls.joined(separator: ", ")); refused \(figures.refusals)
+
+            """
+    }
+
+    var details: String {
+        var clients: [NotificationName: String] = [:]
+        for process in processes {
+            for report in process.report.names {
+                clients[NotificationName(report.name), default: ""] += client(process, report)
+            }
+        }
+        return names.map { name in
+            "\nname \(printable(name.name)): state \(name.state)\(name.isPermanent ? ", permanent" : "")\n"
+                + (clients[NotificationName(name.name)] ?? "")
+        }
+        .joined()
+    }
+
+    private func client(_ process: ProcessListing, _ report: NameReport) -> String {
+        let suspended = process.report.suspensions > 0 ? ", suspended \(process.report.suspensions)" : ""
+        var text = "  process \(process.process), user \(process.user), \(process.connection)\(suspended)"
+        text += process.program.isEmpty ? "\n" : ", \(printable(process.program))\n"
+        for registration in report.registrations {
+            text += "    token \(registration.token): \(registration.kind.rawValue)"
+            text += ", suspended \(registration.suspensions), notified \(registration.deliveries)\n"
+        }
+        for monitor in report.monitors {
+            text += "    token \(monitor.token) monitors \(printable(monitor.path))"
+            text += ", flags 0x\(String(monitor.flags, radix: 16))\n"
+        }
+        return text
+    }
+
+    /// On one line, whatever a process calls its names.
+    private func printable(_ text: String) -> String {
+        var result = "“"
+        for scalar in text.unicodeScalars {
+            switch scalar.properties.generalCategory {
+            case .control, .format, .lineSeparator, .paragraphSeparator:
+                result += "\\u{\(String(scalar.value, radix: 16))}"
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result + "”"
+    }
+}

@@ -1,0 +1,55 @@
+import NotifyCenter
+import NotifydProtocol
+
+// Paths that registrations monitor (notify(3), a.13).
+extension DaemonState {
+    /// A token monitors a path, and its name is entered. The same again changes nothing.
+    ///
+    /// - Throws: `invalidRequest`, `notAuthorized`, `limitsExceeded`.
+    package mutating func monitor(
+        _ connection: String,
+        token: Int32,
+        name: String,
+        path: String,
+        flags: UInt32
+    ) throws(Denial) -> [Action] {
+        guard let client = clients[connection] else { return [] }
+        try limits.check(path: path)
+        let key = NotificationName(name)
+        if let monitor = client.monitors[token] {
+            guard monitor.name == key, monitor.path == path, monitor.flags == flags else {
+                throw Denial(.invalidRequest, "token \(token) monitors another path; use another token")
+            }
+            return []
+        }
+        try limits.check(monitors: client.monitors.count + 1)
+        guard try enter(connection, [name]).isEmpty else {
+            throw Denial(.notAuthorized, "user \(client.identity.user) may not register for \(name.prefix(200))")
+        }
+        let id = takeWatchID()
+        clients[connection]?.monitors[token] = Client.Monitor(id: id, name: key, path: path, flags: flags)
+        watched[id] = (connection, token)
+        return [.watch(id: id, path: path, flags: flags, as: client.identity)]
+    }
+
+    /// A token monitors nothing any more.
+    package mutating func unmonitor(_ connection: String, _ token: Int32) -> [Action] {
+        guard let monitor = clients[connection]?.monitors.removeValue(forKey: token) else { return [] }
+        watched[monitor.id] = nil
+        return [.unwatch(id: monitor.id)]
+    }
+
+    /// A path cannot be monitored.
+    package mutating func watchFailed(_ id: UInt64) {
+        guard let (connection, token) = watched.removeValue(forKey: id) else { return }
+        clients[connection]?.monitors[token] = nil
+    }
+
+    /// Something changed at a path: the registration that asked is told, and no other.
+    package func changed(_ id: UInt64) -> [Action] {
+        watched[id].map { [.tell(connection: $0.connection, token: $0.token)] } ?? []
+    }
+
+    /// How many paths are monitored for registrations.
+    package var monitorCount: Int { watched.count }
+}

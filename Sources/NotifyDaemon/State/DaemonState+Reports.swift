@@ -1,0 +1,103 @@
+import NotifyCenter
+package import NotifydProtocol
+
+extension DaemonState {
+    /// What a connection tells of itself takes the place of what was known of it. Names that it may not have are passed over, and
+    /// returned; so are states that it may not set, and paths that cannot be monitored.
+    ///
+    /// - Parameter isFirst: whether it answers the inquiry with which this notifyd began: then it knows better how often its
+    ///   process is suspended.
+    /// - Throws: `limitsExceeded`; then nothing has changed.
+    package mutating func reported(
+        _ connection: String,
+        inquiry: UInt64,
+        _ report: ProcessReport,
+        isFirst: Bool,
+        now: UInt64
+    ) throws(Denial) -> (actions: [Action], refused: [String]) {
+        guard let identity = clients[connection]?.identity else { return ([], []) }
+        try limits.check(report)
+        clients[connection]?.answered = inquiry
+        if isFirst, report.suspensions > suspensions[identity.process] ?? 0 {
+            suspensions[identity.process] = report.suspensions
+        }
+        let told = Set(report.names.lazy.map { NotificationName($0.name) })
+        // Before the others leave, so that no state dies in between.
+        let before = clients[connection]?.names.keys.filter { !told.contains($0) } ?? []
+        var actions = leave(connection, before.map(\.rawValue))
+        let refused = try enter(connection, report.names.map(\.name))
+        for name in report.names {
+            let key = NotificationName(name.name)
+            guard clients[connection]?.names[key] != nil else { continue }
+            var details = Client.NameDetails(registrations: name.registrations)
+            if let state = name.state, maySet(name.name, identity) {
+                details.state = StateReport(value: state.value, time: min(state.time, now))
+                names.set(key, details.state ?? state)
+            }
+            clients[connection]?.names[key] = details
+        }
+        actions += replaceMonitors(connection, report)
+        return (actions, refused)
+    }
+
+    private mutating func replaceMonitors(_ connection: String, _ report: ProcessReport) -> [Action] {
+        guard let client = clients[connection] else { return [] }
+        var wanted: [Int32: (name: NotificationName, report: MonitorReport)] = [:]
+        for name in report.names {
+            let key = NotificationName(name.name)
+            guard client.names[key] != nil else { continue }
+            for monitor in name.monitors { wanted[monitor.token] = (key, monitor) }
+        }
+        var actions: [Action] = []
+        for (token, monitor) in client.monitors.sorted(by: { $0.key < $1.key }) {
+            if let same = wanted[token], same.name == monitor.name, same.report.path == monitor.path,
+                same.report.flags == monitor.flags
+            {
+                continue
+            }
+            actions += unmonitor(connection, token)
+        }
+        for (token, monitor) in wanted.sorted(by: { $0.key < $1.key }) {
+            // One that is refused is seen in the lists by its absence; the process was told when it asked first.
+            let added = try? self.monitor(
+                connection,
+                token: token,
+                name: monitor.name.rawValue,
+                path: monitor.report.path,
+                flags: monitor.report.flags
+            )
+            actions += added ?? []
+        }
+        return actions
+    }
+
+    // MARK: Lists
+
+    /// All names, by name.
+    package var nameListings: [NameListing] {
+        names.entries.map { name, entry in
+            NameListing(name: name.rawValue, state: entry.state.value, isPermanent: entry.isPermanent)
+        }
+        .sorted { $0.name < $1.name }
+    }
+
+    /// All connections that have registrations, by process and connection.
+    package var processListings: [ProcessListing] {
+        clients.filter { !$0.value.names.isEmpty }
+            .map { connection, client in
+                ProcessListing(
+                    connection: connection,
+                    process: client.identity.process,
+                    user: client.identity.user,
+                    program: client.identity.program,
+                    report: client.report(suspensions: suspensions[client.identity.process] ?? 0)
+                )
+            }
+            .sorted { ($0.process, $0.connection) < ($1.process, $1.connection) }
+    }
+
+    /// Connections with registrations that have not answered this inquiry.
+    package func connectionsToAnswer(_ inquiry: UInt64) -> Set<String> {
+        Set(clients.filter { !$0.value.names.isEmpty && $0.value.answered < inquiry }.keys)
+    }
+}

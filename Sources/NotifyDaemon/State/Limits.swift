@@ -1,0 +1,48 @@
+import NotifyCenter
+import NotifydProtocol
+
+/// What one connection may have notifyd keep. Far above what programs need, and far below what would harm the others.
+package struct Limits: Sendable, Hashable {
+    package var names = 100_000
+    /// Of the UTF-8 of all names together; so that all of them fit into one report.
+    package var nameBytes = 8 << 20
+    /// Registrations in one report.
+    package var registrations = 1_000_000
+    package var monitors = 1024
+    /// The kernel takes no longer path.
+    package var pathBytes = 4095
+
+    package init() {}
+
+    func check(names count: Int, bytes: Int) throws(Denial) {
+        guard count <= names, bytes <= nameBytes else {
+            throw Denial(
+                .limitsExceeded,
+                "a process may have registrations of \(names) names with \(nameBytes) bytes in all; cancel some"
+            )
+        }
+    }
+
+    func check(monitors count: Int) throws(Denial) {
+        guard count <= monitors else {
+            throw Denial(.limitsExceeded, "a process may monitor \(monitors) paths; cancel some of their tokens")
+        }
+    }
+
+    func check(path: String) throws(Denial) {
+        guard path.utf8.first == UInt8(ascii: "/") else {
+            throw Denial(.invalidRequest, "could not monitor “\(path.prefix(80))”: write a path that begins with /")
+        }
+        guard path.utf8.count <= pathBytes, !path.utf8.contains(0) else {
+            throw Denial(.invalidRequest, "could not monitor a path of over \(pathBytes) bytes: shorten it")
+        }
+    }
+
+    func check(_ report: ProcessReport) throws(Denial) {
+        try check(names: report.names.count, bytes: report.names.reduce(0) { $0 + $1.name.utf8.count })
+        try check(monitors: report.names.reduce(0) { $0 + $1.monitors.count })
+        guard report.names.reduce(0, { $0 + $1.registrations.count }) <= registrations else {
+            throw Denial(.limitsExceeded, "a report may tell of \(registrations) registrations; cancel some")
+        }
+    }
+}

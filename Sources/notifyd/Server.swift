@@ -1,0 +1,62 @@
+import DBusTransport
+import Glibc
+import NotifyDaemon
+import Synchronization
+
+/// Serves until it is to end. The main thread waits for signals, which all others block.
+struct Server {
+    private let options: DaemonService.Options
+
+    init(_ invocation: Invocation) {
+        let starter = getenv("DBUS_STARTER_ADDRESS").map { String(cString: $0) }
+        options = DaemonService.Options(
+            bus: invocation.bus(starter: starter),
+            configuration: invocation.configuration
+        )
+    }
+
+    func run() -> CInt {
+        // Before the first thread starts, so that all inherit it.
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        for number in [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2] { sigaddset(&signals, number) }
+        pthread_sigmask(SIG_BLOCK, &signals, nil)
+        // Whoever reads standard error may be gone.
+        signal(SIGPIPE, SIG_IGN)
+        start()
+        while true {
+            var number: CInt = 0
+            guard sigwait(&signals, &number) == 0 else { continue }
+            if number == SIGTERM || number == SIGINT { return 0 }
+            take(number)
+        }
+    }
+
+    private static let service = Locked<DaemonService?>(nil)
+
+    private func start() {
+        let options = options
+        Task {
+            do {
+                // Who needs notifyd when the bus is back starts another one.
+                let service = try await DaemonService.start(options) { exit(0) }
+                Self.service.withLock { $0 = service }
+            } catch {
+                Diagnostics.write("\(error)")
+                exit(Exit.status(of: error))
+            }
+        }
+    }
+
+    private func take(_ signal: CInt) {
+        // Before it has started there is nothing to tell, and the configuration is new.
+        guard let service = Self.service.withLock({ $0 }) else { return }
+        Task {
+            switch signal {
+            case SIGHUP: await service.reload()
+            case SIGUSR1: await service.writeStatus(isLong: false)
+            default: await service.writeStatus(isLong: true)
+            }
+        }
+    }
+}
