@@ -12,7 +12,7 @@ help:
 	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
 	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
 	@echo 'make test       all tests'
-	@echo 'make test-release  what apps link, in release with the Swift runtime linked in: do they hear posts?'
+	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
 	@echo 'make bench      the measurements, as ratios to plain C programs'
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
 	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR='
@@ -50,6 +50,7 @@ test: setup
 
 test-release: setup
 	SWIFT='$(SWIFT)' Tests/release-check
+	SWIFT='$(SWIFT)' Tests/install-check
 
 demo: setup
 	$(SWIFT) build --product demo

@@ -28,6 +28,7 @@ struct NotifyStatus: Error, Equatable {
             switch NotifydProtocol.refusal(error) {
             case .notAuthorized: self = .notAuthorized
             case .noSuchProcess, .invalidRequest: self = .invalidRequest
+            case .limitsExceeded: self = .failed
             case nil: self = Self.answers[error.name ?? ""] ?? .failed
             }
         default: self = .failed
