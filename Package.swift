@@ -193,6 +193,12 @@ let package = Package(
             dependencies: ["NotifydProtocol", "DBusTransport"],
             path: "Tests/NotifyDaemonTests/NotifydClient"
         ),
+        // notify(3) in C and C++, built and run as programs of others are.
+        .testTarget(
+            name: "CProgramTests",
+            dependencies: ["NotifydProtocol", "NotifyCenterTestKit", "notifyd"],
+            exclude: ["Programs"]
+        ),
         .testTarget(
             name: "NotifyDaemonTests",
             dependencies: [
