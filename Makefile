@@ -4,17 +4,19 @@ SHELL := /bin/bash
 SWIFT ?= swift
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
-PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc
+PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3
 
-.PHONY: help setup build test test-release demo demo-live bench notifyutil c-example docs lint clean
+.PHONY: help setup build test test-release demo demo-live bench notifyutil notifyd library install uninstall c-example docs lint clean
 
 help:
 	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
 	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
 	@echo 'make test       all tests'
-	@echo 'make test-release  what apps link, in release with the Swift runtime linked in: do they hear posts?'
+	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
 	@echo 'make bench      the measurements, as ratios to plain C programs'
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
+	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR='
+	@echo 'make uninstall  removes them again'
 	@echo 'make c-example  a listener in plain C, linked with -lCFNotificationCenter'
 	@echo 'make docs       the documentation of the libraries, as a site of static pages'
 	@echo 'make lint       the formatter in its strict mode'
@@ -48,6 +50,7 @@ test: setup
 
 test-release: setup
 	SWIFT='$(SWIFT)' Tests/release-check
+	SWIFT='$(SWIFT)' Tests/install-check
 
 demo: setup
 	$(SWIFT) build --product demo
@@ -67,17 +70,27 @@ docs: setup
 lint:
 	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources
 
-# notifyutil for scripts that start it often. What a start costs is the dynamic linker's work, so there is as little as
-# possible of it: the Swift and C++ runtimes are linked in, and at a fixed address.
+# notifyutil for scripts that start it often, and notifyd, which starts when somebody waits for it. What a start costs is the dynamic
+# linker's work, so there is as little as possible of it: the Swift and C++ runtimes are linked in, and at a fixed address.
 STATIC_SCRATCH ?= .build-static
 STATIC_LIBS := $(STATIC_SCRATCH)/static-libs
-notifyutil: setup
+notifyutil notifyd: setup
 	@mkdir -p $(STATIC_LIBS)
 	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
 	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
-	$(SWIFT) build --configuration release --static-swift-stdlib --scratch-path $(STATIC_SCRATCH) --product notifyutil \
+	$(SWIFT) build --configuration release --static-swift-stdlib --scratch-path $(STATIC_SCRATCH) --product $@ \
 		-Xlinker -L$(abspath $(STATIC_LIBS)) -Xswiftc -Xclang-linker -Xswiftc -no-pie
-	@echo built $(STATIC_SCRATCH)/release/notifyutil
+	@echo built $(STATIC_SCRATCH)/release/$@
+
+library: setup
+	SWIFT='$(SWIFT)' Packaging/build-library $(STATIC_SCRATCH)/library
+
+PREFIX ?= /usr/local
+install: library notifyd notifyutil
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install
+
+uninstall:
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' Packaging/install --remove
 
 c-example: setup
 	$(SWIFT) build --product CFNotificationCenter

@@ -211,7 +211,8 @@ public final class ChildProcess: Sendable {
         var argv = ([path] + arguments).map { strdup($0) } + [nil]
         var envp = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
         defer { for text in argv + envp { free(text) } }
-        // The child starts with the default answer to SIGPIPE, which this process ignores.
+        // The child starts with the default answer to SIGPIPE, which this process ignores, and with no signal blocked, as they are
+        // on a thread of libdispatch's.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
@@ -219,7 +220,10 @@ public final class ChildProcess: Sendable {
         sigemptyset(&defaults)
         sigaddset(&defaults, SIGPIPE)
         posix_spawnattr_setsigdefault(&attributes, &defaults)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF))
+        var blocked = sigset_t()
+        sigemptyset(&blocked)
+        posix_spawnattr_setsigmask(&attributes, &blocked)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK))
         var identifier: pid_t = 0
         let failure = posix_spawn(&identifier, path, &actions, &attributes, &argv, &envp)
         guard failure == 0 else { throw Failure("\(path) does not start: \(String(cString: strerror(failure)))") }

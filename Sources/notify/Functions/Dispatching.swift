@@ -3,21 +3,20 @@ import CNotify
 public import Dispatch
 import NotifydProtocol
 
-/// For C, whose prototype Swift does not see: with an imported block type, `@implementation` crashes at run time.
+/// For C, whose prototype Swift does not see: with an imported block type, `@implementation` crashes at run time. The block is an address
+/// here, because Swift would copy and release it by its own blocks runtime, which need not be the caller's.
 @c(notify_register_dispatch) @usableFromInline
 func registerDispatch(
     _ name: UnsafePointer<CChar>?,
     _ out_token: UnsafeMutablePointer<CInt>?,
     _ queue: OpaquePointer?,
-    _ handler: (@convention(block) (CInt) -> Void)?
+    _ handler: UnsafeRawPointer?
 ) -> UInt32 {
     register(out_token) { () throws(NotifyStatus) in
         guard let queue, let handler else { throw .nullInput }
-        // A C caller answers for what the block does on which thread.
-        nonisolated(unsafe) let block = handler
-        let callersQueue = CallersQueue(queue)
         return try ProcessState.client.register(name, .dispatch) { () throws(NotifyStatus) in
-            QueueSink({ block($0) }, schedule: callersQueue.schedule)
+            guard let block = CallersBlock(handler) else { throw .failed }
+            return QueueSink(block.call, schedule: CallersQueue(queue).schedule)
         }
     }
 }

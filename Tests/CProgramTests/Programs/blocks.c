@@ -1,0 +1,200 @@
+// Blocks on queues.
+#include "expect.h"
+#include <dispatch/dispatch.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+static char key;
+
+// A serial queue that `is_here` knows.
+static dispatch_queue_t queue_here(void) {
+    dispatch_queue_t queue = dispatch_queue_create("org.example.here", DISPATCH_QUEUE_SERIAL);
+    dispatch_queue_set_specific(queue, &key, &key, NULL);
+    return queue;
+}
+
+static int is_here(void) { return dispatch_get_specific(&key) == &key; }
+
+// All that was submitted to the queue has run.
+static void drain(dispatch_queue_t queue) {
+    dispatch_sync(queue, ^{
+    });
+}
+
+static void handlers_are_called(void) {
+    dispatch_queue_t queue = queue_here();
+    __block atomic_int calls = 0, misplaced = 0, last = -1;
+    int token = -1;
+    EXPECT_OK(notify_register_dispatch("org.example.block", &token, queue, ^(int t) {
+        if (!is_here()) atomic_fetch_add(&misplaced, 1);
+        atomic_store(&last, t);
+        atomic_fetch_add(&calls, 1);
+    }));
+    EXPECT_EQUAL(atomic_load(&calls), 0);
+    EXPECT_OK(notify_post("org.example.block"));
+    EVENTUALLY(atomic_load(&calls) == 1);
+    EXPECT_EQUAL(atomic_load(&last), token);
+    post_elsewhere("org.example.block");
+    EVENTUALLY(atomic_load(&calls) == 2);
+    EXPECT_EQUAL(atomic_load(&misplaced), 0);
+    // notify(3), a.2: it can be checked like any token.
+    EXPECT_EQUAL(checked(token), 1);
+    EXPECT_EQUAL(checked(token), 0);
+    EXPECT_OK(notify_cancel(token));
+    EXPECT_OK(notify_post("org.example.block"));
+    settle();
+    drain(queue);
+    EXPECT_EQUAL(atomic_load(&calls), 2);
+    dispatch_release(queue);
+}
+
+static void null_arguments(void) {
+    int token = 7;
+    dispatch_queue_t queue = queue_here();
+    notify_handler_t handler = ^(int t) {
+        (void)t;
+    };
+    // a.1, a.8: told, without a crash.
+    EXPECT_EQUAL(notify_register_dispatch(NULL, &token, queue, handler), NOTIFY_STATUS_INVALID_NAME);
+    EXPECT_EQUAL(notify_register_dispatch("org.example.null", &token, NULL, handler), NOTIFY_STATUS_NULL_INPUT);
+    EXPECT_EQUAL(notify_register_dispatch("org.example.null", &token, queue, NULL), NOTIFY_STATUS_NULL_INPUT);
+    EXPECT_EQUAL(notify_register_dispatch("org.example.null", NULL, queue, handler), NOTIFY_STATUS_NULL_INPUT);
+    dispatch_release(queue);
+}
+
+static void cancelled_in_the_handler(void) {
+    // a.7: cancel inside the handler is fine, and that call the last.
+    dispatch_queue_t queue = queue_here();
+    __block atomic_int calls = 0, status = -1;
+    int token = -1;
+    EXPECT_OK(notify_register_dispatch("org.example.block.once", &token, queue, ^(int t) {
+        atomic_fetch_add(&calls, 1);
+        atomic_store(&status, (int)notify_cancel(t));
+    }));
+    for (int i = 0; i < 5; i++) EXPECT_OK(notify_post("org.example.block.once"));
+    EVENTUALLY(atomic_load(&status) == NOTIFY_STATUS_OK);
+    settle();
+    drain(queue);
+    EXPECT_EQUAL(atomic_load(&calls), 1);
+    EXPECT(!notify_is_valid_token(token));
+    dispatch_release(queue);
+}
+
+static void cancelled_while_a_call_waits(void) {
+    // a.7: the token is looked at again right before a call: after notify_cancel returned none begins.
+    dispatch_queue_t queue = queue_here();
+    __block atomic_int calls = 0;
+    int token = -1;
+    EXPECT_OK(notify_register_dispatch("org.example.block.waits", &token, queue, ^(int t) {
+        (void)t;
+        atomic_fetch_add(&calls, 1);
+    }));
+    dispatch_suspend(queue);
+    EXPECT_OK(notify_post("org.example.block.waits"));
+    settle();
+    EXPECT_OK(notify_cancel(token));
+    dispatch_resume(queue);
+    drain(queue);
+    EXPECT_EQUAL(atomic_load(&calls), 0);
+    dispatch_release(queue);
+}
+
+static void a_slow_handler_hears_the_last_post(void) {
+    // a.9: n posts are 1 to n calls, and one begins after the last post, in bounded memory.
+    enum { POSTS = 5000 };
+    dispatch_queue_t queue = queue_here();
+    __block atomic_int calls = 0, is_over = 0, heard_after = 0;
+    int token = -1;
+    EXPECT_OK(notify_register_dispatch("org.example.block.slow", &token, queue, ^(int t) {
+        (void)t;
+        // The first call does not end before the last post: what comes meanwhile has to wait.
+        for (int i = 0; i < PATIENCE_MS && !atomic_load(&is_over); i++) rest();
+        if (atomic_load(&is_over)) atomic_fetch_add(&heard_after, 1);
+        atomic_fetch_add(&calls, 1);
+    }));
+    for (int i = 0; i < POSTS; i++) EXPECT_OK(notify_post("org.example.block.slow"));
+    settle();
+    EXPECT_EQUAL(atomic_load(&calls), 0);
+    atomic_store(&is_over, 1);
+    EVENTUALLY(atomic_load(&calls) >= 2);
+    settle();
+    drain(queue);
+    // The header: at most 16 wait to begin, beside the one that is under way.
+    EXPECT(atomic_load(&calls) <= 18);
+    int before = atomic_load(&calls);
+    EXPECT_OK(notify_post("org.example.block.slow"));
+    EVENTUALLY(atomic_load(&calls) == before + 1);
+    EXPECT_OK(notify_cancel(token));
+    dispatch_release(queue);
+}
+
+static void held_back(void) {
+    // a.10: counted, also with queues, where Darwin's has a mere flag.
+    dispatch_queue_t queue = queue_here();
+    __block atomic_int held_calls = 0, running_calls = 0;
+    int held = -1, running = -1;
+    EXPECT_OK(notify_register_dispatch("org.example.block.held", &held, queue, ^(int t) {
+        (void)t;
+        atomic_fetch_add(&held_calls, 1);
+    }));
+    EXPECT_OK(notify_register_dispatch("org.example.block.held", &running, queue, ^(int t) {
+        (void)t;
+        atomic_fetch_add(&running_calls, 1);
+    }));
+    EXPECT_OK(notify_suspend(held));
+    EXPECT_OK(notify_suspend(held));
+    for (int i = 0; i < 3; i++) EXPECT_OK(notify_post("org.example.block.held"));
+    settle();
+    EVENTUALLY(atomic_load(&running_calls) == 3);
+    EXPECT_OK(notify_resume(held));
+    settle();
+    drain(queue);
+    EXPECT_EQUAL(atomic_load(&held_calls), 0);
+    EXPECT_OK(notify_resume(held));
+    EVENTUALLY(atomic_load(&held_calls) == 1);
+    settle();
+    drain(queue);
+    EXPECT_EQUAL(atomic_load(&held_calls), 1);
+    EXPECT_OK(notify_cancel(held));
+    EXPECT_OK(notify_cancel(running));
+    dispatch_release(queue);
+}
+
+// Whether a signal to the process comes to a thread of the program.
+static pthread_t signalled;
+
+static void note_thread(int number) {
+    (void)number;
+    signalled = pthread_self();
+}
+
+static void signals_reach_the_program(void) {
+    // f.5: the library's threads, and those of its libdispatch, block signals.
+    signal(SIGUSR2, note_thread);
+    int token = -1;
+    __block atomic_int calls = 0;
+    EXPECT_OK(notify_register_dispatch("org.example.block.busy", &token, dispatch_get_global_queue(0, 0), ^(int t) {
+        (void)t;
+        atomic_fetch_add(&calls, 1);
+    }));
+    for (int i = 0; i < 200; i++) {
+        EXPECT_OK(notify_post("org.example.block.busy"));
+        memset(&signalled, 0, sizeof signalled);
+        EXPECT_EQUAL(kill(getpid(), SIGUSR2), 0);
+        EXPECT(pthread_equal(signalled, pthread_self()));
+    }
+    EVENTUALLY(atomic_load(&calls) > 0);
+    EXPECT_OK(notify_cancel(token));
+}
+
+int main(int argc, char **argv) {
+    take_role(argc, argv);
+    handlers_are_called();
+    null_arguments();
+    cancelled_in_the_handler();
+    cancelled_while_a_call_waits();
+    a_slow_handler_hears_the_last_post();
+    held_back();
+    signals_reach_the_program();
+    return finish();
+}

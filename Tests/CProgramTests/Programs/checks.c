@@ -1,0 +1,92 @@
+// What notify_check answers.
+#include "expect.h"
+#include <notify_private.h>
+
+static void each_token_has_its_own_answer(void) {
+    // notify(3), a.7: the first check is true, per token, also where another token of the name was checked before.
+    int first = watch("org.example.own"), second = -1, plain = -1, descriptor = -1, fd = -1, signal_token = -1;
+    EXPECT_EQUAL(checked(first), 0);
+    EXPECT_OK(notify_register_check("org.example.own", &second));
+    EXPECT_EQUAL(checked(second), 1);
+    EXPECT_EQUAL(checked(second), 0);
+    // a.2: tokens of every kind can be checked.
+    EXPECT_OK(notify_register_plain("org.example.own", &plain));
+    EXPECT_OK(notify_register_file_descriptor("org.example.own", &fd, 0, &descriptor));
+    EXPECT_OK(notify_register_signal("org.example.own", SIGCHLD, &signal_token));
+    int tokens[] = {first, second, plain, descriptor, signal_token};
+    for (int i = 2; i < 5; i++) EXPECT_EQUAL(checked(tokens[i]), 1);
+
+    // a.9: any number of posts is one “true”.
+    for (int i = 0; i < 100; i++) EXPECT_OK(notify_post("org.example.own"));
+    fence();
+    for (int i = 0; i < 5; i++) EXPECT_EQUAL(checked(tokens[i]), 1);
+    for (int i = 0; i < 5; i++) EXPECT_EQUAL(checked(tokens[i]), 0);
+    for (int i = 0; i < 5; i++) EXPECT_OK(notify_cancel(tokens[i]));
+
+    // A name that begins anew has its first “true” again.
+    EXPECT_OK(notify_cancel(watch("org.example.own")));
+}
+
+static void a_post_then_an_answer(void) {
+    // a.8: a post and then any function that waits for an answer.
+    int token = watch("org.example.fenced");
+    uint64_t state;
+    for (int i = 0; i < 200; i++) {
+        EXPECT_OK(notify_post("org.example.fenced"));
+        if (i % 2) {
+            EXPECT_OK(notify_get_state(token, &state));
+        } else {
+            fence();
+        }
+        EXPECT_EQUAL(checked(token), 1);
+        EXPECT_EQUAL(checked(token), 0);
+    }
+    // a.7: a post in another process.
+    post_elsewhere("org.example.fenced");
+    EVENTUALLY(checked(token) == 1);
+    EXPECT_OK(notify_cancel(token));
+}
+
+static void suspended(void) {
+    // a.10: suspension never affects notify_check.
+    int token = watch("org.example.suspended");
+    EXPECT_OK(notify_suspend(token));
+    EXPECT_EQUAL(checked(token), 0);
+    EXPECT_OK(notify_post("org.example.suspended"));
+    fence();
+    EXPECT_EQUAL(checked(token), 1);
+    EXPECT_OK(notify_resume(token));
+    EXPECT_EQUAL(checked(token), 0);
+    EXPECT_OK(notify_cancel(token));
+}
+
+static void peeking(void) {
+    // a.3: the counter, without taking notice.
+    int token = watch("org.example.peeked"), own = -1;
+    uint32_t before = 0, after = 0;
+    EXPECT_OK(notify_peek(token, &before));
+    EXPECT_OK(notify_post("org.example.peeked"));
+    fence();
+    EXPECT_OK(notify_peek(token, &after));
+    EXPECT(before != after);
+    EXPECT_OK(notify_peek(token, &before));
+    EXPECT_EQUAL(before, after);
+    EXPECT_EQUAL(checked(token), 1);
+    EXPECT_OK(notify_cancel(token));
+    // Of `self.` names, too.
+    EXPECT_OK(notify_register_check("self.peeked", &own));
+    EXPECT_OK(notify_peek(own, &before));
+    EXPECT_OK(notify_post("self.peeked"));
+    EXPECT_OK(notify_peek(own, &after));
+    EXPECT(before != after);
+    EXPECT_OK(notify_cancel(own));
+}
+
+int main(int argc, char **argv) {
+    take_role(argc, argv);
+    each_token_has_its_own_answer();
+    a_post_then_an_answer();
+    suspended();
+    peeking();
+    return finish();
+}

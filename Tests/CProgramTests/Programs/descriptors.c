@@ -1,0 +1,149 @@
+// Descriptors, and ports, which are descriptors here.
+#include "expect.h"
+#include <fcntl.h>
+#include <sys/select.h>
+
+static void tokens_arrive(void) {
+    int fd = -1, token = -1;
+    EXPECT_OK(notify_register_file_descriptor("org.example.fd", &fd, 0, &token));
+    EXPECT(!is_readable(fd, 0));
+    EXPECT_OK(notify_post("org.example.fd"));
+    // notify(3), a.2: four bytes in network order, ready for select.
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(fd, &set);
+    struct timeval patience = {PATIENCE_MS / 1000, 0};
+    EXPECT_EQUAL(select(fd + 1, &set, NULL, NULL, &patience), 1);
+    unsigned char bytes[8];
+    EXPECT_EQUAL(read(fd, bytes, sizeof bytes), 4);
+    EXPECT_EQUAL((long long)bytes[0] << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3], token);
+    // From another process.
+    post_elsewhere("org.example.fd");
+    EXPECT_EQUAL(next_token(fd), token);
+    // a.12: inherited across exec.
+    EXPECT_EQUAL(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+    EXPECT_OK(notify_cancel(token));
+}
+
+static void several_tokens_share_one(void) {
+    int fd = -1, same, first = -1, second = -1, third = -1, other = -1, other_fd = -1;
+    EXPECT_OK(notify_register_file_descriptor("org.example.share.1", &fd, 0, &first));
+    same = fd;
+    // a.2: NOTIFY_REUSE.
+    EXPECT_OK(notify_register_file_descriptor("org.example.share.2", &same, NOTIFY_REUSE, &second));
+    EXPECT_OK(notify_register_file_descriptor("org.example.share.1", &same, NOTIFY_REUSE, &third));
+    EXPECT_EQUAL(same, fd);
+    EXPECT_OK(notify_register_file_descriptor("org.example.share.1", &other_fd, 0, &other));
+    EXPECT(other_fd != fd);
+    EXPECT_OK(notify_post("org.example.share.2"));
+    EXPECT_EQUAL(next_token(fd), second);
+    EXPECT_OK(notify_post("org.example.share.1"));
+    int one = next_token(fd), two = next_token(fd);
+    EXPECT((one == first && two == third) || (one == third && two == first));
+    EXPECT_EQUAL(next_token(other_fd), other);
+
+    // a.6: closed with the last of its tokens, and not before.
+    EXPECT_OK(notify_cancel(first));
+    EXPECT_OK(notify_cancel(third));
+    EXPECT_OK(notify_post("org.example.share.2"));
+    EXPECT_EQUAL(next_token(fd), second);
+    EXPECT(fcntl(fd, F_GETFD) >= 0);
+    EXPECT_OK(notify_cancel(second));
+    EXPECT(fcntl(fd, F_GETFD) < 0 && errno == EBADF);
+    // What is closed is no earlier call's any more.
+    EXPECT_EQUAL(notify_register_file_descriptor("org.example.share.1", &fd, NOTIFY_REUSE, &first), NOTIFY_STATUS_INVALID_FILE);
+    EXPECT_OK(notify_cancel(other));
+}
+
+static void a_slow_reader_loses_repetitions_only(void) {
+    // a.9, not as Darwin does: a full descriptor is never closed, and after the last post each token comes once more.
+    enum { POSTS = 40000 };
+    int fd = -1, first = -1, second = -1;
+    EXPECT_OK(notify_register_file_descriptor("org.example.slow.1", &fd, 0, &first));
+    EXPECT_OK(notify_register_file_descriptor("org.example.slow.2", &fd, NOTIFY_REUSE, &second));
+    for (int i = 0; i < POSTS; i++) EXPECT_OK(notify_post(i % 2 ? "org.example.slow.1" : "org.example.slow.2"));
+    fence();
+    settle();
+    int firsts = 0, seconds = 0;
+    while (is_readable(fd, 0)) {
+        int token = next_token(fd);
+        EXPECT(token == first || token == second);
+        firsts += token == first;
+        seconds += token == second;
+    }
+    EXPECT(firsts >= 1 && firsts <= POSTS);
+    EXPECT(seconds >= 1 && seconds <= POSTS);
+    // It goes on as before.
+    EXPECT_OK(notify_post("org.example.slow.1"));
+    int token;
+    do { token = next_token(fd); } while (token == second);
+    EXPECT_EQUAL(token, first);
+    EXPECT_OK(notify_cancel(first));
+    EXPECT_OK(notify_cancel(second));
+}
+
+static void the_last_word_reaches_a_full_descriptor(void) {
+    // A post that comes while there is no room is told when there is: the reader has read all that was there before it.
+    int fd = -1, late = -1, flooding = -1;
+    EXPECT_OK(notify_register_file_descriptor("org.example.full", &fd, 0, &flooding));
+    EXPECT_OK(notify_register_file_descriptor("org.example.late", &fd, NOTIFY_REUSE, &late));
+    for (int i = 0; i < 70000; i++) EXPECT_OK(notify_post("org.example.full"));
+    EXPECT_OK(notify_post("org.example.late"));
+    settle();
+    int token;
+    long read_tokens = 0;
+    do {
+        token = next_token(fd);
+        read_tokens++;
+    } while (token == flooding);
+    EXPECT_EQUAL(token, late);
+    EXPECT(read_tokens > 1);
+    EXPECT_OK(notify_cancel(flooding));
+    EXPECT_OK(notify_cancel(late));
+}
+
+static void cancelling_one_token_leaves_the_others(void) {
+    int fd = -1, kept = -1, gone = -1;
+    EXPECT_OK(notify_register_file_descriptor("org.example.kept", &fd, 0, &kept));
+    EXPECT_OK(notify_register_file_descriptor("org.example.gone", &fd, NOTIFY_REUSE, &gone));
+    EXPECT_OK(notify_cancel(gone));
+    EXPECT_OK(notify_post("org.example.gone"));
+    EXPECT_OK(notify_post("org.example.kept"));
+    EXPECT_EQUAL(next_token(fd), kept);
+    EXPECT_OK(notify_cancel(kept));
+}
+
+static void ports(void) {
+    // f.10: the port is a descriptor.
+    mach_port_t port = 0, same;
+    int first = -1, second = -1;
+    EXPECT_OK(notify_register_mach_port("org.example.port.1", &port, 0, &first));
+    same = port;
+    EXPECT_OK(notify_register_mach_port("org.example.port.2", &same, NOTIFY_REUSE, &second));
+    EXPECT_EQUAL(same, port);
+    EXPECT_OK(notify_post("org.example.port.2"));
+    EXPECT_EQUAL(next_token((int)port), second);
+    EXPECT_OK(notify_post("org.example.port.1"));
+    EXPECT_EQUAL(next_token((int)port), first);
+    // a.10: suspension holds back one token of a port.
+    EXPECT_OK(notify_suspend(first));
+    EXPECT_OK(notify_post("org.example.port.1"));
+    EXPECT_OK(notify_post("org.example.port.2"));
+    EXPECT_EQUAL(next_token((int)port), second);
+    EXPECT_OK(notify_resume(first));
+    EXPECT_EQUAL(next_token((int)port), first);
+    EXPECT_OK(notify_cancel(first));
+    EXPECT_OK(notify_cancel(second));
+    EXPECT(fcntl((int)port, F_GETFD) < 0);
+}
+
+int main(int argc, char **argv) {
+    take_role(argc, argv);
+    tokens_arrive();
+    several_tokens_share_one();
+    a_slow_reader_loses_repetitions_only();
+    the_last_word_reaches_a_full_descriptor();
+    cancelling_one_token_leaves_the_others();
+    ports();
+    return finish();
+}

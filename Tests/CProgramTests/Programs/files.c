@@ -1,0 +1,57 @@
+// Paths that notifyd watches.
+#include "expect.h"
+#include <fcntl.h>
+#include <notify_private.h>
+
+static void touch(const char *path) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
+    EXPECT(fd >= 0 && write(fd, "x", 1) == 1);
+    close(fd);
+}
+
+int main(int argc, char **argv) {
+    take_role(argc, argv);
+    char folder[] = "/tmp/notify-files-XXXXXX", path[128], other[128];
+    EXPECT(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/watched", folder);
+    snprintf(other, sizeof other, "%s/deleted", folder);
+
+    int fd = -1, token = -1, bystander = -1, bystander_fd = -1, own = -1;
+    EXPECT_OK(notify_register_file_descriptor("org.example.file", &fd, 0, &token));
+    EXPECT_OK(notify_register_file_descriptor("org.example.file", &bystander_fd, 0, &bystander));
+    // notify(3), a.13: `self.` names, relative paths and second paths are refused.
+    EXPECT_OK(notify_register_check("self.file", &own));
+    EXPECT_EQUAL(notify_monitor_file(own, path, 0), NOTIFY_STATUS_INVALID_REQUEST);
+    EXPECT_EQUAL(notify_monitor_file(token, (char *)"relative", 0), NOTIFY_STATUS_INVALID_REQUEST);
+    // It need not exist yet.
+    EXPECT_OK(notify_monitor_file(token, path, 0));
+    EXPECT_EQUAL(notify_monitor_file(token, other, 0), NOTIFY_STATUS_INVALID_REQUEST);
+    touch(path);
+    EXPECT_EQUAL(next_token(fd), token);
+    // Again, when it is written, and when it goes.
+    while (is_readable(fd, 300)) next_token(fd);
+    touch(path);
+    EXPECT_EQUAL(next_token(fd), token);
+    while (is_readable(fd, 300)) next_token(fd);
+    unlink(path);
+    EXPECT_EQUAL(next_token(fd), token);
+    // Only the registration that asked hears it.
+    EXPECT(!is_readable(bystander_fd, 0));
+
+    // Only what was asked for: deletion, not writing.
+    int deleted = -1, deleted_fd = -1;
+    touch(other);
+    EXPECT_OK(notify_register_file_descriptor("org.example.file.deleted", &deleted_fd, 0, &deleted));
+    EXPECT_OK(notify_monitor_file(deleted, other, NOTIFY_FILE_DELETE));
+    touch(other);
+    EXPECT(!is_readable(deleted_fd, 400));
+    unlink(other);
+    EXPECT_EQUAL(next_token(deleted_fd), deleted);
+
+    EXPECT_OK(notify_cancel(deleted));
+    EXPECT_OK(notify_cancel(token));
+    EXPECT_OK(notify_cancel(bystander));
+    EXPECT_OK(notify_cancel(own));
+    rmdir(folder);
+    return finish();
+}

@@ -1,0 +1,123 @@
+// fork, exec, and notify_set_options.
+#include "expect.h"
+#include <notify_private.h>
+
+static int inherited = -1, inherited_fd = -1, inherited_self = -1;
+
+// In a forked child: notify(3), a.12.
+static int child(void) {
+    int token = -1, check, fd = -1;
+    uint64_t state;
+    // The parent's tokens mean nothing.
+    EXPECT(!notify_is_valid_token(inherited));
+    EXPECT_EQUAL(notify_check(inherited, &check), NOTIFY_STATUS_INVALID_TOKEN);
+    EXPECT_EQUAL(notify_check(inherited_self, &check), NOTIFY_STATUS_INVALID_TOKEN);
+    EXPECT_EQUAL(notify_cancel(inherited), NOTIFY_STATUS_INVALID_TOKEN);
+    EXPECT_EQUAL(notify_suspend(inherited), NOTIFY_STATUS_INVALID_TOKEN);
+    EXPECT_EQUAL(notify_get_state(inherited, &state), NOTIFY_STATUS_INVALID_TOKEN);
+    EXPECT_EQUAL(notify_set_state(inherited, 1), NOTIFY_STATUS_INVALID_TOKEN);
+    // New ones are refused.
+    EXPECT_EQUAL(notify_post("org.example.fork"), NOTIFY_STATUS_OPT_DISABLE);
+    EXPECT_EQUAL(notify_register_check("org.example.fork", &token), NOTIFY_STATUS_OPT_DISABLE);
+    EXPECT_EQUAL(token, NOTIFY_TOKEN_INVALID);
+    EXPECT_EQUAL(notify_register_plain("org.example.fork", &token), NOTIFY_STATUS_OPT_DISABLE);
+    EXPECT_EQUAL(notify_register_signal("org.example.fork", SIGUSR1, &token), NOTIFY_STATUS_OPT_DISABLE);
+    EXPECT_EQUAL(notify_register_file_descriptor("org.example.fork", &fd, 0, &token), NOTIFY_STATUS_OPT_DISABLE);
+    // Names of the process itself work.
+    EXPECT_OK(notify_register_check("self.fork", &token));
+    EXPECT_EQUAL(checked(token), 1);
+    EXPECT_OK(notify_post("self.fork"));
+    EXPECT_EQUAL(checked(token), 1);
+    EXPECT_EQUAL(checked(token), 0);
+    EXPECT_OK(notify_set_state(token, 9));
+    EXPECT_OK(notify_get_state(token, &state));
+    EXPECT_EQUAL(state, 9);
+    int fd_token = -1;
+    EXPECT_OK(notify_register_file_descriptor("self.fork", &fd, 0, &fd_token));
+    EXPECT_OK(notify_post("self.fork"));
+    EXPECT_EQUAL(next_token(fd), fd_token);
+    EXPECT_OK(notify_cancel(fd_token));
+    EXPECT_OK(notify_cancel(token));
+    // Doing it twice is harmless.
+    _notify_fork_child();
+    return failures;
+}
+
+static pid_t forked(int (*body)(void)) {
+    fflush(stdout);
+    pid_t process = fork();
+    if (process == 0) {
+        int status = body();
+        fflush(stdout);
+        _exit(status);
+    }
+    return process;
+}
+
+static int exec_child(void) {
+    // exec makes it whole again.
+    execl("/proc/self/exe", "program", "whole", (char *)NULL);
+    return 9;
+}
+
+static int whole_role(void) {
+    int token = watch("org.example.fork.exec");
+    EXPECT_OK(notify_post("org.example.fork.exec"));
+    fence();
+    EXPECT_EQUAL(checked(token), 1);
+    EXPECT_OK(notify_post("org.example.fork"));
+    return failures;
+}
+
+static void options(void) {
+    // a.3: DISABLE, until ENABLE; tokens stay valid, checking and cancelling works.
+    int token = watch("org.example.options"), other = -1, fd = -1;
+    uint64_t state;
+    EXPECT_OK(notify_post("org.example.options"));
+    fence();
+    notify_set_options(NOTIFY_OPT_DISABLE);
+    EXPECT_EQUAL(notify_post("org.example.options"), NOTIFY_STATUS_OPT_DISABLE);
+    EXPECT_EQUAL(notify_register_check("org.example.options", &other), NOTIFY_STATUS_OPT_DISABLE);
+    EXPECT_EQUAL(notify_register_file_descriptor("org.example.options", &fd, 0, &other), NOTIFY_STATUS_OPT_DISABLE);
+    EXPECT_EQUAL(notify_suspend(token), NOTIFY_STATUS_OPT_DISABLE);
+    EXPECT_EQUAL(notify_resume(token), NOTIFY_STATUS_OPT_DISABLE);
+    EXPECT_EQUAL(notify_get_state(token, &state), NOTIFY_STATUS_OPT_DISABLE);
+    EXPECT_EQUAL(notify_set_state(token, 1), NOTIFY_STATUS_OPT_DISABLE);
+    EXPECT(notify_is_valid_token(token));
+    EXPECT_EQUAL(checked(token), 1);
+    EXPECT_OK(notify_register_check("self.options", &other));
+    EXPECT_OK(notify_post("self.options"));
+    EXPECT_EQUAL(checked(other), 1);
+    EXPECT_OK(notify_cancel(other));
+    notify_set_options(NOTIFY_OPT_ENABLE);
+    EXPECT_OK(notify_post("org.example.options"));
+    fence();
+    EXPECT_EQUAL(checked(token), 1);
+    notify_set_options(NOTIFY_OPT_DISPATCH | NOTIFY_OPT_REGEN | NOTIFY_OPT_FILTERED | NOTIFY_OPT_OLD_IPC);
+    EXPECT_OK(notify_cancel(token));
+}
+
+int main(int argc, char **argv) {
+    take_role(argc, argv);
+    if (is_role(argc, argv, "whole")) return whole_role();
+    // A process that has not used the functions may fork as it likes: the child is a process like any other.
+    EXPECT_EQUAL(status_of(forked(whole_role)), 0);
+
+    int spare_fd = -1, spare = -1;
+    EXPECT_OK(notify_register_file_descriptor("org.example.fork", &inherited_fd, 0, &inherited));
+    EXPECT_OK(notify_register_check("self.inherited", &inherited_self));
+    EXPECT_OK(notify_register_file_descriptor("org.example.fork", &spare_fd, 0, &spare));
+    EXPECT_EQUAL(status_of(forked(child)), 0);
+    EXPECT(!is_readable(inherited_fd, 0));
+    EXPECT_EQUAL(status_of(forked(exec_child)), 0);
+    EXPECT_EQUAL(next_token(inherited_fd), inherited);
+    EXPECT_EQUAL(next_token(spare_fd), spare);
+    // The parent goes on.
+    EXPECT_OK(notify_post("org.example.fork"));
+    EXPECT_EQUAL(next_token(inherited_fd), inherited);
+    EXPECT_EQUAL(checked(inherited_self), 1);
+    EXPECT_OK(notify_cancel(inherited));
+    EXPECT_OK(notify_cancel(spare));
+    options();
+    return finish();
+}

@@ -1,0 +1,130 @@
+// The 64 bits of a name, across tokens, processes, and notifyd's own life.
+#include "expect.h"
+
+static uint64_t state_of(int token) {
+    uint64_t state = 0xbad;
+    EXPECT_OK(notify_get_state(token, &state));
+    return state;
+}
+
+// As somebody sees it who has no registration yet.
+static uint64_t seen_anew(const char *name) {
+    int token = -1;
+    EXPECT_OK(notify_register_check(name, &token));
+    uint64_t state = state_of(token);
+    EXPECT_OK(notify_cancel(token));
+    return state;
+}
+
+static void in_one_process(void) {
+    int first = watch("org.example.state"), second = watch("org.example.state");
+    // notify(3), a.11: 0 at first, the last writer wins, of the name and not of the token.
+    EXPECT_EQUAL(state_of(first), 0);
+    EXPECT_OK(notify_set_state(first, 1));
+    EXPECT_EQUAL(state_of(second), 1);
+    EXPECT_OK(notify_set_state(second, UINT64_MAX));
+    EXPECT_EQUAL(state_of(first), UINT64_MAX);
+    // Nothing is posted.
+    EXPECT_EQUAL(checked(first), 0);
+    // It lives as long as any registration does, and no longer.
+    EXPECT_OK(notify_cancel(first));
+    EXPECT_EQUAL(state_of(second), UINT64_MAX);
+    EXPECT_OK(notify_cancel(second));
+    EXPECT_EQUAL(seen_anew("org.example.state"), 0);
+}
+
+// Another process, which sets the state and holds the name until it is killed; or sets what it was 1 higher, and ends.
+static int hold_role(const char *name, const char *value) {
+    int token = -1;
+    EXPECT_OK(notify_register_check(name, &token));
+    EXPECT_OK(notify_set_state(token, strtoull(value, NULL, 10)));
+    EXPECT_OK(notify_post(name));
+    say("");
+    pause();
+    return failures;
+}
+
+static int increment_role(const char *name) {
+    int token = -1;
+    EXPECT_OK(notify_register_check(name, &token));
+    EXPECT_OK(notify_set_state(token, state_of(token) + 1));
+    return failures;
+}
+
+static void across_processes(void) {
+    int output = -1;
+    pid_t holder = start("hold", "org.example.held", "4711", &output);
+    EXPECT(heard(output));
+    EXPECT_EQUAL(seen_anew("org.example.held"), 4711);
+    EXPECT_EQUAL(status_of(start("increment", "org.example.held", NULL, NULL)), 0);
+    EXPECT_EQUAL(seen_anew("org.example.held"), 4712);
+    // a.11, f.4: it dies with the last registration, also where that one's process is killed.
+    kill(holder, SIGKILL);
+    status_of(holder);
+    EVENTUALLY(seen_anew("org.example.held") == 0);
+    close(output);
+
+    // The usual protocol: set, then post; who hears of the post reads what was set, or something later.
+    int fd = -1, token = -1;
+    EXPECT_OK(notify_register_file_descriptor("org.example.protocol", &fd, 0, &token));
+    holder = start("hold", "org.example.protocol", "12", &output);
+    EXPECT_EQUAL(next_token(fd), token);
+    EXPECT_EQUAL(state_of(token), 12);
+    kill(holder, SIGKILL);
+    status_of(holder);
+    // This process still has a registration: the value stays.
+    EXPECT_EQUAL(status_of(start("increment", "org.example.protocol", NULL, NULL)), 0);
+    EXPECT_EQUAL(state_of(token), 13);
+    EXPECT_OK(notify_cancel(token));
+    close(output);
+}
+
+// The process that has notifyd's name on the bus; 0 for none.
+static pid_t notifyd(void) {
+    FILE *answer = popen("dbus-send --session --print-reply=literal --dest=org.freedesktop.DBus / "
+                         "org.freedesktop.DBus.GetConnectionUnixProcessID string:org.notifycenter.Notifyd1 2>/dev/null", "r");
+    unsigned process = 0;
+    if (!answer || fscanf(answer, " uint32 %u", &process) != 1) process = 0;
+    if (answer) pclose(answer);
+    return (pid_t)process;
+}
+
+static void after_a_restart(void) {
+    // a.12: what was set lives on, of this process and of others, the newest.
+    int token = watch("org.example.restart"), output = -1;
+    EXPECT_OK(notify_set_state(token, 100));
+    pid_t holder = start("hold", "org.example.restart.other", "200", &output);
+    EXPECT(heard(output));
+    EXPECT_EQUAL(status_of(start("increment", "org.example.restart", NULL, NULL)), 0);
+    pid_t before = notifyd();
+    EXPECT(before > 0);
+    if (before <= 0) return;
+    kill(before, SIGKILL);
+    EVENTUALLY(notifyd() != before);
+    // The value that a process set which is gone is lost (a.12); that of this process is back, or the newer one.
+    uint64_t state = state_of(token);
+    EXPECT(state == 100 || state == 101);
+    EXPECT(notifyd() > 0 && notifyd() != before);
+    EXPECT_EQUAL(seen_anew("org.example.restart.other"), 200);
+    EXPECT_OK(notify_set_state(token, 300));
+    EXPECT_EQUAL(seen_anew("org.example.restart"), 300);
+    // Posts never needed it.
+    EXPECT_OK(notify_post("org.example.restart"));
+    fence();
+    EXPECT_EQUAL(checked(token), 1);
+    kill(holder, SIGKILL);
+    status_of(holder);
+    EVENTUALLY(seen_anew("org.example.restart.other") == 0);
+    EXPECT_OK(notify_cancel(token));
+    close(output);
+}
+
+int main(int argc, char **argv) {
+    take_role(argc, argv);
+    if (is_role(argc, argv, "hold")) return hold_role(argv[2], argv[3]);
+    if (is_role(argc, argv, "increment")) return increment_role(argv[2]);
+    in_one_process();
+    across_processes();
+    after_a_restart();
+    return finish();
+}

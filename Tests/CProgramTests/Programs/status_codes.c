@@ -1,0 +1,122 @@
+// Every documented error, NULL everywhere, and the numbers of tokens.
+#include "expect.h"
+#include <notify_private.h>
+
+static void names(void) {
+    int token = 7, fd;
+    mach_port_t port;
+    // notify(3), a.1: INVALID_NAME is a NULL name.
+    EXPECT_EQUAL(notify_post(NULL), NOTIFY_STATUS_INVALID_NAME);
+    EXPECT_EQUAL(notify_simple_post(NULL), NOTIFY_STATUS_INVALID_NAME);
+    EXPECT_EQUAL(notify_register_check(NULL, &token), NOTIFY_STATUS_INVALID_NAME);
+    // a.2: only register_check clears the token.
+    EXPECT_EQUAL(token, NOTIFY_TOKEN_INVALID);
+    EXPECT_EQUAL(notify_register_plain(NULL, &token), NOTIFY_STATUS_INVALID_NAME);
+    EXPECT_EQUAL(notify_register_signal(NULL, SIGUSR1, &token), NOTIFY_STATUS_INVALID_NAME);
+    EXPECT_EQUAL(notify_register_file_descriptor(NULL, &fd, 0, &token), NOTIFY_STATUS_INVALID_NAME);
+    EXPECT_EQUAL(notify_register_mach_port(NULL, &port, 0, &token), NOTIFY_STATUS_INVALID_NAME);
+    // The header: no UTF-8.
+    EXPECT_EQUAL(notify_post("\xff\xfe"), NOTIFY_STATUS_INVALID_NAME);
+    EXPECT_EQUAL(notify_register_check("\xc3", &token), NOTIFY_STATUS_INVALID_NAME);
+}
+
+static void pointers(void) {
+    int fd = -1, token = -1, check;
+    mach_port_t port = 0;
+    uint32_t value;
+    uint64_t state;
+    // a.1: NULL_INPUT; a.6: nothing crashes on a NULL token.
+    EXPECT_EQUAL(notify_register_check("org.example.null", NULL), NOTIFY_STATUS_NULL_INPUT);
+    EXPECT_EQUAL(notify_register_plain("org.example.null", NULL), NOTIFY_STATUS_NULL_INPUT);
+    EXPECT_EQUAL(notify_register_signal("org.example.null", SIGUSR1, NULL), NOTIFY_STATUS_NULL_INPUT);
+    EXPECT_EQUAL(notify_register_file_descriptor("org.example.null", &fd, 0, NULL), NOTIFY_STATUS_NULL_INPUT);
+    EXPECT_EQUAL(notify_register_mach_port("org.example.null", &port, 0, NULL), NOTIFY_STATUS_NULL_INPUT);
+    // a.1: INVALID_FILE and INVALID_PORT are for the place of the descriptor.
+    EXPECT_EQUAL(notify_register_file_descriptor("org.example.null", NULL, 0, &token), NOTIFY_STATUS_INVALID_FILE);
+    EXPECT_EQUAL(notify_register_mach_port("org.example.null", NULL, 0, &token), NOTIFY_STATUS_INVALID_PORT);
+    EXPECT_EQUAL(token, -1);
+
+    token = watch("org.example.null");
+    EXPECT_EQUAL(notify_check(token, NULL), NOTIFY_STATUS_NULL_INPUT);
+    EXPECT_EQUAL(notify_peek(token, NULL), NOTIFY_STATUS_NULL_INPUT);
+    EXPECT_EQUAL(notify_get_state(token, NULL), NOTIFY_STATUS_NULL_INPUT);
+    EXPECT_EQUAL(notify_dump_status(NULL), NOTIFY_STATUS_NULL_INPUT);
+    // a.13
+    EXPECT_EQUAL(notify_monitor_file(token, NULL, 0), NOTIFY_STATUS_INVALID_REQUEST);
+    EXPECT_OK(notify_cancel(token));
+
+    // a.3: nothing here has events; NULL is no harm.
+    int event = 5, length = 5;
+    char text[1];
+    EXPECT_OK(notify_get_event(token, &event, text, &length));
+    EXPECT_EQUAL(event, 0);
+    EXPECT_EQUAL(length, 0);
+    notify_get_event(token, NULL, NULL, NULL);
+
+    // a.1: INVALID_TOKEN for never issued, negative and cancelled ones.
+    int strangers[] = {token, -1, 1000000, -2147483647 - 1, 2147483647};
+    for (unsigned i = 0; i < sizeof strangers / sizeof *strangers; i++) {
+        int stranger = strangers[i];
+        EXPECT_EQUAL(notify_check(stranger, &check), NOTIFY_STATUS_INVALID_TOKEN);
+        EXPECT_EQUAL(notify_cancel(stranger), NOTIFY_STATUS_INVALID_TOKEN);
+        EXPECT_EQUAL(notify_suspend(stranger), NOTIFY_STATUS_INVALID_TOKEN);
+        EXPECT_EQUAL(notify_resume(stranger), NOTIFY_STATUS_INVALID_TOKEN);
+        EXPECT_EQUAL(notify_set_state(stranger, 1), NOTIFY_STATUS_INVALID_TOKEN);
+        EXPECT_EQUAL(notify_get_state(stranger, &state), NOTIFY_STATUS_INVALID_TOKEN);
+        EXPECT_EQUAL(notify_peek(stranger, &value), NOTIFY_STATUS_INVALID_TOKEN);
+        EXPECT_EQUAL(notify_monitor_file(stranger, (char *)"/etc", 0), NOTIFY_STATUS_INVALID_TOKEN);
+        EXPECT(!notify_is_valid_token(stranger));
+    }
+}
+
+static void descriptors(void) {
+    int token = -1, fd = 0;
+    // a.1: NOTIFY_REUSE with a descriptor that no earlier call returned.
+    EXPECT_EQUAL(notify_register_file_descriptor("org.example.reuse", &fd, NOTIFY_REUSE, &token), NOTIFY_STATUS_INVALID_FILE);
+    fd = -1;
+    EXPECT_EQUAL(notify_register_file_descriptor("org.example.reuse", &fd, NOTIFY_REUSE, &token), NOTIFY_STATUS_INVALID_FILE);
+    mach_port_t port = 0;
+    EXPECT_EQUAL(notify_register_mach_port("org.example.reuse", &port, NOTIFY_REUSE, &token), NOTIFY_STATUS_INVALID_PORT);
+    // The header: there is no such signal.
+    EXPECT_EQUAL(notify_register_signal("org.example.signal", -1, &token), NOTIFY_STATUS_INVALID_SIGNAL);
+    EXPECT_EQUAL(notify_register_signal("org.example.signal", 4711, &token), NOTIFY_STATUS_INVALID_SIGNAL);
+    // a.1: a token that is not for asking cannot be peeked at.
+    uint32_t value;
+    EXPECT_OK(notify_register_plain("org.example.plain", &token));
+    EXPECT_EQUAL(notify_peek(token, &value), NOTIFY_STATUS_INVALID_REQUEST);
+    EXPECT_OK(notify_cancel(token));
+}
+
+static void tokens(void) {
+    // a.6: not negative, unique, never given out twice.
+    enum { COUNT = 2000 };
+    static int seen[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        EXPECT_OK(notify_register_check(i % 2 ? "org.example.token" : "self.token", &seen[i]));
+        EXPECT(seen[i] > 0);
+        EXPECT(notify_is_valid_token(seen[i]));
+        // Each is new: here because each is larger.
+        if (i >= 1) EXPECT(seen[i] > seen[i - 1]);
+        if (i % 3 == 0) EXPECT_OK(notify_cancel(seen[i]));
+    }
+    // a.6: cancelled is cancelled.
+    EXPECT_EQUAL(notify_cancel(seen[0]), NOTIFY_STATUS_INVALID_TOKEN);
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 3) EXPECT_OK(notify_cancel(seen[i]));
+        EXPECT(!notify_is_valid_token(seen[i]));
+    }
+}
+
+int main(void) {
+    int first = -1;
+    EXPECT_OK(notify_register_check("org.example.first", &first));
+    // notify(3), a.6: not negative; the first is positive, which Apple's tests ask for.
+    EXPECT(first > 0);
+    names();
+    pointers();
+    descriptors();
+    tokens();
+    // a.9: nobody listens, and nothing is remembered.
+    EXPECT_OK(notify_post("org.example.nobody"));
+    return finish();
+}
