@@ -78,7 +78,7 @@ notifyutil notifyd: setup
 	@mkdir -p $(STATIC_LIBS)
 	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
 	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
-	$(SWIFT) build --configuration release --static-swift-stdlib --scratch-path $(STATIC_SCRATCH) --product $@ \
+	$(SWIFT) build --configuration release --static-swift-stdlib --disable-local-rpath --scratch-path $(STATIC_SCRATCH) --product $@ \
 		-Xlinker -L$(abspath $(STATIC_LIBS)) -Xswiftc -Xclang-linker -Xswiftc -no-pie
 	@echo built $(STATIC_SCRATCH)/release/$@
 
