@@ -187,6 +187,12 @@ let package = Package(
             ],
             exclude: ["NotifyProbe", "PortedNotify"]
         ),
+        // Another process, and another user, with registrations: does what its standard input says.
+        .executableTarget(
+            name: "notifyd-client",
+            dependencies: ["NotifydProtocol", "DBusTransport"],
+            path: "Tests/NotifyDaemonTests/NotifydClient"
+        ),
         // notify(3) in C and C++, built and run as programs of others are.
         .testTarget(
             name: "CProgramTests",
@@ -195,11 +201,18 @@ let package = Package(
         ),
         .testTarget(
             name: "NotifyDaemonTests",
-            dependencies: ["NotifyDaemon", "NotifydProtocol", "DBusTransport", "NotifyCenterTestKit", "notifyd"]
+            dependencies: [
+                "NotifyDaemon", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyd",
+                "notifyd-client",
+            ],
+            exclude: ["NotifydClient"]
         ),
         .testTarget(
             name: "NotifyutilTests",
-            dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil", "notifyd"]
+            dependencies: [
+                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil",
+                "notifyd",
+            ]
         ),
         .testTarget(
             name: "NotifyCenterTests",

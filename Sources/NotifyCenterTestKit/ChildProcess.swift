@@ -103,7 +103,8 @@ public final class ChildProcess: Sendable {
         return state.withLock { $0.status ?? -1 }
     }
 
-    /// Waits, without holding a thread, for a line that `matches`, and returns it. Lines that were there before count.
+    /// Waits, without holding a thread, for a line that `matches`, and returns it. Lines that were there before count. When it
+    /// fails because the process ended, ``lines`` and ``errorText`` are complete.
     ///
     /// - Throws: ``Failure`` with what the process wrote, when it ends or time runs out first.
     @discardableResult
@@ -113,7 +114,7 @@ public final class ChildProcess: Sendable {
     ) async throws -> String {
         let deadline = ContinuousClock.now + timeout
         while true {
-            let hasEnded = !isRunning && output.isComplete
+            let hasEnded = !isRunning && output.isComplete && errors.isComplete
             if let line = lines.first(where: matches) { return line }
             guard !hasEnded, ContinuousClock.now < deadline else {
                 let reason = hasEnded ? "it ended" : "time ran out"

@@ -41,6 +41,9 @@ public final class PrivateBus: Sendable {
         /// without systemd.
         public var services: [String: String]
 
+        /// Whether other users may connect, as to a system bus; for tests that root runs. Otherwise only this one may.
+        public var admitsOtherUsers = false
+
         /// A bus as a session has it.
         public init(matchRulesPerConnection: Int? = nil, denials: [String] = [], services: [String: String] = [:]) {
             self.matchRulesPerConnection = matchRulesPerConnection
@@ -64,6 +67,7 @@ public final class PrivateBus: Sendable {
         address = "unix:path=\(directory.path)/bus"
         try Self.configuration(options, address: address, services: servicesPath)
             .write(toFile: configurationPath, atomically: true, encoding: .utf8)
+        if options.admitsOtherUsers { chmod(directory.path, 0o755) }
         try FileManager.default.createDirectory(atPath: servicesPath, withIntermediateDirectories: true)
         for (name, command) in options.services {
             try "[D-BUS Service]\nName=\(name)\nExec=\(command)\n"
@@ -159,7 +163,7 @@ public final class PrivateBus: Sendable {
             <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
              "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
             <busconfig>
-              <type>session</type>
+              <type>\(options.admitsOtherUsers ? "system" : "session")</type>
               <keep_umask/>
               <listen>\(address)</listen>
               <servicedir>\(services)</servicedir>

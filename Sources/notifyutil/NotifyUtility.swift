@@ -1,92 +1,178 @@
 import DBusTransport
-import Dispatch
 import Glibc
 import NotifyCenter
+import notify
 
-/// Carries out an invocation. Observers report on the main queue, one line after the other.
+/// The second pass: carries out what the first has read.
 struct NotifyUtility {
-    private enum Exit {
-        /// The command line is wrong (sysexits.h: EX_USAGE).
-        static let usage: CInt = 64
-        /// The bus cannot be reached, or refused (EX_UNAVAILABLE).
-        static let unavailable: CInt = 69
-    }
+    private let invocation: Invocation
+    private var status = ExitStatus.done
+    /// There from the first registration on, so that a post alone does nothing but post.
+    private var reporter: Reporter?
 
-    private let arguments: [String]
-
-    init(_ arguments: some Sequence<String>) { self.arguments = Array(arguments) }
-
-    func run() -> CInt {
+    /// Reads the command line, and carries it out.
+    static func run(_ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>, count: Int) -> ExitStatus {
+        Output.reserveStandardDescriptors()
+        // To be known before libdbus changes it.
+        _ = Output.ignoresBrokenPipes
         let invocation: Invocation
         do throws(Invocation.Refusal) {
-            invocation = try Invocation(arguments)
+            invocation = try Parser.parse(try Arguments.read(arguments, count: count))
         } catch {
-            Output.error.write("notifyutil: \(error.message)\n\(Self.usage)")
-            return Exit.usage
+            Output.error.write("\(error.message)\n\(Usage.text)")
+            return .usage
         }
-        if invocation.showsHelp {
-            Output.standard.write(Self.usage)
-            return 0
+        for warning in invocation.warnings { Output.error.write("\(warning)\n") }
+        switch invocation.help {
+        case .output: Output.standard.write(Usage.text)
+        case .error: Output.error.write(Usage.text)
+        case nil where count <= 1: Output.error.write(Usage.text)
+        case nil:
+            var utility = NotifyUtility(invocation: invocation)
+            return utility.carryOut()
         }
-        guard !invocation.commands.isEmpty else {
-            Output.error.write(Self.usage)
-            return Exit.usage
-        }
-        do throws(DBusError) {
-            try carryOut(invocation)
-            return 0
-        } catch {
-            Output.error.write("notifyutil: \(error)\n")
-            return Exit.unavailable
-        }
+        return .done
     }
 
-    private func carryOut(_ invocation: Invocation) throws(DBusError) {
-        // A connection of its own: sharing one is of no use to a process with one center.
-        let center = DarwinNotifyCenter(connection: try DBusConnection.open(invocation.bus))
-        let watchers = Watchers(format: invocation.format)
+    private init(invocation: Invocation) { self.invocation = invocation }
+
+    private mutating func carryOut() -> ExitStatus {
+        prepare()
+        let last = invocation.commands.indices.last
         for (index, command) in invocation.commands.enumerated() {
-            switch command {
-            case .post(let name):
-                try center.post(NotificationName(name))
-                // Posts in a row are told apart by their watchers, as on Darwin; after the last there is nothing to wait for.
-                if index + 1 < invocation.commands.count { sleep(invocation.pause) }
-            case .watch(let name, let count):
-                try watchers.add(name, count: count, on: center)
+            do throws(Failure) {
+                try carryOut(command)
+                // After the last there is nothing to wait for.
+                if case .post(let post) = command, index != last { pause(post.pause) }
+            } catch {
+                report(error)
             }
         }
-        guard !watchers.isEmpty else { return }
-        if invocation.announces { Output.error.write("ready\n") }
-        // Ends in Watchers, when the last has counted to its end.
-        dispatchMain()
+        guard let reporter, reporter.isBusy else { return status }
+        if invocation.announcesReady { Output.error.write("ready\n") }
+        reporter.run()
+        return status
     }
 
-    private func sleep(_ duration: Duration) {
-        let (seconds, attoseconds) = duration.components
-        var request = timespec(tv_sec: Int(seconds), tv_nsec: Int(attoseconds / 1_000_000_000))
-        var remaining = timespec()
-        while nanosleep(&request, &remaining) != 0, errno == EINTR { request = remaining }
+    private func prepare() {
+        // The library asks the environment, and so does all the rest.
+        if let bus = invocation.bus { setenv(Bus.environmentVariable, bus.variable, 1) }
+        if invocation.options != 0 { notify_set_options(invocation.options) }
+        if !signals.isEmpty { SignalThread.block(signals) }
     }
 
-    private static let usage = """
-        usage: notifyutil [-q | -v | --json] [--ready] [-z MSEC] [--session | --system | --address ADDRESS] COMMAND ...
+    private var signals: Set<CInt> {
+        var signals: Set<CInt> = []
+        for case .watch(let watch) in invocation.commands {
+            if case .darwin(.signal(let signal)) = watch.source { signals.insert(signal) }
+        }
+        return signals
+    }
 
-        Posts and watches Darwin-style notifications on a D-Bus bus. Commands run from left to right:
-          -p NAME     post NAME
-          -w NAME     report every post of NAME, until interrupted
-          -1 NAME     report one post of NAME (-N: that many, at least one), then end
-        Options:
-          -q          report nothing
-          -v          report “[TOKEN] SECONDS.MILLISECONDS NAME SENDER”
-          --json      report one JSON object a line: token, time, name, sender
-          --ready     write “ready” to standard error when the watching has begun
-          -z MSEC     pause after a post that others follow (default 100)
-          --session   the session bus (default; the environment variable NOTIFY_CENTER_BUS changes it)
-          --system    the system bus
-          --address   the bus at a D-Bus address, for instance unix:path=/run/my/bus
-          -h, --help  this text
-        Exit status: 0 done; 64 the command line is wrong; 69 the bus cannot be reached or refuses;
-        74 the output cannot be written.
+    private mutating func carryOut(_ command: Command) throws(Failure) {
+        switch command {
+        case .post(let post): try self.post(post)
+        case .watch(let watch): try startReporter().add(watch)
+        case .getState(let name):
+            let state = try State.get(name)
+            Output.standard.write(invocation.style.line(state: state, of: name) + "\n")
+        case .setState(let name, let value): try State.set(name, value)
+        case .list(let prefix): try attempt("list the registrations") { () throws(DBusError) in try list(prefix) }
+        case .monitor(let names):
+            let reporter = try startReporter()
+            try attempt("monitor") { () throws(DBusError) in try reporter.monitor(names) }
+        case .dump(let path): try dump(path)
+        }
+    }
 
-        """
+    // MARK: Commands
+
+    private func post(_ post: Post) throws(Failure) {
+        switch post.content {
+        case .darwin:
+            let status = notify_post(post.name)
+            guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("post", post.name, status: status) }
+        case .distributed(let object, let userInfo):
+            do throws(DBusError) {
+                try DistributedNotifyCenter.default.post(
+                    NotificationName(post.name),
+                    object: object,
+                    userInfo: userInfo
+                )
+            } catch {
+                throw Failure("post", post.name, cause: error)
+            }
+        }
+    }
+
+    private func pause(_ duration: Duration) {
+        if let reporter { reporter.run(for: duration) } else { Pause.sleep(duration) }
+    }
+
+    private func list(_ prefix: String) throws(DBusError) {
+        let (names, processes) = try Notifyd.list()
+        let listing = Listing(names: names, processes: processes, prefix: prefix)
+        if invocation.style.isJSON {
+            let lines = listing.json(userName: Listing.userName)
+            if !lines.isEmpty { Output.standard.write(lines.joined(separator: "\n") + "\n") }
+        } else {
+            let table = listing.table(userName: Listing.userName)
+            Output.standard.write(table.text(isColourful: Output.isColourful))
+        }
+    }
+
+    private func dump(_ path: String?) throws(Failure) {
+        if let path {
+            let status = notify_dump_status(path)
+            guard status == UInt32(NOTIFY_STATUS_OK) else {
+                throw Failure("write the status to \(path)", status: status)
+            }
+        } else {
+            try attempt("read the status") { () throws(DBusError) in Output.standard.write(try Notifyd.status()) }
+        }
+    }
+
+    // MARK: Failures
+
+    private func attempt(_ attempted: String, _ body: () throws(DBusError) -> Void) throws(Failure) {
+        do throws(DBusError) {
+            try body()
+        } catch {
+            throw Failure(attempted, cause: error)
+        }
+    }
+
+    private mutating func startReporter() throws(Failure) -> Reporter {
+        if let reporter { return reporter }
+        do throws(DBusError) {
+            var explained = false
+            let reporter = try Reporter(style: invocation.style, signals: signals) { failure in
+                guard !explained else { return }
+                explained = true
+                Output.error.write("notifyutil: \(Explanation.of(failure))\n")
+            }
+            self.reporter = reporter
+            return reporter
+        } catch {
+            throw Failure("watch", cause: error)
+        }
+    }
+
+    /// Goes on with the next command, as Darwin's tool does; the first failure decides the exit status.
+    private mutating func report(_ failure: Failure) {
+        if let line = invocation.style.line(failure) { Output.standard.write(line + "\n") }
+        Output.error.write("notifyutil: \(Explanation.of(failure))\n")
+        if status == .done { status = ExitStatus(status: failure.status) }
+    }
+}
+
+extension Bus {
+    /// As the environment names it.
+    fileprivate var variable: String {
+        switch self {
+        case .session: "session"
+        case .system: "system"
+        case .address(let address): address
+        }
+    }
 }

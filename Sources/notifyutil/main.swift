@@ -1,3 +1,3 @@
 import Glibc
 
-exit(NotifyUtility(CommandLine.arguments.dropFirst()).run())
+exit(NotifyUtility.run(CommandLine.unsafeArgv, count: Int(CommandLine.argc)).rawValue)

@@ -5,7 +5,7 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@Suite("Notifications between real processes, and notifyutil")
+@Suite("Notifications between real processes")
 struct BetweenProcessesTests {
     private let bus: PrivateBus
     private let notifyutil = ChildProcess.built("notifyutil")
@@ -65,48 +65,6 @@ struct BetweenProcessesTests {
         try await post("news", until: watcher) { !$0.isRunning }
         #expect(await watcher.exitStatus() == 0)
         try await eventually("its output is complete") { watcher.lines == ["news", "news"] }
-    }
-
-    @Test("one command line may watch and post; JSON and verbose lines name token, time, name and sender")
-    func formats() async throws {
-        let json = try run("--json", "-1", "it's \"quoted\"\n", "-p", "it's \"quoted\"\n")
-        #expect(await json.exitStatus() == 0)
-        let line = try await json.line { $0.hasPrefix("{") }
-        let object = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
-        #expect(object["name"] as? String == "it's \"quoted\"\n")
-        #expect(object["token"] as? Int == 1)
-        #expect((object["sender"] as? String)?.hasPrefix(":") == true)
-        let verbose = try run("-v", "-1", "n", "-p", "n")
-        #expect(await verbose.exitStatus() == 0)
-        try await verbose.line { $0.wholeMatch(of: /\[1\] \d+\.\d{3} n :\d+\.\d+/) != nil }
-        let quiet = try run("-q", "-1", "n", "-p", "n")
-        #expect(await quiet.exitStatus() == 0)
-        try await eventually("its output is complete") { !quiet.isRunning }
-        #expect(quiet.lines.isEmpty)
-    }
-
-    @Test("wrong command lines do nothing, say why, and exit with 64; a bus that is not there with 69")
-    func failures() async throws {
-        for arguments in [["-x"], ["-p"], ["-w"], ["-z", "soon"], ["--address"], []] {
-            let child = try ChildProcess(notifyutil, ["-p", "n"].prefix(0) + arguments, environment: bus.environment)
-            #expect(await child.exitStatus() == 64, "\(arguments)")
-        }
-        let lost = try run("--address", "unix:path=/nowhere/bus", "-p", "n")
-        #expect(await lost.exitStatus() == 69)
-        try await eventually("the reason is told") { lost.errorText.contains("/nowhere/bus") }
-        let full = try ChildProcess("sh", ["-c", "'\(notifyutil)' --help > /dev/full"])
-        #expect(await full.exitStatus() == 74)
-        let help = try run("--help")
-        #expect(await help.exitStatus() == 0)
-        try await help.line { $0.contains("-p NAME") }
-    }
-
-    @Test("--ready tells when a post will be heard")
-    func ready() async throws {
-        let watcher = try run("--ready", "-1", "news")
-        try await eventually("it is ready") { watcher.errorText == "ready" }
-        #expect(try await run("-p", "news").exitStatus() == 0)
-        #expect(await watcher.exitStatus() == 0)
     }
 
     @Test("any D-Bus tool can post")

@@ -61,6 +61,15 @@ public final class DarwinNotifyCenter: Sendable {
         try await center.observe(name, object: nil, registration(delivery, handler))
     }
 
+    /// As the blocking form, for any name where it is `nil`: then the bus sends everything that anybody posts. For tools that show
+    /// what goes on; the handler gets every post, on the thread that reads the bus.
+    package func observeAny(
+        _ name: NotificationName?,
+        handler: @escaping @Sendable (DarwinNotification) -> Void
+    ) throws(DBusError) -> NotificationObservation {
+        try center.observe(name, object: nil, registration(.immediate, handler))
+    }
+
     /// The posts of `name` as a sequence, registered when this returns. One pending element stands for all posts that arrive
     /// while the loop is busy. Ends with the task that iterates, or with the sequence.
     ///

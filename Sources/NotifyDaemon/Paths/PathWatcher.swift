@@ -51,12 +51,13 @@ final class PathWatcher: Sendable {
         }
     }
 
-    struct Failure: Error, CustomStringConvertible {
-        let description: String
+    /// The machine grants no inotify instance or thread.
+    struct Failure: Error {
+        /// What happened, and the remedy.
+        let message: String
     }
 
     /// - Parameter changed: called on the thread with the paths at which something happened that they want to be told of.
-    /// - Throws: where the machine grants no inotify instance or thread.
     init(changed: @escaping @Sendable ([UInt64]) -> Void) throws(Failure) {
         let inotify = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK))
         guard inotify >= 0 else { throw Self.failure("raise fs.inotify.max_user_instances") }
@@ -73,7 +74,7 @@ final class PathWatcher: Sendable {
     deinit { send(.end) }
 
     private static func failure(_ remedy: String) -> Failure {
-        Failure(description: "could not watch paths: \(String(cString: strerror(errno))); \(remedy)")
+        Failure(message: "\(String(cString: strerror(errno))); \(remedy)")
     }
 
     /// Watches a path. `done` is called on the thread, once.

@@ -3,6 +3,14 @@ import Glibc
 import NotifyCenter
 import NotifydProtocol
 
+/// A path that is to be watched, and for whom.
+struct PathWish: Hashable, Sendable {
+    let id: UInt64
+    let path: String
+    let flags: UInt32
+    let client: ClientIdentity
+}
+
 extension DaemonService {
     /// Answers when the path is watched: what changes from then on is told.
     func monitor(_ work: IncomingWork) throws(Denial) {
@@ -24,49 +32,69 @@ extension DaemonService {
         perform(actions)
     }
 
-    func watch(_ id: UInt64, _ path: String, _ flags: UInt32, _ identity: ClientIdentity) {
-        guard let identity = FileIdentity(of: identity), let paths else {
-            return watched(id, .denied)
-        }
-        paths.add(id, FilePath(path), .wanted(flags), as: identity) { outcome in
-            self.connection.perform { self.assumeIsolated { $0.watched(id, outcome) } }
+    func watch(_ wish: PathWish) {
+        guard let identity = FileIdentity(of: wish.client) else { return settle(wish, .denied) }
+        do throws(PathWatcher.Failure) {
+            try watcher().add(wish.id, FilePath(wish.path), .wanted(wish.flags), as: identity) { outcome in
+                self.connection.perform { self.assumeIsolated { $0.settle(wish, outcome) } }
+            }
+        } catch {
+            settle(wish, .impossible(error.message))
         }
     }
 
-    private func watched(_ id: UInt64, _ outcome: PathWatcher.Outcome) {
+    private func watcher() throws(PathWatcher.Failure) -> PathWatcher {
+        if let paths { return paths }
+        let watcher = try PathWatcher { ids in
+            self.connection.perform { self.assumeIsolated { $0.pathsChanged(ids) } }
+        }
+        paths = watcher
+        return watcher
+    }
+
+    /// The wish to watch a path has ended so.
+    private func settle(_ wish: PathWish, _ outcome: PathWatcher.Outcome) {
+        let (id, path) = (wish.id, wish.path)
         let reply = monitoring.removeValue(forKey: id)
         switch outcome {
-        case .watched: reply?.send(.success([.string(connection.uniqueName ?? "")]))
+        case .watched:
+            failing.remove(id)
+            reply?.send(.success([.string(connection.uniqueName ?? "")]))
         case .denied:
-            refuse(
-                id,
-                reply,
-                Denial(.notAuthorized, "the path, or a directory on the way, may not be read by the caller")
+            figures.refusals += 1
+            state.watchFailed(id)
+            reply?.refuse(
+                Denial(.notAuthorized, "\(path), or a directory on the way, may not be read by the caller")
             )
+            if configured[id] != nil { Diagnostics.write("could not monitor \(path): it may not be read") }
         case .impossible(let message):
-            refuse(id, reply, Denial(.limitsExceeded, "could not watch the path: \(message)"))
+            figures.refusals += 1
+            if let reply {
+                state.watchFailed(id)
+                reply.refuse(Denial(.limitsExceeded, "could not monitor \(path): \(message)"))
+            } else {
+                // Nobody waits who could try again: the configuration wants it, or a process that was told once that it is so.
+                if failing.insert(id).inserted { Diagnostics.write("could not monitor \(path): \(message)") }
+                Task {
+                    try? await Task.sleep(for: Self.retryPeriod)
+                    if configured[id] != nil || state.watched[id] != nil { watch(wish) } else { failing.remove(id) }
+                }
+            }
         }
     }
 
-    private func refuse(_ id: UInt64, _ reply: CallReply?, _ denial: Denial) {
-        figures.refusals += 1
-        if let name = configured.removeValue(forKey: id) {
-            Diagnostics.write("could not monitor a path for \(name): \(denial.message)")
-        }
-        state.watchFailed(id)
-        reply?.refuse(denial)
-    }
+    private static let retryPeriod = Duration.seconds(2)
 
     /// Something happened at these paths.
     func pathsChanged(_ ids: [UInt64]) {
         for id in ids {
             figures.pathChanges += 1
-            guard let name = configured[id] else {
+            guard let name = configured[id]?.name else {
                 perform(state.changed(id))
                 continue
             }
             do throws(DBusError) {
-                try center.post(name)
+                try center.post(NotificationName(name))
             } catch {
                 Diagnostics.write("\(error)")
             }
@@ -80,8 +108,8 @@ extension DaemonService {
         let own = ClientIdentity(user: geteuid(), process: UInt32(getpid()))
         for monitor in configurationInForce.monitors {
             let id = state.takeWatchID()
-            configured[id] = NotificationName(monitor.name)
-            watch(id, monitor.path, 0, own)
+            configured[id] = monitor
+            watch(PathWish(id: id, path: monitor.path, flags: 0, client: own))
         }
     }
 }

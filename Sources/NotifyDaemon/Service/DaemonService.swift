@@ -34,11 +34,14 @@ package actor DaemonService {
     var identifying: [String: Identification] = [:]
     /// Calls that wait until all have told what they have; `nil` when they have.
     var untilGathered: [IncomingWork]? = []
-    /// Watches of the configuration, and the names that they post.
-    var configured: [UInt64: NotificationName] = [:]
+    /// What the configuration has watched.
+    var configured: [UInt64: NotifyConfiguration.Monitor] = [:]
     /// Calls of Monitor that wait for their watch.
     var monitoring: [UInt64: CallReply] = [:]
-    private(set) var paths: PathWatcher?
+    /// Watches that are tried again.
+    var failing: Set<UInt64> = []
+    /// There from the first path on: the machine grants few of its kind, and without one everything else goes on.
+    var paths: PathWatcher?
     private var tokens: [HandlerToken] = []
     private var lease: MatchRuleLease?
 
@@ -46,7 +49,7 @@ package actor DaemonService {
     ///
     /// - Parameter ended: called when the bus is lost: whoever needs notifyd starts another one.
     /// - Throws: ``DBusError``, among them `nameTaken` where another one serves this bus; ``ConfigurationFile/Failure`` where
-    ///   the file that is asked for cannot be used; an error that describes itself where paths cannot be watched.
+    ///   the file that is asked for cannot be used.
     package static func start(
         _ options: Options,
         ended: @escaping @Sendable () -> Void
@@ -91,22 +94,15 @@ package actor DaemonService {
             MatchRule(signalFrom: "org.freedesktop.DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
         )
         let object = try connection.export([DaemonInterface.interface(self)], at: NotifydProtocol.path)
-        try await watchPaths()
-        try await keep([lost, signals, object], lease)
+        await keep([lost, signals, object], lease)
+        await watchConfigured()
         try await connection.requestName(NotifydProtocol.busName)
         try await ask()
     }
 
-    private func keep(_ tokens: [HandlerToken], _ lease: MatchRuleLease) throws {
+    private func keep(_ tokens: [HandlerToken], _ lease: MatchRuleLease) {
         self.tokens = tokens
         self.lease = lease
-    }
-
-    private func watchPaths() throws {
-        paths = try PathWatcher { ids in
-            self.connection.perform { self.assumeIsolated { $0.pathsChanged(ids) } }
-        }
-        watchConfigured()
     }
 
     /// Asks everybody what they have, and lets those who want to read wait meanwhile.
@@ -122,7 +118,8 @@ package actor DaemonService {
     func perform(_ actions: [DaemonState.Action]) {
         for action in actions {
             switch action {
-            case .watch(let id, let path, let flags, let identity): watch(id, path, flags, identity)
+            case .watch(let id, let path, let flags, let client):
+                watch(PathWish(id: id, path: path, flags: flags, client: client))
             case .unwatch(let id): paths?.remove(id)
             case .suspend(let connection, let times):
                 // A process that was suspended that often was suspended by as many calls.

@@ -1,0 +1,77 @@
+# Completion of notifyutil(1) for bash. Install it as notifyutil in bash-completion's folder
+# (/usr/share/bash-completion/completions), or source it.
+
+_notifyutil() {
+    local options='-h -help -q -v -z -M -R -port -file -check -dispatch -plain -signal -sig -p -w -1 -g -s --dump --json --ready
+        --session --system --address --list --monitor --distributed --darwin --object --userinfo --help'
+    COMPREPLY=()
+
+    # Readline takes words apart at colons and equals signs; put together again what belongs together.
+    local words=() word isOpen= index
+    for ((index = 0; index <= COMP_CWORD; index++)); do
+        word=${COMP_WORDS[index]}
+        if ((${#words[@]} > 1)) && [[ ${words[-1]} != -* && (-n $isOpen || $word == [:=]*) ]]; then
+            words[-1]+=$word
+        else
+            words+=("$word")
+        fi
+        [[ $word == *[:=] ]] && isOpen=1 || isOpen=
+    done
+    local last=$((${#words[@]} - 1))
+    local current=${words[last]}
+
+    # The option before, and how many words after it this one is; and the bus that is asked for.
+    local option= distance=0 bus=()
+    for ((index = 1; index < last; index++)); do
+        word=${words[index]}
+        case $word in
+            --session | --system) bus=("$word") ;;
+            --address) bus=("$word" "${words[index + 1]}") ;;
+        esac
+        if [[ $word == -* ]]; then
+            option=$word
+            distance=$((last - index))
+        fi
+    done
+
+    case $option:$distance in
+        -p:1 | -w*:1 | -[0-9]*:1 | -g:1 | -s:1) _notifyutil_reply "$(_notifyutil_names)" ;;
+        -s:2 | -z:1 | --object:1 | --userinfo:1) ;;
+        --address:1)
+            _notifyutil_reply unix:path=
+            compopt -o nospace 2>/dev/null
+            ;;
+        *)
+            if [[ $current == -* ]]; then
+                _notifyutil_reply "$options"
+                return 0
+            fi
+            case $option:$distance in
+                --list:1 | --monitor:*) _notifyutil_reply "$(_notifyutil_names)" ;;
+                -signal:1 | -sig:1) _notifyutil_reply '1 2 10 12' ;;
+                --dump:1)
+                    compopt -o filenames 2>/dev/null
+                    mapfile -t COMPREPLY < <(compgen -f -- "$current")
+                    ;;
+            esac
+            # Where an argument may be left out, an option may follow as well.
+            [[ -n $current ]] || _notifyutil_reply "$options"
+            ;;
+    esac
+    return 0
+}
+
+# Adds those of the words that continue the current one, without what readline has cut off before it.
+_notifyutil_reply() {
+    local cut=${current%"${current##*[:=]}"} word
+    while read -r word; do COMPREPLY+=("${word#"$cut"}"); done < <(compgen -W "$1" -- "$current")
+}
+
+# The names that are registered on that bus, quickly or not at all, and silently. Without those that a shell would not take as they
+# stand.
+_notifyutil_names() {
+    timeout 1 notifyutil "${bus[@]}" --list --json 2>/dev/null </dev/null |
+        sed -n 's/^{"type":"[a-z]*","name":"\([A-Za-z0-9_.@%+,:/-]*\)",.*/\1/p' | sort -u
+}
+
+complete -F _notifyutil notifyutil

@@ -1,0 +1,84 @@
+import DBusTransport
+import notify
+
+/// How the program ends, in the numbers of sysexits.h but for the command line's, which is Darwin's.
+enum ExitStatus: CInt {
+    case done = 0
+    /// The command line is wrong; nothing was done.
+    case usage = 1
+    /// The bus, or notifyd where it is needed, cannot be reached (EX_UNAVAILABLE).
+    case unavailable = 69
+    /// Something else failed (EX_SOFTWARE).
+    case failed = 70
+    /// The output cannot be written (EX_IOERR).
+    case unwritable = 74
+    /// The name is another user's, or reserved (EX_NOPERM).
+    case notAuthorized = 77
+
+    /// What a failed call of notify(3) means for the program's end.
+    init(status: UInt32) {
+        self =
+            switch CInt(truncatingIfNeeded: status) {
+            case NOTIFY_STATUS_OK: .done
+            case NOTIFY_STATUS_SERVER_NOT_FOUND: .unavailable
+            case NOTIFY_STATUS_NOT_AUTHORIZED: .notAuthorized
+            default: .failed
+            }
+    }
+}
+
+/// One operation that failed: what Darwin's tool says of it, and the rest.
+struct Failure: Error {
+    /// What was attempted, as “post NAME”.
+    let attempted: String
+    /// What Darwin's line begins with; `nil` for what Darwin's tool does not do.
+    let name: String?
+    /// Of notify(3).
+    let status: UInt32
+    /// The reason, where it is known already.
+    let cause: DBusError?
+
+    /// A function of notify(3) failed.
+    init(_ attempted: String, _ name: String, status: UInt32) {
+        (self.attempted, self.name, self.status, cause) = ("\(attempted) \(name.visible)", name, status, nil)
+    }
+
+    /// Something else about a name failed.
+    init(_ attempted: String, _ name: String, cause: DBusError) {
+        (self.attempted, self.name, self.cause) = ("\(attempted) \(name.visible)", name, cause)
+        status = cause.notifyStatus
+    }
+
+    /// Something failed that is about no name.
+    init(_ attempted: String, status: UInt32) {
+        (self.attempted, name, self.status, cause) = (attempted, nil, status, nil)
+    }
+
+    /// Something failed that is about no name.
+    init(_ attempted: String, cause: DBusError) {
+        (self.attempted, name, self.cause) = (attempted, nil, cause)
+        status = cause.notifyStatus
+    }
+}
+
+extension DBusError {
+    /// The status of notify(3) that says the same.
+    var notifyStatus: UInt32 {
+        let status: CInt =
+            switch code {
+            case .noBus, .disconnected, .closed, .timedOut: NOTIFY_STATUS_SERVER_NOT_FOUND
+            case .refused where isOfMissingService: NOTIFY_STATUS_SERVER_NOT_FOUND
+            case .refused where name == "org.freedesktop.DBus.Error.AccessDenied": NOTIFY_STATUS_NOT_AUTHORIZED
+            default: NOTIFY_STATUS_FAILED
+            }
+        return UInt32(status)
+    }
+
+    /// Whether nobody has the bus name that was called, and nobody could be started for it.
+    var isOfMissingService: Bool {
+        guard let name else { return false }
+        return name == "org.freedesktop.DBus.Error.ServiceUnknown"
+            || name == "org.freedesktop.DBus.Error.NameHasNoOwner"
+            || name.hasPrefix("org.freedesktop.DBus.Error.Spawn.")
+    }
+}

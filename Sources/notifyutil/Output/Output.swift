@@ -1,0 +1,71 @@
+import Glibc
+
+/// The process's output, unbuffered: a line is out when `write` returns, whoever reads it.
+enum Output: CInt {
+    case standard = 1
+    case error = 2
+
+    /// Whether this process was started with SIGPIPE ignored. To be asked before the bus is connected to, which ignores it for
+    /// libdbus's sake.
+    static let ignoresBrokenPipes: Bool = {
+        var action = sigaction()
+        sigaction(SIGPIPE, nil, &action)
+        return unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == Int(bitPattern: 1)
+    }()
+
+    /// Sees to it that no file of this process's own gets the number of a standard stream that it was started without: what is
+    /// written there would end up on the bus. Such a stream then takes no output.
+    static func reserveStandardDescriptors() {
+        for descriptor in 0...2 as ClosedRange<CInt> where fcntl(descriptor, F_GETFD) < 0 {
+            // The lowest free number is this one.
+            _ = open("/dev/null", O_RDONLY)
+        }
+    }
+
+    /// Writes all of it. Ends the process where standard output does not take it: whoever reads the reports must not take a full
+    /// disk for silence.
+    func write(_ text: String) {
+        var text = text
+        text.withUTF8 { bytes in
+            var rest = UnsafeRawBufferPointer(bytes)[...]
+            while !rest.isEmpty {
+                let written = Glibc.write(rawValue, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
+                if written > 0 {
+                    rest = rest.dropFirst(written)
+                } else if errno == EAGAIN {
+                    // Somebody else made the terminal or pipe non-blocking.
+                    var descriptor = pollfd(fd: rawValue, events: Int16(POLLOUT), revents: 0)
+                    poll(&descriptor, 1, -1)
+                } else if errno != EINTR {
+                    // Without standard error there is nobody left to tell.
+                    if self == .error { return }
+                    Self.end(errno)
+                }
+            }
+        }
+    }
+
+    /// Ends the process because nobody reads its output any more.
+    static func endForBrokenPipe() -> Never { end(EPIPE) }
+
+    /// As other tools: a reader that has gone ends the process by SIGPIPE, in silence.
+    private static func end(_ error: CInt) -> Never {
+        if error == EPIPE, !ignoresBrokenPipes {
+            signal(SIGPIPE, SIG_DFL)
+            var pipe = sigset_t()
+            sigemptyset(&pipe)
+            sigaddset(&pipe, SIGPIPE)
+            pthread_sigmask(SIG_UNBLOCK, &pipe, nil)
+            raise(SIGPIPE)
+        }
+        Output.error.write("notifyutil: could not write the output: \(String(cString: strerror(error)))\n")
+        exit(ExitStatus.unwritable.rawValue)
+    }
+
+    /// Whether people look at it, who like colour.
+    static var isColourful: Bool {
+        guard isatty(Output.standard.rawValue) == 1 else { return false }
+        func variable(_ name: String) -> String { getenv(name).map { String(cString: $0) } ?? "" }
+        return variable("NO_COLOR").isEmpty && variable("TERM") != "dumb"
+    }
+}

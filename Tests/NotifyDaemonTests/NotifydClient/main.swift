@@ -1,0 +1,65 @@
+// A process with registrations, for the tests: does what its standard input says, and writes what becomes of it. Ends with its input.
+//
+//   call METHOD ARGUMENT…   “ok VALUE…” or “refused NAME”; arguments as TYPE:VALUE, several s: after as: for an array
+//
+// It answers `Tell` with the names that it has entered, and writes `tell`, `suspend`, `resume` and `changed TOKEN`.
+
+import DBusTransport
+import Glibc
+import NotifydProtocol
+import Synchronization
+
+let names = Locked<[String]>([])
+let connection = try DBusConnection.open()
+
+@Sendable func write(_ line: String) {
+    var line = line + "\n"
+    line.withUTF8 { _ = Glibc.write(1, $0.baseAddress, $0.count) }
+}
+
+let lease = try connection.addMatch(NotifydProtocol.tellRule)
+let signals = connection.onSignal { message in
+    guard message.interface == NotifydProtocol.interface, let member = message.member,
+        let arguments = try? message.arguments()
+    else { return }
+    switch NotifydProtocol.Signal(rawValue: member) {
+    case .tell:
+        let report = ProcessReport(names: names.withLock { $0 }.map { NameReport(name: $0) })
+        let call = try? NotifydProtocol.call(.report, [arguments[0], report.value], options: [.noReply, .noAutoStart])
+        if let call { try? connection.send(call) }
+        write("tell")
+    case .changed:
+        if case .int32(let token) = arguments.first { write("changed \(token)") }
+    case .suspend, .resume: write(member.lowercased())
+    case nil: break
+    }
+}
+write("ready \(connection.uniqueName ?? "")")
+
+func value(_ word: Substring) -> DBusValue? {
+    let text = String(word.drop { $0 != ":" }.dropFirst())
+    return switch word.prefix(while: { $0 != ":" }) {
+    case "s": .string(text)
+    case "as": .array(text.split(separator: ",").map { .string(String($0)) }, of: "s")
+    case "t": UInt64(text).map { .uint64($0) }
+    case "u": UInt32(text).map { .uint32($0) }
+    case "i": Int32(text).map { .int32($0) }
+    default: nil
+    }
+}
+
+while let line = readLine() {
+    let words = line.split(separator: " ")
+    guard words.count >= 2, let method = NotifydProtocol.Method(rawValue: String(words[1])) else {
+        write("refused no-such-command")
+        continue
+    }
+    let arguments = words.dropFirst(2).compactMap(value)
+    if method == .enter { names.withLock { $0 += arguments.first?.stringsValue ?? [] } }
+    do throws(DBusError) {
+        let answer = try connection.callAndWait(NotifydProtocol.call(method, arguments))
+        write("ok " + answer.map { $0.stringValue ?? $0.unsignedValue.map { "\($0)" } ?? "" }.joined(separator: " "))
+    } catch {
+        write("refused \(NotifydProtocol.refusal(error)?.rawValue ?? error.name ?? "\(error)")")
+    }
+}

@@ -1,0 +1,68 @@
+import Glibc
+import Testing
+
+@testable import NotifyDaemon
+
+// notify(3), a.13
+@Suite struct PathEventsTests {
+    private let file = FileSnapshot(device: 1, inode: 2, mode: 0o644, links: 1, size: 10)
+
+    private func changed(_ change: (inout FileSnapshot) -> Void) -> FileSnapshot {
+        var copy = file
+        change(&copy)
+        return copy
+    }
+
+    @Test func comingAndGoingIsSeen() {
+        #expect(FileSnapshot.difference(nil, file) == .create)
+        #expect(FileSnapshot.difference(file, nil) == .delete)
+        #expect(FileSnapshot.difference(nil, nil) == [])
+        #expect(FileSnapshot.difference(file, file) == [])
+    }
+
+    @Test func anotherFileInThePlaceIsDeletionCreationAndRenaming() {
+        #expect(FileSnapshot.difference(file, changed { $0.inode = 3 }) == [.delete, .create, .rename])
+    }
+
+    @Test func whatStatTellsIsMapped() {
+        #expect(FileSnapshot.difference(file, changed { $0.size = 11 }) == .extend)
+        #expect(FileSnapshot.difference(file, changed { $0.size = 9 }) == .write)
+        #expect(FileSnapshot.difference(file, changed { $0.mode = 0o600 }) == .attrib)
+        #expect(FileSnapshot.difference(file, changed { $0.user = 1 }) == .attrib)
+        #expect(FileSnapshot.difference(file, changed { $0.links = 2 }) == .link)
+        #expect(FileSnapshot.difference(file, changed { $0.modified = .init(1) }) == [.write, .mtime])
+        #expect(FileSnapshot.difference(file, changed { $0.changed = .init(0, 1) }) == .ctime)
+    }
+
+    @Test func whatInotifyTellsIsMapped() {
+        func events(target: Int = 0, inside: Int = 0, last: Int = 0) -> PathEvents {
+            WatchEvents(target: UInt32(target), inside: UInt32(inside), last: UInt32(last)).events(file, file)
+        }
+        #expect(events(target: Int(IN_MODIFY)) == .write)
+        #expect(events(target: Int(IN_ATTRIB)) == .attrib)
+        #expect(events(target: Int(IN_DELETE_SELF)) == .delete)
+        #expect(events(target: Int(IN_MOVE_SELF)) == .rename)
+        #expect(events(target: Int(IN_UNMOUNT)) == .revoke)
+        #expect(events(inside: Int(IN_CREATE)) == .write)
+        #expect(events(inside: Int(IN_MOVED_FROM)) == .write)
+        #expect(events(last: Int(IN_CREATE)) == .create)
+        #expect(events(last: Int(IN_DELETE)) == .delete)
+        #expect(events(last: Int(IN_MOVED_TO)) == [.create, .rename])
+        #expect(events(last: Int(IN_MOVED_FROM)) == .rename)
+        #expect(events() == [])
+    }
+
+    @Test func anotherLinkIsNoChangeOfAttributes() {
+        let events = WatchEvents(target: UInt32(IN_ATTRIB)).events(file, changed { $0.links = 2 })
+        #expect(events == .link)
+    }
+
+    @Test func afterAnOverflowEverythingMayHaveHappened() {
+        #expect(WatchEvents(isUnknown: true).events(file, file) == .all)
+    }
+
+    @Test func noFlagsMeanAll() {
+        #expect(PathEvents.wanted(0) == .all)
+        #expect(PathEvents.wanted(0x82) == [.create, .write])
+    }
+}

@@ -1,0 +1,87 @@
+import DBusTransport
+import Foundation
+import NotifyCenterTestKit
+import NotifydProtocol
+import Testing
+
+// notify(3), a.12
+@Suite struct StartTests {
+    @Test(.enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts no services without systemd"))
+    func theBusStartsItWhenItIsNeeded() async throws {
+        let program = ChildProcess.built("notifyd")
+        let bus = try PrivateBus(.init(services: [NotifydProtocol.busName: program]))
+        let client = try Client(bus)
+        client.answers(["a"])
+        // What is told without need starts nothing.
+        let refusal = await client.refusal { try await client.enter("a") }
+        #expect(refusal != nil)
+        let answer = try await client.connection.call(NotifydProtocol.call(.getState, [.string("a")]))
+        #expect(answer == [.uint64(0)])
+        #expect(client.signals == ["Tell"])
+        let owner = try await client.connection.owner(of: NotifydProtocol.busName)
+        let server = try await client.connection.credentials(of: try #require(owner))
+        #expect(server.executable == program)
+    }
+
+    @Test func anotherOneIsRefusedAndSaysWhy() async throws {
+        let daemon = try await Daemon()
+        let second = try ChildProcess(ChildProcess.built("notifyd"), environment: daemon.bus.environment)
+        #expect(await second.exitStatus() == 69)
+        try await eventually { second.errorText.contains("another connection owns it") }
+        #expect(daemon.process.isRunning)
+    }
+
+    @Test func whoHadRegistrationsTellsThemAnew() async throws {
+        let first = try await Daemon()
+        let clients = try (0..<20).map { _ in try Client(first.bus) }
+        for (index, client) in clients.enumerated() {
+            try await client.enter("shared", "own.\(index)")
+            client.answers(
+                ProcessReport(names: [
+                    NameReport(name: "shared", state: StateReport(value: UInt64(index), time: UInt64(100 - index))),
+                    NameReport(name: "own.\(index)", state: StateReport(value: UInt64(index), time: 1)),
+                ])
+            )
+        }
+        first.process.kill()
+        first.process.waitUntilExit()
+        let second = try await Daemon(on: first.bus, directory: first.directory)
+        // At once: who reads waits until all have told what they have.
+        #expect(try await clients[0].state("shared") == 0)
+        for (index, client) in clients.enumerated() {
+            #expect(try await clients[0].state("own.\(index)") == UInt64(index))
+            #expect(client.signals == ["Tell"])
+        }
+        clients[1].answers(["shared"])
+        let listed = try await clients[0].list()
+        #expect(listed.processes.count == 20)
+        withExtendedLifetime(second) {}
+    }
+
+    @Test func whoDoesNotAnswerHoldsUpNobody() async throws {
+        let bus = try PrivateBus()
+        let stopped = try ChildProcess(ChildProcess.built("notifyd-client"), environment: bus.environment)
+        try await stopped.line { $0.hasPrefix("ready") }
+        stopped.suspend()
+        let directory = try TemporaryDirectory("notifyd")
+        try "set p 5".write(toFile: "\(directory.path)/notify.conf", atomically: true, encoding: .utf8)
+        let daemon = try await Daemon(on: bus, directory: directory)
+        let client = try Client(bus)
+        #expect(try await client.state("p") == 5)
+        withExtendedLifetime(daemon) {}
+    }
+
+    @Test func itEndsWithItsBus() async throws {
+        let daemon = try await Daemon()
+        daemon.bus.stop()
+        #expect(await daemon.process.exitStatus() == 0)
+    }
+
+    @Test(arguments: [SIGTERM, SIGINT]) func itEndsCleanly(_ signal: Int32) async throws {
+        let daemon = try await Daemon()
+        daemon.process.send(signal)
+        #expect(await daemon.process.exitStatus() == 0)
+        #expect(daemon.process.lines.isEmpty)
+        #expect(daemon.process.errorText == "")
+    }
+}

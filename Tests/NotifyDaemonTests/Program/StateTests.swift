@@ -1,0 +1,96 @@
+import DBusTransport
+import Glibc
+import NotifyCenterTestKit
+import NotifydProtocol
+import Testing
+
+// notify(3), a.11
+@Suite struct StateTests {
+    private let daemon: Daemon
+    private let client: Client
+
+    init() async throws {
+        daemon = try await Daemon()
+        client = try Client(daemon.bus)
+    }
+
+    @Test func aStateIsSeenByAllAndDiesWithTheLastRegistration() async throws {
+        let other = try Client(daemon.bus)
+        try await client.enter("a")
+        try await other.enter("a")
+        try await client.set("a", .max)
+        #expect(try await other.state("a") == .max)
+        try await client.leave("a")
+        #expect(try await other.state("a") == .max)
+        try await other.leave("a")
+        #expect(try await client.state("a") == 0)
+    }
+
+    @Test func settingEntersTheName() async throws {
+        try await client.set("a", 7)
+        #expect(try await client.state("a") == 7)
+        client.answers(["a"])
+        #expect(try await client.list().processes.first?.report.names.map(\.name) == ["a"])
+    }
+
+    @Test func theStateOfAProcessThatIsKilledIsGone() async throws {
+        let other = try ChildProcess(ChildProcess.built("notifyd-client"), environment: daemon.bus.environment)
+        try await other.line { $0.hasPrefix("ready") }
+        try other.write("call Enter as:a")
+        try other.write("call SetState s:a t:5 t:1")
+        try await other.line { $0 == "ok " }
+        #expect(try await client.state("a") == 5)
+        other.kill()
+        try await eventually("its state is gone") { try await client.state("a") == 0 }
+        client.answers(nil)
+        #expect(try await client.list().processes.isEmpty)
+    }
+
+    @Test func callsOfOneClientKeepTheirOrder() async throws {
+        for round in UInt64(1)...200 {
+            let connection = try Client(daemon.bus)
+            // The first ones wait until the bus has said who calls.
+            let name = "a\(round)"
+            try connection.send(.setState, .string(name), .uint64(round), .uint64(round))
+            try connection.send(.leave, .names([name]))
+            try connection.send(.enter, .names([name]))
+            #expect(try await connection.state(name) == 0)
+            try connection.send(.setState, .string(name), .uint64(round), .uint64(round))
+            #expect(try await connection.state(name) == round)
+            connection.connection.close()
+        }
+    }
+
+    @Test func oneNameSaysWhichProcessServes() async throws {
+        let value = try await client.state("com.apple.system.notify.ipc_version")
+        #expect(value == UInt64(daemon.process.identifier) << 32 | 3)
+        #expect(
+            await client.refusal { try await client.set("com.apple.system.notify.ipc_version", 1) } == "NotAuthorized"
+        )
+    }
+
+    @Test func enterTellsWhoServes() async throws {
+        let owner = try await client.connection.owner(of: NotifydProtocol.busName)
+        #expect(try await client.enter("a") == [.string(try #require(owner))])
+    }
+
+    @Test func aListIsAskedOfAllAndTellsWhoTheyAre() async throws {
+        let registration = RegistrationReport(token: 3, kind: .dispatch, suspensions: 1, deliveries: 9)
+        try await client.enter("a", "gone")
+        client.answers(ProcessReport(names: [NameReport(name: "a", registrations: [registration])]))
+        let (names, processes) = try await client.list()
+        #expect(client.signals == ["Tell detailed"])
+        #expect(names.map(\.name) == ["a", "com.apple.system.notify.ipc_version"])
+        #expect(processes.map(\.process) == [UInt32(getpid())])
+        #expect(processes.first?.user == geteuid())
+        #expect(processes.first?.connection == client.connection.uniqueName)
+        #expect(processes.first?.report.names.first?.registrations == [registration])
+    }
+
+    /// A process that is stopped, for instance.
+    @Test func whoDoesNotAnswerIsListedWithWhatIsKnown() async throws {
+        client.answers(nil)
+        try await client.enter("a")
+        #expect(try await client.list().processes.first?.report.names.map(\.name) == ["a"])
+    }
+}

@@ -1,0 +1,150 @@
+import DBusTransport
+import Foundation
+import NotifyCenterTestKit
+import NotifydProtocol
+import Testing
+
+/// What notifyd keeps for processes that use the library.
+@Suite struct NotifydTests {
+    let bus: PrivateBus
+    let (first, second): (Probe, Probe)
+
+    init() throws {
+        bus = try PrivateBus()
+        (first, second) = (try Probe(bus.environment), try Probe(bus.environment))
+    }
+
+    /// Starts notifyd; it owns its name on return.
+    private func startNotifyd() async throws -> ChildProcess {
+        let notifyd = try ChildProcess(ChildProcess.built("notifyd"), environment: bus.environment)
+        let connection = try DBusConnection.open(bus.bus)
+        try await eventually("notifyd runs") { try await connection.owner(of: NotifydProtocol.busName) != nil }
+        return notifyd
+    }
+
+    // notify(3), a.11, and CF-W4
+    @Test func stateIsSharedByAllProcessesAndDiesWithTheLastRegistration() async throws {
+        // The probes registered before it started, so that it has to ask them.
+        let (mine, other) = (try await first.register("check", "menu"), try await second.register("dispatch", "menu"))
+        let notifyd = try await startNotifyd()
+        defer { notifyd.kill() }
+        #expect(try await second.ask("get \(other)") == "state 0")
+        #expect(try await first.ask("set \(mine) 18446744073709551615") == "status 0")
+        #expect(try await second.ask("get \(other)") == "state 18446744073709551615")
+        #expect(second.calls(other) == 0)
+        // Who set it goes; another still has the name.
+        #expect(try await first.ask("cancel \(mine)") == "status 0")
+        #expect(try await second.ask("get \(other)") == "state 18446744073709551615")
+        #expect(try await second.ask("cancel \(other)") == "status 0")
+        let again = try await first.register("plain", "menu")
+        #expect(try await first.ask("get \(again)") == "state 0")
+    }
+
+    // notify(3), a.11 and f.4: a process that is killed has no registrations any more.
+    @Test func stateDiesWithAProcessThatIsKilled() async throws {
+        let notifyd = try await startNotifyd()
+        defer { notifyd.kill() }
+        let mine = try await first.register("check", "menu")
+        #expect(try await first.ask("set \(mine) 5") == "status 0")
+        first.process.kill()
+        #expect(await first.process.exitStatus() == 128 + 9)
+        try await eventually("notifyd has heard of it") {
+            let other = try await second.register("check", "menu")
+            let state = try await second.ask("get \(other)")
+            _ = try await second.ask("cancel \(other)")
+            return state == "state 0"
+        }
+    }
+
+    // notify(3), a.12: a restart loses nothing that a living process can tell it again; the newest value wins.
+    @Test func aRestartOfNotifydLosesNothing() async throws {
+        let notifyd = try await startNotifyd()
+        let tokens = (try await first.register("check", "menu"), try await second.register("dispatch", "menu"))
+        let order = try await second.register("check", "order")
+        #expect(try await first.ask("set \(tokens.0) 1") == "status 0")
+        #expect(try await second.ask("set \(tokens.1) 2") == "status 0")
+        #expect(try await first.ask("set \(tokens.0) 3") == "status 0")
+        #expect(try await second.ask("set \(order) 4") == "status 0")
+        notifyd.kill()
+        _ = await notifyd.exitStatus()
+        // Observers do not notice.
+        #expect(try await first.ask("post menu") == "status 0")
+        try await eventually { second.calls(tokens.1) == 1 }
+        let next = try await startNotifyd()
+        defer { next.kill() }
+        #expect(try await second.ask("get \(tokens.1)") == "state 3")
+        #expect(try await second.ask("get \(order)") == "state 4")
+        // It knows who is registered: the state goes with the last of them.
+        _ = try await first.ask("cancel \(tokens.0)")
+        #expect(try await second.ask("get \(tokens.1)") == "state 3")
+        _ = try await second.ask("cancel \(tokens.1)")
+        let again = try await first.register("check", "menu")
+        #expect(try await first.ask("get \(again)") == "state 0")
+    }
+
+    // notify(3), a.3
+    @Test func aSuspendedProcessIsNotifiedOnceWhenItIsResumed() async throws {
+        let notifyd = try await startNotifyd()
+        defer { notifyd.kill() }
+        let tokens = (try await first.register("dispatch", "menu"), try await second.register("dispatch", "menu"))
+        let process = first.process.identifier
+        #expect(try await second.ask("suspend-process \(process)") == "status 0")
+        #expect(try await second.ask("suspend-process \(process)") == "status 0")
+        for _ in 0..<3 { #expect(try await second.ask("post menu") == "status 0") }
+        try await eventually { second.calls(tokens.1) == 3 }
+        // A call that waits: what was posted before has arrived, and was held back.
+        #expect(try await first.ask("get \(tokens.0)") == "state 0")
+        #expect(try await second.ask("resume-process \(process)") == "status 0")
+        #expect(try await first.ask("get \(tokens.0)") == "state 0")
+        #expect(first.calls(tokens.0) == 0)
+        #expect(try await second.ask("resume-process \(process)") == "status 0")
+        try await eventually { first.calls(tokens.0) == 1 }
+        #expect(try await second.ask("suspend-process 1") != "status 0")
+    }
+
+    // notify(3), a.13: the asking registration alone is notified, also of a path that comes to be.
+    @Test func aPathNotifiesTheRegistrationThatMonitorsIt() async throws {
+        let notifyd = try await startNotifyd()
+        defer { notifyd.kill() }
+        let folder = try TemporaryDirectory("notify-paths")
+        let path = "\(folder.path)/there/file"
+        let (watching, other) = (
+            try await first.register("dispatch", "menu"), try await second.register("dispatch", "menu")
+        )
+        let checking = try await first.register("check", "menu")
+        _ = try await first.ask("read \(checking)")
+        #expect(try await first.ask("monitor \(watching) \(path) 0") == "status 0")
+        #expect(try await first.ask("monitor \(watching) \(path) 0") == "status 6")
+        #expect(try await first.ask("monitor \(checking) relative 0") == "status 6")
+        try FileManager.default.createDirectory(atPath: "\(folder.path)/there", withIntermediateDirectories: false)
+        try Data("x".utf8).write(to: URL(filePath: path))
+        try await eventually("the file comes to be") { first.calls(watching) > 0 }
+        #expect(second.calls(other) == 0)
+        #expect(try await first.ask("read \(checking)") == "check 0")
+        // Of check tokens, too.
+        #expect(try await first.ask("monitor \(checking) \(path) 0") == "status 0")
+        try Data("y".utf8).write(to: URL(filePath: path))
+        try await eventually("the check token is true") { try await first.ask("read \(checking)") == "check 1" }
+        // The next notifyd monitors it as well.
+        notifyd.kill()
+        _ = await notifyd.exitStatus()
+        let next = try await startNotifyd()
+        defer { next.kill() }
+        #expect(try await first.ask("get \(watching)") == "state 0")
+        let before = first.calls(watching)
+        try FileManager.default.removeItem(atPath: path)
+        try await eventually("the file goes") { first.calls(watching) > before }
+    }
+
+    @Test func itsStatusIsWrittenWithTheCallersPermissions() async throws {
+        let notifyd = try await startNotifyd()
+        defer { notifyd.kill() }
+        _ = try await first.register("dispatch", "menu")
+        let folder = try TemporaryDirectory("notify-status")
+        #expect(try await second.ask("dump \(folder.path)/status") == "status 0")
+        let text = try String(contentsOfFile: "\(folder.path)/status", encoding: .utf8)
+        #expect(text.contains("menu"))
+        #expect(text.contains("\(first.process.identifier)"))
+        #expect(try await second.ask("dump \(folder.path)/no/such/folder") == "status 1000000")
+    }
+}

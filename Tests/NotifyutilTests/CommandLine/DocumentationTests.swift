@@ -1,0 +1,52 @@
+import Foundation
+import Testing
+
+@testable import notifyutil
+
+@Suite("Usage, manual and completions name the same options")
+struct DocumentationTests {
+    /// What the parser knows, Darwin's first.
+    private static let options = [
+        "-h", "-q", "-v", "-z", "-M", "-R", "-port", "-file", "-check", "-dispatch", "-plain", "-signal", "-p", "-w",
+        "-1", "-g",
+        "-s", "--dump", "--json", "--ready", "--session", "--system", "--address", "--list", "--monitor",
+        "--distributed",
+        "--darwin", "--object", "--userinfo", "--help",
+    ]
+
+    @Test("each is one", arguments: options)
+    func known(option: String) {
+        do throws(Invocation.Refusal) {
+            _ = try Parser.parse([option, "1", "1"])
+        } catch {
+            #expect(!error.message.contains("unrecognized option: \(option)"))
+        }
+    }
+
+    @Test("the usage text has each", arguments: options)
+    func usage(option: String) {
+        #expect(Usage.text.contains("\(option) ") || Usage.text.contains("\(option),"))
+    }
+
+    @Test("the manual has each", arguments: options)
+    func manual(option: String) throws {
+        let text = try file("Documentation/man/notifyutil.1")
+        // mdoc's Fl puts the first hyphen.
+        #expect(text.contains("Fl \(option.dropFirst().replacing("-", with: "\\-"))"))
+    }
+
+    @Test("all three completions have each", arguments: options)
+    func completions(option: String) throws {
+        for path in ["Completions/notifyutil.bash", "Completions/_notifyutil"] {
+            #expect(try file(path).contains(option), "\(path)")
+        }
+        let fish = try file("Completions/notifyutil.fish")
+        let name = option.drop { $0 == "-" }
+        let form = option.hasPrefix("--") ? "-l \(name) " : name.count == 1 ? "-s \(name) " : "-o \(name) "
+        #expect(fish.contains(form))
+    }
+
+    private func file(_ path: String) throws -> String {
+        try String(contentsOfFile: Repository.path(path), encoding: .utf8)
+    }
+}

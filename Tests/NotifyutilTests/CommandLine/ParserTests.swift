@@ -1,0 +1,217 @@
+import NotifyCenter
+import Testing
+import notify
+
+@testable import notifyutil
+
+@Suite("The command line")
+struct ParserTests {
+    private func commands(_ arguments: String...) throws -> [Command] { try Parser.parse(arguments).commands }
+
+    private func refusal(_ arguments: [String]) -> String? {
+        do throws(Invocation.Refusal) {
+            _ = try Parser.parse(arguments)
+            return nil
+        } catch {
+            return error.message
+        }
+    }
+
+    private func watch(_ name: String, _ count: Int? = nil, _ kind: Kind = .port) -> Command {
+        .watch(Watch(name: name, count: count, source: .darwin(kind)))
+    }
+
+    private func post(_ name: String, pause: Int = 100) -> Command {
+        .post(Post(name: name, content: .darwin, pause: .milliseconds(pause)))
+    }
+
+    // MARK: Darwin's grammar
+
+    @Test("nothing asks for nothing") func nothing() throws { #expect(try Parser.parse([]) == Invocation()) }
+
+    @Test("commands come in their order, and take a name whatever it looks like")
+    func order() throws {
+        #expect(try commands("-p", "a", "-w", "b", "-g", "-p") == [post("a"), watch("b"), .getState("-p")])
+    }
+
+    @Test(
+        "-N counts: the digits say how often, and none is one",
+        arguments: [("-1", 1), ("-0", 1), ("-12", 12), ("-007", 7), ("-3rd", 3), ("-99999999999999999999", Int.max)]
+    )
+    func counts(option: String, count: Int) throws { #expect(try commands(option, "a") == [watch("a", count)]) }
+
+    @Test("whatever begins with -w watches for ever", arguments: ["-w", "-watch", "-w5"])
+    func watches(option: String) throws { #expect(try commands(option, "a") == [watch("a")]) }
+
+    @Test("a kind holds for what follows it")
+    func kinds() throws {
+        let all = try commands(
+            "-w",
+            "a",
+            "-check",
+            "-w",
+            "b",
+            "-1",
+            "c",
+            "-file",
+            "-p",
+            "x",
+            "-w",
+            "d",
+            "-plain",
+            "-w",
+            "e",
+            "-dispatch",
+            "-w",
+            "f",
+            "-port",
+            "-w",
+            "g"
+        )
+        #expect(
+            all == [
+                watch("a"), watch("b", nil, .check), watch("c", 1, .check), post("x"), watch("d", nil, .file),
+                watch("e", nil, .plain), watch("f", nil, .dispatch), watch("g"),
+            ]
+        )
+    }
+
+    @Test("-signal takes a number unless an option follows; without one it is the last, and 1 at first")
+    func signals() throws {
+        #expect(
+            try commands("-signal", "-w", "a", "-sig", "12", "-w", "b", "-signal", "-w", "c") == [
+                watch("a", nil, .signal(1)), watch("b", nil, .signal(12)), watch("c", nil, .signal(12)),
+            ]
+        )
+    }
+
+    @Test("-z holds for the posts that follow it")
+    func pauses() throws {
+        #expect(
+            try commands("-p", "a", "-z", "0", "-p", "b", "-z", "5000", "-p", "c") == [
+                post("a"), post("b", pause: 0), post("c", pause: 5000),
+            ]
+        )
+    }
+
+    @Test(
+        "the value of -s is a decimal number of 64 bits; what is none counts as far as it is one, with a warning",
+        arguments: [
+            ("123", 123, false), ("-1", UInt64.max, false), ("18446744073709551615", UInt64.max, false),
+            ("+7", 7, false),
+            ("12x", 12, true), ("", 0, true), ("0x10", 0, true), ("99999999999999999999", UInt64(Int64.max), true),
+        ] as [(String, UInt64, Bool)]
+    )
+    func values(text: String, value: UInt64, warns: Bool) throws {
+        let invocation = try Parser.parse(["-s", "a", text])
+        #expect(invocation.commands == [.setState("a", value)])
+        #expect(invocation.warnings.isEmpty == !warns)
+    }
+
+    @Test("-M and -R are options of the library")
+    func libraryOptions() throws {
+        #expect(try Parser.parse(["-M"]).options == UInt32(NOTIFY_OPT_DISPATCH))
+        #expect(try Parser.parse(["-R", "-M"]).options == UInt32(NOTIFY_OPT_DISPATCH | NOTIFY_OPT_REGEN))
+    }
+
+    @Test("of -q and -v the last holds, for the whole command line, and --json beside them")
+    func styles() throws {
+        #expect(try Parser.parse(["-q", "-w", "a", "-v"]).style == Style(verbosity: .verbose))
+        #expect(try Parser.parse(["-v", "--json", "-q"]).style == Style(verbosity: .quiet, isJSON: true))
+    }
+
+    @Test("help is given where it stands, and nothing behind it is looked at")
+    func help() throws {
+        #expect(try Parser.parse(["-h", "-bogus"]).help == .error)
+        #expect(try Parser.parse(["-help"]).help == .error)
+        #expect(try Parser.parse(["--help", "-p"]).help == .output)
+        #expect(refusal(["-bogus", "-h"]) == "unrecognized option: -bogus")
+    }
+
+    @Test(
+        "what does not stand is refused in Darwin's words",
+        arguments: [
+            (["-x"], "unrecognized option: -x"),
+            (["a"], "unrecognized option: a"),
+            ([""], "unrecognized option: "),
+            (["-"], "unrecognized option: -"),
+            (["-p", "a", "word"], "unrecognized option: word"),
+            (["-p"], "name required following -p"),
+            (["-w"], "name required following -w"),
+            (["-12"], "name required following -12"),
+            (["-g"], "name required following -g"),
+            (["-s"], "name required following -s"),
+            (["-s", "a"], "value required following -s name"),
+            (["-z"], "timer value must be supplied following -z"),
+            (["-z", "soon"], "-z soon is invalid\ntimer value must be an integer"),
+            (["-z", "-1"], "-z -1 is invalid\ntimer value must be an integer"),
+            (["-signal", "hup"], "-signal hup is invalid\nsignals must be specified as integer values"),
+            (["-sig", "1.5"], "-sig 1.5 is invalid\nsignals must be specified as integer values"),
+        ]
+    )
+    func refusals(arguments: [String], message: String) { #expect(refusal(arguments) == message) }
+
+    // MARK: Beyond Darwin's
+
+    @Test("the bus is that of the last option, for the whole command line")
+    func bus() throws {
+        #expect(try Parser.parse(["-p", "a"]).bus == nil)
+        #expect(try Parser.parse(["--session", "-p", "a", "--system"]).bus == .system)
+        #expect(try Parser.parse(["--address", "unix:path=/b"]).bus == .address("unix:path=/b"))
+        #expect(refusal(["--address"]) == "bus address required following --address")
+    }
+
+    @Test("lists, dumps and the monitor take what follows up to the next option")
+    func optionalValues() throws {
+        #expect(
+            try commands("--list", "com.", "--list", "-p", "a") == [
+                .list(prefix: "com."), .list(prefix: ""), post("a"),
+            ]
+        )
+        #expect(try commands("--dump", "--dump", "/f") == [.dump(path: nil), .dump(path: "/f")])
+        #expect(try commands("--monitor", "a", "b", "-p", "c") == [.monitor(["a", "b"]), post("c")])
+        #expect(try commands("--monitor") == [.monitor([])])
+    }
+
+    @Test("--distributed, with object and userInfo, holds until --darwin")
+    func distributed() throws {
+        let all = try commands(
+            "--distributed",
+            "--object",
+            "o",
+            "-w",
+            "a",
+            "--userinfo",
+            "{\"k\":1}",
+            "-p",
+            "b",
+            "--distributed",
+            "-p",
+            "c",
+            "--darwin",
+            "-1",
+            "d"
+        )
+        let pause = Duration.milliseconds(100)
+        #expect(
+            all == [
+                .watch(Watch(name: "a", count: nil, source: .distributed(object: "o"))),
+                .post(Post(name: "b", content: .distributed(object: "o", userInfo: ["k": 1]), pause: pause)),
+                .post(Post(name: "c", content: .distributed(object: nil, userInfo: nil), pause: pause)),
+                watch("d", 1),
+            ]
+        )
+    }
+
+    @Test("object and userInfo need the distributed center, and the userInfo a JSON object")
+    func payloadRefusals() throws {
+        #expect(refusal(["--object", "o"])?.contains("needs --distributed") == true)
+        #expect(refusal(["--userinfo", "{}"])?.contains("needs --distributed") == true)
+        #expect(refusal(["--distributed", "--object"]) == "text required following --object")
+        for text in ["[1]", "{", "{\"a\":null}", "{\"a\":1,\"a\":2}"] {
+            #expect(
+                refusal(["--distributed", "--userinfo", text])?.hasPrefix("--userinfo \(text) is invalid\n") == true
+            )
+        }
+    }
+}

@@ -1,0 +1,170 @@
+import Foundation
+import NotifyCenterTestKit
+import Testing
+
+@Suite("How the program ends")
+struct ExitTests {
+    @Test(
+        "wrong command lines do nothing, say why with the usage on standard error, and exit with 1",
+        arguments: [
+            ["-x"], ["-p", "a", "-p"], ["-w"], ["-z", "soon"], ["--address"], ["-p", "a", "b"],
+            ["-signal", "x", "-w", "a"],
+        ]
+    )
+    func usage(arguments: [String]) async throws {
+        let bus = try await ProgramBus()
+        let watcher = try await bus.startReady("-w", "a", "-w", "b")
+        let result = try await bus.run(arguments)
+        #expect(result.status == 1)
+        #expect(result.lines.isEmpty)
+        #expect(result.errors.contains("usage: notifyutil"))
+        // What was asked for before the mistake would have come before this.
+        #expect(try await bus.run("-p", "b").status == 0)
+        try await watcher.line { $0 == "b" }
+        #expect(watcher.lines == ["b"])
+    }
+
+    @Test("help is no error, Darwin's on standard error and the other on standard output")
+    func help() async throws {
+        let bus = try await ProgramBus()
+        for option in ["-h", "-help"] {
+            let result = try await bus.run(option)
+            #expect(result.status == 0 && result.lines.isEmpty && result.errors.contains("-p NAME"))
+        }
+        let result = try await bus.run("--help")
+        #expect(result.status == 0 && result.errors.isEmpty && result.lines.contains { $0.contains("-p NAME") })
+    }
+
+    @Test("nothing to do is no error")
+    func nothing() async throws {
+        let bus = try await ProgramBus()
+        #expect(try await bus.run().status == 0)
+        #expect(try await bus.run("-q", "--ready").status == 0)
+    }
+
+    @Test(
+        "a bus that is not there is 69, with Darwin's line, the address and what helps",
+        arguments: [
+            ["-p", "n"], ["-w", "n"], ["-check", "-w", "n"], ["-g", "n"], ["-s", "n", "1"],
+            ["--distributed", "-p", "n"],
+            ["--distributed", "-w", "n"],
+        ]
+    )
+    func noBus(command: [String]) async throws {
+        let result = try await ProgramBus().run(["--address", "unix:path=/nowhere/bus"] + command)
+        #expect(result.status == 69)
+        #expect(result.lines == ["n: Failed with code 9"])
+        #expect(result.errors.contains("/nowhere/bus"))
+        #expect(result.errors.contains("check that the bus runs"))
+    }
+
+    @Test(
+        "so it is for what Darwin's tool does not do, without its line",
+        arguments: [["--list"], ["--monitor"], ["--dump"]]
+    )
+    func noBusForReports(command: [String]) async throws {
+        let result = try await ProgramBus().run(["--address", "unix:path=/nowhere/bus"] + command)
+        #expect(result.status == 69)
+        #expect(result.lines.isEmpty)
+        #expect(result.errors.contains("/nowhere/bus"))
+    }
+
+    @Test("the bus may come from an option or from the environment")
+    func buses() async throws {
+        let bus = try await ProgramBus()
+        let watcher = try await bus.startReady("-2", "a")
+        let nowhere = ["NOTIFY_CENTER_BUS": "unix:path=/nowhere/bus"]
+        #expect(try await bus.run(["-p", "a"], environment: nowhere).status == 69)
+        #expect(try await bus.run(["--address", bus.bus.address, "-p", "a"], environment: nowhere).status == 0)
+        #expect(try await bus.run(["-p", "a", "--session"], environment: nowhere).status == 0)
+        #expect(await watcher.exitStatus() == 0)
+    }
+
+    @Test("what failed does not hold up the rest, and the first failure decides")
+    func goesOn() async throws {
+        let bus = try await ProgramBus()
+        let result = try await bus.run("-signal", "99", "-w", "a", "-g", "b", "-port", "-1", "c", "-p", "c")
+        #expect(result.lines == ["a: Failed with code 5", "b: Failed with code 9", "c"])
+        #expect(result.status == 70)
+        let json = try await bus.run("--json", "-g", "a")
+        #expect(json.lines == [#"{"type":"error","name":"a","code":9}"#])
+    }
+
+    @Test("another user's name is 77, with Darwin's line and the reason")
+    func notAuthorized() async throws {
+        // Root may post any name, so it lends itself to somebody.
+        let result = try await ProgramBus().shell(
+            #"""
+            as=; [ "$(id -u)" = 0 ] && as='setpriv --reuid 65534 --clear-groups'
+            $as "$N" -p user.uid.1.a -w user.uid.1.b; echo $?
+            """#
+        )
+        #expect(result.lines == ["user.uid.1.a: Failed with code 7", "user.uid.1.b: Failed with code 7", "77"])
+        #expect(result.errors.contains("could not post user.uid.1.a: the name is another user's"))
+    }
+
+    @Test("an argument that is no UTF-8 is refused, not repaired")
+    func notUTF8() async throws {
+        let result = try await ProgramBus().shell(#""$N" -p $'a\xff'; echo $?"#)
+        #expect(result.lines == ["1"])
+        #expect(result.errors.contains("argument 2 is no UTF-8 text"))
+    }
+
+    @Test("a full disk is 74, with the reason", arguments: ["--help", "-1 a -p a", "-g a", "--json -g a"])
+    func fullDisk(arguments: String) async throws {
+        let result = try await ProgramBus().shell("\"$N\" \(arguments) > /dev/full; echo $?")
+        #expect(result.lines == ["74"])
+        #expect(result.errors.contains("No space left"))
+    }
+
+    @Test("a reader that ends ends the program by SIGPIPE, in silence, and without another event")
+    func closedPipe() async throws {
+        let bus = try await ProgramBus()
+        let result = try await bus.shell(#""$N" -w a -p a | head -n 1; echo "${PIPESTATUS[0]}""#)
+        #expect(result.lines == ["a", "141"])
+        #expect(result.errors == "")
+        let help = try await bus.shell(#"( sleep 0.2; "$N" --help; echo $? >&2 ) | true"#)
+        #expect(help.errors == "141")
+    }
+
+    @Test("where SIGPIPE is ignored, a reader that ends is an error like another")
+    func ignoredPipe() async throws {
+        let bus = try await ProgramBus()
+        let result = try await bus.shell(#"trap '' PIPE; "$N" -w a -p a | head -n 1; echo "${PIPESTATUS[0]}""#)
+        #expect(result.lines == ["a", "74"])
+        #expect(result.errors.contains("Broken pipe"))
+    }
+
+    @Test(
+        "without standard output it fails, and nothing of it goes elsewhere",
+        arguments: ["-1 a -p a", "--help", "-g a"]
+    )
+    func noOutput(arguments: String) async throws {
+        let result = try await ProgramBus().shell("\"$N\" \(arguments) >&-; echo $?")
+        #expect(result.lines == ["74"])
+        #expect(result.errors.contains("could not write the output"))
+    }
+
+    @Test("a post needs none of the standard streams")
+    func noStreams() async throws {
+        let bus = try await ProgramBus()
+        let watcher = try await bus.startReady("-1", "a")
+        let result = try await bus.shell(#""$N" -p a <&- >&- 2>&-; echo $?"#)
+        #expect(result.lines == ["0"])
+        #expect(await watcher.exitStatus() == 0)
+    }
+
+    @Test("who is quiet does not care for a reader")
+    func quietPipe() async throws {
+        let bus = try await ProgramBus()
+        let result = try await bus.shell(#"{ "$N" -q -1 a -z 300 -p b -p a; echo $? >&2; } | true"#)
+        #expect(result.errors == "0")
+    }
+
+    @Test("without standard error the rest works")
+    func noErrorOutput() async throws {
+        let result = try await ProgramBus().shell(#""$N" -v -1 a -p a 2>&-; "$N" -x 2>/dev/full; echo $?"#)
+        #expect(result.lines.first?.contains(" a ") == true)
+        #expect(result.lines.last == "1")
+    }
+}
