@@ -6,7 +6,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3
 
-.PHONY: help setup build test test-release demo demo-live bench notifyutil notifyd library install uninstall c-example docs lint clean
+.PHONY: help setup build test test-release demo demo-live bench notifyutil notifyd library install uninstall c-example notify-tool docs lint clean
 
 help:
 	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
@@ -18,6 +18,7 @@ help:
 	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR='
 	@echo 'make uninstall  removes them again'
 	@echo 'make c-example  a listener in plain C, linked with -lCFNotificationCenter'
+	@echo 'make notify-tool  each way to hear of a post, in plain C against what make install installed'
 	@echo 'make docs       the documentation of the libraries, as a site of static pages'
 	@echo 'make lint       the formatter in its strict mode'
 	@echo 'make clean      removes what was built'
@@ -78,7 +79,7 @@ notifyutil notifyd: setup
 	@mkdir -p $(STATIC_LIBS)
 	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
 	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
-	$(SWIFT) build --configuration release --static-swift-stdlib --scratch-path $(STATIC_SCRATCH) --product $@ \
+	$(SWIFT) build --configuration release --static-swift-stdlib --disable-local-rpath --scratch-path $(STATIC_SCRATCH) --product $@ \
 		-Xlinker -L$(abspath $(STATIC_LIBS)) -Xswiftc -Xclang-linker -Xswiftc -no-pie
 	@echo built $(STATIC_SCRATCH)/release/$@
 
@@ -96,6 +97,10 @@ c-example: setup
 	$(SWIFT) build --product CFNotificationCenter
 	SWIFT='$(SWIFT)' Examples/BroadcastReceiver/build $$($(SWIFT) build --show-bin-path) .build/broadcast-receiver
 	@echo built .build/broadcast-receiver
+
+notify-tool: setup
+	PKG_CONFIG_PATH='$(DESTDIR)$(PREFIX)/lib/pkgconfig' SWIFT='$(SWIFT)' Examples/NotifyTool/build .build/notify-tool
+	@echo built .build/notify-tool
 
 clean:
 	rm -rf .build .build-static .build-docs .build-release-check Benchmarks/.build-bench

@@ -28,6 +28,21 @@ struct CProgramTests {
         try await installation.run("python3", arguments, on: try busWithNotifyd())
     }
 
+    @Test(arguments: ["descriptor", "port", "signal", "dispatch", "check"])
+    func notifyToolHearsPosts(_ way: String) async throws {
+        let tool = try await installation.build(Installation.package("Examples/NotifyTool/build"), "notify-tool-\(way)")
+        let bus = try busWithNotifyd()
+        let variables = installation.environment.merging(bus.environment) { $1 }
+        let listener = try ChildProcess(tool, [way, "news", "weather"], environment: variables)
+        try await listener.line { $0 == "listening" }
+        try await installation.run(tool, ["state", "weather", "15"], on: bus)
+        try await installation.run(tool, ["post", "news"], on: bus)
+        try await listener.line { $0 == "news" }
+        try await installation.run(tool, ["post", "weather"], on: bus)
+        try await listener.line { $0 == "weather 15" }
+        #expect(listener.lines.count == 3)
+    }
+
     private func busWithNotifyd() throws -> PrivateBus {
         try PrivateBus(.init(services: [NotifydProtocol.busName: ChildProcess.built("notifyd")]))
     }

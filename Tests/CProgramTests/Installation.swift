@@ -44,6 +44,13 @@ struct Installation {
         return program
     }
 
+    /// Runs a build script of another kind, which takes the program's place; returns that.
+    func build(_ script: String, _ name: String) async throws -> String {
+        let program = "\(prefix.path)/\(name)"
+        try await run(script, [program])
+        return program
+    }
+
     /// Runs a program to its end, and shows what it wrote where that is not a good one.
     func run(_ program: String, _ arguments: [String] = [], on bus: PrivateBus? = nil) async throws {
         let variables = environment.merging(bus?.environment ?? [:]) { $1 }
