@@ -1,0 +1,61 @@
+import Glibc
+import NotifyCenterTestKit
+import Testing
+
+/// Names that belong to users, on a bus that several of them share. Only root can start processes of others.
+@Suite(.enabled(if: geteuid() == 0 && PrivateBus.Daemon.chosen == .daemon, "root alone has several users"))
+struct OtherUsersTests {
+    let bus: PrivateBus
+    let (root, owner, stranger): (Probe, Probe, Probe)
+
+    init() throws {
+        var options = PrivateBus.Options()
+        options.admitsOtherUsers = true
+        bus = try PrivateBus(options)
+        root = try Probe(bus.environment)
+        // A bus takes users that the machine knows: nobody and daemon, which every Linux has.
+        owner = try Probe(bus.environment, asUser: 65_534)
+        stranger = try Probe(bus.environment, asUser: 1)
+    }
+
+    // notify(3), a.4 and a.5
+    @Test func aUsersNameIsForThatUserAndRoot() async throws {
+        let (rootsToken, ownersToken) = (
+            try await root.register("dispatch", "user.uid.65534.menu"),
+            try await owner.register("dispatch", "user.uid.65534.menu")
+        )
+        for kind in ["check", "plain", "dispatch"] {
+            #expect(try await stranger.ask("\(kind) user.uid.65534.menu") == "status 7")
+        }
+        #expect(try await stranger.ask("post user.uid.65534.menu") == "status 7")
+        #expect(try await stranger.ask("post user.uid.foo") == "status 7")
+        #expect(try await owner.ask("post user.uid.655340") == "status 7")
+        #expect(try await owner.ask("post user.uid.65534.menu") == "status 0")
+        try await eventually { root.calls(rootsToken) == 1 && owner.calls(ownersToken) == 1 }
+        #expect(try await root.ask("post user.uid.65534.menu") == "status 0")
+        try await eventually { root.calls(rootsToken) == 2 && owner.calls(ownersToken) == 2 }
+    }
+
+    // notify(3), a.5: a bus carries posts from anybody; the receiver asks whose they are.
+    @Test func aPostOfAnothersNameThatGoesAroundTheLibraryIsNotHeard() async throws {
+        let token = try await owner.register("dispatch", "user.uid.65534")
+        let checked = try await owner.register("check", "user.uid.65534")
+        _ = try await owner.ask("read \(checked)")
+        for _ in 0..<3 {
+            let forger = try ChildProcess(
+                "setpriv",
+                [
+                    "--reuid=1", "--regid=1", "--clear-groups", "dbus-send", "--bus=\(bus.address)",
+                    "--type=signal", "/org/notifycenter", "org.notifycenter.Darwin1.user.uid.__365534.Posted",
+                    "string:user.uid.65534",
+                ]
+            )
+            #expect(await forger.exitStatus() == 0)
+        }
+        #expect(try await root.ask("post user.uid.65534") == "status 0")
+        try await eventually { owner.calls(token) == 1 }
+        #expect(try await root.ask("post user.uid.65534") == "status 0")
+        try await eventually { owner.calls(token) == 2 }
+        #expect(try await owner.ask("read \(checked)") == "check 1")
+    }
+}
