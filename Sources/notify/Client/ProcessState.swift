@@ -32,7 +32,7 @@ enum ProcessState {
         }
         owner.store(getpid(), ordering: .releasing)
         if !handlesForks.exchange(true, ordering: .acquiringAndReleasing) {
-            pthread_atfork({ ForkRehearsal.run() }, nil) { ProcessState.forked() }
+            pthread_atfork({ ForkRehearsal.run() }, nil, { ProcessState.forked() })
         }
         return fresh.takeUnretainedValue()
     }
