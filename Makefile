@@ -43,7 +43,8 @@ test: setup
 	@if command -v dbus-broker-launch systemd-socket-activate >/dev/null && unshare --mount true 2>/dev/null; then \
 		echo 'once more on dbus-broker: transport, centers and Apple spellings'; \
 		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest \
-			--filter DBusTransportTests --filter NotifyCenterTests --filter NotificationsTests \
+			--filter DBusTransportTests --filter NotifyTests --filter NotifyDaemonTests --filter NotifyutilTests \
+			--filter NotifyCenterTests --filter NotificationsTests \
 			--filter NotifyCenterFoundationTests; \
 	else \
 		echo 'not repeated on dbus-broker: it is not installed, or this user may not start it'; \

@@ -19,6 +19,7 @@ import Testing
     }
 
     // notify(3), a.4
+    // CF-W3
     @Test func aUsersNamesAreTheUsersWhateverIsReserved() {
         let rules = AccessRules(reservations: [.init(prefix: "", user: 7, group: 7, access: 0)])
         #expect(rules.allows(.write, "user.uid.501", by: Identity(user: 501)))

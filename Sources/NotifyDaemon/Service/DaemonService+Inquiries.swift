@@ -30,6 +30,8 @@ extension DaemonService {
         }
         // Reports among them are taken when the bus has said whose they are.
         for identification in identifying.values { await identification.task.value }
+        // What changes at a path after an answer of this notifyd's is told.
+        await watchesBegan(until: deadline)
     }
 
     private func call(_ names: [String], until deadline: ContinuousClock.Instant) async {

@@ -33,6 +33,7 @@ extension DaemonService {
     }
 
     func watch(_ wish: PathWish) {
+        beginning.insert(wish.id)
         guard let identity = FileIdentity(of: wish.client) else { return settle(wish, .denied) }
         do throws(PathWatcher.Failure) {
             try watcher().add(wish.id, FilePath(wish.path), .wanted(wish.flags), as: identity) { outcome in
@@ -55,6 +56,8 @@ extension DaemonService {
     /// The wish to watch a path has ended so.
     private func settle(_ wish: PathWish, _ outcome: PathWatcher.Outcome) {
         let (id, path) = (wish.id, wish.path)
+        beginning.remove(id)
+        if beginning.isEmpty { stopWaiting() }
         let reply = monitoring.removeValue(forKey: id)
         switch outcome {
         case .watched:
@@ -81,6 +84,22 @@ extension DaemonService {
                 }
             }
         }
+    }
+
+    /// Returns when all paths that were wished for by now are watched, or are not to be; a file system that hangs is not waited for.
+    func watchesBegan(until deadline: ContinuousClock.Instant) async {
+        guard !beginning.isEmpty else { return }
+        let alarm = Task {
+            try? await Task.sleep(until: deadline, clock: .continuous)
+            stopWaiting()
+        }
+        await withCheckedContinuation { untilWatched = $0 }
+        alarm.cancel()
+    }
+
+    private func stopWaiting() {
+        untilWatched?.resume()
+        untilWatched = nil
     }
 
     private static let retryPeriod = Duration.seconds(2)

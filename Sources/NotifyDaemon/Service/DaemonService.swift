@@ -38,6 +38,9 @@ package actor DaemonService {
     var configured: [UInt64: NotifyConfiguration.Monitor] = [:]
     /// Calls of Monitor that wait for their watch.
     var monitoring: [UInt64: CallReply] = [:]
+    /// Watches that are being made, and who waits for the last of them.
+    var beginning: Set<UInt64> = []
+    var untilWatched: CheckedContinuation<Void, Never>?
     /// Watches that are tried again.
     var failing: Set<UInt64> = []
     /// There from the first path on: the machine grants few of its kind, and without one everything else goes on.

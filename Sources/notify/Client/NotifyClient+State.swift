@@ -14,7 +14,7 @@ extension NotifyClient {
         try authorize(.write, name)
         _ = try call(.setState, [.string(name.rawValue), .uint64(state.value), .uint64(state.time)])
         withTable { $0.setState(state, of: name) }
-        link.entered(name, self)
+        leaveIfUnregistered(name)
     }
 
     /// Reads the state of the token's name.
@@ -42,7 +42,7 @@ extension NotifyClient {
         do throws(NotifyStatus) {
             let arguments: [DBusValue] = [.int32(token), .string(name.rawValue), .string(path), .uint32(flags)]
             link.answered(by: try call(.monitor, arguments).first?.stringValue)
-            link.entered(name, self)
+            leaveIfUnregistered(name)
         } catch {
             withTable { $0.setMonitor(nil, of: token) }
             throw error
@@ -52,6 +52,7 @@ extension NotifyClient {
     /// Asks notifyd, which the bus starts if it is not running.
     func call(_ method: NotifydProtocol.Method, _ arguments: [DBusValue] = []) throws(NotifyStatus) -> [DBusValue] {
         ProcessState.isOnBus()
+        link.settle()
         return try NotifyStatus.onBus { () throws(DBusError) in
             let connection = try BusConnections.connection(to: .fromEnvironment)
             return try connection.callAndWait(try NotifydProtocol.call(method, arguments))

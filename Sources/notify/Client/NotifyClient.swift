@@ -71,7 +71,7 @@ final class NotifyClient: Sendable {
         sink: () throws(NotifyStatus) -> (any NoticeSink)?
     ) throws(NotifyStatus) -> CInt {
         guard NameScope(name.rawValue) != .process else {
-            return try add(name, kind, try sink(), observation: nil)
+            return try add(name, kind, try sink(), observation: nil, announced: 0)
         }
         guard !ProcessState.isDisabled else { throw .disabled }
         try authorize(.read, name)
@@ -80,12 +80,21 @@ final class NotifyClient: Sendable {
             if kind == .check || kind == .plain { try fence() }
             return token
         }
-        let observation = try NotifyStatus.onBus { () throws(DBusError) in
-            try center.observe(name, delivery: .immediate) { [weak self] in self?.receive($0) }
-        }
-        ProcessState.isOnBus()
         link.begin(self)
-        return try add(name, kind, sink, observation: observation)
+        let announced = link.announce(name)
+        let token: CInt
+        do throws(NotifyStatus) {
+            let observation = try NotifyStatus.onBus { () throws(DBusError) in
+                try center.observe(name, delivery: .immediate) { [weak self] in self?.receive($0) }
+            }
+            ProcessState.isOnBus()
+            token = try add(name, kind, sink, observation: observation, announced: announced)
+        } catch {
+            leaveIfUnregistered(name)
+            throw error
+        }
+        link.settle()
+        return token
     }
 
     /// A name as C says it.
@@ -116,19 +125,33 @@ final class NotifyClient: Sendable {
         _ name: NotificationName,
         _ kind: RegistrationKind,
         _ sink: (any NoticeSink)?,
-        observation: NotificationObservation?
+        observation: NotificationObservation?,
+        announced: UInt64
     ) throws(NotifyStatus) -> CInt {
         // What another thread has entered meanwhile serves this one as well; `observation` then ends with this function.
-        let (token, isNew) = try state.withLock { state throws(NotifyStatus) in
+        try state.withLock { state throws(NotifyStatus) in
             if let resource = state.table.resource(of: name) {
-                return (try Self.add(name, kind, sink, resource, to: &state), false)
+                return try Self.add(name, kind, sink, resource, to: &state)
             }
             let resource = NameResource(counter: state.counters.take(), observation: observation)
-            state.table.enter(name, resource)
-            return (try Self.add(name, kind, sink, resource, to: &state), true)
+            let token: CInt
+            do throws(NotifyStatus) {
+                token = try Self.add(name, kind, sink, resource, to: &state)
+            } catch {
+                state.counters.giveBack(resource.counter)
+                throw error
+            }
+            if observation != nil { link.confirm(name, since: announced) }
+            return token
         }
-        if isNew, observation != nil { link.changed(name, self) }
-        return token
+    }
+
+    /// notifyd may know of the name by a call that came after the last registration had gone.
+    func leaveIfUnregistered(_ name: NotificationName) {
+        state.withLock { state in
+            if state.table.resource(of: name) == nil { link.left(name) }
+        }
+        link.settle()
     }
 
     private static func add(
@@ -142,6 +165,7 @@ final class NotifyClient: Sendable {
         // Another thread may have cancelled its last token meanwhile.
         guard pipe?.isRetired != true else { throw .invalidFile }
         guard let token = state.numbers.take(), TokenTable.insert(token, resource.counter) else { throw .failed }
+        if state.table.resource(of: name) == nil { state.table.enter(name, resource) }
         state.table.add(token, name: name, kind: kind, sink: sink)
         if let pipe {
             state.channels[pipe.descriptor, default: Channel(pipe: pipe, tokens: [])].tokens.insert(token)
@@ -163,7 +187,10 @@ final class NotifyClient: Sendable {
             guard let ended = state.table.remove(token) else { throw .invalidToken }
             TokenTable.remove(token)
             if state.numbers.end(token) { TokenTable.discardPage(of: token) }
-            if let resource = ended.lastOfName { state.counters.giveBack(resource.counter) }
+            if let resource = ended.lastOfName {
+                state.counters.giveBack(resource.counter)
+                if resource.observation != nil { link.left(ended.registration.name) }
+            }
             return (ended, Self.leaveChannel(token, ended.registration.sink, &state))
         }
         ended.registration.sink?.end(token)
@@ -171,7 +198,7 @@ final class NotifyClient: Sendable {
         if ended.registration.monitor != nil { link.unmonitor(token) }
         if let resource = ended.lastOfName, let observation = resource.observation {
             observation.cancel()
-            link.changed(ended.registration.name, self)
+            link.settle()
         }
     }
 

@@ -1,14 +1,18 @@
 import DBusTransport
+import Dispatch
 import NotifyCenter
 import NotifydProtocol
 import Synchronization
 
-/// Keeps notifyd informed of the names that this process has registered, if notifyd runs; nothing here starts it or waits for it.
+/// Keeps notifyd informed of the names that this process has registered, if notifyd runs; nothing here starts it or waits for its
+/// answer.
 ///
-/// What is told is decided on the reading thread, from what is registered then: so it is told in an order that ends right.
+/// What changes is noted under the client's lock, so in its true order, and sent from the reading thread, which answers notifyd's
+/// questions too: so what notifyd hears has one order. ``settle()`` has all that was noted before on its way; registering,
+/// cancelling, and all calls of notifyd do that, so that a name's state dies with its last registration and not some time later.
 final class NotifydLink: Sendable {
     private enum Presence {
-        /// Nobody has asked so far, or the bus was lost.
+        /// It is being asked, or the bus was lost.
         case unknown
         /// It does not run; it says so itself when it starts.
         case absent
@@ -18,12 +22,16 @@ final class NotifydLink: Sendable {
 
     private struct State {
         var presence = Presence.unknown
-        /// The names that notifyd knows of.
-        var told: Set<NotificationName> = []
+        var changes = NameChanges()
+        /// Rises with whatever may undo an announcement.
+        var generation: UInt64 = 0
         var connection: DBusConnection?
         /// Keep the rule and the handlers in place.
         var lease: MatchRuleLease?
         var handlers: [HandlerToken] = []
+
+        /// Whether telling is of use.
+        var isHeard: Bool { if case .absent = presence { false } else { connection != nil } }
     }
 
     private let state = Locked(State())
@@ -56,20 +64,55 @@ final class NotifydLink: Sendable {
 
     // MARK: Telling
 
-    /// A name has got its first registration, or lost its last.
-    func changed(_ name: NotificationName, _ client: NotifyClient) {
-        let connection = state.withLock { state -> DBusConnection? in
-            guard case .present = state.presence else { return nil }
-            return state.connection
+    /// Tells of a name that is about to be registered: before the bus is asked to send its posts, so that its answer says that
+    /// notifyd hears of this name before of whatever happens next in any process.
+    ///
+    /// - Returns: for ``confirm(_:since:)``.
+    func announce(_ name: NotificationName) -> UInt64 {
+        let generation = state.withLock { state in
+            if state.isHeard { state.changes.came(name) }
+            return state.generation
         }
-        connection?.perform { [weak client] in client.map { self.tell(name, $0) } }
+        settle()
+        return generation
     }
 
-    /// notifyd knows of the name by a call that it answered.
-    func entered(_ name: NotificationName, _ client: NotifyClient) {
-        state.withLock { _ = $0.told.insert(name) }
-        // Where the last registration went meanwhile, it must hear of that too.
-        changed(name, client)
+    /// The name is registered. With the client's lock held; ``settle()`` follows.
+    func confirm(_ name: NotificationName, since generation: UInt64) {
+        state.withLock { state in
+            if state.isHeard, state.generation != generation { state.changes.came(name) }
+        }
+    }
+
+    /// The name has no registrations any more. With the client's lock held; ``settle()`` follows.
+    func left(_ name: NotificationName) {
+        state.withLock { state in
+            state.generation += 1
+            if state.isHeard { state.changes.went(name) }
+        }
+    }
+
+    /// Waits until what was noted is sent. Costs nothing where nothing is.
+    func settle() {
+        let connection = state.withLock { $0.changes.isEmpty ? nil : $0.connection }
+        guard let connection else { return }
+        if connection.isOnReadingThread { return sendChanges(connection) }
+        let sent = DispatchSemaphore(value: 0)
+        connection.perform {
+            self.sendChanges(connection)
+            sent.signal()
+        }
+        sent.wait()
+    }
+
+    /// On the reading thread.
+    private func sendChanges(_ connection: DBusConnection) {
+        for telling in state.withLock({ $0.changes.take() }) {
+            switch telling {
+            case .enter(let name): send(.enter, [.array([.string(name.rawValue)], of: "s")], connection)
+            case .leave(let name): send(.leave, [.array([.string(name.rawValue)], of: "s")], connection)
+            }
+        }
     }
 
     /// A path is not to be monitored any more.
@@ -81,18 +124,6 @@ final class NotifydLink: Sendable {
     /// An answer came from this notifyd.
     func answered(by owner: String?) {
         if let owner { state.withLock { $0.presence = .present(owner) } }
-    }
-
-    /// On the reading thread.
-    private func tell(_ name: NotificationName, _ client: NotifyClient) {
-        let isRegistered = client.withTable { $0.resource(of: name) != nil }
-        let connection = state.withLock { state -> DBusConnection? in
-            guard case .present = state.presence, state.told.contains(name) != isRegistered else { return nil }
-            if isRegistered { state.told.insert(name) } else { state.told.remove(name) }
-            return state.connection
-        }
-        guard let connection else { return }
-        send(isRegistered ? .enter : .leave, [.array([.string(name.rawValue)], of: "s")], connection)
     }
 
     /// A notifyd that does not run needs to be told nothing, and a bus that is lost is reported as such.
@@ -157,11 +188,15 @@ final class NotifydLink: Sendable {
     }
 
     private func report(to owner: String, _ inquiry: UInt64, _ isDetailed: Bool, _ client: NotifyClient) {
-        let report = client.withTable { $0.report(of: { NameScope($0.rawValue) != .process }, detailed: isDetailed) }
-        let connection = state.withLock { state -> DBusConnection? in
-            state.presence = .present(owner)
-            state.told = Set(report.names.map { NotificationName($0.name) })
-            return state.connection
+        let (report, connection) = client.withTable { table -> (ProcessReport, DBusConnection?) in
+            // With the client's lock held: what was noted so far is in the report, and what comes follows it.
+            let connection = self.state.withLock { state -> DBusConnection? in
+                state.presence = .present(owner)
+                state.generation += 1
+                _ = state.changes.take()
+                return state.connection
+            }
+            return (table.report(of: { NameScope($0.rawValue) != .process }, detailed: isDetailed), connection)
         }
         // Also without registrations: who asked waits for all whom it knows.
         if let connection { send(.report, [.uint64(inquiry), report.value], connection) }
@@ -173,7 +208,7 @@ final class NotifydLink: Sendable {
             client?.authority.forget()
             state.withLock { state in
                 state.presence = .unknown
-                state.told = []
+                _ = state.changes.take()
             }
         case .restored:
             if let client { askWhetherItRuns(client) }

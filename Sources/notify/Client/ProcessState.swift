@@ -32,7 +32,9 @@ enum ProcessState {
         }
         owner.store(getpid(), ordering: .releasing)
         if !handlesForks.exchange(true, ordering: .acquiringAndReleasing) {
-            pthread_atfork({ ForkRehearsal.run() }, nil, { ProcessState.forked() })
+            let prepare: @convention(c) () -> Void = { ForkRehearsal.run() }
+            let child: @convention(c) () -> Void = { ProcessState.forked() }
+            pthread_atfork(prepare, nil, child)
         }
         return fresh.takeUnretainedValue()
     }

@@ -143,7 +143,12 @@ import Testing
         let other = try Client(daemon.bus)
         // Behind it in the row of paths to watch.
         try await other.monitor(1, path("other"))
-        try await expectChange(2, "created") { try write("f") }
+        let before = count(2)
+        // A process whose report is late, on a machine that is busy, is heard all the same.
+        try await eventually("changed") {
+            try write("f")
+            return count(2) > before
+        }
         withExtendedLifetime(second) {}
     }
 

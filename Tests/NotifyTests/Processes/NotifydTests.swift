@@ -40,6 +40,25 @@ import Testing
         #expect(try await first.ask("get \(again)") == "state 0")
     }
 
+    // notify(3), a.11: it dies with the last registration, not some time later.
+    @Test func stateEndsAtOnceHoweverSoonTheNameComesAgain() async throws {
+        let notifyd = try await startNotifyd()
+        defer { notifyd.kill() }
+        for _ in 0..<50 {
+            var token = try await first.register("check", "menu")
+            #expect(try await first.ask("set \(token) 5") == "status 0")
+            #expect(try await first.ask("cancel \(token)") == "status 0")
+            token = try await first.register("check", "menu")
+            #expect(try await first.ask("get \(token)") == "state 0")
+            // Handed on to another process, it stays.
+            #expect(try await first.ask("set \(token) 6") == "status 0")
+            let other = try await second.register("check", "menu")
+            #expect(try await first.ask("cancel \(token)") == "status 0")
+            #expect(try await second.ask("get \(other)") == "state 6")
+            #expect(try await second.ask("cancel \(other)") == "status 0")
+        }
+    }
+
     // notify(3), a.11 and f.4: a process that is killed has no registrations any more.
     @Test func stateDiesWithAProcessThatIsKilled() async throws {
         let notifyd = try await startNotifyd()
@@ -132,8 +151,10 @@ import Testing
         defer { next.kill() }
         #expect(try await first.ask("get \(watching)") == "state 0")
         let before = first.calls(watching)
-        try FileManager.default.removeItem(atPath: path)
-        try await eventually("the file goes") { first.calls(watching) > before }
+        try await eventually("a change is told") {
+            try Data("z".utf8).write(to: URL(filePath: path))
+            return first.calls(watching) > before
+        }
     }
 
     @Test func itsStatusIsWrittenWithTheCallersPermissions() async throws {

@@ -52,6 +52,7 @@ struct CompletionTests {
             "-w",
             "$(odd) \"name\""
         )
+        for name in ["com.example.one", "com.example:two"] { try await bus.waitUntilListed(name) }
         for option in ["-p", "-w", "-3", "-g", "-s", "--list", "--monitor"] {
             let replies = try await bash([option, "com.e"], on: bus)
             #expect(replies == ["com.example.one", "com.example:two"], "\(option)")
@@ -71,6 +72,7 @@ struct CompletionTests {
     func fish() async throws {
         let bus = try await ProgramBus(hasNotifyd: true)
         let watcher = try await bus.startReady("-w", "com.example.one")
+        try await bus.waitUntilListed("com.example.one")
         func replies(_ line: String) async throws -> [String] {
             let result = try await bus.shell(
                 """

@@ -92,7 +92,7 @@ struct ExitTests {
 
     @Test("another user's name is 77, with Darwin's line and the reason")
     func notAuthorized() async throws {
-        // Root may post any name, so it lends itself to somebody.
+        // CF-W3. Root may post any name, so it lends itself to somebody.
         let result = try await ProgramBus().shell(
             #"""
             as=; [ "$(id -u)" = 0 ] && as='setpriv --reuid 65534 --clear-groups'

@@ -116,6 +116,7 @@ struct MonitorTests {
             "com.example.a",
             "9"
         )
+        for name in ["com.example.a", "com.example.b"] { try await bus.waitUntilListed(name) }
         let table = try await bus.run("--list", "com.example.")
         #expect(table.status == 0)
         let rows = table.lines.map { $0.split(separator: " ").map(String.init) }

@@ -23,10 +23,7 @@ struct StateTests {
         let bus = try await ProgramBus(hasNotifyd: true)
         let result = try await bus.run("-s", "bar", "5", "-g", "bar")
         #expect(result.status == 0)
-        // The library tells notifyd of a name that is left and registered anew at once as of one that was never left.
-        withKnownIssue(isIntermittent: true) {
-            #expect(result.lines == ["bar 0"])
-        }
+        #expect(result.lines == ["bar 0"])
     }
 
     @Test("-q leaves states; JSON has them, and negative numbers are their two's complement")
