@@ -20,6 +20,7 @@ struct PresentationTests {
         #expect(Unit.nanoseconds.text(samples) == "1.50 µs (0.90–12.0)")
         #expect(Unit.perSecond.text(85_000) == "85.0 k/s")
         #expect(Unit.bytes.text(8_730_000) == "8.73 MB")
+        #expect(Unit.count.text(0) == "0")
     }
 
     @Test("columns line up, and a long reason widens none")

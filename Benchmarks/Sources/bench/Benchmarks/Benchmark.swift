@@ -13,4 +13,5 @@ protocol Benchmark: Sendable {
 /// All of them, in the order of the table.
 let benchmarks: [any Benchmark] = [
     RoundTrip(), Throughput(), OtherNames(), Registration(), FanOut(), SameName(), WholeProcess(), Memory(),
+    NotifyCheck(), NotifyPost(), NotifyRegistration(), NotifyState(),
 ]

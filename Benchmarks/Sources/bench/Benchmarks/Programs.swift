@@ -17,6 +17,11 @@ struct Programs {
     /// Each with its label, and `nil` for the contender where the peer was not built.
     let otherLibraries: [(label: String, contender: Contender?)]
     let dbusSend: String
+    /// notify(3) from C by the shared library, and the service that it needs for the state.
+    let notify: Contender
+    let notifyd: String
+    /// What waits for answers, on plain libdbus.
+    let calls: Contender
 
     /// The programs of the project.
     struct Swift {
@@ -36,6 +41,9 @@ struct Programs {
             throw BenchmarkError(.missingProgram, "dbus-send is not in PATH (Debian: dbus-bin)")
         }
         dbusSend = send
+        notify = Contender(label: "ours", program: try Self.existing("\(folder)/peer-notify"))
+        notifyd = try Self.existing("\(folder)/notifyd")
+        calls = Contender(label: "libdbus", program: try Self.existing("\(folder)/peer-calls"))
 
         let program = try Self.existing("\(folder)/peer-\(subject.rawValue)")
         guard subject == .swift else {

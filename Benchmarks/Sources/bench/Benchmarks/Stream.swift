@@ -3,9 +3,13 @@ struct Stream {
     let notification: String
     let posts: Int
 
-    /// The nanoseconds it took. Throws `.wrongCount` unless the observer received every post.
-    func nanoseconds(of contender: Contender, in setting: Setting) throws(BenchmarkError) -> Double {
-        let sink = try setting.start(contender, "sink", notification, "\(posts)")
+    /// The nanoseconds it took, where nothing else is said to an observer of the same kind. Throws `.wrongCount` unless the observer received every post.
+    func nanoseconds(
+        of contender: Contender,
+        to observer: Contender? = nil,
+        in setting: Setting
+    ) throws(BenchmarkError) -> Double {
+        let sink = try setting.start(observer ?? contender, "sink", notification, "\(posts)")
         defer { sink.stop() }
         let flood = try setting.start(contender, "flood", notification, "\(posts)")
         defer { flood.stop() }
