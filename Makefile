@@ -38,8 +38,8 @@ build: setup
 # with a delay. So not all at once, and the tests of what needs such an instance itself before the many others.
 test: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 16
 test: setup
-	$(SWIFT) test --disable-xctest --filter SharedDevice
-	$(SWIFT) test --skip-build --disable-xctest --skip SharedDevice
+	$(SWIFT) test --disable-xctest --filter SharedDevice --filter CProgramTests
+	$(SWIFT) test --skip-build --disable-xctest --skip SharedDevice --skip CProgramTests
 	@if command -v dbus-broker-launch systemd-socket-activate >/dev/null && unshare --mount true 2>/dev/null; then \
 		echo 'once more on dbus-broker: transport, centers and Apple spellings'; \
 		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest \

@@ -14,19 +14,11 @@ import Testing
         (first, second) = (try Probe(bus.environment), try Probe(bus.environment))
     }
 
-    /// Starts notifyd; it owns its name on return.
-    private func startNotifyd() async throws -> ChildProcess {
-        let notifyd = try ChildProcess(ChildProcess.built("notifyd"), environment: bus.environment)
-        let connection = try DBusConnection.open(bus.bus)
-        try await eventually("notifyd runs") { try await connection.owner(of: NotifydProtocol.busName) != nil }
-        return notifyd
-    }
-
     // notify(3), a.11, and CF-W4
     @Test func stateIsSharedByAllProcessesAndDiesWithTheLastRegistration() async throws {
         // The probes registered before it started, so that it has to ask them.
         let (mine, other) = (try await first.register("check", "menu"), try await second.register("dispatch", "menu"))
-        let notifyd = try await startNotifyd()
+        let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
         #expect(try await second.ask("get \(other)") == "state 0")
         #expect(try await first.ask("set \(mine) 18446744073709551615") == "status 0")
@@ -42,7 +34,7 @@ import Testing
 
     // notify(3), a.11: it dies with the last registration, not some time later.
     @Test func stateEndsAtOnceHoweverSoonTheNameComesAgain() async throws {
-        let notifyd = try await startNotifyd()
+        let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
         for _ in 0..<50 {
             var token = try await first.register("check", "menu")
@@ -61,7 +53,7 @@ import Testing
 
     // notify(3), a.11 and f.4: a process that is killed has no registrations any more.
     @Test func stateDiesWithAProcessThatIsKilled() async throws {
-        let notifyd = try await startNotifyd()
+        let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
         let mine = try await first.register("check", "menu")
         #expect(try await first.ask("set \(mine) 5") == "status 0")
@@ -77,7 +69,7 @@ import Testing
 
     // notify(3), a.12: a restart loses nothing that a living process can tell it again; the newest value wins.
     @Test func aRestartOfNotifydLosesNothing() async throws {
-        let notifyd = try await startNotifyd()
+        let notifyd = try await startNotifyd(on: bus)
         let tokens = (try await first.register("check", "menu"), try await second.register("dispatch", "menu"))
         let order = try await second.register("check", "order")
         #expect(try await first.ask("set \(tokens.0) 1") == "status 0")
@@ -89,7 +81,7 @@ import Testing
         // Observers do not notice.
         #expect(try await first.ask("post menu") == "status 0")
         try await eventually { second.calls(tokens.1) == 1 }
-        let next = try await startNotifyd()
+        let next = try await startNotifyd(on: bus)
         defer { next.kill() }
         #expect(try await second.ask("get \(tokens.1)") == "state 3")
         #expect(try await second.ask("get \(order)") == "state 4")
@@ -103,7 +95,7 @@ import Testing
 
     // notify(3), a.3
     @Test func aSuspendedProcessIsNotifiedOnceWhenItIsResumed() async throws {
-        let notifyd = try await startNotifyd()
+        let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
         let tokens = (try await first.register("dispatch", "menu"), try await second.register("dispatch", "menu"))
         let process = first.process.identifier
@@ -123,7 +115,7 @@ import Testing
 
     // notify(3), a.13: the asking registration alone is notified, also of a path that comes to be.
     @Test func aPathNotifiesTheRegistrationThatMonitorsIt() async throws {
-        let notifyd = try await startNotifyd()
+        let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
         let folder = try TemporaryDirectory("notify-paths")
         let path = "\(folder.path)/there/file"
@@ -147,7 +139,7 @@ import Testing
         // The next notifyd monitors it as well.
         notifyd.kill()
         _ = await notifyd.exitStatus()
-        let next = try await startNotifyd()
+        let next = try await startNotifyd(on: bus)
         defer { next.kill() }
         #expect(try await first.ask("get \(watching)") == "state 0")
         let before = first.calls(watching)
@@ -158,7 +150,7 @@ import Testing
     }
 
     @Test func itsStatusIsWrittenWithTheCallersPermissions() async throws {
-        let notifyd = try await startNotifyd()
+        let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
         _ = try await first.register("dispatch", "menu")
         let folder = try TemporaryDirectory("notify-status")

@@ -5,8 +5,7 @@ import Testing
 @Suite struct PortedProgramTests {
     @Test func aSwiftProgramThatIsWrittenForApplesNotifyBuildsAndHearsPosts() async throws {
         let bus = try PrivateBus()
-        let notifyd: ChildProcess
-        notifyd = try ChildProcess(ChildProcess.built("notifyd"), environment: bus.environment)
+        let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
         let program = try ChildProcess(ChildProcess.built("ported-notify"), ["menu"], environment: bus.environment)
         try await program.line { $0 == "ready true" }

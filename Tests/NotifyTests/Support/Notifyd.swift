@@ -1,0 +1,11 @@
+import DBusTransport
+import NotifyCenterTestKit
+import NotifydProtocol
+
+/// Starts notifyd; it owns its name on return. By hand, because not every bus starts services.
+func startNotifyd(on bus: PrivateBus) async throws -> ChildProcess {
+    let notifyd = try ChildProcess(ChildProcess.built("notifyd"), environment: bus.environment)
+    let connection = try DBusConnection.open(bus.bus)
+    try await eventually("notifyd runs") { try await connection.owner(of: NotifydProtocol.busName) != nil }
+    return notifyd
+}
