@@ -59,6 +59,7 @@ extension DaemonService {
     func gathered() {
         let waiting = untilGathered ?? []
         untilGathered = nil
+        state.gathered()
         for work in waiting { carryOut(work) }
     }
 

@@ -35,6 +35,11 @@ extension DaemonState {
                 names.set(key, details.state ?? state)
             }
             clients[connection]?.names[key] = details
+            if let orphan = orphans?[key], orphan.connection != connection {
+                // It was registered here all the time; only this was not known yet.
+                names.set(key, orphan.state)
+                orphans?[key] = nil
+            }
         }
         actions += replaceMonitors(connection, report)
         return (actions, refused)

@@ -28,7 +28,15 @@ package struct DaemonState: Sendable {
     var suspensions: [UInt32: UInt32] = [:]
     /// Who is told of a path.
     var watched: [UInt64: (connection: String, token: Int32)] = [:]
+    /// States that went with the last registration that was known, while not all have told of theirs; `nil` when they have.
+    var orphans: [NotificationName: Orphan]? = [:]
     private var lastWatch: UInt64 = 0
+
+    struct Orphan: Sendable {
+        let state: StateReport
+        /// Who went.
+        let connection: String
+    }
 
     /// - Parameter process: notifyd's own.
     package init(process: UInt32, configuration: NotifyConfiguration = .init(), limits: Limits = Limits()) {
@@ -63,7 +71,7 @@ package struct DaemonState: Sendable {
     /// A connection is gone, and with it all that it had.
     package mutating func gone(_ connection: String) -> [Action] {
         guard let client = clients.removeValue(forKey: connection) else { return [] }
-        for name in client.names.keys { names.leave(name) }
+        for name in client.names.keys { leave(name, connection) }
         if !clients.values.contains(where: { $0.identity.process == client.identity.process }) {
             suspensions[client.identity.process] = nil
         }
@@ -107,7 +115,7 @@ package struct DaemonState: Sendable {
         var gone: Set<NotificationName> = []
         for name in left.lazy.map({ NotificationName($0) }) where client.names.removeValue(forKey: name) != nil {
             client.nameBytes -= name.rawValue.utf8.count
-            names.leave(name)
+            leave(name, connection)
             gone.insert(name)
         }
         guard !gone.isEmpty, !client.monitors.isEmpty else { return [] }
@@ -118,6 +126,15 @@ package struct DaemonState: Sendable {
             return .unwatch(id: monitor.id)
         }
     }
+
+    /// A connection has no registrations of the name any more.
+    private mutating func leave(_ name: NotificationName, _ connection: String) {
+        guard let state = names.leave(name), orphans != nil else { return }
+        orphans?[name] = Orphan(state: state, connection: connection)
+    }
+
+    /// All have told of their registrations: what nobody has is gone.
+    package mutating func gathered() { orphans = nil }
 
     // MARK: State
 

@@ -17,10 +17,18 @@ struct NameTable {
     mutating func enter(_ name: NotificationName) { entries[name, default: Entry()].registrants += 1 }
 
     /// One less. With the last, its state is gone.
-    mutating func leave(_ name: NotificationName) {
-        guard var entry = entries[name], entry.registrants > 0 else { return }
+    ///
+    /// - Returns: the state, if it is gone.
+    @discardableResult
+    mutating func leave(_ name: NotificationName) -> StateReport? {
+        guard var entry = entries[name], entry.registrants > 0 else { return nil }
         entry.registrants -= 1
-        entries[name] = entry.registrants == 0 && !entry.isPermanent ? nil : entry
+        guard entry.registrants == 0, !entry.isPermanent else {
+            entries[name] = entry
+            return nil
+        }
+        entries[name] = nil
+        return entry.state
     }
 
     /// The newest value wins, and of two of the same time the one that comes later. A name that does not exist has none.

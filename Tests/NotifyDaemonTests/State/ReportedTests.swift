@@ -58,6 +58,29 @@ import Testing
         }
     }
 
+    // notify(3), a.11: what another process has registered all the time keeps the state, though it says so only now.
+    @Test mutating func aStateWhoseOnlyKnownProcessEndsIsKeptForThoseWhoHaveNotToldYet() throws {
+        try state.setState(":1.2", "kept", StateReport(value: 5, time: 5), now: 1000)
+        try state.setState(":1.2", "lost", StateReport(value: 6, time: 6), now: 1000)
+        _ = state.gone(":1.2")
+        #expect(state.state(of: "kept") == 0)
+        _ = try report([NameReport(name: "kept")], isFirst: true)
+        #expect(state.state(of: "kept") == 5)
+        state.gathered()
+        _ = try report([NameReport(name: "kept"), NameReport(name: "lost")])
+        #expect(state.state(of: "kept") == 5)
+        #expect(state.state(of: "lost") == 0)
+    }
+
+    // Who leaves a name and comes again has ended its state, also while others are still asked.
+    @Test mutating func aStateIsNotKeptForTheProcessThatLeft() throws {
+        try state.setState(":1.1", "a", StateReport(value: 5, time: 5), now: 1000)
+        _ = state.leave(":1.1", ["a"])
+        _ = try state.enter(":1.1", ["a"])
+        _ = try report([NameReport(name: "a")], isFirst: true)
+        #expect(state.state(of: "a") == 0)
+    }
+
     @Test mutating func aReportedStateThatMayNotBeSetIsPassedOver() throws {
         var configuration = NotifyConfiguration()
         configuration.rules.reservations = [.init(prefix: "r.", user: 0, group: 0, access: 0x113)]
