@@ -23,6 +23,8 @@ final class NotifydLink: Sendable {
     private struct State {
         var presence = Presence.unknown
         var changes = NameChanges()
+        /// Whether the reading thread has taken changes, and not sent all of them.
+        var isTelling = false
         /// Rises with whatever may undo an announcement.
         var generation: UInt64 = 0
         var connection: DBusConnection?
@@ -94,7 +96,7 @@ final class NotifydLink: Sendable {
 
     /// Waits until what was noted is sent. Costs nothing where nothing is.
     func settle() {
-        let connection = state.withLock { $0.changes.isEmpty ? nil : $0.connection }
+        let connection = state.withLock { $0.changes.isEmpty && !$0.isTelling ? nil : $0.connection }
         guard let connection else { return }
         if connection.isOnReadingThread { return sendChanges(connection) }
         let sent = DispatchSemaphore(value: 0)
@@ -107,7 +109,12 @@ final class NotifydLink: Sendable {
 
     /// On the reading thread.
     private func sendChanges(_ connection: DBusConnection) {
-        for telling in state.withLock({ $0.changes.take() }) {
+        let tellings = state.withLock { state in
+            state.isTelling = true
+            return state.changes.take()
+        }
+        defer { state.withLock { $0.isTelling = false } }
+        for telling in tellings {
             switch telling {
             case .enter(let name): send(.enter, [.array([.string(name.rawValue)], of: "s")], connection)
             case .leave(let name): send(.leave, [.array([.string(name.rawValue)], of: "s")], connection)
@@ -193,12 +200,14 @@ final class NotifydLink: Sendable {
             let connection = self.state.withLock { state -> DBusConnection? in
                 state.presence = .present(owner)
                 state.generation += 1
+                state.isTelling = true
                 _ = state.changes.take()
                 return state.connection
             }
             return (table.report(of: { NameScope($0.rawValue) != .process }, detailed: isDetailed), connection)
         }
         // Also without registrations: who asked waits for all whom it knows.
+        defer { state.withLock { $0.isTelling = false } }
         if let connection { send(.report, [.uint64(inquiry), report.value], connection) }
     }
 
