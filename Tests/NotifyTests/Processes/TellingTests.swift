@@ -31,4 +31,13 @@ import Testing
         }
         #expect(late.isEmpty)
     }
+
+    // notify(3), a.11: only where nobody answers to notifyd's name is there nothing to tell.
+    @Test func aNotifydThatRefusesAnAnswerIsToldAllTheSame() async throws {
+        let notifyd = try await StandInNotifyd(on: bus.bus, isRefusing: true)
+        _ = try await probe.register("check", "menu")
+        // The refusal is there before the answer to what is asked now.
+        for index in 0..<20 { _ = try await probe.register("check", "order.\(index)") }
+        try await eventually { notifyd.words.contains(.enter("order.19")) }
+    }
 }
