@@ -179,7 +179,11 @@ final class NotifyClient: Sendable {
         if state.table.resource(of: name) == nil { state.table.enter(name, resource) }
         state.table.add(token, name: name, kind: kind, sink: sink)
         if let pipe {
-            state.channels[pipe.descriptor, default: Channel(pipe: pipe, tokens: [])].tokens.insert(token)
+            // A caller may have closed an earlier pipe's end, and this one have got its number.
+            if state.channels[pipe.descriptor]?.pipe !== pipe {
+                state.channels[pipe.descriptor] = Channel(pipe: pipe, tokens: [])
+            }
+            state.channels[pipe.descriptor]?.tokens.insert(token)
         }
         return token
     }
