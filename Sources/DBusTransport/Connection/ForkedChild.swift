@@ -16,6 +16,7 @@ enum ForkedChild {
     private static let sockets = SocketTable()
     /// One end of a pair whose other end is closed: it reads as ended, and writing to it fails.
     private static let deadEnd = Atomic<CInt>(-1)
+    private static let deadEndInode = Atomic<UInt64>(0)
     private static let isPrepared = Atomic<Bool>(false)
 
     /// Notes a socket until ``remove(_:)``.
@@ -31,17 +32,30 @@ enum ForkedChild {
         if socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0 {
             for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
             close(ends[1])
+            var status = stat()
+            if fstat(ends[0], &status) == 0 { deadEndInode.store(UInt64(status.st_ino), ordering: .relaxed) }
             deadEnd.store(ends[0], ordering: .releasing)
         }
         pthread_atfork(nil, nil) { ForkedChild.begin() }
     }
 
+    /// The dead end, unless this process has closed it, as services do with all that they inherit.
+    private static var usableDeadEnd: CInt {
+        let descriptor = deadEnd.load(ordering: .acquiring)
+        var status = stat()
+        let isIntact =
+            descriptor >= 0 && fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFSOCK
+            && UInt64(status.st_ino) == deadEndInode.load(ordering: .relaxed)
+        return isIntact ? descriptor : -1
+    }
+
     /// In the child: system calls that a signal handler may make, and plain stores.
     private static func begin() {
         atomicGeneration.wrappingAdd(1, ordering: .relaxed)
-        let deadEnd = deadEnd.load(ordering: .acquiring)
+        let deadEnd = usableDeadEnd
         for index in sockets.places {
-            let socket = sockets[index]
+            // Taken out: the child may close it and have another file under the number, which is then its own children's business.
+            let socket = sockets.take(index)
             guard socket >= 0 else { continue }
             if deadEnd >= 0, dup2(deadEnd, socket) >= 0 {
                 _ = fcntl(socket, F_SETFD, FD_CLOEXEC)
@@ -61,7 +75,7 @@ enum ForkedChild {
             for index in places { (sockets + index).initialize(to: Atomic(-1)) }
         }
 
-        subscript(index: Int) -> CInt { sockets[index].load(ordering: .acquiring) }
+        func take(_ index: Int) -> CInt { sockets[index].exchange(-1, ordering: .acquiringAndReleasing) }
 
         func replace(_ old: CInt, with new: CInt) {
             for index in places {

@@ -76,10 +76,7 @@ final class NotifyClient: Sendable {
         guard !ProcessState.isDisabled else { throw .disabled }
         try authorize(.read, name)
         let sink = try sink()
-        if let token = try addToKnown(name, kind, sink) {
-            if kind == .check || kind == .plain { try fence() }
-            return token
-        }
+        if let token = try addToKnown(name, kind, sink) { return try fenced(token, kind) }
         link.begin(self)
         let announced = link.announce(name)
         let token: CInt
@@ -94,6 +91,20 @@ final class NotifyClient: Sendable {
             throw error
         }
         link.settle()
+        // The bus need not have been asked: another part of the process may observe the name, or all names.
+        return try fenced(token, kind)
+    }
+
+    /// A new token, once the process has seen its own posts, where the kind is one that is asked.
+    private func fenced(_ token: CInt, _ kind: RegistrationKind) throws(NotifyStatus) -> CInt {
+        guard kind == .check || kind == .plain else { return token }
+        do throws(NotifyStatus) {
+            try fence()
+        } catch {
+            // Nobody else would: the caller does not get it.
+            try cancel(token)
+            throw error
+        }
         return token
     }
 
@@ -168,7 +179,11 @@ final class NotifyClient: Sendable {
         if state.table.resource(of: name) == nil { state.table.enter(name, resource) }
         state.table.add(token, name: name, kind: kind, sink: sink)
         if let pipe {
-            state.channels[pipe.descriptor, default: Channel(pipe: pipe, tokens: [])].tokens.insert(token)
+            // A caller may have closed an earlier pipe's end, and this one have got its number.
+            if state.channels[pipe.descriptor]?.pipe !== pipe {
+                state.channels[pipe.descriptor] = Channel(pipe: pipe, tokens: [])
+            }
+            state.channels[pipe.descriptor]?.tokens.insert(token)
         }
         return token
     }

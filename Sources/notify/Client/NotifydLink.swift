@@ -12,7 +12,7 @@ import Synchronization
 /// cancelling, and all calls of notifyd do that, so that a name's state dies with its last registration and not some time later.
 final class NotifydLink: Sendable {
     private enum Presence {
-        /// It is being asked, or the bus was lost.
+        /// It is being asked, has not answered, or the bus was lost.
         case unknown
         /// It does not run; it says so itself when it starts.
         case absent
@@ -23,6 +23,8 @@ final class NotifydLink: Sendable {
     private struct State {
         var presence = Presence.unknown
         var changes = NameChanges()
+        /// Whether the reading thread has taken changes, and not sent all of them.
+        var isTelling = false
         /// Rises with whatever may undo an announcement.
         var generation: UInt64 = 0
         var connection: DBusConnection?
@@ -94,7 +96,7 @@ final class NotifydLink: Sendable {
 
     /// Waits until what was noted is sent. Costs nothing where nothing is.
     func settle() {
-        let connection = state.withLock { $0.changes.isEmpty ? nil : $0.connection }
+        let connection = state.withLock { $0.changes.isEmpty && !$0.isTelling ? nil : $0.connection }
         guard let connection else { return }
         if connection.isOnReadingThread { return sendChanges(connection) }
         let sent = DispatchSemaphore(value: 0)
@@ -107,7 +109,12 @@ final class NotifydLink: Sendable {
 
     /// On the reading thread.
     private func sendChanges(_ connection: DBusConnection) {
-        for telling in state.withLock({ $0.changes.take() }) {
+        let tellings = state.withLock { state in
+            state.isTelling = true
+            return state.changes.take()
+        }
+        defer { state.withLock { $0.isTelling = false } }
+        for telling in tellings {
             switch telling {
             case .enter(let name): send(.enter, [.array([.string(name.rawValue)], of: "s")], connection)
             case .leave(let name): send(.leave, [.array([.string(name.rawValue)], of: "s")], connection)
@@ -138,30 +145,38 @@ final class NotifydLink: Sendable {
     private func askWhetherItRuns(_ client: NotifyClient) {
         guard let connection = state.withLock({ $0.connection }) else { return }
         Task { [weak client] in
-            let owner = await Self.running(connection)
+            let found = await Self.presence(connection)
             let isNews = self.state.withLock { state in
                 // What it has said itself meanwhile is newer.
                 guard case .unknown = state.presence else { return false }
-                state.presence = owner.map(Presence.present) ?? .absent
+                state.presence = found
                 return true
             }
-            guard isNews, let owner else { return }
+            guard isNews, case .present(let owner) = found else { return }
             connection.perform { [weak client] in
                 if let client { self.report(to: owner, 0, false, client) }
             }
         }
     }
 
-    /// The unique name of the notifyd that runs.
-    private static func running(_ connection: DBusConnection) async -> String? {
+    /// Whether notifyd runs.
+    private static func presence(_ connection: DBusConnection) async -> Presence {
         do throws(DBusError) {
             let message = try NotifydProtocol.call(.enter, [.array([], of: "s")], options: .noAutoStart)
-            return try await connection.call(message).first?.stringValue
+            return try await connection.call(message).first?.stringValue.map(Presence.present) ?? .unknown
         } catch {
-            // It does not run. A bus that is lost is asked again when it is back.
-            return nil
+            // Only the bus knows that it does not run. One that is slow to answer is told all the same, and a bus that is lost is asked
+            // again when it is back.
+            return absenceErrors.contains(error.name ?? "") ? .absent : .unknown
         }
     }
+
+    private static let absenceErrors = [
+        "org.freedesktop.DBus.Error.NameHasNoOwner",
+        "org.freedesktop.DBus.Error.ServiceUnknown",
+        // It ended before it answered.
+        "org.freedesktop.DBus.Error.NoReply",
+    ]
 
     // MARK: Listening, on the reading thread
 
@@ -193,12 +208,14 @@ final class NotifydLink: Sendable {
             let connection = self.state.withLock { state -> DBusConnection? in
                 state.presence = .present(owner)
                 state.generation += 1
+                state.isTelling = true
                 _ = state.changes.take()
                 return state.connection
             }
             return (table.report(of: { NameScope($0.rawValue) != .process }, detailed: isDetailed), connection)
         }
         // Also without registrations: who asked waits for all whom it knows.
+        defer { state.withLock { $0.isTelling = false } }
         if let connection { send(.report, [.uint64(inquiry), report.value], connection) }
     }
 

@@ -4,19 +4,9 @@ import NotifydProtocol
 import Synchronization
 
 /// Tells whether a post of a name that is not everybody's comes from one who may post it. The bus carries it from anybody; its
-/// word on who the sender is decides.
+/// word on who the sender is decides. ``KnownSenders`` remembers it, this asks.
 final class PostAuthority: Sendable {
-    private struct State {
-        /// By unique bus name, which a bus gives out once; `nil` for who was gone before the bus was asked.
-        var known: [String: AccessRules.Identity?] = [:]
-        /// Posts that wait until the bus has told of their senders; one stands for all of a name.
-        var waiting: [String: [NotificationName: @Sendable () -> Void]] = [:]
-    }
-
-    /// Enough for who posts such names; where it does not suffice, the bus is asked again.
-    private static let capacity = 1024
-
-    private let state = Locked(State())
+    private let senders = Locked(KnownSenders<@Sendable () -> Void>())
 
     /// Calls `deliver` if `sender` may post `name`: right here if the sender is known, else once the bus has told.
     func check(
@@ -30,36 +20,35 @@ final class PostAuthority: Sendable {
             // notify_post has asked before.
             return deliver()
         }
-        enum Step: Sendable {
-            case decide(AccessRules.Identity?)
-            case ask, wait
-        }
-        let step = state.withLock { state -> Step in
-            if let identity = state.known[sender] { return .decide(identity) }
-            let isAsked = state.waiting[sender] != nil
-            state.waiting[sender, default: [:]][name] = deliver
-            return isAsked ? .wait : .ask
-        }
-        switch step {
+        switch senders.withLock({ $0.came(name, from: sender, deliver) }) {
         case .decide(let identity):
             if identity.map({ rules.allows(.write, name.rawValue, by: $0) }) == true { deliver() }
         case .wait: break
-        case .ask: Task { await self.ask(connection, sender, rules) }
+        case .ask(let life): Task { await self.ask(connection, sender, rules, life) }
         }
     }
 
-    private func ask(_ connection: DBusConnection, _ sender: String, _ rules: AccessRules) async {
-        let credentials = try? await connection.credentials(of: sender)
-        let identity = credentials.map { AccessRules.Identity(user: $0.userID, groups: $0.groupIDs) }
-        let waiting = state.withLock { state in
-            if state.known.count >= Self.capacity { state.known = [:] }
-            state.known.updateValue(identity, forKey: sender)
-            return state.waiting.removeValue(forKey: sender) ?? [:]
-        }
+    private func ask(_ connection: DBusConnection, _ sender: String, _ rules: AccessRules, _ life: UInt64) async {
+        let (identity, answer) = await Self.identify(sender, connection)
+        let waiting = senders.withLock { $0.answered(sender, answer, in: life) }
         guard let identity else { return }
         for (name, deliver) in waiting where rules.allows(.write, name.rawValue, by: identity) { deliver() }
     }
 
+    private static func identify(
+        _ sender: String,
+        _ connection: DBusConnection
+    ) async -> (AccessRules.Identity?, KnownSenders<@Sendable () -> Void>.Answer) {
+        do throws(DBusError) {
+            let credentials = try await connection.credentials(of: sender)
+            let identity = AccessRules.Identity(user: credentials.userID, groups: credentials.groupIDs)
+            return (identity, .identity(identity))
+        } catch {
+            // A bus that is lost, or slow, has not said that nobody is there.
+            return (nil, error.name == "org.freedesktop.DBus.Error.NameHasNoOwner" ? .gone : .unknown)
+        }
+    }
+
     /// Another bus gives the same names to others.
-    func forget() { state.withLock { $0.known = [:] } }
+    func forget() { senders.withLock { $0.forget() } }
 }

@@ -6,12 +6,11 @@ final class SignalSink: NoticeSink {
 
     /// `nil` for what is no signal.
     init?(_ signal: CInt) {
-        guard signal > 0, signal <= Self.highest else { return nil }
+        // Asked of the C library, which keeps some real-time signals to itself: sent to the process, they would end it.
+        var action = sigaction()
+        guard sigaction(signal, nil, &action) == 0 else { return nil }
         self.signal = signal
     }
-
-    /// The last real-time signal; glibc keeps two of them to itself at the other end.
-    private static let highest: CInt = 64
 
     func notify(_ token: CInt) { kill(getpid(), signal) }
 

@@ -137,6 +137,25 @@ static void ports(void) {
     EXPECT(fcntl((int)port, F_GETFD) < 0);
 }
 
+// A caller may have closed a descriptor, and got its number again for the next one: the number stands for that.
+static void numbers_come_again(void) {
+    int low[2], lost_fd = -1, lost = -1, fd = -1, first = -1, second = -1;
+    for (int i = 0; i < 2; i++) low[i] = open("/dev/null", O_RDONLY);
+    EXPECT_OK(notify_register_file_descriptor("org.example.again", &lost_fd, 0, &lost));
+    // For the ends of the next pipe.
+    for (int i = 0; i < 2; i++) close(low[i]);
+    close(lost_fd);
+    EXPECT_OK(notify_register_file_descriptor("org.example.again", &fd, 0, &first));
+    EXPECT_EQUAL(fd, lost_fd);
+    EXPECT_OK(notify_register_file_descriptor("org.example.again", &fd, NOTIFY_REUSE, &second));
+    EXPECT_OK(notify_cancel(lost));
+    EXPECT_OK(notify_cancel(first));
+    EXPECT_OK(notify_post("org.example.again"));
+    EXPECT_EQUAL(next_token(fd), second);
+    EXPECT_OK(notify_cancel(second));
+    EXPECT_EQUAL(fcntl(fd, F_GETFD), -1);
+}
+
 int main(int argc, char **argv) {
     take_role(argc, argv);
     tokens_arrive();
@@ -145,5 +164,6 @@ int main(int argc, char **argv) {
     the_last_word_reaches_a_full_descriptor();
     cancelling_one_token_leaves_the_others();
     ports();
+    numbers_come_again();
     return finish();
 }

@@ -1,6 +1,9 @@
 // fork, exec, and notify_set_options.
 #include "expect.h"
+#include <fcntl.h>
 #include <notify_private.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 static int inherited = -1, inherited_fd = -1, inherited_self = -1;
 
@@ -52,6 +55,38 @@ static pid_t forked(int (*body)(void)) {
         _exit(status);
     }
     return process;
+}
+
+enum { FILES = 64 };
+static int service_files[FILES];
+static ino_t service_inodes[FILES];
+
+// Each still is the file that it was before this process was forked.
+static int worker(void) {
+    struct stat now;
+    for (int i = 0; i < FILES; i++) {
+        EXPECT_EQUAL(fstat(service_files[i], &now), 0);
+        EXPECT_EQUAL(now.st_ino, service_inodes[i]);
+    }
+    return failures;
+}
+
+// A child that closes what it inherited, as services do, and has other files under the numbers: its own children keep them.
+static int service(void) {
+    struct stat file;
+    for (int fd = 3; fd < 1024; fd++) close(fd);
+    for (int i = 0; i < FILES; i++) {
+        service_files[i] = memfd_create("file", 0);
+        EXPECT_EQUAL(fstat(service_files[i], &file), 0);
+        service_inodes[i] = file.st_ino;
+    }
+    pid_t process = fork();
+    if (process == 0) {
+        int status = worker();
+        fflush(stdout);
+        _exit(status);
+    }
+    return status_of(process);
 }
 
 static int exec_child(void) {
@@ -109,6 +144,7 @@ int main(int argc, char **argv) {
     EXPECT_OK(notify_register_file_descriptor("org.example.fork", &spare_fd, 0, &spare));
     EXPECT_EQUAL(status_of(forked(child)), 0);
     EXPECT(!is_readable(inherited_fd, 0));
+    EXPECT_EQUAL(status_of(forked(service)), 0);
     EXPECT_EQUAL(status_of(forked(exec_child)), 0);
     EXPECT_EQUAL(next_token(inherited_fd), inherited);
     EXPECT_EQUAL(next_token(spare_fd), spare);

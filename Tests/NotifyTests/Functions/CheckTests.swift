@@ -1,3 +1,4 @@
+import NotifyCenter
 import NotifyCenterTestKit
 import Testing
 import notify
@@ -25,6 +26,26 @@ import notify
         var check: Int32 = 7
         #expect(status(notify_check(tokens[0], &check)) == NOTIFY_STATUS_INVALID_TOKEN)
         #expect(check == 7)
+    }
+
+    // notify(3), a.8: also where the bus need not be asked, because another part of the process observes the name already.
+    @Test func aPostIsSeenAfterTheFirstRegistrationOfAnObservedName() throws {
+        let name = uniqueName()
+        var (token, check): (Int32, Int32) = (-1, -1)
+        #expect(status(notify_register_check(name, &token)) == NOTIFY_STATUS_OK)
+        defer { notify_cancel(token) }
+        notify_check(token, &check)
+        for _ in 0..<100 {
+            let observed = uniqueName()
+            let observation = try DarwinNotifyCenter.default.observe(NotificationName(observed)) { _ in }
+            defer { observation.cancel() }
+            var other: Int32 = -1
+            #expect(status(notify_post(name)) == NOTIFY_STATUS_OK)
+            #expect(status(notify_register_check(observed, &other)) == NOTIFY_STATUS_OK)
+            #expect(status(notify_check(token, &check)) == NOTIFY_STATUS_OK)
+            #expect(check == 1)
+            notify_cancel(other)
+        }
     }
 
     // notify(3), a.8 and f.2: post, then any call that waits for an answer.

@@ -14,6 +14,21 @@ func say(_ line: String) {
 
 func registered(_ status: UInt32, _ token: Int32) -> String { status == 0 ? "token \(token)" : "status \(status)" }
 
+/// Has threads do something at the same time, and waits for them.
+func together(_ count: Int, _ work: @escaping @Sendable (Int) -> Void) {
+    let start = DispatchSemaphore(value: 0)
+    let ended = DispatchGroup()
+    for index in 0..<count {
+        // A queue of its own is a thread of its own.
+        DispatchQueue(label: "together.\(index)").async(group: ended) {
+            start.wait()
+            work(index)
+        }
+    }
+    for _ in 0..<count { start.signal() }
+    ended.wait()
+}
+
 func answer(_ command: String, _ arguments: [Substring]) -> String {
     let first = String(arguments.first ?? "")
     let number = Int32(first) ?? -1
@@ -40,6 +55,19 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
         let path = arguments.dropFirst().first.map { strdup(String($0)) } ?? nil
         defer { free(path) }
         return "status \(notify_monitor_file(number, path, arguments.dropFirst(2).first.flatMap { Int32($0) } ?? 0))"
+    case "storm":
+        // Threads, each of which registers names, posts them, cancels them and posts that.
+        let count = arguments.dropFirst().first.flatMap { Int($0) } ?? 0
+        together(Int(number)) { thread in
+            for index in 0..<count {
+                var token: Int32 = -1
+                notify_register_check("storm.\(thread).\(index)", &token)
+                notify_post("entered.storm.\(thread).\(index)")
+                notify_cancel(token)
+                notify_post("left.storm.\(thread).\(index)")
+            }
+        }
+        return "done"
     case "suspend-process": return "status \(notify_suspend_pid(number))"
     case "resume-process": return "status \(notify_resume_pid(number))"
     case "dump": return "status \(notify_dump_status(first))"

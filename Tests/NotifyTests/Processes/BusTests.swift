@@ -47,6 +47,16 @@ import Testing
         #expect(try await poster.register("check", "menu") >= 2)
     }
 
+    // notify(3), a.1: a registration that fails leaves none behind.
+    @Test func aRegistrationThatCannotWaitForItsPostsIsNone() async throws {
+        let token = try await listener.register("check", "menu")
+        #expect(try await listener.ask("post menu") == "status 0")
+        bus.stop()
+        #expect(try await listener.ask("check menu") == "status 9")
+        #expect(try await listener.ask("cancel \(token + 1)") == "status 2")
+        #expect(try await listener.ask("cancel \(token)") == "status 0")
+    }
+
     // Posting and observing go on without notifyd; what needs it says so.
     @Test func withoutNotifydOnlyStateAndPathsAreMissing() async throws {
         let token = try await listener.register("dispatch", "menu")

@@ -1,0 +1,56 @@
+import NotifyCenter
+import NotifydProtocol
+import Testing
+
+@testable import notify
+
+@Suite struct KnownSendersTests {
+    private let root = AccessRules.Identity(user: 0)
+
+    private func asked(_ step: KnownSenders<Int>.Step) throws -> UInt64 {
+        guard case .ask(let life) = step else { throw Unexpected(step: "\(step)") }
+        return life
+    }
+
+    private struct Unexpected: Error { let step: String }
+
+    @Test func theBusIsAskedOnceForAllPostsOfASender() throws {
+        var senders = KnownSenders<Int>()
+        let life = try asked(senders.came("menu", from: ":1.5", 1))
+        let (second, third) = (senders.came("menu", from: ":1.5", 2), senders.came("order", from: ":1.5", 3))
+        guard case .wait = second, case .wait = third else { throw Unexpected(step: "\(second), \(third)") }
+        let waiting = senders.answered(":1.5", .identity(root), in: life)
+        #expect(waiting == ["menu": 2, "order": 3])
+        guard case .decide(let known) = senders.came("menu", from: ":1.5", 4) else {
+            throw Unexpected(step: "no answer")
+        }
+        #expect(known == root)
+    }
+
+    @Test func whoIsGoneStaysGone() throws {
+        var senders = KnownSenders<Int>()
+        let life = try asked(senders.came("menu", from: ":1.5", 1))
+        _ = senders.answered(":1.5", .gone, in: life)
+        guard case .decide(nil) = senders.came("menu", from: ":1.5", 2) else { throw Unexpected(step: "no answer") }
+    }
+
+    // notify(3), a.5: only the bus's word decides, so that where it gave none it is asked again.
+    @Test func aFailureToAskSaysNothingOfTheSender() throws {
+        var senders = KnownSenders<Int>()
+        let life = try asked(senders.came("menu", from: ":1.5", 1))
+        _ = senders.answered(":1.5", .unknown, in: life)
+        _ = try asked(senders.came("menu", from: ":1.5", 2))
+    }
+
+    // notify(3), a.5: the next bus gives the same unique names to others.
+    @Test(arguments: [true, false]) func anAnswerOfTheBusBeforeSaysNothing(_ isKnown: Bool) throws {
+        var senders = KnownSenders<Int>()
+        let before = try asked(senders.came("menu", from: ":1.5", 1))
+        senders.forget()
+        let now = try asked(senders.came("order", from: ":1.5", 2))
+        #expect(senders.answered(":1.5", isKnown ? .identity(root) : .gone, in: before).isEmpty)
+        let step = senders.came("menu", from: ":1.5", 3)
+        guard case .wait = step else { throw Unexpected(step: "\(step)") }
+        #expect(senders.answered(":1.5", .identity(.init(user: 7)), in: now) == ["order": 2, "menu": 3])
+    }
+}
