@@ -125,7 +125,7 @@ package actor DaemonService {
                 watch(PathWish(id: id, path: path, flags: flags, client: client))
             case .unwatch(let id): paths?.remove(id)
             case .suspend(let connection, let times):
-                // A process that was suspended that often was suspended by as many calls.
+                // Bounded, see Limits.
                 for _ in 0..<times { send(.suspend, to: connection) }
             case .resume(let connection): send(.resume, to: connection)
             case .tell(let connection, let token): send(.changed, [.int32(token)], to: connection)
