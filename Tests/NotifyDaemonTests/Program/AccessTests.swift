@@ -32,11 +32,11 @@ struct AccessTests {
         #expect(await copying.exitStatus() == 0)
     }
 
-    private func start(groups: String = "65534") async throws -> ChildProcess {
+    private func start(_ bus: PrivateBus? = nil, groups: String = "65534") async throws -> ChildProcess {
         let process = try ChildProcess(
             "setpriv",
             ["--reuid=\(Self.user)", "--regid=\(Self.user)", "--groups=\(groups)", "\(programs.path)/notifyd-client"],
-            environment: daemon.bus.environment
+            environment: (bus ?? daemon.bus).environment
         )
         try await process.line { $0.hasPrefix("ready") }
         return process
@@ -137,5 +137,26 @@ struct AccessTests {
         }
         #expect(await root.refusal { try await root.monitor(2, "/etc/hosts") } == "NotAuthorized")
         withExtendedLifetime(server) {}
+    }
+
+    /// As in some containers.
+    @Test func aRootThatMayNotActAsOthersRefusesAndGoesOn() async throws {
+        var options = PrivateBus.Options()
+        options.admitsOtherUsers = true
+        let bus = try PrivateBus(options)
+        let server = try ChildProcess(
+            "setpriv",
+            ["--bounding-set=-setgid", "--inh-caps=-setgid", ChildProcess.built("notifyd")],
+            environment: bus.environment
+        )
+        let root = try Client(bus)
+        try await eventually {
+            guard server.isRunning else { throw ChildProcess.exited(server) }
+            return try await root.connection.owner(of: NotifydProtocol.busName) != nil
+        }
+        let other = try await start(bus)
+        #expect(try await answer(other, "Monitor i:2 s:n s:/etc/hosts u:0") == "refused NotAuthorized")
+        try await root.monitor(3, "/etc/hosts")
+        #expect(server.isRunning)
     }
 }
