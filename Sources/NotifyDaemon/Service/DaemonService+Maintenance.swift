@@ -25,7 +25,8 @@ extension DaemonService {
     }
 
     func statusText(isLong: Bool) async -> String {
-        if isLong { await inquire() }
+        let listings =
+            isLong ? await inquire() : Listings(names: state.nameListings, processes: state.processListings)
         let paths = await paths?.figures() ?? PathWatcher.Figures()
         let status = StatusText(
             process: UInt32(getpid()),
@@ -34,8 +35,8 @@ extension DaemonService {
             reservations: configurationInForce.rules.reservations.count,
             figures: figures,
             paths: paths,
-            names: state.nameListings,
-            processes: state.processListings
+            names: listings.names,
+            processes: listings.processes
         )
         return isLong ? status.summary + status.details : status.summary
     }

@@ -29,7 +29,9 @@ package actor DaemonService {
     var figures = Figures()
     /// Reports that answer it tell of what was before this notifyd.
     let firstInquiry: UInt64
-    var inquiries: Inquiries<CheckedContinuation<Void, Never>>
+    var inquiries: Inquiries<CheckedContinuation<Listings, Never>>
+    /// How many lists each connection waits for.
+    var listing: [String: Int] = [:]
     /// Calls of connections whose identity the bus was asked for.
     var identifying: [String: Identification] = [:]
     /// Calls that wait until all have told what they have; `nil` when they have.
