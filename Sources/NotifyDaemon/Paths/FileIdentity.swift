@@ -34,7 +34,7 @@ enum FileIdentity: Hashable, Sendable {
     }
 
     /// The supplementary groups of the process.
-    private static let ownGroups: [gid_t] = {
+    static let ownGroups: [gid_t] = {
         let count = getgroups(0, nil)
         guard count > 0 else { return [] }
         var groups = [gid_t](repeating: 0, count: Int(count))

@@ -8,10 +8,10 @@ extension DaemonService {
     /// leaves the one in force.
     package func reload() {
         guard let configuration = (try? configurationSource.load(isFirst: false)) ?? nil else { return }
-        let monitorsChanged = configuration.monitors != configurationInForce.monitors
+        let before = configurationInForce
         configurationInForce = configuration
         state.configure(configuration)
-        if monitorsChanged { watchConfigured() }
+        if (before.monitors, before.rules) != (configuration.monitors, configuration.rules) { watchConfigured() }
     }
 
     /// Writes the status to the file of this process; short, or with all names and processes.

@@ -139,6 +139,31 @@ struct AccessTests {
         withExtendedLifetime(server) {}
     }
 
+    // notify(3), a.5
+    @Test func aNotifydSaysWhichOfItsPostsNobodyWouldHeed() async throws {
+        var options = PrivateBus.Options()
+        options.admitsOtherUsers = true
+        let bus = try PrivateBus(options)
+        try await copy("notifyd")
+        let file = "\(programs.path)/notify.conf"
+        let monitors = "monitor r.x /etc/hosts\nmonitor g.x /etc/hosts\nmonitor user.uid.65534.x /etc/hosts\n"
+        try "reserve r. 0 0 rwr-r-\nreserve g. 0 4242 rwrw--\n\(monitors)"
+            .write(toFile: file, atomically: true, encoding: .utf8)
+        chmod(file, 0o644)
+        let server = try ChildProcess(
+            "setpriv",
+            ["--reuid=\(Self.user)", "--regid=\(Self.user)", "--groups=4242", "\(programs.path)/notifyd"]
+                + ["--configuration", file],
+            environment: bus.environment
+        )
+        try await eventually { server.errorText.contains("user 65534 may not post r.x") }
+        let root = try Client(bus)
+        try await eventually { try await root.connection.owner(of: NotifydProtocol.busName) != nil }
+        #expect(server.errorText.split(separator: "\n").count == 1)
+        let status = try await root.call(.status).first?.stringValue
+        #expect(status?.contains("paths: 2,") == true)
+    }
+
     /// As in some containers.
     @Test func aRootThatMayNotActAsOthersRefusesAndGoesOn() async throws {
         var options = PrivateBus.Options()
