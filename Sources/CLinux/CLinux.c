@@ -27,7 +27,7 @@ void CLinux_clear(int event) {
 
 // By the kernel's calls, which change one thread. The C library's setgroups changes all.
 static int set(uid_t user, gid_t group, const gid_t *groups, size_t count) {
-    if (syscall(SYS_setgroups, count, groups) != 0) return errno;
+    if (syscall(SYS_setgroups, count, groups) != 0) return -errno;
     // The two have no other sign of success than to be asked again.
     syscall(SYS_setfsgid, group);
     syscall(SYS_setfsuid, user);

@@ -31,7 +31,10 @@ struct Program {
             return problems.isEmpty ? 0 : Exit.problems
         } catch {
             Diagnostics.write("\(error)")
-            return error.reason == .missing ? Exit.noConfiguration : Exit.problems
+            return switch error.reason {
+            case .missing, .unreadable: Exit.noConfiguration
+            case .noFile, .foreignOwner, .writableByOthers, .tooLarge: Exit.problems
+            }
         }
     }
 

@@ -18,10 +18,11 @@ void CLinux_signal(int event);
 void CLinux_clear(int event);
 
 /// From here on the calling thread, and no other, opens files as this user and these groups, the first of them in the place of the
-/// process's own. Returns 0, or an error number. CLinux_actAsMyself is due in either case.
+/// process's own. Returns 0, or an error number; CLinux_actAsMyself is due in either case. A negative error number says that the
+/// process may not do this and that nothing has changed.
 int CLinux_actAs(uid_t user, const gid_t *groups, size_t count);
 
-/// Undoes it; `groups` are the process's own.
+/// Undoes it; `groups` are the process's own. Returns 0, or another number where it could not.
 int CLinux_actAsMyself(const gid_t *groups, size_t count);
 
 #endif

@@ -23,16 +23,18 @@ enum FileIdentity: Hashable, Sendable {
     func perform<Result>(_ body: () -> Result, denied: () -> Result) -> Result {
         guard case .other(let user, let groups) = self else { return body() }
         let own = Self.ownGroups
+        let code = CLinux_actAs(user, groups, groups.count)
+        // Not even this process's root may, as in a container: then it still is itself.
+        guard code >= 0 else { return denied() }
         defer {
             // Root's way back is never barred; were it, to go on as the wrong user would be worse than to end.
             guard CLinux_actAsMyself(own, own.count) == 0 else { fatalError("notifyd could not act as itself again") }
         }
-        guard CLinux_actAs(user, groups, groups.count) == 0 else { return denied() }
-        return body()
+        return code == 0 ? body() : denied()
     }
 
     /// The supplementary groups of the process.
-    private static let ownGroups: [gid_t] = {
+    static let ownGroups: [gid_t] = {
         let count = getgroups(0, nil)
         guard count > 0 else { return [] }
         var groups = [gid_t](repeating: 0, count: Int(count))

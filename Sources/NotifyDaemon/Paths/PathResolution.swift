@@ -63,6 +63,9 @@ struct PathResolution: Hashable, Sendable {
     /// As many links as the kernel follows.
     private static let maximumLinks = 40
 
+    /// As many parts as two of the longest paths have. The kernel follows more, but who asks for that wants to keep others waiting.
+    private static let maximumParts = 4096
+
     private init(end: End) { self.end = end }
 
     /// Of a path that may not be looked at.
@@ -85,8 +88,10 @@ struct PathResolution: Hashable, Sendable {
         // The next part last.
         var parts = Array(FilePath.names(in: path.bytes).reversed())
         var directory = FilePath.root
-        var links = 0
+        var (links, taken) = (0, 0)
         while let name = parts.popLast() {
+            taken += 1
+            guard taken <= Self.maximumParts else { return .missing }
             if name == FilePath.upwards {
                 directory = directory.parent
                 continue

@@ -9,7 +9,7 @@ import Synchronization
 final class PathWatcher: Sendable {
     /// How the wish to watch a path ended.
     enum Outcome: Hashable, Sendable {
-        /// From here on, changes are told.
+        /// From here on, changes are told; or nobody wants to be told any more.
         case watched
         /// The client may not read something on the way, or may not be acted for.
         case denied
@@ -77,7 +77,7 @@ final class PathWatcher: Sendable {
         Failure(message: "\(String(cString: strerror(errno))); \(remedy)")
     }
 
-    /// Watches a path. `done` is called on the thread, once.
+    /// Watches a path. `done` is called on the thread, once; where ``remove(_:)`` comes before its turn, by that instead.
     func add(
         _ id: UInt64,
         _ path: FilePath,
@@ -89,7 +89,19 @@ final class PathWatcher: Sendable {
     }
 
     /// Watches it no more. One call with it may be on its way.
-    func remove(_ id: UInt64) { send(.remove(id)) }
+    func remove(_ id: UInt64) {
+        let done = core.commands.withLock { commands -> (@Sendable (Outcome) -> Void)? in
+            for (index, command) in commands.enumerated().reversed() {
+                guard case .add(id, _, _, _, let done) = command else { continue }
+                // What has not begun does not pile up behind a path that takes long.
+                commands.remove(at: index)
+                return done
+            }
+            commands.append(.remove(id))
+            return nil
+        }
+        if let done { done(.watched) } else { CLinux_signal(core.event) }
+    }
 
     func figures() async -> Figures {
         await withCheckedContinuation { continuation in

@@ -62,8 +62,8 @@ extension DaemonService {
         }
         do throws(Denial) {
             switch work.method {
-            case .list: return list(work)
-            case .status: return status(work)
+            case .list: try list(work)
+            case .status: try status(work)
             case .monitor: try monitor(work)
             default: work.succeed(try result(work))
             }

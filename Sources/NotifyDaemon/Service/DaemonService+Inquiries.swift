@@ -65,22 +65,43 @@ extension DaemonService {
 
     // MARK: Lists
 
-    func list(_ work: IncomingWork) {
-        Task {
-            await inquire()
+    /// All that there is, as it is listed.
+    struct Listings: Sendable {
+        let names: [NameListing]
+        let processes: [ProcessListing]
+    }
+
+    func list(_ work: IncomingWork) throws(Denial) {
+        try makeList(for: work.sender) {
+            let listings = await self.inquire()
             work.succeed([
-                .array(state.nameListings.map(\.value), of: "a{sv}"),
-                .array(state.processListings.map(\.value), of: "a{sv}"),
+                .array(listings.names.map(\.value), of: "a{sv}"),
+                .array(listings.processes.map(\.value), of: "a{sv}"),
             ])
         }
     }
 
-    func status(_ work: IncomingWork) {
-        Task { work.succeed([.string(await statusText(isLong: true))]) }
+    func status(_ work: IncomingWork) throws(Denial) {
+        try makeList(for: work.sender) { work.succeed([.string(await self.statusText(isLong: true))]) }
     }
 
-    /// Returns when all processes with registrations have reported in full after this call, or have let time go by.
-    func inquire() async {
+    private func makeList(for sender: String, _ body: @escaping () async -> Void) throws(Denial) {
+        guard listing[sender] ?? 0 < state.limits.listsAtOnce else {
+            throw Denial(
+                .limitsExceeded,
+                "a connection may wait for \(state.limits.listsAtOnce) lists at once; wait for their answers"
+            )
+        }
+        listing[sender, default: 0] += 1
+        Task {
+            await body()
+            let count = listing[sender] ?? 0
+            listing[sender] = count > 1 ? count - 1 : nil
+        }
+    }
+
+    /// What there is when all processes with registrations have reported in full after this call, or have let time go by.
+    func inquire() async -> Listings {
         await withCheckedContinuation { continuation in
             if inquiries.want(continuation) { beginInquiry() }
         }
@@ -104,7 +125,9 @@ extension DaemonService {
 
     func finishInquiry(expired: UInt64? = nil) {
         guard let (waiters, again) = inquiries.finish(expired: expired) else { return }
-        for waiter in waiters { waiter.resume() }
+        // Once for all of them.
+        let listings = Listings(names: state.nameListings, processes: state.processListings)
+        for waiter in waiters { waiter.resume(returning: listings) }
         if again { beginInquiry() }
     }
 }

@@ -8,10 +8,10 @@ extension DaemonService {
     /// leaves the one in force.
     package func reload() {
         guard let configuration = (try? configurationSource.load(isFirst: false)) ?? nil else { return }
-        let monitorsChanged = configuration.monitors != configurationInForce.monitors
+        let before = configurationInForce
         configurationInForce = configuration
         state.configure(configuration)
-        if monitorsChanged { watchConfigured() }
+        if (before.monitors, before.rules) != (configuration.monitors, configuration.rules) { watchConfigured() }
     }
 
     /// Writes the status to the file of this process; short, or with all names and processes.
@@ -25,7 +25,8 @@ extension DaemonService {
     }
 
     func statusText(isLong: Bool) async -> String {
-        if isLong { await inquire() }
+        let listings =
+            isLong ? await inquire() : Listings(names: state.nameListings, processes: state.processListings)
         let paths = await paths?.figures() ?? PathWatcher.Figures()
         let status = StatusText(
             process: UInt32(getpid()),
@@ -34,8 +35,8 @@ extension DaemonService {
             reservations: configurationInForce.rules.reservations.count,
             figures: figures,
             paths: paths,
-            names: state.nameListings,
-            processes: state.processListings
+            names: listings.names,
+            processes: listings.processes
         )
         return isLong ? status.summary + status.details : status.summary
     }

@@ -120,12 +120,23 @@ extension DaemonService {
         }
     }
 
-    /// Watches what the configuration in force says.
+    /// Watches what the configuration in force says, and says for which names that would be in vain.
     func watchConfigured() {
         for id in configured.keys { paths?.remove(id) }
         configured = [:]
-        let own = ClientIdentity(user: geteuid(), process: UInt32(getpid()))
+        let own = ClientIdentity(
+            user: geteuid(),
+            groups: [getegid()] + FileIdentity.ownGroups,
+            process: UInt32(getpid())
+        )
         for monitor in configurationInForce.monitors {
+            guard configurationInForce.rules.allows(.write, monitor.name, by: own.access) else {
+                Diagnostics.write(
+                    "does not monitor \(monitor.path): user \(own.user) may not post \(monitor.name), so nobody would heed it; "
+                        + "the notifyd of the system bus may"
+                )
+                continue
+            }
             let id = state.takeWatchID()
             configured[id] = monitor
             watch(PathWish(id: id, path: monitor.path, flags: 0, client: own))

@@ -29,7 +29,9 @@ package actor DaemonService {
     var figures = Figures()
     /// Reports that answer it tell of what was before this notifyd.
     let firstInquiry: UInt64
-    var inquiries: Inquiries<CheckedContinuation<Void, Never>>
+    var inquiries: Inquiries<CheckedContinuation<Listings, Never>>
+    /// How many lists each connection waits for.
+    var listing: [String: Int] = [:]
     /// Calls of connections whose identity the bus was asked for.
     var identifying: [String: Identification] = [:]
     /// Calls that wait until all have told what they have; `nil` when they have.
@@ -125,7 +127,7 @@ package actor DaemonService {
                 watch(PathWish(id: id, path: path, flags: flags, client: client))
             case .unwatch(let id): paths?.remove(id)
             case .suspend(let connection, let times):
-                // A process that was suspended that often was suspended by as many calls.
+                // Bounded, see Limits.
                 for _ in 0..<times { send(.suspend, to: connection) }
             case .resume(let connection): send(.resume, to: connection)
             case .tell(let connection, let token): send(.changed, [.int32(token)], to: connection)

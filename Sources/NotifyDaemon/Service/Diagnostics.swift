@@ -3,9 +3,12 @@ import Glibc
 /// What people are to know, one line each on standard error.
 package enum Diagnostics {
     package static func write(_ text: String) {
-        // Nothing that a message brings may make two lines of one.
-        let line = "notifyd: " + text.unicodeScalars.map { $0.value < 32 ? " " : String($0) }.joined() + "\n"
-        write(line, to: 2)
+        write(line(text), to: 2)
+    }
+
+    /// Nothing that a message brings may make two lines of one, or be obeyed by a terminal.
+    static func line(_ text: String) -> String {
+        "notifyd: " + text.unicodeScalars.map { $0.isPrintable ? String($0) : " " }.joined() + "\n"
     }
 
     /// Writes all of a text; whether it could.
@@ -23,6 +26,16 @@ package enum Diagnostics {
                 rest = rest.dropFirst(written)
             }
             return true
+        }
+    }
+}
+
+extension Unicode.Scalar {
+    /// Whether it neither ends a line, nor moves the cursor, starts a terminal's command or turns the direction of writing.
+    var isPrintable: Bool {
+        switch properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator: false
+        default: true
         }
     }
 }

@@ -67,10 +67,10 @@ struct StatusText {
     private func printable(_ text: String) -> String {
         var result = "“"
         for scalar in text.unicodeScalars {
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator:
+            if scalar.isPrintable {
+                result.unicodeScalars.append(scalar)
+            } else {
                 result += "\\u{\(String(scalar.value, radix: 16))}"
-            default: result.unicodeScalars.append(scalar)
             }
         }
         return result + "”"

@@ -8,8 +8,8 @@ extension DaemonState {
     package mutating func suspendProcess(_ process: UInt32, by caller: ClientIdentity) throws(Denial) -> [Action] {
         let connections = try connections(of: process, for: caller)
         let count = suspensions[process] ?? 0
-        // Saturates, as Darwin's does at a smaller number.
-        guard count < UInt32.max else { return [] }
+        // Saturates, as Darwin's does.
+        guard count < limits.suspensions else { return [] }
         suspensions[process] = count + 1
         return connections.map { .suspend(connection: $0, times: 1) }
     }

@@ -18,12 +18,14 @@ extension DaemonState {
         guard let identity = clients[connection]?.identity else { return ([], []) }
         try limits.check(report)
         clients[connection]?.answered = inquiry
-        if isFirst, report.suspensions > suspensions[identity.process] ?? 0 {
-            suspensions[identity.process] = report.suspensions
+        // A number that anybody may write, and 0 stands for processes that the bus cannot tell.
+        let told = min(report.suspensions, limits.suspensions)
+        if isFirst, identity.process != 0, told > suspensions[identity.process] ?? 0 {
+            suspensions[identity.process] = told
         }
-        let told = Set(report.names.lazy.map { NotificationName($0.name) })
+        let names = Set(report.names.lazy.map { NotificationName($0.name) })
         // Before the others leave, so that no state dies in between.
-        let before = clients[connection]?.names.keys.filter { !told.contains($0) } ?? []
+        let before = clients[connection]?.names.keys.filter { !names.contains($0) } ?? []
         var actions = leave(connection, before.map(\.rawValue))
         let refused = try enter(connection, report.names.map(\.name))
         for name in report.names {
@@ -32,12 +34,12 @@ extension DaemonState {
             var details = Client.NameDetails(registrations: name.registrations)
             if let state = name.state, maySet(name.name, identity) {
                 details.state = StateReport(value: state.value, time: min(state.time, now))
-                names.set(key, details.state ?? state)
+                self.names.set(key, details.state ?? state)
             }
             clients[connection]?.names[key] = details
             if let orphan = orphans?[key], orphan.connection != connection {
                 // It was registered here all the time; only this was not known yet.
-                names.set(key, orphan.state)
+                self.names.set(key, orphan.state)
                 orphans?[key] = nil
             }
         }

@@ -9,6 +9,10 @@ package struct Limits: Sendable, Hashable {
     /// Registrations in one report.
     package var registrations = 1_000_000
     package var monitors = 1024
+    /// Lists and status texts that one connection may wait for at once; each is made of all that there is.
+    package var listsAtOnce = 16
+    /// How often a process may be suspended; each is one message to each of its connections. As on Darwin.
+    package var suspensions: UInt32 = 255
     /// The kernel takes no longer path.
     package var pathBytes = 4095
 

@@ -46,7 +46,7 @@ extension Unicode.Scalar {
     /// Whether it moves the cursor, starts a terminal's command, or turns the direction of writing. All are of 16 bits.
     fileprivate var isUnprintable: Bool {
         switch self {
-        case "\0"..."\u{1F}", "\u{7F}"..."\u{9F}", "\u{200E}", "\u{200F}", "\u{2028}"..."\u{202E}",
+        case "\0"..."\u{1F}", "\u{7F}"..."\u{9F}", "\u{61C}", "\u{200E}", "\u{200F}", "\u{2028}"..."\u{202E}",
             "\u{2066}"..."\u{2069}", "\u{FEFF}":
             true
         default: false

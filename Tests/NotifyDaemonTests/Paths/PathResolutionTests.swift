@@ -48,6 +48,14 @@ import Testing
         #expect(resolve("/a", ["/a": .link("b"), "/b": .link("a")]) == Found(["/:a!", "/:b!"], .missing))
     }
 
+    @Test func aPathOfPartsWithoutEndLeadsNowhere() {
+        let detour = String(repeating: "a/../", count: 1000)
+        var nodes: [String: Node] = ["/a": .directory, "/l3": .file(inode: 5)]
+        for link in 0..<3 { nodes["/l\(link)"] = .link("\(detour)l\(link + 1)") }
+        #expect(resolve("/l2", nodes).end == present)
+        #expect(resolve("/l0", nodes).end == .missing)
+    }
+
     @Test func aDirectoryIsWatchedAsAWhole() {
         let directory = PathResolution.End.present(FileSnapshot())
         #expect(resolve("/a", ["/a": .directory]) == Found(["/:a!", "/a:"], directory))

@@ -32,11 +32,11 @@ struct AccessTests {
         #expect(await copying.exitStatus() == 0)
     }
 
-    private func start(groups: String = "65534") async throws -> ChildProcess {
+    private func start(_ bus: PrivateBus? = nil, groups: String = "65534") async throws -> ChildProcess {
         let process = try ChildProcess(
             "setpriv",
             ["--reuid=\(Self.user)", "--regid=\(Self.user)", "--groups=\(groups)", "\(programs.path)/notifyd-client"],
-            environment: daemon.bus.environment
+            environment: (bus ?? daemon.bus).environment
         )
         try await process.line { $0.hasPrefix("ready") }
         return process
@@ -137,5 +137,51 @@ struct AccessTests {
         }
         #expect(await root.refusal { try await root.monitor(2, "/etc/hosts") } == "NotAuthorized")
         withExtendedLifetime(server) {}
+    }
+
+    // notify(3), a.5
+    @Test func aNotifydSaysWhichOfItsPostsNobodyWouldHeed() async throws {
+        var options = PrivateBus.Options()
+        options.admitsOtherUsers = true
+        let bus = try PrivateBus(options)
+        try await copy("notifyd")
+        let file = "\(programs.path)/notify.conf"
+        let monitors = "monitor r.x /etc/hosts\nmonitor g.x /etc/hosts\nmonitor user.uid.65534.x /etc/hosts\n"
+        try "reserve r. 0 0 rwr-r-\nreserve g. 0 4242 rwrw--\n\(monitors)"
+            .write(toFile: file, atomically: true, encoding: .utf8)
+        chmod(file, 0o644)
+        let server = try ChildProcess(
+            "setpriv",
+            ["--reuid=\(Self.user)", "--regid=\(Self.user)", "--groups=4242", "\(programs.path)/notifyd"]
+                + ["--configuration", file],
+            environment: bus.environment
+        )
+        try await eventually { server.errorText.contains("user 65534 may not post r.x") }
+        let root = try Client(bus)
+        try await eventually { try await root.connection.owner(of: NotifydProtocol.busName) != nil }
+        #expect(server.errorText.split(separator: "\n").count == 1)
+        let status = try await root.call(.status).first?.stringValue
+        #expect(status?.contains("paths: 2,") == true)
+    }
+
+    /// As in some containers.
+    @Test func aRootThatMayNotActAsOthersRefusesAndGoesOn() async throws {
+        var options = PrivateBus.Options()
+        options.admitsOtherUsers = true
+        let bus = try PrivateBus(options)
+        let server = try ChildProcess(
+            "setpriv",
+            ["--bounding-set=-setgid", "--inh-caps=-setgid", ChildProcess.built("notifyd")],
+            environment: bus.environment
+        )
+        let root = try Client(bus)
+        try await eventually {
+            guard server.isRunning else { throw ChildProcess.exited(server) }
+            return try await root.connection.owner(of: NotifydProtocol.busName) != nil
+        }
+        let other = try await start(bus)
+        #expect(try await answer(other, "Monitor i:2 s:n s:/etc/hosts u:0") == "refused NotAuthorized")
+        try await root.monitor(3, "/etc/hosts")
+        #expect(server.isRunning)
     }
 }

@@ -88,11 +88,27 @@ import Testing
     @Test func listsWithoutEndShareTheirRounds() async throws {
         try await client.enter("a")
         client.answers(["a"])
-        let count = 100
+        let count = 16
         try await withThrowingTaskGroup(of: Int.self) { group in
             for _ in 0..<count { group.addTask { try await client.list().processes.count } }
             for try await processes in group { #expect(processes == 1) }
         }
         #expect(client.signals.count < count)
+    }
+
+    @Test func listsWithoutEndOfOneConnectionAreRefused() async throws {
+        try await client.enter("a")
+        // It does not say what it has, so the lists wait.
+        client.answers(nil)
+        for _ in 0..<8 {
+            try client.send(.list)
+            try client.send(.status)
+        }
+        #expect(await client.refusal { try await client.call(.list) } == "LimitsExceeded")
+        #expect(await client.refusal { try await client.call(.status) } == "LimitsExceeded")
+        let other = try Client(daemon.bus)
+        #expect(try await other.list().processes.count == 1)
+        // Which comes after the others have been made.
+        #expect(await client.refusal { try await client.call(.list) } == nil)
     }
 }

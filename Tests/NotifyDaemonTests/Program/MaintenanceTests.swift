@@ -78,6 +78,9 @@ import Testing
         try "set a\n".write(toFile: file, atomically: true, encoding: .utf8)
         #expect(try await run(["--check-configuration", file]).waitUntilExit() == 0)
         #expect(try await run(["--check-configuration", "/nonexistent"]).waitUntilExit() == 66)
+        // Which even root cannot read.
+        symlink("itself", "\(directory.path)/itself")
+        #expect(try await run(["--check-configuration", "\(directory.path)/itself"]).waitUntilExit() == 66)
     }
 
     @Test func theConfigurationThatIsShippedIsRight() async throws {

@@ -67,4 +67,9 @@ import Testing
                 """
         )
     }
+
+    @Test func noTerminalObeysWhatIsSaid() {
+        let line = Diagnostics.line("a\nb\u{1B}[2J\u{9B}2J\u{7F}\u{202E}\u{2028}é")
+        #expect(line == "notifyd: a b [2J 2J   é\n")
+    }
 }

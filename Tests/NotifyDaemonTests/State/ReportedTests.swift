@@ -31,6 +31,20 @@ import Testing
         .actions
     }
 
+    /// Each would be a message to the next connection of the process.
+    @Test mutating func suspensionsWithoutEndAreNotBelieved() throws {
+        _ = try report([], suspensions: .max, isFirst: true)
+        let actions = state.arrived(":1.3", user)
+        #expect(actions == [.suspend(connection: ":1.3", times: 255)])
+    }
+
+    @Test mutating func aProcessThatTheBusCannotTellSuspendsNoOther() throws {
+        _ = state.arrived(":1.3", ClientIdentity(user: 501, process: 0))
+        _ = try report([], suspensions: 2, isFirst: true, by: ":1.3")
+        let actions = state.arrived(":1.4", ClientIdentity(user: 502, process: 0))
+        #expect(actions == [])
+    }
+
     // notify(3), a.12
     @Test mutating func aReportTakesThePlaceOfWhatWasKnown() throws {
         let result3 = try state.enter(":1.1", ["old", "both"])

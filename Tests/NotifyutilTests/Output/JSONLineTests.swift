@@ -17,6 +17,7 @@ struct JSONLineTests {
         line.add("name", text)
         #expect(try parsed(line.text)["name"] as? String == text)
         #expect(!line.text.unicodeScalars.contains { $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) })
+        #expect(!line.text.unicodeScalars.contains { $0.properties.isBidiControl })
         #expect(try JSONReader.read(line.text) == ["type": "x", "name": .string(text)])
     }
 

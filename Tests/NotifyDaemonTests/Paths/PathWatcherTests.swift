@@ -1,0 +1,27 @@
+import Dispatch
+import NotifyCenterTestKit
+import Testing
+
+@testable import NotifyDaemon
+
+@Suite struct PathWatcherTests {
+    /// Or calls of Monitor and Unmonitor would pile up behind a path that takes long.
+    @Test func whatIsNotWantedAnyMoreDoesNotWaitForItsTurn() async throws {
+        let watcher = try PathWatcher { _ in }
+        let (begun, goOn) = (SharedLines(), DispatchSemaphore(value: 0))
+        watcher.add(1, .root, .all, as: .own) { _ in
+            begun.append("busy")
+            goOn.wait()
+        }
+        defer { goOn.signal() }
+        try await eventually("the thread is busy") { !begun.lines.isEmpty }
+        let ended = SharedLines()
+        watcher.add(2, .root, .all, as: .own) { _ in ended.append("2") }
+        watcher.add(3, .root, .all, as: .own) { _ in ended.append("3") }
+        watcher.remove(2)
+        #expect(ended.lines == ["2"])
+        goOn.signal()
+        #expect(await watcher.figures().paths == 2)
+        #expect(ended.lines == ["2", "3"])
+    }
+}
