@@ -28,36 +28,51 @@ enum ForkedChild {
     static func remove(_ socket: CInt) { sockets.replace(socket, with: -1) }
 
     private static func prepare() {
-        var ends: [CInt] = [-1, -1]
-        if socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0 {
-            for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-            close(ends[1])
-            var status = stat()
-            if fstat(ends[0], &status) == 0 { deadEndInode.store(UInt64(status.st_ino), ordering: .relaxed) }
-            deadEnd.store(ends[0], ordering: .releasing)
-        }
+        _ = makeDeadEnd()
         pthread_atfork(nil, nil) { ForkedChild.begin() }
     }
 
-    /// The dead end, unless this process has closed it, as services do with all that they inherit.
-    private static var usableDeadEnd: CInt {
+    /// System calls that a signal handler may make, and plain stores. Negative where the system has no more descriptors.
+    private static func makeDeadEnd() -> CInt {
+        var ends: (CInt, CInt) = (-1, -1)
+        let isMade = withUnsafeMutableBytes(of: &ends) { ends in
+            socketpair(
+                AF_UNIX,
+                CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue),
+                0,
+                ends.assumingMemoryBound(to: CInt.self).baseAddress
+            ) == 0
+        }
+        guard isMade else { return -1 }
+        close(ends.1)
+        var status = stat()
+        guard fstat(ends.0, &status) == 0 else { return ends.0 }
+        deadEndInode.store(UInt64(status.st_ino), ordering: .relaxed)
+        deadEnd.store(ends.0, ordering: .releasing)
+        return ends.0
+    }
+
+    /// The dead end; another one if this process has closed it, as services do with all that they inherit.
+    private static func usableDeadEnd() -> CInt {
         let descriptor = deadEnd.load(ordering: .acquiring)
         var status = stat()
         let isIntact =
             descriptor >= 0 && fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFSOCK
             && UInt64(status.st_ino) == deadEndInode.load(ordering: .relaxed)
-        return isIntact ? descriptor : -1
+        return isIntact ? descriptor : makeDeadEnd()
     }
 
     /// In the child: system calls that a signal handler may make, and plain stores.
     private static func begin() {
         atomicGeneration.wrappingAdd(1, ordering: .relaxed)
-        let deadEnd = usableDeadEnd
+        var deadEnd: CInt?
         for index in sockets.places {
             // Taken out: the child may close it and have another file under the number, which is then its own children's business.
             let socket = sockets.take(index)
             guard socket >= 0 else { continue }
-            if deadEnd >= 0, dup2(deadEnd, socket) >= 0 {
+            let end = deadEnd ?? usableDeadEnd()
+            deadEnd = end
+            if end >= 0, dup2(end, socket) >= 0 {
                 _ = fcntl(socket, F_SETFD, FD_CLOEXEC)
             } else {
                 close(socket)

@@ -33,6 +33,11 @@ public final class DarwinNotifyCenter: Sendable {
         center = BusCenter(.darwin) { connection }
     }
 
+    /// The connection that it posts and observes by; made if there is none.
+    ///
+    /// - Throws: ``DBusError/Code/noBus``.
+    package func connection() throws(DBusError) -> DBusConnection { try center.connection() }
+
     /// Posts a name. On return the kernel has it, so that the process may end at once; who receives it is not reported.
     ///
     /// - Throws: ``DBusError`` where the bus cannot be reached or does not read.

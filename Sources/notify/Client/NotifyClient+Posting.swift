@@ -10,7 +10,7 @@ extension NotifyClient {
         guard NameScope(name.rawValue) != .process else { return deliver(name) }
         guard !ProcessState.isDisabled else { throw .disabled }
         try authorize(.write, name)
-        try NotifyStatus.onBus { () throws(DBusError) in try center.post(name) }
+        try NotifyStatus.onBus { () throws(DBusError) in try Self.center.post(name) }
         ProcessState.isOnBus()
         // After it was sent: who finds the number has a post before them on the way to the bus.
         postsSent.wrappingAdd(1, ordering: .releasing)
@@ -22,7 +22,7 @@ extension NotifyClient {
         let sent = postsSent.load(ordering: .acquiring)
         guard postsSeen.load(ordering: .acquiring) < sent else { return }
         try NotifyStatus.onBus { () throws(DBusError) in
-            try BusConnections.connection(to: .fromEnvironment).synchronize()
+            try Self.connection().synchronize()
         }
         sawPosts(until: sent)
     }

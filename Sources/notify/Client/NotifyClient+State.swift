@@ -54,7 +54,7 @@ extension NotifyClient {
         ProcessState.isOnBus()
         link.settle()
         return try NotifyStatus.onBus { () throws(DBusError) in
-            let connection = try BusConnections.connection(to: .fromEnvironment)
+            let connection = try Self.connection()
             return try connection.callAndWait(try NotifydProtocol.call(method, arguments))
         }
     }

@@ -41,7 +41,10 @@ final class NotifyClient: Sendable {
     let postsSent = Atomic<UInt64>(0)
     let postsSeen = Atomic<UInt64>(0)
 
-    var center: DarwinNotifyCenter { .default }
+    static var center: DarwinNotifyCenter { .default }
+
+    /// The one connection for posts, notifyd and questions to the bus, whatever becomes of the environment meanwhile.
+    static func connection() throws(DBusError) -> DBusConnection { try center.connection() }
 
     // MARK: Registering
 
@@ -82,7 +85,7 @@ final class NotifyClient: Sendable {
         let token: CInt
         do throws(NotifyStatus) {
             let observation = try NotifyStatus.onBus { () throws(DBusError) in
-                try center.observe(name, delivery: .immediate) { [weak self] in self?.receive($0) }
+                try Self.center.observe(name, delivery: .immediate) { [weak self] in self?.receive($0) }
             }
             ProcessState.isOnBus()
             token = try add(name, kind, sink, observation: observation, announced: announced)

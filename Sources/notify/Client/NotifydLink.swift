@@ -40,7 +40,7 @@ final class NotifydLink: Sendable {
 
     /// Has notifyd heard, with the first registration.
     func begin(_ client: NotifyClient) {
-        guard let connection = try? BusConnections.connection(to: .fromEnvironment) else { return }
+        guard let connection = try? NotifyClient.connection() else { return }
         let isFirst = state.withLock { state in
             guard state.connection == nil else { return false }
             state.connection = connection

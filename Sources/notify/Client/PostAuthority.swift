@@ -15,7 +15,7 @@ final class PostAuthority: Sendable {
         _ rules: AccessRules,
         deliver: @escaping @Sendable () -> Void
     ) {
-        guard let sender, let connection = try? BusConnections.connection(to: .fromEnvironment) else { return }
+        guard let sender, let connection = try? NotifyClient.connection() else { return }
         if sender == connection.uniqueName {
             // notify_post has asked before.
             return deliver()

@@ -3,7 +3,7 @@ import CNotify.Private
 import NotifyCenter
 import NotifydProtocol
 
-// May be called in a signal handler: nothing here locks, allocates or enters the kernel.
+// The first two may be called in a signal handler: nothing there locks, allocates or enters the kernel.
 
 @c @implementation public func notify_check(_ token: CInt, _ check: UnsafeMutablePointer<CInt>?) -> UInt32 {
     guard let check else { return UInt32(NOTIFY_STATUS_NULL_INPUT) }

@@ -82,11 +82,24 @@ static void peeking(void) {
     EXPECT_OK(notify_cancel(own));
 }
 
+// Which bus it is, is asked once: a program that prepares its environment for others stays on its own.
+static void the_environment_changes(void) {
+    int token = watch("org.example.environment"), other = -1;
+    setenv("NOTIFY_CENTER_BUS", "unix:path=/nonexistent", 1);
+    EXPECT_OK(notify_post("org.example.environment"));
+    EXPECT_OK(notify_register_check("org.example.environment", &other));
+    EXPECT_EQUAL(checked(token), 1);
+    EXPECT_OK(notify_set_state(token, 5));
+    EXPECT_OK(notify_cancel(token));
+    EXPECT_OK(notify_cancel(other));
+}
+
 int main(int argc, char **argv) {
     take_role(argc, argv);
     each_token_has_its_own_answer();
     a_post_then_an_answer();
     suspended();
     peeking();
+    the_environment_changes();
     return finish();
 }
