@@ -58,7 +58,7 @@ let package = Package(
         .target(name: "NotifydProtocol", dependencies: ["DBusTransport", "CLinux"]),
         .target(
             name: "notify",
-            dependencies: ["CNotify", "CDispatchQueues", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
+            dependencies: ["CNotify", "CDispatchQueues", "CLinux", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
         ),
         .target(name: "NotifyDaemon", dependencies: ["NotifydProtocol", "NotifyCenter", "DBusTransport", "CLinux"]),
 

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
+#include <fcntl.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -34,6 +35,8 @@ static int set(uid_t user, gid_t group, const gid_t *groups, size_t count) {
     if ((gid_t)syscall(SYS_setfsgid, -1) != group || (uid_t)syscall(SYS_setfsuid, -1) != user) return EPERM;
     return 0;
 }
+
+int CLinux_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC); }
 
 int CLinux_actAs(uid_t user, const gid_t *groups, size_t count) {
     // Nobody's group, where none is known.

@@ -64,30 +64,30 @@ extension DBusConnection {
     public struct PeerCredentials: Sendable, Hashable {
         /// The effective user.
         public let userID: UInt32
-        /// The effective group and the supplementary ones, in no order; empty where neither the bus nor the kernel tells.
+        /// The effective group and the supplementary ones, in no order. Of a bus that does not tell them, the groups that the machine
+        /// has the user in.
         public let groupIDs: [UInt32]
         /// The process; `nil` where the bus cannot tell.
         public let processID: UInt32?
-        /// The program's file; `nil` where this process may not see it.
+        /// The program's file; `nil` where this process may not see it. A hint, and no proof: a process may hand its connection on
+        /// to a child, and run another program itself.
         public let executable: String?
     }
 
     /// Asks the bus who is behind `name`.
     ///
-    /// A process id may pass to another process when its owner ends. The executable, and the groups where the bus does not tell
-    /// them, are therefore read between two questions to the bus: a connection that is still there afterwards was there all
-    /// the time, and its process with it.
+    /// A process id may pass to another process when its owner ends. The executable is therefore read between two questions to
+    /// the bus: a connection that is still there afterwards was there all the time.
     ///
     /// - Throws: as ``call(_:timeout:)``; ``DBusError/Code/refused`` when the peer is gone.
     public func credentials(of name: String) async throws(DBusError) -> PeerCredentials {
         let before = try await rawCredentials(of: name)
         guard let processID = before.processID else { return before }
         let executable = executable(of: processID)
-        let groups = before.groupIDs.isEmpty ? ProcessGroups.read(processID) : before.groupIDs
         let after = try await rawCredentials(of: name)
         return PeerCredentials(
             userID: after.userID,
-            groupIDs: after == before ? groups : after.groupIDs,
+            groupIDs: after.groupIDs,
             processID: processID,
             executable: after == before ? executable : nil
         )
@@ -105,6 +105,7 @@ extension DBusConnection {
         if case .array(let elements, "u") = fields["UnixGroupIDs"] {
             groups = elements.compactMap { $0.unsignedValue.flatMap(UInt32.init(exactly:)) }
         }
+        if groups.isEmpty { groups = UserGroups.of(user) }
         return PeerCredentials(userID: user, groupIDs: groups, processID: process, executable: nil)
     }
 

@@ -97,10 +97,9 @@ struct OrderedMethodTests {
         withExtendedLifetime(object) {}
     }
 
-    @Test("the groups of a process are its effective one and the supplementary ones")
+    @Test("the groups of a user are the machine's; of a user that it does not know, none")
     func groups() {
-        let status = "Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t10\t20\t30\t40\nGroups:\t4 24 27 \nNStgid:\t7\n"
-        #expect(ProcessGroups.parse(status) == [20, 4, 24, 27])
-        #expect(ProcessGroups.parse("Gid:\nGroups:\n") == [])
+        #expect(UserGroups.of(0).contains(0))
+        #expect(UserGroups.of(3_999_999_999) == [])
     }
 }

@@ -17,6 +17,9 @@ int CLinux_makeEvent(void);
 void CLinux_signal(int event);
 void CLinux_clear(int event);
 
+/// A pipe whose ends no program inherits; 0, or -1 with errno set.
+int CLinux_pipe(int ends[2]);
+
 /// From here on the calling thread, and no other, opens files as this user and these groups, the first of them in the place of the
 /// process's own. Returns 0, or an error number; CLinux_actAsMyself is due in either case. A negative error number says that the
 /// process may not do this and that nothing has changed.

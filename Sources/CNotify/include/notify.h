@@ -98,7 +98,8 @@ uint32_t notify_register_dispatch(const char *name, int *out_token, dispatch_que
 ///
 /// On failure `*out_token` is NOTIFY_TOKEN_INVALID. Tokens are not negative, and no number is given out twice in a process.
 ///
-/// Errors: INVALID_NAME, NULL_INPUT, NOT_AUTHORIZED, OPT_DISABLE, SERVER_NOT_FOUND (no bus), FAILED.
+/// Errors: INVALID_NAME, NULL_INPUT, NOT_AUTHORIZED, OPT_DISABLE, SERVER_NOT_FOUND (no bus), FAILED; INVALID_REQUEST for a name that
+/// monitors a path (notify_private.h) which is none.
 uint32_t notify_register_check(const char *name, int *out_token);
 
 /// Sends the process the signal `sig` after each post. Signals merge: for several names on one signal, notify_check tells in the

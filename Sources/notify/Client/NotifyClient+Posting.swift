@@ -10,8 +10,8 @@ extension NotifyClient {
         guard NameScope(name.rawValue) != .process else { return deliver(name) }
         guard !ProcessState.isDisabled else { throw .disabled }
         try authorize(.write, name)
-        try NotifyStatus.onBus { () throws(DBusError) in try Self.center.post(name) }
         ProcessState.isOnBus()
+        try NotifyStatus.onBus { () throws(DBusError) in try Self.center.post(name) }
         // After it was sent: who finds the number has a post before them on the way to the bus.
         postsSent.wrappingAdd(1, ordering: .releasing)
     }

@@ -12,8 +12,14 @@ extension NotifyClient {
         guard NameScope(name.rawValue) != .process else { return withTable { $0.setState(state, of: name) } }
         guard !ProcessState.isDisabled else { throw .disabled }
         try authorize(.write, name)
-        _ = try call(.setState, [.string(name.rawValue), .uint64(state.value), .uint64(state.time)])
-        withTable { $0.setState(state, of: name) }
+        // Remembered before notifyd is asked, which may end right after it has said that it is done.
+        let before = withTable { $0.exchangeState(state, of: name) }
+        do throws(NotifyStatus) {
+            _ = try call(.setState, [.string(name.rawValue), .uint64(state.value), .uint64(state.time)])
+        } catch {
+            withTable { $0.restoreState(before, of: name, from: state) }
+            throw error
+        }
         leaveIfUnregistered(name)
     }
 
@@ -31,20 +37,22 @@ extension NotifyClient {
 
     /// Has notifyd fire the token when the path changes.
     func monitor(_ token: CInt, _ path: String, _ flags: UInt32) throws(NotifyStatus) {
-        let registration = try registration(token)
-        let name = registration.name
-        guard NameScope(name.rawValue) != .process, registration.monitor == nil, path.hasPrefix("/") else {
-            throw .invalidRequest
-        }
+        let name = try registration(token).name
+        guard NameScope(name.rawValue) != .process, path.utf8.first == UInt8(ascii: "/") else { throw .invalidRequest }
         guard !ProcessState.isDisabled else { throw .disabled }
+        let monitor = MonitorReport(token: token, path: path, flags: flags)
         // Before notifyd is asked, so that the first change finds its registration.
-        withTable { $0.setMonitor(MonitorReport(token: token, path: path, flags: flags), of: token) }
+        guard withTable({ $0.addMonitor(monitor) }) else { throw .invalidRequest }
         do throws(NotifyStatus) {
             let arguments: [DBusValue] = [.int32(token), .string(name.rawValue), .string(path), .uint32(flags)]
             link.answered(by: try call(.monitor, arguments).first?.stringValue)
+            // Cancelled meanwhile, it has told notifyd too early.
+            if withTable({ $0[token] == nil }) { link.unmonitor(token) }
             leaveIfUnregistered(name)
         } catch {
-            withTable { $0.setMonitor(nil, of: token) }
+            withTable { $0.removeMonitor(of: token) }
+            // Where no answer came, notifyd may have begun.
+            link.unmonitor(token)
             throw error
         }
     }

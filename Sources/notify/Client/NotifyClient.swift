@@ -80,6 +80,7 @@ final class NotifyClient: Sendable {
         try authorize(.read, name)
         let sink = try sink()
         if let token = try addToKnown(name, kind, sink) { return try fenced(token, kind) }
+        ProcessState.isOnBus()
         link.begin(self)
         let announced = link.announce(name)
         let token: CInt
@@ -87,7 +88,6 @@ final class NotifyClient: Sendable {
             let observation = try NotifyStatus.onBus { () throws(DBusError) in
                 try Self.center.observe(name, delivery: .immediate) { [weak self] in self?.receive($0) }
             }
-            ProcessState.isOnBus()
             token = try add(name, kind, sink, observation: observation, announced: announced)
         } catch {
             leaveIfUnregistered(name)
@@ -177,7 +177,7 @@ final class NotifyClient: Sendable {
     ) throws(NotifyStatus) -> CInt {
         let pipe = sink as? DescriptorChannel
         // Another thread may have cancelled its last token meanwhile.
-        guard pipe?.isRetired != true else { throw .invalidFile }
+        guard pipe?.isRetired != true else { throw kind == .port ? .invalidPort : .invalidFile }
         guard let token = state.numbers.take(), TokenTable.insert(token, resource.counter) else { throw .failed }
         if state.table.resource(of: name) == nil { state.table.enter(name, resource) }
         state.table.add(token, name: name, kind: kind, sink: sink)

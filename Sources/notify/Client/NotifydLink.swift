@@ -37,30 +37,26 @@ final class NotifydLink: Sendable {
     }
 
     private let state = Locked(State())
+    /// Held while the bus answers; never by the reading thread.
+    private let beginning = Locked(())
 
-    /// Has notifyd heard, with the first registration.
+    /// Has notifyd heard, with the first registration; the second thread that comes waits for the first.
     func begin(_ client: NotifyClient) {
-        guard let connection = try? NotifyClient.connection() else { return }
-        let isFirst = state.withLock { state in
-            guard state.connection == nil else { return false }
-            state.connection = connection
-            return true
-        }
-        guard isFirst else { return }
-        do throws(DBusError) {
-            let handlers = [
-                connection.onSignal { [weak client] message in client?.link.receive(message, client) },
-                try connection.onEvent { [weak client] event in client?.link.handle(event, client) },
-            ]
-            let lease = try connection.addMatch(NotifydProtocol.tellRule)
+        if state.withLock({ $0.connection != nil }) { return }
+        beginning.withLock { _ in
+            // A bus that fails here fails the registration next, which begins anew the next time.
+            guard state.withLock({ $0.connection == nil }), let connection = try? NotifyClient.connection(),
+                let events = try? connection.onEvent({ [weak client] event in client?.link.handle(event, client) })
+            else { return }
+            let signals = connection.onSignal { [weak client] message in client?.link.receive(message, client) }
+            // Where the bus grants no more rules, a notifyd that starts later is not heard; one that runs is told all the same.
+            let lease = try? connection.addMatch(NotifydProtocol.tellRule)
             state.withLock { state in
-                state.handlers = handlers
+                state.connection = connection
+                state.handlers = [events, signals]
                 state.lease = lease
             }
             askWhetherItRuns(client)
-        } catch {
-            // A bus that fails here fails the registration next, or is lost, and then begun with anew.
-            state.withLock { $0.connection = nil }
         }
     }
 

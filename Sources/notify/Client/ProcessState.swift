@@ -51,7 +51,7 @@ enum ProcessState {
 
     static func setSwitchedOff(_ isOff: Bool) { isSwitchedOff.store(isOff, ordering: .relaxed) }
 
-    /// Notes that this process is on the bus.
+    /// Notes that this process goes to the bus: before it does, because a fork may come in the middle.
     static func isOnBus() { wasOnBus.store(true, ordering: .relaxed) }
 
     /// Does what a fork does, if this is the child of one and it has not been done.

@@ -1,3 +1,4 @@
+import CLinux
 import DBusTransport
 import Dispatch
 import Glibc
@@ -23,22 +24,22 @@ final class DescriptorChannel: NoticeSink {
     /// The caller's end, inherited across exec.
     let descriptor: CInt
     private let ownReadEnd: CInt
-    private let writeEnd: CInt
+    /// Closed with its last user, because Dispatch may be looking at it after its source was cancelled.
+    private let writeEnd: Descriptor
     private let state = Locked(State())
 
     /// Makes a pipe; `nil` where the system has no more descriptors.
     init?() {
         var ends: [CInt] = [-1, -1]
-        guard pipe(&ends) == 0 else { return nil }
-        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        guard CLinux_pipe(&ends) == 0 else { return nil }
         descriptor = dup(ends[0])
-        (ownReadEnd, writeEnd) = (ends[0], ends[1])
+        (ownReadEnd, writeEnd) = (ends[0], Descriptor(ends[1]))
         guard descriptor >= 0 else {
-            for end in ends { _ = Glibc.close(end) }
+            _ = Glibc.close(ends[0])
             return nil
         }
         // Of the write end alone: the caller's reads wait, unless the caller says otherwise.
-        _ = fcntl(writeEnd, F_SETFL, O_NONBLOCK)
+        _ = fcntl(writeEnd.number, F_SETFL, O_NONBLOCK)
     }
 
     deinit { close() }
@@ -73,31 +74,26 @@ final class DescriptorChannel: NoticeSink {
     /// With the last token.
     func retire() { state.withLock { $0.isRetired = true } }
 
-    /// Closes both ends.
+    /// Closes the caller's end, and has the other one close with its last user.
     func close() {
-        let room = state.withLock { state -> (any DispatchSourceWrite)?? in
-            guard !state.isClosed else { return nil }
+        let (isFirst, room) = state.withLock { state -> (Bool, (any DispatchSourceWrite)?) in
+            guard !state.isClosed else { return (false, nil) }
             state.isRetired = true
             state.isClosed = true
             defer { state.room = nil }
-            return .some(state.room)
+            return (true, state.room)
         }
-        guard let room else { return }
+        guard isFirst else { return }
         if isIntact { _ = Glibc.close(descriptor) }
         _ = Glibc.close(ownReadEnd)
-        if let room {
-            // Dispatch may be looking at the descriptor until it says that it does not.
-            room.setCancelHandler { [writeEnd] in _ = Glibc.close(writeEnd) }
-            room.cancel()
-        } else {
-            _ = Glibc.close(writeEnd)
-        }
+        room?.cancel()
     }
 
     private func watchForRoom(_ state: inout State) {
         guard state.room == nil else { return }
-        let source = DispatchSource.makeWriteSource(fileDescriptor: writeEnd, queue: .global())
+        let source = DispatchSource.makeWriteSource(fileDescriptor: writeEnd.number, queue: .global())
         source.setEventHandler { [weak self] in self?.hasRoom() }
+        source.setCancelHandler { [writeEnd] in withExtendedLifetime(writeEnd) {} }
         state.room = source
         source.resume()
     }
@@ -123,9 +119,18 @@ final class DescriptorChannel: NoticeSink {
     private func write(_ token: CInt) -> Bool {
         withUnsafeBytes(of: token.bigEndian) { bytes in
             while true {
-                if Glibc.write(writeEnd, bytes.baseAddress, bytes.count) == bytes.count { return true }
+                if Glibc.write(writeEnd.number, bytes.baseAddress, bytes.count) == bytes.count { return true }
                 guard errno == EINTR else { return false }
             }
         }
     }
+}
+
+/// An open descriptor; its end of life closes it.
+private final class Descriptor: Sendable {
+    let number: CInt
+
+    init(_ number: CInt) { self.number = number }
+
+    deinit { close(number) }
 }

@@ -12,7 +12,10 @@ final class SignalSink: NoticeSink {
         self.signal = signal
     }
 
-    func notify(_ token: CInt) { kill(getpid(), signal) }
+    /// A caller may take its signal handler down after notify_cancel, so the token is looked at again right before.
+    func notify(_ token: CInt) {
+        if TokenTable.isValid(token) { kill(getpid(), signal) }
+    }
 
     func end(_ token: CInt) {}
 }

@@ -19,7 +19,7 @@ import NotifydProtocol
         guard let val else { throw .nullInput }
         guard let count = TokenTable.count(token) else { throw .invalidToken }
         let registration = try ProcessState.client.registration(token)
-        guard registration.kind == .check || registration.name.rawValue.hasPrefix("self.") else {
+        guard registration.kind == .check || NameScope(registration.name.rawValue) == .process else {
             throw .invalidRequest
         }
         val.pointee = UInt32(truncatingIfNeeded: count)

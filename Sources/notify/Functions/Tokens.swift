@@ -18,6 +18,6 @@ import NotifydProtocol
 private func liveClient(_ token: CInt) throws(NotifyStatus) -> NotifyClient {
     let client = ProcessState.client
     let registration = try client.registration(token)
-    guard !ProcessState.isDisabled || registration.name.rawValue.hasPrefix("self.") else { throw .disabled }
+    guard !ProcessState.isDisabled || NameScope(registration.name.rawValue) == .process else { throw .disabled }
     return client
 }

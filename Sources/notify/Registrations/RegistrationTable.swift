@@ -141,11 +141,33 @@ struct RegistrationTable<Sink, Resource> {
         if (names.values[index].state?.time ?? 0) <= state.time { names.values[index].state = state }
     }
 
+    /// As ``setState(_:of:)``; returns what was remembered before.
+    mutating func exchangeState(_ state: StateReport, of name: NotificationName) -> StateReport? {
+        let before = names[name]?.state
+        setState(state, of: name)
+        return before
+    }
+
+    /// Undoes it, unless another came after it.
+    mutating func restoreState(_ before: StateReport?, of name: NotificationName, from state: StateReport) {
+        if names[name]?.state == state { names[name]?.state = before }
+    }
+
     /// The state of a name that never leaves the process.
     func state(of name: NotificationName) -> UInt64 { names[name]?.state?.value ?? 0 }
 
     /// Remembers the path of a registration, to tell notifyd anew.
-    mutating func setMonitor(_ monitor: MonitorReport?, of token: CInt) { registrations[token]?.monitor = monitor }
+    ///
+    /// - Returns: false where it has one, or is gone.
+    mutating func addMonitor(_ monitor: MonitorReport) -> Bool {
+        guard let index = registrations.index(forKey: monitor.token), registrations.values[index].monitor == nil else {
+            return false
+        }
+        registrations.values[index].monitor = monitor
+        return true
+    }
+
+    mutating func removeMonitor(of token: CInt) { registrations[token]?.monitor = nil }
 
     // MARK: Telling
 

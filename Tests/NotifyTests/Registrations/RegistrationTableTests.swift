@@ -116,6 +116,22 @@ import Testing
         #expect(table.state(of: "else") == 0)
     }
 
+    @Test func aStateThatCouldNotBeSetIsForgottenUnlessAnotherCameAfterIt() {
+        var table = table([2])
+        let (old, new, newer) = (
+            StateReport(value: 1, time: 1), StateReport(value: 2, time: 2), StateReport(value: 3, time: 3)
+        )
+        table.setState(old, of: "menu")
+        let before = table.exchangeState(new, of: "menu")
+        #expect(before == old)
+        table.restoreState(before, of: "menu", from: new)
+        #expect(table.state(of: "menu") == 1)
+        _ = table.exchangeState(new, of: "menu")
+        table.setState(newer, of: "menu")
+        table.restoreState(before, of: "menu", from: new)
+        #expect(table.state(of: "menu") == 3)
+    }
+
     @Test func aSuspendedProcessIsNotifiedOnceOfWhatItMissed() {
         var table = table([4, 2, 3].sorted())
         table.suspendProcess()
@@ -138,7 +154,10 @@ import Testing
 
     @Test func oneRegistrationAloneIsFired() {
         var table = table()
-        table.setMonitor(MonitorReport(token: 3, path: "/etc/hosts", flags: 0), of: 3)
+        let monitor = MonitorReport(token: 3, path: "/etc/hosts", flags: 0)
+        let (isFirst, isSecond) = (table.addMonitor(monitor), table.addMonitor(monitor))
+        #expect(isFirst)
+        #expect(!isSecond)
         let fired = table.fired(3)
         #expect(fired?.token == 3)
         _ = table.suspend(3)
@@ -153,7 +172,7 @@ import Testing
         table.enter("self.menu", 1)
         table.add(4, name: "self.menu", kind: .check, sink: nil)
         table.setState(StateReport(value: 5, time: 1), of: "menu")
-        table.setMonitor(MonitorReport(token: 3, path: "/etc/hosts", flags: 2), of: 3)
+        _ = table.addMonitor(MonitorReport(token: 3, path: "/etc/hosts", flags: 2))
         _ = table.posted("menu")
         _ = table.suspend(2)
         table.suspendProcess()
