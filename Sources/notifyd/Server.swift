@@ -32,7 +32,13 @@ struct Server {
         }
     }
 
-    private static let service = Locked<DaemonService?>(nil)
+    private struct State {
+        var service: DaemonService?
+        /// A SIGHUP came while it started: the configuration may have been read before.
+        var isStale = false
+    }
+
+    private static let state = Locked(State())
 
     private func start() {
         let options = options
@@ -40,7 +46,11 @@ struct Server {
             do {
                 // Who needs notifyd when the bus is back starts another one.
                 let service = try await DaemonService.start(options) { exit(0) }
-                Self.service.withLock { $0 = service }
+                let isStale = Self.state.withLock { state in
+                    state.service = service
+                    return state.isStale
+                }
+                if isStale { await service.reload() }
             } catch {
                 Diagnostics.write("\(error)")
                 exit(Exit.status(of: error))
@@ -49,8 +59,12 @@ struct Server {
     }
 
     private func take(_ signal: CInt) {
-        // Before it has started there is nothing to tell, and the configuration is new.
-        guard let service = Self.service.withLock({ $0 }) else { return }
+        let service = Self.state.withLock { state in
+            if state.service == nil, signal == SIGHUP { state.isStale = true }
+            return state.service
+        }
+        // Before it has started there is nothing to tell.
+        guard let service else { return }
         Task {
             switch signal {
             case SIGHUP: await service.reload()

@@ -75,7 +75,7 @@ package actor DaemonService {
         executor = ReadingThread(connection)
         configurationSource = source
         center = DarwinNotifyCenter(connection: connection)
-        state = DaemonState(process: UInt32(getpid()), configuration: configuration)
+        state = DaemonState(process: UInt32(getpid()), user: geteuid(), configuration: configuration)
         firstInquiry = BootClock.now
         inquiries = Inquiries(first: firstInquiry)
         configurationInForce = configuration

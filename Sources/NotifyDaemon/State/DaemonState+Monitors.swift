@@ -22,7 +22,7 @@ extension DaemonState {
             }
             return []
         }
-        try limits.check(monitors: client.monitors.count + 1)
+        try limits(of: client.identity).check(monitors: client.monitors.count + 1)
         guard try enter(connection, [name]).isEmpty else {
             throw Denial(.notAuthorized, "user \(client.identity.user) may not register for \(name.prefix(200))")
         }

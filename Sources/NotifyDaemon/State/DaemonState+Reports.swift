@@ -16,7 +16,7 @@ extension DaemonState {
         now: UInt64
     ) throws(Denial) -> (actions: [Action], refused: [String]) {
         guard let identity = clients[connection]?.identity else { return ([], []) }
-        try limits.check(report)
+        try limits(of: identity).check(report)
         clients[connection]?.answered = inquiry
         // A number that anybody may write, and 0 stands for processes that the bus cannot tell.
         let told = min(report.suspensions, limits.suspensions)

@@ -20,7 +20,9 @@ package struct DaemonState: Sendable {
 
     package internal(set) var rules = AccessRules()
     package let limits: Limits
+    private let otherLimits: Limits
     private let process: UInt32
+    private let user: UInt32
     var names = NameTable()
     /// By unique bus name.
     var clients: [String: Client] = [:]
@@ -38,10 +40,22 @@ package struct DaemonState: Sendable {
         let connection: String
     }
 
-    /// - Parameter process: notifyd's own.
-    package init(process: UInt32, configuration: NotifyConfiguration = .init(), limits: Limits = Limits()) {
+    /// - Parameters:
+    ///   - process: notifyd's own.
+    ///   - user: notifyd's own.
+    ///   - limits: for what is that user's.
+    ///   - otherLimits: for what is another's.
+    package init(
+        process: UInt32,
+        user: UInt32,
+        configuration: NotifyConfiguration = .init(),
+        limits: Limits = Limits(),
+        otherLimits: Limits = .others
+    ) {
         self.process = process
+        self.user = user
         self.limits = limits
+        self.otherLimits = otherLimits
         configure(configuration)
     }
 
@@ -52,6 +66,9 @@ package struct DaemonState: Sendable {
         let permanent = configuration.permanentNames.map { (NotificationName($0.name), $0.state) }
         names.setPermanent(permanent.filter { $0.0 != own.name } + [own])
     }
+
+    /// What a connection of this user may have kept.
+    func limits(of identity: ClientIdentity) -> Limits { identity.user == user ? limits : otherLimits }
 
     mutating func takeWatchID() -> UInt64 {
         lastWatch += 1
@@ -96,7 +113,7 @@ package struct DaemonState: Sendable {
             client.names[$0] == nil && !isRefused.contains($0)
         }
         let bytes = added.reduce(client.nameBytes) { $0 + $1.rawValue.utf8.count }
-        try limits.check(names: client.names.count + added.count, bytes: bytes)
+        try limits(of: client.identity).check(names: client.names.count + added.count, bytes: bytes)
         for name in added {
             client.names[name] = Client.NameDetails()
             names.enter(name)

@@ -18,6 +18,14 @@ package struct Limits: Sendable, Hashable {
 
     package init() {}
 
+    /// For connections of other users than notifyd's own, of which a system bus allows each 256: together they stay below what would
+    /// harm everybody.
+    package static var others: Limits {
+        var limits = Limits()
+        (limits.names, limits.nameBytes, limits.registrations, limits.monitors) = (4096, 256 << 10, 16_384, 64)
+        return limits
+    }
+
     func check(names count: Int, bytes: Int) throws(Denial) {
         guard count <= names, bytes <= nameBytes else {
             throw Denial(

@@ -4,7 +4,7 @@ import Testing
 @testable import NotifyDaemon
 
 @Suite struct DaemonStateTests {
-    private var state = DaemonState(process: 77)
+    private var state = DaemonState(process: 77, user: 501)
     private let user = ClientIdentity(user: 501, process: 10)
 
     init() {
@@ -115,10 +115,23 @@ import Testing
         #expect(refusal == .notAuthorized)
     }
 
+    @Test func anotherUserMayHaveLessKept() throws {
+        var state = DaemonState(process: 1, user: 0)
+        _ = state.arrived(":1.1", ClientIdentity(user: 0, process: 10))
+        _ = state.arrived(":1.2", user)
+        let names = (0..<5000).map { "name\($0)" }
+        let own = try state.enter(":1.1", names)
+        #expect(own.isEmpty)
+        let refusal = state.refusal { _ = try $0.enter(":1.2", names) }
+        #expect(refusal == .limitsExceeded)
+        let few = try state.enter(":1.2", Array(names.prefix(4096)))
+        #expect(few.isEmpty)
+    }
+
     @Test func aProcessMayHaveSoManyNamesAndNoMore() throws {
         var limits = Limits()
         (limits.names, limits.nameBytes) = (3, 10)
-        var state = DaemonState(process: 1, limits: limits)
+        var state = DaemonState(process: 1, user: 501, limits: limits)
         _ = state.arrived(":1.1", user)
         let result13 = try state.enter(":1.1", ["a", "b"])
         #expect(result13 == [])

@@ -4,7 +4,7 @@ import Testing
 @testable import NotifyDaemon
 
 @Suite struct ProcessAndMonitorTests {
-    private var state = DaemonState(process: 77)
+    private var state = DaemonState(process: 77, user: 501)
     private let user = ClientIdentity(user: 501, process: 10)
 
     init() throws {

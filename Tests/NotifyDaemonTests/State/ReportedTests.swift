@@ -4,7 +4,7 @@ import Testing
 @testable import NotifyDaemon
 
 @Suite struct ReportedTests {
-    private var state = DaemonState(process: 77)
+    private var state = DaemonState(process: 77, user: 501)
     private let user = ClientIdentity(user: 501, process: 10)
 
     init() {
@@ -146,7 +146,7 @@ import Testing
     @Test func aReportOfTooMuchChangesNothing() throws {
         var limits = Limits()
         (limits.names, limits.monitors, limits.registrations) = (2, 1, 1)
-        var state = DaemonState(process: 1, limits: limits)
+        var state = DaemonState(process: 1, user: 501, limits: limits)
         _ = state.arrived(":1.1", user)
         _ = try state.enter(":1.1", ["a"])
         let registration = RegistrationReport(token: 3, kind: .signal, suspensions: 0, deliveries: 9)
