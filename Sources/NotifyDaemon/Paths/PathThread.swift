@@ -1,4 +1,5 @@
 import CLinux
+import DBusTransport
 import Glibc
 import Synchronization
 
