@@ -183,7 +183,7 @@ let package = Package(
             dependencies: [
                 "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
                 // Started as processes.
-                "notify-probe", "ported-notify", "notifyd",
+                "notify-probe", "ported-notify", "notifyd", "notifyutil",
             ],
             exclude: ["NotifyProbe", "PortedNotify"]
         ),

@@ -44,6 +44,11 @@ struct Program {
             // To ask about the running one, not to start one.
             let answer = try connection.callAndWait(NotifydProtocol.call(.status, options: .noAutoStart))
             return print(answer.first?.stringValue ?? "")
+        } catch  where error.name == "org.freedesktop.DBus.Error.NameHasNoOwner" {
+            Diagnostics.write(
+                "no notifyd runs on this bus; whoever calls it, such as notifyutil --list, has the bus start it"
+            )
+            return Exit.unavailable
         } catch {
             Diagnostics.write("\(error)")
             return Exit.unavailable

@@ -38,6 +38,15 @@ struct NotifyUtility {
 
     private mutating func carryOut() -> ExitStatus {
         prepare()
+        // The library would only say that it failed.
+        do throws(DBusError) {
+            _ = try Bus.fromEnvironment.resolvedAddress()
+        } catch  where error.code == .invalidArgument {
+            Output.error.write("notifyutil: \(error)\n")
+            return .usage
+        } catch {
+            // Each command says what it could not do.
+        }
         let last = invocation.commands.indices.last
         for (index, command) in invocation.commands.enumerated() {
             do throws(Failure) {

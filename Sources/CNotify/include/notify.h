@@ -13,8 +13,7 @@
 // who may not post the name.
 //
 // All functions may be called from any thread. notify_check and notify_is_valid_token may be called in a signal handler too: they
-// take no lock and make no system call. Nothing is ever called, sent or written before the function that registers it has returned
-// to the bus's answer: a registration is in force for every post that begins after the registration returned.
+// take no lock and make no system call. A registration is in force for every post that begins after it returned.
 //
 // For each post a registration is notified at least once after it, in bounded memory: posts that come faster than they are taken
 // may be reported as one. The poster's own registrations are notified like all others.
@@ -40,6 +39,9 @@ typedef struct dispatch_queue_s *dispatch_queue_t;
 #ifndef _MACH_PORT_T
 #define _MACH_PORT_T
 typedef unsigned int mach_port_t;
+#endif
+#ifndef MACH_PORT_NULL
+#define MACH_PORT_NULL ((mach_port_t)0)
 #endif
 
 /// Done.
@@ -76,7 +78,8 @@ typedef unsigned int mach_port_t;
 __BEGIN_DECLS
 
 /// Posts a name to all its registrations in all processes. When it returns the bus has it or will get it, so the process may end at
-/// once; nobody needs to be listening. Without notifyd too.
+/// once; nobody needs to be listening. Without notifyd too; but a name that not everybody may post goes through notifyd where there is
+/// one, because its receivers ask the bus who the sender is: without, a post may be missed if its process ends at once.
 ///
 /// Errors: INVALID_NAME, NOT_AUTHORIZED, OPT_DISABLE, SERVER_NOT_FOUND (no bus), FAILED.
 uint32_t notify_post(const char *name);

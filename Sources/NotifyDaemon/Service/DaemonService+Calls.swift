@@ -1,4 +1,5 @@
 import DBusTransport
+import NotifyCenter
 import NotifydProtocol
 
 extension DaemonService {
@@ -80,6 +81,7 @@ extension DaemonService {
             return [.string(connection.uniqueName ?? "")]
         case .leave: perform(state.leave(sender, arguments[0].stringsValue ?? []))
         case .report: try report(sender, arguments)
+        case .post: return [.boolean(try post(sender, NotificationName(arguments[0].stringValue ?? "")))]
         case .setState:
             let report = StateReport(value: arguments[1].unsignedValue ?? 0, time: arguments[2].unsignedValue ?? 0)
             try state.setState(sender, arguments[0].stringValue ?? "", report, now: BootClock.now)
@@ -94,6 +96,23 @@ extension DaemonService {
         case .monitor, .list, .status: break
         }
         return []
+    }
+
+    /// Posts for the caller, whose end nobody then need ask the bus about in time.
+    private func post(_ sender: String, _ name: NotificationName) throws(Denial) -> Bool {
+        let caller = try identity(sender)
+        guard state.rules.allows(.write, name.rawValue, by: caller.access), NameScope(name.rawValue) != .process else {
+            throw Denial(.notAuthorized, "user \(caller.user) may not post \(name.rawValue.prefix(200))")
+        }
+        // Receivers ask whether the sender may, which notifyd is now.
+        guard state.rules.allows(.write, name.rawValue, by: ownIdentity.access) else { return false }
+        do throws(DBusError) {
+            try center.post(name)
+            return true
+        } catch {
+            Diagnostics.write("\(error)")
+            return false
+        }
     }
 
     private func process(_ arguments: [DBusValue]) -> UInt32 { UInt32(clamping: arguments[0].unsignedValue ?? 0) }

@@ -120,15 +120,16 @@ extension DaemonService {
         }
     }
 
+    /// As whom notifyd itself acts.
+    var ownIdentity: ClientIdentity {
+        ClientIdentity(user: geteuid(), groups: [getegid()] + FileIdentity.ownGroups, process: UInt32(getpid()))
+    }
+
     /// Watches what the configuration in force says, and says for which names that would be in vain.
     func watchConfigured() {
         for id in configured.keys { paths?.remove(id) }
         configured = [:]
-        let own = ClientIdentity(
-            user: geteuid(),
-            groups: [getegid()] + FileIdentity.ownGroups,
-            process: UInt32(getpid())
-        )
+        let own = ownIdentity
         for monitor in configurationInForce.monitors {
             guard configurationInForce.rules.allows(.write, monitor.name, by: own.access) else {
                 Diagnostics.write(

@@ -25,7 +25,7 @@ extension NotifydProtocol.Method {
     /// Whether it matters who calls.
     var needsIdentity: Bool {
         switch self {
-        case .enter, .leave, .report, .setState, .suspendProcess, .resumeProcess, .monitor, .unmonitor: true
+        case .enter, .leave, .report, .post, .setState, .suspendProcess, .resumeProcess, .monitor, .unmonitor: true
         case .getState, .list, .status: false
         }
     }
@@ -34,7 +34,7 @@ extension NotifydProtocol.Method {
     var reads: Bool {
         switch self {
         case .getState, .list, .status, .suspendProcess, .resumeProcess: true
-        case .enter, .leave, .report, .setState, .monitor, .unmonitor: false
+        case .enter, .leave, .report, .post, .setState, .monitor, .unmonitor: false
         }
     }
 }

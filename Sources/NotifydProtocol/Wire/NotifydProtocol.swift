@@ -11,6 +11,8 @@ package import DBusTransport
 /// | `Enter(as names) → s` | library | has registrations of these names; notifyd's unique bus name |
 /// | `Leave(as names)` | library | has none of these any more |
 /// | `Report(t inquiry, a{sv})` | library | ``ProcessReport``, the answer to a `Tell` |
+/// | `Post(s name) → b` | anyone | posts a name that not everybody may post, for one who may and may be gone soon; false where notifyd
+///   itself may not |
 /// | `SetState(s name, t value, t time)` | library | enters the name, too; the newest time wins |
 /// | `GetState(s name) → t` | anyone | |
 /// | `SuspendProcess(u pid)`, `ResumeProcess(u pid)` | anyone | |
@@ -37,6 +39,7 @@ package enum NotifydProtocol {
         case enter = "Enter"
         case leave = "Leave"
         case report = "Report"
+        case post = "Post"
         case setState = "SetState"
         case getState = "GetState"
         case suspendProcess = "SuspendProcess"

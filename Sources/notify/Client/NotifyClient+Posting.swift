@@ -11,9 +11,21 @@ extension NotifyClient {
         guard !ProcessState.isDisabled else { throw .disabled }
         try authorize(.write, name)
         ProcessState.isOnBus()
+        if try postThroughNotifyd(name) { return }
         try NotifyStatus.onBus { () throws(DBusError) in try Self.center.post(name) }
         // After it was sent: who finds the number has a post before them on the way to the bus.
         postsSent.wrappingAdd(1, ordering: .releasing)
+    }
+
+    /// Has notifyd post a name that not everybody may post. Receivers ask the bus who the sender is: notifyd is there to be asked about,
+    /// a process that posts and ends is not. Without notifyd, or where that may not post it either, it is posted as others are.
+    private func postThroughNotifyd(_ name: NotificationName) throws(NotifyStatus) -> Bool {
+        guard !rules.isOpen(.write, name.rawValue) else { return false }
+        do throws(NotifyStatus) {
+            return try call(.post, [.string(name.rawValue)]).first?.booleanValue == true
+        } catch .serverNotFound {
+            return false
+        }
     }
 
     /// Waits until this process has seen its own posts: after a post, a call that waits for an answer finds `notify_check` true

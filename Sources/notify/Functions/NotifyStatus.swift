@@ -36,7 +36,8 @@ struct NotifyStatus: Error, Equatable {
     }
 
     private static let answers: [String: NotifyStatus] = [
-        "org.freedesktop.DBus.Error.AccessDenied": .notAuthorized,
+        // The bus's policy keeps notifyd from this caller.
+        "org.freedesktop.DBus.Error.AccessDenied": .serverNotFound,
         // notifyd is not installed, does not start, or ended just now.
         "org.freedesktop.DBus.Error.ServiceUnknown": .serverNotFound,
         "org.freedesktop.DBus.Error.NameHasNoOwner": .serverNotFound,

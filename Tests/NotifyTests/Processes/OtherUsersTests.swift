@@ -1,5 +1,7 @@
+import DBusTransport
 import Glibc
 import NotifyCenterTestKit
+import NotifydProtocol
 import Testing
 
 /// Names that belong to users, on a bus that several of them share. Only root can start processes of others.
@@ -57,5 +59,34 @@ struct OtherUsersTests {
         #expect(try await root.ask("post user.uid.65534") == "status 0")
         try await eventually { owner.calls(token) == 2 }
         #expect(try await owner.ask("read \(checked)") == "check 1")
+    }
+
+    // notify(3), a.5 and a.9: also of a process that posts and ends.
+    @Test func aPostOfAUsersNameIsHeardThoughItsProcessEndsAtOnce() async throws {
+        let notifyd = try ChildProcess(ChildProcess.built("notifyd"), environment: bus.environment)
+        defer { notifyd.kill() }
+        let connection = try DBusConnection.open(bus.bus)
+        try await eventually { try await connection.owner(of: NotifydProtocol.busName) != nil }
+        let token = try await root.register("dispatch", "user.uid.65534.menu")
+        for count in 1...10 {
+            let identity = ["--reuid=65534", "--regid=65534", "--clear-groups"]
+            let post = [ChildProcess.built("notifyutil"), "-p", "user.uid.65534.menu"]
+            let poster = try ChildProcess("setpriv", identity + post, environment: bus.environment)
+            #expect(await poster.exitStatus() == 0)
+            try await eventually { root.calls(token) == count }
+        }
+        // It asks who calls, as receivers would.
+        #expect(try await stranger.ask("post user.uid.65534.menu") == "status 7")
+        let forged = try ChildProcess(
+            "setpriv",
+            [
+                "--reuid=1", "--regid=1", "--clear-groups", "dbus-send", "--bus=\(bus.address)", "--print-reply",
+                "--dest=\(NotifydProtocol.busName)", NotifydProtocol.path, "\(NotifydProtocol.interface).Post",
+                "string:user.uid.65534.menu",
+            ]
+        )
+        #expect(await forged.exitStatus() != 0)
+        #expect(forged.errorText.contains("NotAuthorized"))
+        #expect(root.calls(token) == 10)
     }
 }

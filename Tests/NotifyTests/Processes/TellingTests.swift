@@ -15,6 +15,9 @@ import Testing
     @Test func whatAFunctionTellsIsOnItsWayWhenItReturns() async throws {
         let notifyd = try await StandInNotifyd(on: bus.bus)
         let (threads, count) = (8, 200)
+        // What changes while the process reports for the first time is in its report.
+        _ = try await probe.register("check", "first")
+        try await eventually { notifyd.words.contains(.report) }
         #expect(try await probe.ask("storm \(threads) \(count)") == "done")
         try await eventually {
             notifyd.words.count { if case .post = $0 { true } else { false } } == 2 * threads * count

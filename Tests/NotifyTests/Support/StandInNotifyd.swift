@@ -8,6 +8,8 @@ final class StandInNotifyd: Sendable {
         case enter(String)
         case leave(String)
         case post(String)
+        /// All that there is, in place of what was told so far.
+        case report
     }
 
     private let heard = Locked<[Word]>([])
@@ -31,6 +33,14 @@ final class StandInNotifyd: Sendable {
                     inOrder: { [weak self] call, reply in
                         for name in call.arguments.first?.stringsValue ?? [] { self?.note(.enter(name)) }
                         reply.send(isRefusing ? .failure(refusal) : .success([.string(name)]))
+                    }
+                ),
+                DBusInterface.Method(
+                    "Report",
+                    in: [.init("inquiry", "t"), .init("report", "a{sv}")],
+                    inOrder: { [weak self] _, reply in
+                        self?.note(.report)
+                        reply.send(.success([]))
                     }
                 ),
                 DBusInterface.Method(
