@@ -48,6 +48,7 @@ extension DBusConnection {
     /// - Throws: ``DBusError/Code/invalidArgument`` where this connection serves one at `path` already, or `path` is none;
     ///   ``DBusError/Code/noResources``.
     public func export(_ interfaces: [DBusInterface], at path: String) throws(DBusError) -> HandlerToken {
+        try core.checkProcess("serve \(path)")
         // A signal that is never sent, for its check of the path.
         _ = try DBusMessage.signal(path: path, interface: "org.freedesktop.DBus", member: "Check")
         try core.startThread()

@@ -48,6 +48,7 @@ public final class DBusConnection: Sendable {
         timeout: Duration = .seconds(25)
     ) async throws(DBusError) -> [DBusValue] {
         let core = core
+        try core.checkProcess(Self.attempt(message))
         let id = core.takeID()
         let held = ConnectionCore.HeldMessage(message)
         let result: Result<[DBusValue], DBusError> = await withTaskCancellationHandler {
@@ -72,6 +73,7 @@ public final class DBusConnection: Sendable {
         _ message: borrowing DBusMessage,
         timeout: Duration = .seconds(25)
     ) throws(DBusError) -> [DBusValue] {
+        try core.checkProcess(Self.attempt(message))
         // A copy, because the same message may be sent by others too, and each call needs a serial of its own.
         let held = ConnectionCore.HeldMessage(try message.copy())
         let result: Result<[DBusValue], DBusError> = core.wait { answered in
@@ -121,6 +123,7 @@ public final class DBusConnection: Sendable {
     public func onEvent(
         _ handler: @escaping @Sendable (ConnectionEvent) -> Void
     ) throws(DBusError) -> HandlerToken {
+        try core.checkProcess("watch the connection")
         try core.startThread()
         let core = core
         let id = core.state.withLock { state -> UInt64 in

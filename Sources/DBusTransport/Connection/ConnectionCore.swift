@@ -81,7 +81,7 @@ final class ConnectionCore: Sendable {
     // MARK: Sending
 
     /// Asked before any lock is taken: in a forked child, one may be held by a thread that is not there.
-    private func checkProcess(_ attempted: @autoclosure () -> String) throws(DBusError) {
+    func checkProcess(_ attempted: @autoclosure () -> String) throws(DBusError) {
         guard forkGeneration == ForkedChild.generation else { throw .forked(attempted()) }
     }
 

@@ -87,6 +87,7 @@ struct PathThread {
             switch resolution.end {
             case .present, .missing:
                 table.add(id, path, wanted, identity, resolution)
+                tellFigures()
                 done(.watched)
             case .denied:
                 discard(resolution.interests.keys)
@@ -95,9 +96,9 @@ struct PathThread {
                 discard(resolution.interests.keys)
                 done(.impossible(message))
             }
-        case .remove(let id): discard(table.remove(id))
-        case .report(let body):
-            body(PathWatcher.Figures(paths: table.entries.count, watches: table.watchCount))
+        case .remove(let id):
+            discard(table.remove(id))
+            tellFigures()
         case .end: hasEnded = true
         }
     }
@@ -111,8 +112,14 @@ struct PathThread {
             let (fires, unused) = table.settle(id, resolution, at: .now)
             discard(unused)
             if fires { fired.append(id) }
+            tellFigures()
         }
         if !fired.isEmpty { core.changed(fired) }
+    }
+
+    private func tellFigures() {
+        let figures = PathWatcher.Figures(paths: table.entries.count, watches: table.watchCount)
+        core.figures.withLock { $0 = figures }
     }
 
     private func resolve(_ path: FilePath, _ identity: FileIdentity) -> PathResolution {

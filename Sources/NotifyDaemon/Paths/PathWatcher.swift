@@ -20,7 +20,6 @@ final class PathWatcher: Sendable {
     enum Command: Sendable {
         case add(UInt64, FilePath, PathEvents, FileIdentity, @Sendable (Outcome) -> Void)
         case remove(UInt64)
-        case report(@Sendable (Figures) -> Void)
         case end
     }
 
@@ -35,6 +34,8 @@ final class PathWatcher: Sendable {
     /// What the thread and this object share; apart, so that the thread does not keep this object alive.
     final class Core: Sendable {
         let commands = Locked<[Command]>([])
+        /// Written by the thread, so that nobody waits for it, which a file system that hangs may hold.
+        let figures = Locked(Figures())
         let event: CInt
         let inotify: CInt
         let changed: @Sendable ([UInt64]) -> Void
@@ -103,11 +104,8 @@ final class PathWatcher: Sendable {
         if let done { done(.watched) } else { CLinux_signal(core.event) }
     }
 
-    func figures() async -> Figures {
-        await withCheckedContinuation { continuation in
-            send(.report { continuation.resume(returning: $0) })
-        }
-    }
+    /// As of the last change.
+    var figures: Figures { core.figures.withLock { $0 } }
 
     private func send(_ command: Command) {
         core.commands.withLock { $0.append(command) }

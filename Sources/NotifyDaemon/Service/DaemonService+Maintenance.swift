@@ -27,7 +27,7 @@ extension DaemonService {
     func statusText(isLong: Bool) async -> String {
         let listings =
             isLong ? await inquire() : Listings(names: state.nameListings, processes: state.processListings)
-        let paths = await paths?.figures() ?? PathWatcher.Figures()
+        let paths = paths?.figures ?? PathWatcher.Figures()
         let status = StatusText(
             process: UInt32(getpid()),
             bus: "\(connection.bus)",
