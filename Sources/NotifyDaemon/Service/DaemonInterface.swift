@@ -28,7 +28,7 @@ enum DaemonInterface {
                 method(.enter, in: [("names", "as")], out: [("notifyd", "s")]),
                 method(.leave, in: [("names", "as")]),
                 method(.report, in: [("inquiry", "t"), ("report", "a{sv}")]),
-                method(.post, in: [("name", "s")], out: [("posted", "b")]),
+                method(.post, in: [("name", "s")], out: [("notifyd", "s")]),
                 method(.setState, in: [("name", "s"), ("value", "t"), ("time", "t")]),
                 method(.getState, in: [("name", "s")], out: [("value", "t")]),
                 method(.suspendProcess, in: [("process", "u")]),

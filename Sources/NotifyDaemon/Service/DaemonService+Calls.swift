@@ -81,7 +81,9 @@ extension DaemonService {
             return [.string(connection.uniqueName ?? "")]
         case .leave: perform(state.leave(sender, arguments[0].stringsValue ?? []))
         case .report: try report(sender, arguments)
-        case .post: return [.boolean(try post(sender, NotificationName(arguments[0].stringValue ?? "")))]
+        case .post:
+            let isPosted = try post(sender, NotificationName(arguments[0].stringValue ?? ""))
+            return [.string(isPosted ? connection.uniqueName ?? "" : "")]
         case .setState:
             let report = StateReport(value: arguments[1].unsignedValue ?? 0, time: arguments[2].unsignedValue ?? 0)
             try state.setState(sender, arguments[0].stringValue ?? "", report, now: BootClock.now)

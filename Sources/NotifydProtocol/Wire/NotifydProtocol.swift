@@ -11,8 +11,7 @@ package import DBusTransport
 /// | `Enter(as names) → s` | library | has registrations of these names; notifyd's unique bus name |
 /// | `Leave(as names)` | library | has none of these any more |
 /// | `Report(t inquiry, a{sv})` | library | ``ProcessReport``, the answer to a `Tell` |
-/// | `Post(s name) → b` | anyone | posts a name that not everybody may post, for one who may and may be gone soon; false where notifyd
-///   itself may not |
+/// | `Post(s name) → s` | anyone | posts for a caller who may be gone soon; notifyd's unique bus name, empty if it may not |
 /// | `SetState(s name, t value, t time)` | library | enters the name, too; the newest time wins |
 /// | `GetState(s name) → t` | anyone | |
 /// | `SuspendProcess(u pid)`, `ResumeProcess(u pid)` | anyone | |

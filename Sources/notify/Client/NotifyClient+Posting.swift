@@ -22,7 +22,12 @@ extension NotifyClient {
     private func postThroughNotifyd(_ name: NotificationName) throws(NotifyStatus) -> Bool {
         guard !rules.isOpen(.write, name.rawValue) else { return false }
         do throws(NotifyStatus) {
-            return try call(.post, [.string(name.rawValue)]).first?.booleanValue == true
+            guard let owner = try call(.post, [.string(name.rawValue)]).first?.stringValue, !owner.isEmpty else {
+                return false
+            }
+            // The post is back before the answer; what is left is to ask about notifyd, the first time.
+            authority.settle(owner)
+            return true
         } catch .serverNotFound {
             return false
         }

@@ -1,4 +1,5 @@
 import DBusTransport
+import Dispatch
 import NotifyCenter
 import NotifydProtocol
 import Synchronization
@@ -7,6 +8,8 @@ import Synchronization
 /// word on who the sender is decides. ``KnownSenders`` remembers it, this asks.
 final class PostAuthority: Sendable {
     private let senders = Locked(KnownSenders<@Sendable () -> Void>())
+    /// Senders whom the bus is asked about, until their posts are delivered, and who waits for that.
+    private let asked = Locked<[String: [DispatchSemaphore]]>([:])
 
     /// Calls `deliver` if `sender` may post `name`: right here if the sender is known, else once the bus has told.
     func check(
@@ -24,15 +27,26 @@ final class PostAuthority: Sendable {
         case .decide(let identity):
             if identity.map({ rules.allows(.write, name.rawValue, by: $0) }) == true { deliver() }
         case .wait: break
-        case .ask(let life): Task { await self.ask(connection, sender, rules, life) }
+        case .ask(let life):
+            asked.withLock { $0[sender] = $0[sender] ?? [] }
+            Task { await self.ask(connection, sender, rules, life) }
         }
     }
 
     private func ask(_ connection: DBusConnection, _ sender: String, _ rules: AccessRules, _ life: UInt64) async {
         let (identity, answer) = await Self.identify(sender, connection)
         let waiting = senders.withLock { $0.answered(sender, answer, in: life) }
-        guard let identity else { return }
-        for (name, deliver) in waiting where rules.allows(.write, name.rawValue, by: identity) { deliver() }
+        if let identity {
+            for (name, deliver) in waiting where rules.allows(.write, name.rawValue, by: identity) { deliver() }
+        }
+        for waiter in asked.withLock({ $0.removeValue(forKey: sender) }) ?? [] { waiter.signal() }
+    }
+
+    /// Waits until what has arrived from this sender is delivered, or refused. The bus answers, or is given up after 25 s.
+    func settle(_ sender: String) {
+        let answered = DispatchSemaphore(value: 0)
+        let isAsked = asked.withLock { $0[sender]?.append(answered) != nil }
+        if isAsked { answered.wait() }
     }
 
     private static func identify(

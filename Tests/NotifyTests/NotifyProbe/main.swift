@@ -51,6 +51,14 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
         var state: UInt64 = 0
         let status = notify_get_state(number, &state)
         return status == 0 ? "state \(state)" : "status \(status)"
+    case "post-and-read":
+        // Without a moment in between: post, wait for any answer, look.
+        var (check, state): (Int32, UInt64) = (-1, 0)
+        let statuses = [
+            notify_post(arguments.dropFirst().first.map(String.init)), notify_get_state(number, &state),
+            notify_check(number, &check),
+        ]
+        return statuses == [0, 0, 0] ? "check \(check)" : "statuses \(statuses)"
     case "monitor":
         let path = arguments.dropFirst().first.map { strdup(String($0)) } ?? nil
         defer { free(path) }

@@ -149,6 +149,19 @@ import Testing
         }
     }
 
+    // notify(3), a.8: also where the post goes through notifyd, whom the process has to ask the bus about.
+    @Test func aPostOfAUsersNameIsSeenAfterACallThatWaits() async throws {
+        let notifyd = try await startNotifyd(on: bus)
+        defer { notifyd.kill() }
+        let name = "user.uid.\(geteuid()).menu"
+        let token = try await first.register("check", name)
+        for _ in 0..<5 {
+            _ = try await first.ask("read \(token)")
+            #expect(try await first.ask("post-and-read \(token) \(name)") == "check 1")
+            #expect(try await first.ask("read \(token)") == "check 0")
+        }
+    }
+
     @Test func itsStatusIsWrittenWithTheCallersPermissions() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }

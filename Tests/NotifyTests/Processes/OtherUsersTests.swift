@@ -1,4 +1,3 @@
-import DBusTransport
 import Glibc
 import NotifyCenterTestKit
 import NotifydProtocol
@@ -63,10 +62,8 @@ struct OtherUsersTests {
 
     // notify(3), a.5 and a.9: also of a process that posts and ends.
     @Test func aPostOfAUsersNameIsHeardThoughItsProcessEndsAtOnce() async throws {
-        let notifyd = try ChildProcess(ChildProcess.built("notifyd"), environment: bus.environment)
+        let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
-        let connection = try DBusConnection.open(bus.bus)
-        try await eventually { try await connection.owner(of: NotifydProtocol.busName) != nil }
         let token = try await root.register("dispatch", "user.uid.65534.menu")
         for count in 1...10 {
             let identity = ["--reuid=65534", "--regid=65534", "--clear-groups"]
