@@ -1,30 +1,13 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
-#include <fcntl.h>
-
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/fsuid.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 const char *CLinux_secureEnvironment(const char *name) { return secure_getenv(name); }
-
-void CLinux_nameThisThread(const char *name) { prctl(PR_SET_NAME, name); }
-
-int CLinux_makeEvent(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
-
-void CLinux_signal(int event) {
-    // A full counter is a descriptor that is readable already.
-    eventfd_write(event, 1);
-}
-
-void CLinux_clear(int event) {
-    eventfd_t count;
-    eventfd_read(event, &count);
-}
 
 // By the kernel's calls, which change one thread. The C library's setgroups changes all.
 static int set(uid_t user, gid_t group, const gid_t *groups, size_t count) {

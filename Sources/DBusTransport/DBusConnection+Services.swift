@@ -94,6 +94,19 @@ extension DBusConnection {
         )
     }
 
+    /// Asks once, for whom a wrong program is no harm: the process may have ended, and its id be another's.
+    ///
+    /// - Throws: as ``credentials(of:)``.
+    package func firstCredentials(of name: String) async throws(DBusError) -> PeerCredentials {
+        let raw = try await rawCredentials(of: name)
+        return PeerCredentials(
+            userID: raw.userID,
+            groupIDs: raw.groupIDs,
+            processID: raw.processID,
+            executable: raw.processID.flatMap(executable)
+        )
+    }
+
     private func rawCredentials(of name: String) async throws(DBusError) -> PeerCredentials {
         let answer = try await callBus("GetConnectionCredentials", [.string(name)])
         guard let fields = answer.first?.fieldsValue,

@@ -9,14 +9,6 @@
 /// secure_getenv: NULL also in a process with more rights than its user.
 const char *CLinux_secureEnvironment(const char *name);
 
-/// Names the calling thread, for people who look at the process.
-void CLinux_nameThisThread(const char *name);
-
-/// A descriptor that any thread makes readable, and that poll(2) waits for; negative with errno set.
-int CLinux_makeEvent(void);
-void CLinux_signal(int event);
-void CLinux_clear(int event);
-
 /// A pipe whose ends no program inherits; 0, or -1 with errno set.
 int CLinux_pipe(int ends[2]);
 

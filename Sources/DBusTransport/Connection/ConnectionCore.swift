@@ -73,7 +73,7 @@ final class ConnectionCore: Sendable {
 
     init(bus: Bus) throws(DBusError) {
         self.bus = bus
-        event = try EventDescriptor()
+        event = try EventDescriptor("open a D-Bus connection")
         let socket = try BusSocket(address: bus.resolvedAddress())
         state = Locked(State(phase: .connected(socket)))
     }

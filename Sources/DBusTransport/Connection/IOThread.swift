@@ -1,4 +1,3 @@
-import CDBus
 import Dispatch
 import Glibc
 import Synchronization
@@ -10,29 +9,8 @@ struct IOThread {
 
     init(_ core: ConnectionCore) { self.core = core }
 
-    /// Starts it, with all signals blocked so that those to the process reach the app's threads; `nil` without a thread left.
-    func start() -> pthread_t? {
-        var all = sigset_t()
-        var previous = sigset_t()
-        sigfillset(&all)
-        pthread_sigmask(SIG_SETMASK, &all, &previous)
-        defer { pthread_sigmask(SIG_SETMASK, &previous, nil) }
-        let argument = Unmanaged.passRetained(core)
-        var thread = pthread_t()
-        let body: @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? = { argument in
-            CDBus_nameThisThread("dbus-io")
-            if let argument {
-                IOThread(Unmanaged<ConnectionCore>.fromOpaque(argument).takeRetainedValue()).run()
-            }
-            return nil
-        }
-        guard pthread_create(&thread, nil, body, argument.toOpaque()) == 0 else {
-            argument.release()
-            return nil
-        }
-        pthread_detach(thread)
-        return thread
-    }
+    /// Starts it; `nil` without a thread left.
+    func start() -> pthread_t? { QuietThread.start("dbus-io") { run() } }
 
     private func run() {
         while true {

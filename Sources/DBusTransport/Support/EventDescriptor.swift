@@ -1,17 +1,18 @@
 import CDBus
 import Glibc
 
-/// An eventfd: any thread signals, the I/O thread polls.
-struct EventDescriptor: ~Copyable {
-    let descriptor: CInt
+/// An eventfd: any thread signals, one polls.
+package struct EventDescriptor: ~Copyable {
+    package let descriptor: CInt
 
-    init() throws(DBusError) {
+    /// - Parameter purpose: what it is for, as errors say it was attempted.
+    package init(_ purpose: String) throws(DBusError) {
         descriptor = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
         guard descriptor >= 0 else {
             throw DBusError(
                 .noResources,
                 message: "eventfd failed: \(String(cString: strerror(errno)))",
-                attempted: "open a D-Bus connection",
+                attempted: purpose,
                 remedy: "raise the limit of open files (ulimit -n)"
             )
         }
@@ -19,12 +20,12 @@ struct EventDescriptor: ~Copyable {
 
     deinit { close(descriptor) }
 
-    func signal() {
+    package func signal() {
         // A full counter (EAGAIN) is a descriptor that is readable already.
         _ = eventfd_write(descriptor, 1)
     }
 
-    func clear() {
+    package func clear() {
         var count: eventfd_t = 0
         _ = eventfd_read(descriptor, &count)
     }

@@ -27,7 +27,8 @@ enum FileIdentity: Hashable, Sendable {
         // Not even this process's root may, as in a container: then it still is itself.
         guard code >= 0 else { return denied() }
         defer {
-            // Root's way back is never barred; were it, to go on as the wrong user would be worse than to end.
+            // Root's way back is never barred, whatever a client asks for: the thread keeps the right to change its groups, which has just
+            // been used. Were the kernel out of memory, to go on as the wrong user would be worse than to end.
             guard CLinux_actAsMyself(own, own.count) == 0 else { fatalError("notifyd could not act as itself again") }
         }
         return code == 0 ? body() : denied()

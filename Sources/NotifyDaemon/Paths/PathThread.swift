@@ -1,4 +1,3 @@
-import CLinux
 import DBusTransport
 import Glibc
 import Synchronization
@@ -16,34 +15,13 @@ struct PathThread {
         events = InotifyEvents(core.inotify)
     }
 
+    /// False, with `errno` set, where the system grants no thread.
     static func start(_ core: PathWatcher.Core) -> Bool {
-        var all = sigset_t()
-        var previous = sigset_t()
-        sigfillset(&all)
-        pthread_sigmask(SIG_SETMASK, &all, &previous)
-        defer { pthread_sigmask(SIG_SETMASK, &previous, nil) }
-        let argument = Unmanaged.passRetained(core)
-        var thread = pthread_t()
-        let code = pthread_create(
-            &thread,
-            nil,
-            { argument in
-                CLinux_nameThisThread("paths")
-                if let argument {
-                    var thread = PathThread(Unmanaged<PathWatcher.Core>.fromOpaque(argument).takeRetainedValue())
-                    thread.run()
-                }
-                return nil
-            },
-            argument.toOpaque()
-        )
-        guard code == 0 else {
-            argument.release()
-            errno = code
-            return false
+        let thread = QuietThread.start("paths") {
+            var thread = PathThread(core)
+            thread.run()
         }
-        pthread_detach(thread)
-        return true
+        return thread != nil
     }
 
     private mutating func run() {
@@ -59,10 +37,10 @@ struct PathThread {
     private func wait() {
         var descriptors = [
             pollfd(fd: core.inotify, events: CShort(POLLIN), revents: 0),
-            pollfd(fd: core.event, events: CShort(POLLIN), revents: 0),
+            pollfd(fd: core.event.descriptor, events: CShort(POLLIN), revents: 0),
         ]
         _ = poll(&descriptors, nfds_t(descriptors.count), timeout)
-        if descriptors[1].revents != 0 { CLinux_clear(core.event) }
+        if descriptors[1].revents != 0 { core.event.clear() }
     }
 
     /// Milliseconds until the first path is to be looked at.

@@ -1,4 +1,3 @@
-import CLinux
 import DBusTransport
 import Glibc
 import Synchronization
@@ -36,20 +35,21 @@ final class PathWatcher: Sendable {
         let commands = Locked<[Command]>([])
         /// Written by the thread, so that nobody waits for it, which a file system that hangs may hold.
         let figures = Locked(Figures())
-        let event: CInt
+        let event: EventDescriptor
         let inotify: CInt
         let changed: @Sendable ([UInt64]) -> Void
 
-        fileprivate init(event: CInt, inotify: CInt, changed: @escaping @Sendable ([UInt64]) -> Void) {
+        fileprivate init(
+            event: consuming EventDescriptor,
+            inotify: CInt,
+            changed: @escaping @Sendable ([UInt64]) -> Void
+        ) {
             self.event = event
             self.inotify = inotify
             self.changed = changed
         }
 
-        deinit {
-            close(event)
-            close(inotify)
-        }
+        deinit { close(inotify) }
     }
 
     /// The machine grants no inotify instance or thread.
@@ -62,13 +62,12 @@ final class PathWatcher: Sendable {
     init(changed: @escaping @Sendable ([UInt64]) -> Void) throws(Failure) {
         let inotify = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK))
         guard inotify >= 0 else { throw Self.failure("raise fs.inotify.max_user_instances") }
-        let event = CLinux_makeEvent()
-        guard event >= 0 else {
-            let failure = Self.failure("raise the limit of open files (ulimit -n)")
+        do throws(DBusError) {
+            core = Core(event: try EventDescriptor("watch paths"), inotify: inotify, changed: changed)
+        } catch {
             close(inotify)
-            throw failure
+            throw Failure(message: "\(error)")
         }
-        core = Core(event: event, inotify: inotify, changed: changed)
         guard PathThread.start(core) else { throw Self.failure("raise the limit of processes (ulimit -u)") }
     }
 
@@ -101,7 +100,7 @@ final class PathWatcher: Sendable {
             commands.append(.remove(id))
             return nil
         }
-        if let done { done(.watched) } else { CLinux_signal(core.event) }
+        if let done { done(.watched) } else { core.event.signal() }
     }
 
     /// As of the last change.
@@ -109,6 +108,6 @@ final class PathWatcher: Sendable {
 
     private func send(_ command: Command) {
         core.commands.withLock { $0.append(command) }
-        CLinux_signal(core.event)
+        core.event.signal()
     }
 }

@@ -7,7 +7,8 @@ import Synchronization
 
 /// The process's registrations on the bus: a ``RegistrationTable`` decides, this holds it and acts, outside of its lock.
 ///
-/// Notices of posts go out from the thread that reads the bus, in the order of arrival; those of `self.` names from the poster's.
+/// Notices of posts go out from the thread that reads the bus, in the order of arrival, but for names whose sender must be asked
+/// about first; those of `self.` names from the poster's.
 final class NotifyClient: Sendable {
     typealias Table = RegistrationTable<any NoticeSink, NameResource>
 

@@ -44,9 +44,6 @@ struct RegistrationTable<Sink, Resource> {
     /// Has the name hold something; its first registration follows.
     mutating func enter(_ name: NotificationName, _ resource: Resource) { names[name] = Name(resource: resource) }
 
-    /// All names with registrations, in no order.
-    var allNames: [NotificationName] { Array(names.keys) }
-
     // MARK: Registrations
 
     subscript(token: CInt) -> Registration? { registrations[token] }

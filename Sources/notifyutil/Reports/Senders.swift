@@ -1,5 +1,4 @@
 import DBusTransport
-import Glibc
 import Synchronization
 
 /// Who posted, as far as it could be found out.
@@ -70,35 +69,12 @@ final class Senders: Sendable {
     }
 
     private func ask(_ name: String, for lookup: SenderLookup) async {
-        let sender = (try? await sender(name)) ?? Sender()
-        lookup.resolve(sender)
-        onAnswer()
-    }
-
-    private func sender(_ name: String) async throws(DBusError) -> Sender {
-        let bus = "org.freedesktop.DBus"
-        let call = try DBusMessage.methodCall(
-            destination: bus,
-            path: "/org/freedesktop/DBus",
-            interface: bus,
-            member: "GetConnectionCredentials",
-            arguments: [.string(name)]
+        // A poster that is gone stays unknown.
+        let credentials = try? await connection.firstCredentials(of: name)
+        lookup.resolve(
+            Sender(process: credentials?.processID, user: credentials?.userID, program: credentials?.executable)
         )
-        let fields = try await connection.call(call, timeout: .seconds(2)).first?.fieldsValue ?? [:]
-        var sender = Sender()
-        sender.process = fields["ProcessID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
-        sender.user = fields["UnixUserID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
-        sender.program = sender.process.flatMap(Self.program)
-        return sender
-    }
-
-    private static func program(of process: UInt32) -> String? {
-        withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { buffer in
-            guard let start = buffer.baseAddress else { return nil }
-            let length = readlink("/proc/\(process)/exe", start, buffer.count)
-            guard length > 0 else { return nil }
-            return String(decoding: buffer[..<length].map(UInt8.init(bitPattern:)), as: UTF8.self)
-        }
+        onAnswer()
     }
 
     private func forget(_ name: String) { lookups.withLock { _ = $0.removeValue(forKey: name) } }

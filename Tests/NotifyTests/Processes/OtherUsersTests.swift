@@ -83,7 +83,7 @@ struct OtherUsersTests {
             ]
         )
         #expect(await forged.exitStatus() != 0)
-        #expect(forged.errorText.contains("NotAuthorized"))
+        try await eventually("it is refused") { forged.errorText.contains("NotAuthorized") }
         #expect(root.calls(token) == 10)
     }
 }
