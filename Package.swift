@@ -23,6 +23,10 @@ let package = Package(
         .library(name: "CFNotificationCenter", type: .dynamic, targets: ["CoreFoundationNotifications"]),
         // What an app on a shared device links.
         .library(name: "SharedDevice", targets: ["SharedDevice"]),
+        // The same with MSAL's names, for code that was written for shared device mode on iOS: `import MSAL`.
+        .library(name: "MSALCompatibility", targets: ["MSAL"]),
+        // A device of a test's own: bus, broker, users, apps, faults.
+        .library(name: "SharedDeviceTestKit", targets: ["SharedDeviceTestKit"]),
         // The device's side: the service and its administration.
         .library(name: "SharedDeviceBroker", targets: ["SharedDeviceBroker"]),
         .executable(name: "shared-device-broker", targets: ["shared-device-broker"]),
@@ -76,6 +80,12 @@ let package = Package(
         .target(name: "NotifyCenterTestKit", dependencies: ["NotifyCenter", "DBusTransport"]),
         .target(name: "SharedDevice", dependencies: ["NotifyCenter", "DBusTransport"]),
 
+        .target(name: "MSAL", dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"]),
+        .target(
+            name: "SharedDeviceTestKit",
+            dependencies: ["SharedDevice", "NotifyCenterTestKit", "NotifyCenter", "DBusTransport"]
+        ),
+
         // MARK: Floor 4: the device's side
         .target(
             name: "SharedDeviceBroker",
@@ -103,7 +113,7 @@ let package = Package(
         .executableTarget(
             name: "shared-device",
             dependencies: [
-                "SharedDeviceBroker", "SharedDevice",
+                "SharedDeviceBroker", "SharedDevice", "SharedDeviceTestKit", "NotifyCenter", "DBusTransport",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ]
         ),
@@ -279,6 +289,22 @@ let package = Package(
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],
             exclude: ["CommitLoop"]
+        ),
+        .testTarget(
+            name: "MSALTests",
+            dependencies: [
+                "MSAL", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                // Started as processes.
+                "shared-device", "shared-device-broker",
+            ]
+        ),
+        .testTarget(
+            name: "SharedDeviceTestKitTests",
+            dependencies: [
+                "SharedDeviceTestKit", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                // Started as processes.
+                "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
+            ]
         ),
         .testTarget(
             name: "SharedDeviceTests",

@@ -15,6 +15,12 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
             case invalidRequest = "invalid_request"
             case recordUnusable = "record_unusable"
             case brokerFailed = "broker_failed"
+            case cleanupRequired = "cleanup_required"
+            case cleanupPending = "cleanup_pending"
+            case appNotEligible = "not_eligible_to_use_broker"
+            case tenantMismatch = "brt_tenant_mismatch"
+            case deviceNotJoined = "workplace_join_required"
+            case notPermitted = "not_permitted"
         }
 
         private let kind: Kind
@@ -41,6 +47,19 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         public static let recordUnusable = Code(kind: .recordUnusable)
         /// The broker answered, but with a failure of its own.
         public static let brokerFailed = Code(kind: .brokerFailed)
+
+        /// This app still owes the cleanup of an earlier session: it has to report that first.
+        public static let cleanupRequired = Code(kind: .cleanupRequired)
+        /// Other apps still owe the cleanup of the session before, and the device's policy has the next sign-in wait for them.
+        public static let cleanupPending = Code(kind: .cleanupPending)
+        /// The device's administrator does not let this app take part, or it is not the program that its manifest names.
+        public static let appNotEligible = Code(kind: .appNotEligible)
+        /// The user belongs to another organisation than the device.
+        public static let tenantMismatch = Code(kind: .tenantMismatch)
+        /// The device has to be joined to its organisation first, by a user with the administrator's role.
+        public static let deviceNotJoined = Code(kind: .deviceNotJoined)
+        /// Only an administrator of the device may do this.
+        public static let notPermitted = Code(kind: .notPermitted)
 
         /// The code's text, which also travels on the bus.
         public var description: String { kind.rawValue }

@@ -1,0 +1,1 @@
+// The shared-device surface of MSAL for iOS, over SharedDevice.

@@ -1,0 +1,1 @@
+// A device of a test's own.
