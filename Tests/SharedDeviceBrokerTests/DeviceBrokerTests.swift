@@ -62,24 +62,30 @@ struct DeviceBrokerTests {
     }
 
     private let temporary: TemporaryDirectory
+    private let database: DeviceDatabase
     private let store: AccountStore
     private let provider = GatedProvider()
 
     init() throws {
         temporary = try TemporaryDirectory()
-        store = AccountStore(database: try DeviceDatabase(directory: temporary.state))
+        database = try DeviceDatabase(directory: temporary.state)
+        store = AccountStore(database: database)
     }
 
     private func sharedBroker(
-        announce: @escaping DeviceBroker.Announcement = { _ in }
+        announce: @escaping @Sendable (DeviceState) -> Void = { _ in }
     ) async throws -> DeviceBroker {
-        let broker = try DeviceBroker(store: store, provider: provider, announce: announce)
+        let broker = try DeviceBroker(
+            database: database,
+            provider: provider,
+            surroundings: DeviceBroker.Surroundings(announce: announce)
+        )
         try await broker.apply(.modeChanged(.shared))
         return broker
     }
 
     private func signIn(_ broker: DeviceBroker, _ name: String) async throws -> DeviceBroker.Grant {
-        try await broker.signIn(SignInRequest(username: name, password: Secret("p")), scopes: ["a"])
+        try await broker.signIn(SignInRequest(username: name, password: Secret("p")), scopes: ["a"], by: "app")
     }
 
     @Test("whoever is told finds the new state on the disk, through another connection")
@@ -155,7 +161,7 @@ struct DeviceBrokerTests {
         provider.close()
         let request = Task { () -> DeviceRefusal? in
             do {
-                _ = try await broker.acquireToken(for: "ada.t", scopes: ["b"], refresh: false)
+                _ = try await broker.acquireToken(for: "ada.t", scopes: ["b"], refresh: false, by: "app")
                 return nil
             } catch {
                 return error as? DeviceRefusal
@@ -172,16 +178,19 @@ struct DeviceBrokerTests {
     func endAndRestart() async throws {
         let broker = try await sharedBroker()
         let grant = try await signIn(broker, "ada")
-        let again = try await broker.acquireToken(for: "ADA.T", scopes: ["a"], refresh: false)
+        let again = try await broker.acquireToken(for: "ADA.T", scopes: ["a"], refresh: false, by: "app")
         #expect(again.token == grant.token)
-        let restarted = try DeviceBroker(store: store, provider: provider) { _ in }
+        let restarted = try DeviceBroker(database: database, provider: provider)
         #expect(await restarted.current.account?.username == "ada")
-        #expect(try await restarted.acquireToken(for: "ada.t", scopes: ["a"], refresh: false).token != grant.token)
+        #expect(
+            try await restarted.acquireToken(for: "ada.t", scopes: ["a"], refresh: false, by: "app").token
+                != grant.token
+        )
         try await broker.apply(.signOut(accountIdentifier: "ada.t"))
         while provider.ended.isEmpty { await Task.yield() }
         #expect(provider.ended == ["ada"])
         await #expect(throws: DeviceRefusal.noCurrentAccount) {
-            try await broker.acquireToken(for: "ada.t", scopes: ["a"], refresh: false)
+            try await broker.acquireToken(for: "ada.t", scopes: ["a"], refresh: false, by: "app")
         }
     }
 }

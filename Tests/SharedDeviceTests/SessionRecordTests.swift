@@ -62,12 +62,30 @@ struct SessionRecordTests {
         _ = record.report(session(first, 1))
         _ = record.enter(session(first, 1))
         record.cleaned(record.enter(session(nil, 2)))
+        record.delivered(record.receiptsDue)
         #expect(record == SessionRecord())
         // The same person in a new session is still told of.
         _ = record.report(session(first, 3))
         _ = record.enter(session(first, 3))
         record.cleaned(record.enter(session(first, 5)))
         #expect(record.lastReported == first)
+    }
+
+    @Test("what the broker's ledger says is owed is owed, also where the record knows nothing of it")
+    func reconcile() {
+        var record = SessionRecord()
+        record.reconcile(owed: [OwedSession(epoch: 4, account: second), OwedSession(epoch: 1, account: first)])
+        #expect(record.mayHoldData.map(\.epoch) == [1, 4])
+        let stale = record.enter(session(nil, 5))
+        #expect(stale.map(\.account.username) == ["one", "two"])
+        record.cleaned(stale, detail: "3 files")
+        #expect(record.receiptsDue.map(\.epoch) == [1, 4])
+        // One receipt arrived, the other got lost on its way: it is due still, and not a cleanup to be done again.
+        record.reconcile(owed: [OwedSession(epoch: 4, account: second)])
+        #expect(record.receiptsDue == [SessionRecord.Receipt(epoch: 4, detail: "3 files")])
+        #expect(record.mayHoldData.isEmpty)
+        record.reconcile(owed: [])
+        #expect(record.receiptsDue.isEmpty)
     }
 
     @Test("a cleanup that was reported late forgets nothing that came after it")

@@ -107,6 +107,11 @@ extension DBusValue {
         return elements.compactMap(\.stringValue)
     }
 
+    /// The elements of an array; `nil` for any other type, dictionaries and `ay` included.
+    public var elementsValue: [DBusValue]? {
+        if case .array(let elements, _) = self { elements } else { nil }
+    }
+
     /// The fields of an `a{sv}`, without their variants; of a key that occurs twice, the last. `nil` for any other type.
     public var fieldsValue: [String: DBusValue]? {
         guard case .dictionary(let entries, "s", "v") = self else { return nil }

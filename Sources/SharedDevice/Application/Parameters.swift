@@ -31,6 +31,8 @@ public struct InteractiveTokenParameters: Sendable {
     public var loginHint: String?
     /// Where the completion block is called; `nil` for the main queue.
     public var completionBlockQueue: DispatchQueue?
+    /// How long the sign-in waits for other apps to clean up after the last user, where the device's policy demands it; a minute at most.
+    public var patience: Duration = .seconds(15)
     /// Asks the person, with the login hint; `nil` from it means that the person gave up.
     public var prompt: @Sendable (_ loginHint: String?) async -> Credentials?
 
@@ -63,13 +65,4 @@ public struct SilentTokenParameters: Sendable {
         self.account = account
         self.forceRefresh = forceRefresh
     }
-}
-
-/// Parameters of a sign-out.
-public struct SignoutParameters: Sendable {
-    /// Where the completion block is called; `nil` for the main queue.
-    public var completionBlockQueue: DispatchQueue?
-
-    /// Parameters that change nothing.
-    public init(completionBlockQueue: DispatchQueue? = nil) { self.completionBlockQueue = completionBlockQueue }
 }

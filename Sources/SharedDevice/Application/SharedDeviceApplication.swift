@@ -18,7 +18,9 @@ public import NotifyCenter
 public final class SharedDeviceApplication: Sendable {
     /// The app's identity, which names its record of whose data it holds.
     public let identifier: String
-    private let broker: BrokerClient
+    /// Where the app's record is.
+    let stateDirectory: String
+    let broker: BrokerClient
     private let keeper: SessionKeeper
 
     /// - Parameters:
@@ -30,7 +32,12 @@ public final class SharedDeviceApplication: Sendable {
         self.identifier = identifier
         broker = BrokerClient(bus: bus)
         let directory = stateDirectory ?? Self.defaultStateDirectory(identifier)
-        keeper = SessionKeeper(broker: broker, store: SessionStore(path: "\(directory)/shared-device-sessions.json"))
+        self.stateDirectory = directory
+        keeper = SessionKeeper(
+            application: identifier,
+            broker: broker,
+            store: SessionStore(path: "\(directory)/shared-device-sessions.json")
+        )
     }
 
     private static func defaultStateDirectory(_ identifier: String) -> String {
@@ -60,8 +67,9 @@ public final class SharedDeviceApplication: Sendable {
 
     /// Who is signed in, and whom this app was told the last time it asked.
     ///
-    /// A change is reported once, as MSAL does it; ``accountChanges`` reports it until it is cleaned up, and after ``cleanupDone(_:)``
-    /// nothing of the old account is kept, its name as the previous one included. A failed request consumes nothing.
+    /// The previous account is the one that this function reported the last time, as in MSAL; but one whose data is not reported to be gone
+    /// (``cleanupDone(_:detail:)``) is reported again and again. After that report nothing of the old account is kept, its name as the
+    /// previous one included. A failed request consumes nothing.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/recordUnusable``.
     public func getCurrentAccount() async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {
@@ -77,12 +85,35 @@ public final class SharedDeviceApplication: Sendable {
         AccountChanges(keeper: keeper, broker: broker, onFailure: onFailure)
     }
 
-    /// Reports that the data of `change.previousAccounts` is gone from disk and screen. Not before: what is reported is not
-    /// asked for again.
+    /// Reports that the app has begun to delete what it has of `change.previousAccounts`. For those who wait and watch; nothing depends on
+    /// it.
     ///
-    /// - Throws: ``SharedDeviceError/Code/recordUnusable``; the change is then reported again at the next start.
-    public func cleanupDone(_ change: AccountChange) async throws(SharedDeviceError) {
-        try await keeper.cleaned(change)
+    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
+    public func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError) {
+        try await keeper.tell(.begun, of: change, detail: nil)
+    }
+
+    /// Reports that the data of `change.previousAccounts` is gone from disk and screen: the receipt that the broker's ledger waits for. Not
+    /// before: what is reported is not asked for again.
+    ///
+    /// On return the report is on this app's disk. A broker that does not answer gets it as soon as it does.
+    ///
+    /// - Parameter detail: what was done, for people who read the report; no names.
+    /// - Throws: ``SharedDeviceError/Code/recordUnusable``: the change is then reported again at the next start;
+    ///   ``SharedDeviceError/Code/appNotEligible`` or ``SharedDeviceError/Code/brokerFailed`` where the broker does not take it: it is
+    ///   sent again with the next question.
+    public func cleanupDone(_ change: AccountChange, detail: String? = nil) async throws(SharedDeviceError) {
+        // Who was kept from the account until now is to hear of it.
+        if try await keeper.cleaned(change, detail: detail) { broker.nudge() }
+    }
+
+    /// Reports that the cleanup after `change.previousAccounts` did not succeed. The app still owes it, and is told so by the next
+    /// question.
+    ///
+    /// - Parameter reason: for the administrator who reads the report; no names.
+    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
+    public func cleanupFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError) {
+        try await keeper.tell(.failed, of: change, detail: reason)
     }
 
     /// Broadcasts of an account change that came from another process than the broker, and were ignored.
@@ -92,8 +123,14 @@ public final class SharedDeviceApplication: Sendable {
 
     /// Signs somebody in for the whole device: prompts, and hands name and password to the broker.
     ///
+    /// Where the device's policy has a sign-in wait for the cleanup of the last session, this waits for it, for
+    /// ``InteractiveTokenParameters/patience`` at most.
+    ///
     /// - Throws: ``SharedDeviceError/Code/accountAlreadySignedIn``, ``SharedDeviceError/Code/authenticationFailed``,
     ///   ``SharedDeviceError/Code/tooManyAttempts``, ``SharedDeviceError/Code/notSharedDevice``,
+    ///   ``SharedDeviceError/Code/cleanupPending``, ``SharedDeviceError/Code/cleanupRequired``,
+    ///   ``SharedDeviceError/Code/tenantMismatch``, ``SharedDeviceError/Code/deviceNotJoined``,
+    ///   ``SharedDeviceError/Code/appNotEligible``,
     ///   ``SharedDeviceError/Code/userCanceled``, ``SharedDeviceError/Code/brokerUnavailable``.
     public func acquireToken(with parameters: InteractiveTokenParameters) async throws(SharedDeviceError) -> TokenResult
     {
@@ -101,52 +138,45 @@ public final class SharedDeviceApplication: Sendable {
         guard let credentials = await parameters.prompt(parameters.loginHint) else {
             throw SharedDeviceError(.userCanceled, attempted: attempted, message: "no name and password were given")
         }
+        let patience = min(max(parameters.patience, .zero), .seconds(60))
         let request: BrokerProtocol.Fields = [
+            "application": .string(identifier),
+            "wait": .double(patience / .seconds(1)),
             "username": .string(credentials.username),
             "password": .string(credentials.password),
             "scopes": .array(parameters.scopes.map(DBusValue.string), of: "s"),
         ]
-        return try await token(try await broker.call(.signIn, request, attempted: attempted), attempted)
+        return try await token(.signIn, request, attempted, timeout: .seconds(25) + patience)
     }
 
     /// A token for the current account, without asking anybody.
     ///
     /// - Throws: ``SharedDeviceError/Code/noCurrentAccount`` or ``SharedDeviceError/Code/currentAccountMismatch`` where the
-    ///   account is not the current one (any more), ``SharedDeviceError/Code/brokerUnavailable``.
+    ///   account is not the current one (any more), ``SharedDeviceError/Code/cleanupRequired`` where the app has to clean up first,
+    ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/brokerUnavailable``.
     public func acquireTokenSilent(
         with parameters: SilentTokenParameters
     ) async throws(SharedDeviceError) -> TokenResult {
         let attempted = "get a token for \(parameters.account.username)"
         let request: BrokerProtocol.Fields = [
+            "application": .string(identifier),
             "accountIdentifier": .string(parameters.account.identifier),
             "scopes": .array(parameters.scopes.map(DBusValue.string), of: "s"),
             "forceRefresh": .boolean(parameters.forceRefresh),
         ]
-        return try await token(try await broker.call(.acquireTokenSilently, request, attempted: attempted), attempted)
+        return try await token(.acquireTokenSilently, request, attempted)
     }
 
-    /// Signs the account out for the whole device: its tokens end, and all apps are told. The data of the app is the app's to
-    /// delete, this one's too: the change comes through ``accountChanges``.
-    ///
-    /// - Throws: ``SharedDeviceError/Code/noCurrentAccount``, ``SharedDeviceError/Code/currentAccountMismatch``,
-    ///   ``SharedDeviceError/Code/brokerUnavailable``.
-    public func signout(
-        with account: Account,
-        signoutParameters: SignoutParameters = SignoutParameters()
-    ) async throws(SharedDeviceError) {
-        _ = try await broker.call(
-            .signOut,
-            ["accountIdentifier": .string(account.identifier)],
-            attempted: "sign \(account.username) out"
-        )
-    }
-
-    /// The result that an answer holds. Its session is in the record before the app has the result: the app may store data
+    /// The result of a request. Its session is in the record before the app has the result: the app may store data
     /// for the account at once.
     private func token(
-        _ fields: BrokerProtocol.Fields,
-        _ attempted: String
+        _ method: BrokerProtocol.Method,
+        _ request: BrokerProtocol.Fields,
+        _ attempted: String,
+        timeout: Duration = .seconds(25)
     ) async throws(SharedDeviceError) -> TokenResult {
+        let heard = broker.heardBroadcasts
+        let fields = try await broker.call(method, request, attempted: attempted, timeout: timeout)
         let (result, session): (TokenResult, DeviceSession)
         do throws(BrokerProtocol.Malformed) {
             let token = try WireToken(fields["token"])
@@ -160,7 +190,7 @@ public final class SharedDeviceApplication: Sendable {
         } catch {
             throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
         }
-        try await keeper.enter(session, attempted: attempted)
+        try await keeper.enter(session, attempted: attempted, isDoubtful: broker.heardBroadcasts != heard)
         return result
     }
 }

@@ -10,6 +10,7 @@ final class BrokerClient: Sendable {
         /// Grows with each word of the bus about the owner, so that an older answer is known for one.
         var generation: UInt64 = 0
         var ignoredBroadcasts = 0
+        var heardBroadcasts: UInt64 = 0
         var listeners: [UInt64: @Sendable () -> Void] = [:]
         var nextListener: UInt64 = 0
     }
@@ -89,6 +90,15 @@ final class BrokerClient: Sendable {
 
     /// Broadcasts of the broker's name that came from somebody else, and were ignored (architecture, D11).
     var ignoredBroadcasts: Int { state.withLock { $0.ignoredBroadcasts } }
+
+    /// The broker's own broadcasts so far. One that comes while a request is under way makes its answer doubtful.
+    var heardBroadcasts: UInt64 { state.withLock { $0.heardBroadcasts } }
+
+    /// Has all listeners ask again.
+    func nudge() {
+        let listeners = state.withLock { Array($0.listeners.values) }
+        for listener in listeners { listener() }
+    }
 
     /// The connection, with the watch on the broker in place. One attempt serves all who wait; a failed one is made anew by
     /// the next.
@@ -187,6 +197,7 @@ final class BrokerClient: Sendable {
                 state.ignoredBroadcasts += 1
                 return []
             }
+            state.heardBroadcasts += 1
             return Array(state.listeners.values)
         }
         for listener in listeners { listener() }

@@ -17,7 +17,26 @@ package enum BrokerProtocol {
         case signIn = "SignIn"
         case acquireTokenSilently = "AcquireTokenSilently"
         case signOut = "SignOut"
+        /// An app's word on a cleanup.
+        case reportCleanup = "ReportCleanup"
+        /// How far a cleanup round is; answers when it has changed, or after a while.
+        case getRound = "GetRound"
+        /// Somebody is using the device.
+        case reportActivity = "ReportActivity"
+        /// For administrators: signs out whoever is signed in.
+        case signOutAnyone = "SignOutAnyone"
+        /// For administrators: declares an app's cleanup done.
+        case waive = "Waive"
+        /// For administrators: makes the device one of the organisation's.
+        case join = "Join"
+        /// For administrators: the device leaves the organisation.
+        case leave = "Leave"
+        /// For administrators: the apps that are connected.
+        case getRunningApps = "GetRunningApps"
     }
+
+    /// Darwin notification beside the broadcast of every change: only the device's mode has changed, or what is managed with it.
+    package static let modeChangedNotification = "SHARED_MODE_DEVICE_MODE_CHANGED"
 
     /// A dictionary of the protocol that lacks a field or has one of another type.
     package struct Malformed: Error {

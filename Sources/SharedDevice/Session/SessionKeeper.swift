@@ -3,29 +3,34 @@ import DBusTransport
 /// Asks the broker and keeps the record, one question at a time: overlapping ones would report a change twice or lose one
 /// (edge case E10).
 actor SessionKeeper {
+    private let application: String
     private let broker: BrokerClient
-    private let store: SessionStore
-    private var record: SessionRecord?
+    private var record: SharedRecord
     private var last: Task<Void, Never>?
     /// The session that the app was last told of as a change.
     private var told: DeviceSession?
     /// The epoch of the broker's last answer.
     private var lastEpoch: UInt64 = 0
+    /// Whether the broker keeps the account back until this app has cleaned up.
+    private var isWithheld = false
 
-    init(broker: BrokerClient, store: SessionStore) {
+    init(application: String, broker: BrokerClient, store: SessionStore) {
+        self.application = application
         self.broker = broker
-        self.store = store
+        record = SharedRecord(store: store)
     }
 
-    /// The current account and the one reported before; afterwards the current one is the one reported.
+    /// The current account and the one reported before; afterwards the current one is the one reported. An account whose data is not
+    /// reported to be gone is reported as the previous one again.
     func report() async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {
         try await inTurn { keeper throws(SharedDeviceError) in
-            let session = try await keeper.ask()
-            var record = try await keeper.loaded()
-            _ = record.enter(session)
-            let previous = record.report(session)
-            try await keeper.keep(record)
-            return (session.account, previous)
+            let answer = try await keeper.ask()
+            return try await keeper.update { record in
+                record.reconcile(owed: answer.owed)
+                let stale = record.enter(answer.session)
+                let previous = record.report(answer.session)
+                return (answer.session.account, stale.last?.account ?? previous)
+            }
         }
     }
 
@@ -34,54 +39,110 @@ actor SessionKeeper {
     /// - Parameter isFirst: whether the app is to be told where things stand in any case.
     func change(isFirst: Bool) async throws(SharedDeviceError) -> AccountChange? {
         try await inTurn { keeper throws(SharedDeviceError) in
-            let session = try await keeper.ask()
-            var record = try await keeper.loaded()
-            let stale = record.enter(session)
+            let answer = try await keeper.ask()
             // On disk before the app hears of it, and so before it can store anything for the new account.
-            try await keeper.keep(record)
-            guard await keeper.tell(session) || isFirst || !stale.isEmpty else { return nil }
-            return AccountChange(stale: stale, current: session.account, epoch: session.epoch)
+            let stale = try await keeper.update { record in
+                record.reconcile(owed: answer.owed)
+                return record.enter(answer.session)
+            }
+            guard await keeper.tell(answer.session) || isFirst || !stale.isEmpty else { return nil }
+            return AccountChange(stale: stale, current: answer.session.account, epoch: answer.session.epoch)
         }
     }
 
     /// Takes note of a session that the app hears of together with a token, before it does.
     ///
+    /// - Parameter isDoubtful: the broker has said meanwhile that something changed: it is asked whether this did.
     /// - Throws: ``SharedDeviceError/Code/currentAccountMismatch`` where the session is over by what the broker has said since
     ///   (edge case E14); the token is then not to be used.
-    func enter(_ session: DeviceSession, attempted: String) async throws(SharedDeviceError) {
+    func enter(_ session: DeviceSession, attempted: String, isDoubtful: Bool) async throws(SharedDeviceError) {
         try await inTurn { keeper throws(SharedDeviceError) in
-            guard await session.epoch >= keeper.lastEpoch else {
+            let isOver =
+                if isDoubtful {
+                    try await keeper.ask().session.epoch != session.epoch
+                } else {
+                    await session.epoch < keeper.lastEpoch
+                }
+            guard !isOver else {
                 throw SharedDeviceError(
                     .currentAccountMismatch,
                     attempted: attempted,
                     message: "the account was signed out meanwhile"
                 )
             }
-            var record = try await keeper.loaded()
-            _ = record.enter(session)
-            try await keeper.keep(record)
+            _ = try await keeper.update { $0.enter(session) }
         }
     }
 
-    /// The app reports that the data of a change's previous accounts is gone.
-    func cleaned(_ change: AccountChange) async throws(SharedDeviceError) {
+    /// The app reports that the data of a change's previous accounts is gone. That is on disk when this returns; the broker has it then, or
+    /// as soon as it answers again.
+    ///
+    /// - Returns: whether the broker kept the account back until now.
+    func cleaned(_ change: AccountChange, detail: String?) async throws(SharedDeviceError) -> Bool {
         try await inTurn { keeper throws(SharedDeviceError) in
-            var record = try await keeper.loaded()
-            record.cleaned(change.stale)
-            try await keeper.keep(record)
+            try await keeper.update { $0.cleaned(change.stale, detail: detail) }
+            do throws(SharedDeviceError) {
+                try await keeper.sendReceipts()
+            } catch  where error.code == .brokerUnavailable {
+                // It asks for them again.
+            }
+            return await keeper.isWithheld
         }
     }
 
-    private func ask() async throws(SharedDeviceError) -> DeviceSession {
+    /// Another word on a cleanup than that it is done.
+    func tell(
+        _ progress: CleanupReport.Progress,
+        of change: AccountChange,
+        detail: String?
+    ) async throws(SharedDeviceError) {
+        for session in change.stale { try await send(progress, session.epoch, detail) }
+    }
+
+    private func ask() async throws(SharedDeviceError) -> SessionAnswer {
         let attempted = "get the current account"
-        let fields = try await broker.call(.getCurrentAccount, attempted: attempted)
+        let fields = try await broker.call(
+            .getCurrentAccount,
+            ["application": .string(application)],
+            attempted: attempted
+        )
+        let answer: SessionAnswer
         do throws(BrokerProtocol.Malformed) {
-            let session = try DeviceSession(fields)
-            lastEpoch = session.epoch
-            return session
+            answer = try SessionAnswer(fields)
         } catch {
             throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
         }
+        lastEpoch = answer.session.epoch
+        isWithheld = answer.isWithheld
+        if answer.owed.isEmpty { return answer }
+        let due = try update { record in
+            record.reconcile(owed: answer.owed)
+            return record.receiptsDue
+        }
+        guard !due.isEmpty else { return answer }
+        // The cleanup was done, and the broker did not hear of it: a broker that was away, or an app that ended in between.
+        try await sendReceipts()
+        return try await ask()
+    }
+
+    private func sendReceipts() async throws(SharedDeviceError) {
+        let due = try update { $0.receiptsDue }
+        for receipt in due {
+            try await send(.finished, receipt.epoch, receipt.detail)
+            try update { $0.delivered([receipt]) }
+        }
+    }
+
+    private func send(
+        _ progress: CleanupReport.Progress,
+        _ epoch: UInt64,
+        _ detail: String?
+    ) async throws(SharedDeviceError) {
+        var request: BrokerProtocol.Fields = [
+            "application": .string(application), "session": .uint64(epoch), "progress": .string(progress.rawValue),
+        ]
+        if let detail { request["detail"] = .string(detail) }
+        _ = try await broker.call(.reportCleanup, request, attempted: "report a cleanup to the broker")
     }
 
     /// Whether the app has not been told of this session.
@@ -90,17 +151,9 @@ actor SessionKeeper {
         return told != session
     }
 
-    private func loaded() throws(SharedDeviceError) -> SessionRecord {
-        if let record { return record }
-        let loaded = try store.load()
-        record = loaded
-        return loaded
-    }
-
-    private func keep(_ new: SessionRecord) throws(SharedDeviceError) {
-        guard new != record else { return }
-        try store.save(new)
-        record = new
+    @discardableResult
+    private func update<Value>(_ body: (inout SessionRecord) -> Value) throws(SharedDeviceError) -> Value {
+        try record.update(body)
     }
 
     /// An actor lets others in at each await; this queue does not.

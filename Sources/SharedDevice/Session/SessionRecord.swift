@@ -15,12 +15,28 @@ struct SessionRecord: Codable, Equatable {
         }
     }
 
+    /// A cleanup that is done, and that the broker has not confirmed to know of.
+    struct Receipt: Codable, Equatable {
+        let epoch: UInt64
+        let detail: String?
+    }
+
     /// What ``SharedDeviceApplication/getCurrentAccount()`` reported last: MSAL's previous account.
     private(set) var lastReported: Account?
     /// Sessions whose data may be on disk, oldest first.
     private(set) var mayHoldData: [Session] = []
+    /// Receipts that the broker is still to get.
+    private(set) var receiptsDue: [Receipt] = []
 
     init() {}
+
+    init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: CodingKeys.self)
+        lastReported = try container.decodeIfPresent(Account.self, forKey: .lastReported)
+        mayHoldData = try container.decode([Session].self, forKey: .mayHoldData)
+        // A record from before there were receipts has none.
+        receiptsDue = try container.decodeIfPresent([Receipt].self, forKey: .receiptsDue) ?? []
+    }
 
     /// Takes note that the app is told of `session`; returns the account that it was told before.
     mutating func report(_ session: DeviceSession) -> Account? {
@@ -36,12 +52,30 @@ struct SessionRecord: Codable, Equatable {
         return stale
     }
 
+    /// Brings the record and the broker's ledger together: what either of them knows is owed. A receipt that is due stands for a cleanup
+    /// that was done, and goes when the broker does not ask for it any more.
+    mutating func reconcile(owed: [OwedSession]) {
+        receiptsDue.removeAll { receipt in !owed.contains { $0.epoch == receipt.epoch } }
+        for session in owed {
+            guard let account = session.account, !mayHoldData.contains(where: { $0.epoch == session.epoch }),
+                !receiptsDue.contains(where: { $0.epoch == session.epoch })
+            else { continue }
+            mayHoldData.append(Session(account: account, epoch: session.epoch))
+        }
+        mayHoldData.sort { $0.epoch < $1.epoch }
+    }
+
     /// Takes note that the data of these sessions is gone. So are then their names in this record.
-    mutating func cleaned(_ sessions: [Session]) {
+    mutating func cleaned(_ sessions: [Session], detail: String? = nil) {
+        let gone = mayHoldData.filter(sessions.contains)
         mayHoldData.removeAll(where: sessions.contains)
+        receiptsDue += gone.map { Receipt(epoch: $0.epoch, detail: detail) }
         guard let reported = lastReported, sessions.contains(where: { $0.account == reported }),
             !mayHoldData.contains(where: { $0.account == reported })
         else { return }
         lastReported = nil
     }
+
+    /// The broker has these receipts.
+    mutating func delivered(_ receipts: [Receipt]) { receiptsDue.removeAll(where: receipts.contains) }
 }

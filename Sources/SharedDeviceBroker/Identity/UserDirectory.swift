@@ -80,6 +80,11 @@ package final class UserDirectory: Sendable {
                 throw UserDirectoryError.signedIn(user.account.username)
             }
             try db.execute(sql: "DELETE FROM user WHERE identifier = ?", arguments: [user.account.identifier])
+            // From here on the log's entries lead to nobody.
+            try db.execute(
+                sql: "DELETE FROM subject WHERE account_identifier = ?",
+                arguments: [user.account.identifier.lowercased()]
+            )
             return user
         }
         database.eraseRemnants()

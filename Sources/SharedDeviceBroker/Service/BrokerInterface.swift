@@ -6,21 +6,35 @@ import SharedDevice
 /// The broker as apps call it over D-Bus.
 struct BrokerInterface: Sendable {
     let broker: DeviceBroker
-    let connection: DBusConnection
+    let callers: Callers
     let status: ConfigurationStatus
     let log: Logger
 
     static let version = "0.1.0"
+    /// The longest that a request may wait for something to change, in seconds.
+    static let longestWait = 60.0
 
     var interface: DBusInterface {
         DBusInterface(
             BrokerProtocol.interface,
             methods: [
-                method(.getDeviceInformation, takesRequest: false) { _, _ in await deviceInformation() },
-                method(.getCurrentAccount, takesRequest: false) { _, _ in await broker.current.session.fields },
+                DBusInterface.Method(
+                    BrokerProtocol.Method.getDeviceInformation.rawValue,
+                    out: [.init("answer", "a{sv}")]
+                ) { _ in [.fields(await deviceInformation())] },
+                method(.getCurrentAccount) { _, caller in
+                    try await broker.session(for: caller.app.identifier).fields
+                },
                 method(.signIn) { try await signIn($0, caller: $1) },
-                method(.acquireTokenSilently) { fields, _ in try await acquireToken(fields) },
+                method(.acquireTokenSilently) { try await acquireToken($0, caller: $1) },
                 method(.signOut) { try await signOut($0, caller: $1) },
+                method(.reportCleanup) { try await reportCleanup($0, caller: $1) },
+                method(.getRound) { fields, _ in try await round(fields) },
+                administration(.signOutAnyone) { try await signOutAnyone($0, caller: $1) },
+                administration(.waive) { fields, _ in try await waive(fields) },
+                administration(.getRunningApps) { _, _ in
+                    ["apps": .array(await broker.running.sorted().map(DBusValue.string), of: "s")]
+                },
             ],
             properties: [
                 .init("Version", "s") { .string(Self.version) },
@@ -45,36 +59,95 @@ struct BrokerInterface: Sendable {
         return fields
     }
 
-    private func signIn(_ fields: BrokerProtocol.Fields, caller: String) async throws -> BrokerProtocol.Fields {
+    private func signIn(_ fields: BrokerProtocol.Fields, caller: Callers.Caller) async throws -> BrokerProtocol.Fields {
         guard let username = fields["username"]?.stringValue else { throw BrokerProtocol.Malformed("username") }
         let request = SignInRequest(username: username, password: fields["password"]?.stringValue.map { Secret($0) })
-        let program = await describe(caller)
-        do {
-            let grant = try await broker.signIn(request, scopes: try scopes(fields))
-            log.notice("signed in", metadata: ["epoch": "\(grant.epoch)", "caller": "\(program)"])
-            return grant.fields
-        } catch {
-            log.notice("sign-in refused", metadata: ["reason": "\(error)", "caller": "\(program)"])
-            throw error
-        }
+        let grant = try await broker.signIn(
+            request,
+            scopes: try scopes(fields),
+            by: caller.app.identifier,
+            patience: .seconds(try wait(fields))
+        )
+        log.notice("signed in", metadata: ["epoch": "\(grant.epoch)", "caller": "\(caller.program)"])
+        return grant.fields
     }
 
-    private func acquireToken(_ fields: BrokerProtocol.Fields) async throws -> BrokerProtocol.Fields {
+    private func acquireToken(
+        _ fields: BrokerProtocol.Fields,
+        caller: Callers.Caller
+    ) async throws -> BrokerProtocol.Fields {
         guard let identifier = fields["accountIdentifier"]?.stringValue else {
             throw BrokerProtocol.Malformed("accountIdentifier")
         }
         let refresh = fields["forceRefresh"]?.booleanValue ?? false
-        return try await broker.acquireToken(for: identifier, scopes: try scopes(fields), refresh: refresh).fields
+        return try await broker.acquireToken(
+            for: identifier,
+            scopes: try scopes(fields),
+            refresh: refresh,
+            by: caller.app.identifier
+        ).fields
     }
 
-    private func signOut(_ fields: BrokerProtocol.Fields, caller: String) async throws -> BrokerProtocol.Fields {
+    private func signOut(_ fields: BrokerProtocol.Fields, caller: Callers.Caller) async throws -> BrokerProtocol.Fields
+    {
         guard let identifier = fields["accountIdentifier"]?.stringValue else {
             throw BrokerProtocol.Malformed("accountIdentifier")
         }
-        let state = try await broker.apply(.signOut(accountIdentifier: identifier))
-        let program = await describe(caller)
-        log.notice("signed out", metadata: ["epoch": "\(state.epoch)", "caller": "\(program)"])
-        return ["epoch": .uint64(state.epoch)]
+        let (state, session) = try await broker.signOut(identifier, cause: caller.app.identifier)
+        log.notice("signed out", metadata: ["epoch": "\(state.epoch)", "caller": "\(caller.program)"])
+        return ["epoch": .uint64(state.epoch), "session": .uint64(session)]
+    }
+
+    private func reportCleanup(
+        _ fields: BrokerProtocol.Fields,
+        caller: Callers.Caller
+    ) async throws -> BrokerProtocol.Fields {
+        guard let session = fields["session"]?.unsignedValue else { throw BrokerProtocol.Malformed("session") }
+        let progress = fields["progress"]?.stringValue.flatMap(CleanupReport.Progress.init)
+        guard let progress, [.begun, .failed, .finished].contains(progress) else {
+            throw BrokerProtocol.Malformed("progress")
+        }
+        // A log for people: what one app says must not fill the disk.
+        let detail = fields["detail"]?.stringValue.map { String($0.prefix(500)) }
+        try await broker.report(progress, of: session, by: caller.app.identifier, detail: detail)
+        return [:]
+    }
+
+    private func round(_ fields: BrokerProtocol.Fields) async throws -> BrokerProtocol.Fields {
+        let deadline = ContinuousClock.now + .seconds(try wait(fields))
+        let found = await broker.round(
+            of: fields["session"]?.unsignedValue,
+            after: fields["revision"]?.unsignedValue,
+            until: deadline
+        )
+        guard let found else { return [:] }
+        return ["round": found.report.fields, "revision": .uint64(found.revision)]
+    }
+
+    private func signOutAnyone(
+        _ fields: BrokerProtocol.Fields,
+        caller: Callers.Caller
+    ) async throws -> BrokerProtocol.Fields {
+        let reason = fields["reason"]?.stringValue.map { String($0.prefix(500)) } ?? "an administrator"
+        let (state, session) = try await broker.signOut(fields["accountIdentifier"]?.stringValue, cause: reason)
+        log.notice(
+            "signed out by an administrator",
+            metadata: ["epoch": "\(state.epoch)", "caller": "\(caller.program)"]
+        )
+        return ["epoch": .uint64(state.epoch), "session": .uint64(session)]
+    }
+
+    private func waive(_ fields: BrokerProtocol.Fields) async throws -> BrokerProtocol.Fields {
+        guard let app = fields["app"]?.stringValue else { throw BrokerProtocol.Malformed("app") }
+        guard let reason = fields["reason"]?.stringValue, !reason.isEmpty else {
+            throw BrokerProtocol.Malformed("reason")
+        }
+        let sessions = try await broker.waive(
+            app,
+            session: fields["session"]?.unsignedValue,
+            reason: String(reason.prefix(500))
+        )
+        return ["sessions": .array(sessions.map(DBusValue.uint64), of: "t")]
     }
 
     private func scopes(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) -> Set<String> {
@@ -83,41 +156,65 @@ struct BrokerInterface: Sendable {
         return Set(scopes)
     }
 
-    /// Who calls, by the bus's word (architecture, D11).
-    private func describe(_ caller: String) async -> String {
-        do throws(DBusError) {
-            let credentials = try await connection.credentials(of: caller)
-            let process = credentials.processID.map { "pid \($0)" } ?? "pid unknown"
-            return "\(credentials.executable ?? "program unknown"), \(process), uid \(credentials.userID)"
-        } catch {
-            return "gone before it could be identified"
-        }
+    /// How long the caller is ready to wait, in seconds.
+    private func wait(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) -> Double {
+        guard let value = fields["wait"] else { return 0 }
+        guard case .double(let seconds) = value, seconds >= 0 else { throw BrokerProtocol.Malformed("wait") }
+        return min(seconds, Self.longestWait)
     }
 
     // MARK: Form
 
-    private func method(
-        _ method: BrokerProtocol.Method,
-        takesRequest: Bool = true,
-        answer: @escaping @Sendable (BrokerProtocol.Fields, _ caller: String) async throws -> BrokerProtocol.Fields
-    ) -> DBusInterface.Method {
+    private typealias Answer =
+        @Sendable (BrokerProtocol.Fields, Callers.Caller) async throws -> BrokerProtocol.Fields
+
+    /// A method for every app that may take part.
+    private func method(_ method: BrokerProtocol.Method, answer: @escaping Answer) -> DBusInterface.Method {
         DBusInterface.Method(
             method.rawValue,
-            in: takesRequest ? [.init("request", "a{sv}")] : [],
+            in: [.init("request", "a{sv}")],
             out: [.init("answer", "a{sv}")]
         ) { call in
+            let fields = call.arguments.first?.fieldsValue ?? [:]
+            let claimed = fields["application"]?.stringValue
             do {
-                return [.fields(try await answer(call.arguments.first?.fieldsValue ?? [:], call.sender))]
+                let caller = try await callers.caller(call.sender, claiming: claimed)
+                do {
+                    return [.fields(try await answer(fields, caller))]
+                } catch {
+                    await note(error, of: method, by: caller.app.identifier)
+                    throw error
+                }
             } catch {
                 throw MethodFailure(broker: error)
             }
         }
     }
-}
 
-extension DeviceState {
-    /// What apps are told of it.
-    var session: DeviceSession { DeviceSession(account: account, epoch: epoch) }
+    /// A method for administrators only, whatever program they use.
+    private func administration(_ method: BrokerProtocol.Method, answer: @escaping Answer) -> DBusInterface.Method {
+        DBusInterface.Method(
+            method.rawValue,
+            in: [.init("request", "a{sv}")],
+            out: [.init("answer", "a{sv}")]
+        ) { call in
+            do {
+                let credentials = try await callers.credentials(of: call.sender)
+                let caller = Callers.Caller(app: AppIdentity(identifier: "administrator"), credentials: credentials)
+                guard caller.isAdministrator else { throw DeviceRefusal.notPermitted }
+                return [.fields(try await answer(call.arguments.first?.fieldsValue ?? [:], caller))]
+            } catch {
+                throw MethodFailure(broker: error)
+            }
+        }
+    }
+
+    /// What was refused is for the log, but for what no account is concerned by.
+    private func note(_ error: any Error, of method: BrokerProtocol.Method, by app: String) async {
+        let (code, message) = MethodFailure.refusal(error)
+        log.notice("refused", metadata: ["request": "\(method.rawValue)", "app": "\(app)", "reason": "\(message)"])
+        await broker.note(.refused, app: app, detail: "\(code) \(method.rawValue)")
+    }
 }
 
 extension DeviceBroker.Grant {
@@ -138,7 +235,7 @@ extension MethodFailure {
         self.init(name: BrokerProtocol.errorPrefix + code.description, message: message)
     }
 
-    private static func refusal(_ error: any Error) -> (SharedDeviceError.Code, String) {
+    fileprivate static func refusal(_ error: any Error) -> (SharedDeviceError.Code, String) {
         switch error {
         case let error as DeviceRefusal:
             (SharedDeviceError.Code(error.code.description) ?? .brokerFailed, error.description)

@@ -2,6 +2,7 @@ import DBusTransport
 package import Logging
 package import NotifyCenter
 import SharedDevice
+import Synchronization
 
 /// The broker as a service on a bus: store, identity provider, configuration and D-Bus interface, put together.
 package final class BrokerService: Sendable {
@@ -20,6 +21,8 @@ package final class BrokerService: Sendable {
 
     private let broker: DeviceBroker
     private let connection: DBusConnection
+    private let callers: Callers
+    private let waker: Waker
     private let lock: ServiceLock
     private let configurationFile: String
     private let status = ConfigurationStatus()
@@ -39,27 +42,52 @@ package final class BrokerService: Sendable {
         let provider = try EmbeddedIdentityProvider(directory: UserDirectory(database: database))
         let connection = try DBusConnection.open(options.bus)
         let center = DarwinNotifyCenter(connection: connection)
-        let broker = try DeviceBroker(store: AccountStore(database: database), provider: provider) { state in
-            do throws(DBusError) {
-                try center.post(.sharedModeCurrentAccountChanged)
-            } catch {
-                // When the bus is back, all are told to ask.
-                log.warning("not announced", metadata: ["epoch": "\(state.epoch)", "reason": "\(error)"])
-            }
-            if let remnants = database.remnants {
-                log.warning("left in the store's file", metadata: ["reason": "\(remnants)"])
-            }
-        }
+        let waking = Locked<Waker?>(nil)
+        let surroundings = DeviceBroker.Surroundings(
+            announce: { state in
+                do throws(DBusError) {
+                    try center.post(.sharedModeCurrentAccountChanged)
+                } catch {
+                    // When the bus is back, all are told to ask.
+                    log.warning("not announced", metadata: ["epoch": "\(state.epoch)", "reason": "\(error)"])
+                }
+                if let remnants = database.remnants {
+                    log.warning("left in the store's file", metadata: ["reason": "\(remnants)"])
+                }
+            },
+            wake: { app in waking.withLock { $0 }?.wake(app) },
+            report: { problem in log.error("the ledger is not on the disk yet", metadata: ["reason": "\(problem)"]) }
+        )
+        let broker = try DeviceBroker(database: database, provider: provider, surroundings: surroundings)
+        let callers = Callers(
+            connection: connection,
+            identify: { claimed, credentials throws(DeviceRefusal) in
+                AppIdentity(identifier: claimed ?? credentials.executable ?? "uid \(credentials.userID)")
+            },
+            appStarted: { app in await broker.appStarted(app.identifier) },
+            appEnded: { app in Task { await broker.appEnded(app) } }
+        )
+        let waker = Waker(
+            connection: connection,
+            busName: { _ in nil },
+            isOwing: { app in await broker.isOwing(app) },
+            woken: { app, detail in await broker.wasWoken(app, detail: detail) }
+        )
+        waking.withLock { $0 = waker }
         self.broker = broker
         self.connection = connection
+        self.callers = callers
+        self.waker = waker
         configurationFile = options.configurationFile
         updates = try ManagedConfigurationFile(path: options.configurationFile).updates()
-        let interface = BrokerInterface(broker: broker, connection: connection, status: status, log: log)
+        let interface = BrokerInterface(broker: broker, callers: callers, status: status, log: log)
         tokens = [
             try connection.export([interface.interface], at: BrokerProtocol.path),
             try connection.onEvent { event in
                 switch event {
-                case .lost: log.warning("the bus is lost")
+                case .lost:
+                    log.warning("the bus is lost")
+                    callers.forgetAll()
                 case .restored(let failures):
                     log.notice("the bus is back", metadata: ["failures": "\(failures)"])
                     Task { await Self.serveAgain(broker, connection, log) }
@@ -129,7 +157,7 @@ package final class BrokerService: Sendable {
         default: break
         }
         guard let mode = update.inForce?.mode else { return }
-        let state = try await broker.apply(.modeChanged(mode))
+        let state = try await broker.apply(.modeChanged(mode), cause: "the managed configuration")
         log.info("configured", metadata: ["mode": "\(mode.rawValue)", "epoch": "\(state.epoch)"])
     }
 }

@@ -1,59 +1,144 @@
-import Foundation
-package import SharedDevice
+package import Foundation
+import SharedDevice
 
-/// Holds the device's one account. Every change goes through ``apply(_:)``: commit, then bump the epoch, then announce
-/// (architecture, D9), so that whoever is told to ask gets the new answer.
+/// Holds the device's one account and the ledger of its cleanups. Every change of the account goes through ``apply(_:cause:)``: commit, then
+/// bump the epoch, then announce (architecture, D9), so that whoever is told to ask gets the new answer.
 package actor DeviceBroker {
-    /// What went wrong with an announcement; the state is committed all the same.
-    package typealias Announcement = @Sendable (DeviceState) -> Void
+    /// What the broker has others do. All of it is called on the broker's queue; none of it may wait for the broker.
+    package struct Surroundings: Sendable {
+        /// Tells all apps to ask. Called after each commit, before the next one can begin.
+        package var announce: @Sendable (DeviceState) -> Void
+        /// An app owes a cleanup and may not be running.
+        package var wake: @Sendable (_ app: String) -> Void
+        /// The ledger could not be written; it is tried again with the next change.
+        package var report: @Sendable (_ problem: String) -> Void
+        /// The wall clock.
+        package var now: @Sendable () -> Date
 
-    private let store: AccountStore
-    private let provider: any IdentityProvider
-    private let announce: Announcement
-    private let machine = DeviceStateMachine()
+        package init(
+            announce: @escaping @Sendable (DeviceState) -> Void = { _ in },
+            wake: @escaping @Sendable (_ app: String) -> Void = { _ in },
+            report: @escaping @Sendable (_ problem: String) -> Void = { _ in },
+            now: @escaping @Sendable () -> Date = { Date() }
+        ) {
+            self.announce = announce
+            self.wake = wake
+            self.report = report
+            self.now = now
+        }
+    }
+
+    let store: LedgerStore
+    let provider: any IdentityProvider
+    let surroundings: Surroundings
+    let machine = DeviceStateMachine()
     private let executor = QueueExecutor("org.notifycenter.SharedDeviceBroker")
-    private var state: DeviceState
-    private var tokens: TokenVault
+    private(set) var state: DeviceState
+    var tokens: TokenVault
     /// What the provider gave at sign-in; gone after a restart, when the account alone has to do.
-    private var identity: AuthenticatedIdentity?
+    var identity: AuthenticatedIdentity?
+    /// Whether the next sign-in waits for the cleanup of the last session.
+    var policy = CleanupPolicy.advisory
+
+    /// Who holds whose data, as it is decided; it leads what is stored.
+    var ledger: CleanupLedger
+    private var stored: CleanupLedger
+    private var log: [AuditEntry] = []
+    private var waitingForDisk: [CheckedContinuation<Void, any Error>] = []
+    private var isWritingScheduled = false
+    /// The apps that have a process on the bus.
+    var running: Set<String> = []
+    /// Grows with each change of ledger or running apps.
+    private(set) var revision: UInt64 = 0
+    private var waitingForChange: [UInt64: CheckedContinuation<Void, Never>] = [:]
+    private var nextWaiter: UInt64 = 0
+    private var expiry: Task<Void, Never>?
 
     /// The actor runs here: its steps wait for the disk.
     package nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    /// - Parameter announce: tells all apps to ask. Called on the broker's queue after each commit, before the next one can
-    ///   begin; it must not wait for the broker.
     /// - Throws: ``StoreError``.
     package init(
-        store: AccountStore,
+        database: DeviceDatabase,
         provider: any IdentityProvider,
-        announce: @escaping Announcement
+        surroundings: Surroundings = Surroundings()
     ) throws(StoreError) {
-        self.store = store
+        store = LedgerStore(database: database)
         self.provider = provider
-        self.announce = announce
-        state = try store.state()
+        self.surroundings = surroundings
+        state = try AccountStore(database: database).state()
+        let ledger = try store.ledger()
+        self.ledger = ledger
+        stored = ledger
         tokens = TokenVault(epoch: state.epoch)
     }
 
     /// The state that was committed last.
     package var current: DeviceState { state }
 
-    /// Tells all apps to ask, though nothing changed: after a start or a loss of the bus they may have missed something.
-    package func announceAgain() { announce(state) }
+    /// Tells all apps to ask, though nothing changed, and wakes those that owe a cleanup: after a start or a loss of the bus they may have
+    /// missed something.
+    package func announceAgain() {
+        surroundings.announce(state)
+        for app in ledger.debtors { surroundings.wake(app) }
+    }
 
-    /// The one way to another state: decides, commits, drops what belonged to the old epoch, announces. It has no point at
-    /// which another request could come in between.
+    /// Puts another policy in force, for the rounds that are open too.
+    package func use(_ policy: CleanupPolicy) {
+        self.policy = policy
+        scheduleExpiry()
+        noteChange()
+    }
+
+    /// The one way to another state: decides, commits state, ledger and log in one transaction, drops what belonged to the old epoch,
+    /// announces. It has no point at which another request could come in between.
     ///
+    /// - Parameter cause: who or what wants it, for the log.
     /// - Throws: ``DeviceRefusal``, ``StoreError``; nothing has changed then.
     @discardableResult
-    package func apply(_ event: DeviceEvent) throws -> DeviceState {
+    package func apply(_ event: DeviceEvent, cause: String = "the broker") throws -> DeviceState {
         guard let next = try machine.decide(event, in: state) else { return state }
-        try store.commit(next)
+        let now = surroundings.now()
+        var ledger = ledger
+        var entries: [AuditEntry] = []
+        if state.account != nil, next.account == nil || next.account != state.account {
+            let session = ledger.sessions[state.epoch]
+            ledger.end(state.epoch, at: now)
+            entries.append(
+                AuditEntry(.signedOut, at: now, session: state.epoch, subject: session?.subject, detail: cause)
+            )
+            if ledger.sessions[state.epoch]?.outcome == .complete {
+                entries.append(AuditEntry(.completed, at: now, session: state.epoch, detail: "no app held any data"))
+            }
+        }
+        if let account = next.account, state.account == nil {
+            let subject = try store.subject(of: account)
+            ledger.begin(next.epoch, account: account, subject: subject, at: now)
+            entries.append(AuditEntry(.signedIn, at: now, session: next.epoch, subject: subject, detail: cause))
+        }
+        if next.mode != state.mode {
+            entries.append(AuditEntry(.modeChanged, at: now, detail: "\(next.mode.rawValue), by \(cause)"))
+        }
+        entries.append(
+            AuditEntry(
+                .announced,
+                at: now,
+                session: next.account.map { _ in next.epoch },
+                detail: "epoch \(next.epoch)"
+            )
+        )
+        ledger.prune(keeping: Self.keptRounds)
+        try store.commit(next, from: stored, to: ledger, log: log + entries)
+        // What waited to be written is written with it.
+        wrote(ledger)
         let left = identity
         state = next
         tokens.enter(epoch: next.epoch)
         identity = nil
-        announce(next)
+        surroundings.announce(next)
+        for app in ledger.debtors { surroundings.wake(app) }
+        scheduleExpiry()
+        noteChange()
         if let left {
             // The device is signed out whatever the provider makes of it.
             Task { [provider] in try? await provider.endSession(for: left) }
@@ -61,56 +146,110 @@ package actor DeviceBroker {
         return next
     }
 
-    // MARK: Requests of apps
+    /// How many complete rounds stay for whoever asks.
+    private static let keptRounds = 100
 
-    /// What a sign-in or a token request brings.
-    package struct Grant: Sendable {
-        package let account: Account
-        package let epoch: UInt64
-        package let token: AccessToken
+    // MARK: The disk
+
+    /// Changes the ledger. It is on the disk when ``written()`` returns.
+    func change(_ entries: [AuditEntry], _ body: (inout CleanupLedger) -> Void) {
+        body(&ledger)
+        log += entries
+        noteChange()
     }
 
-    /// Signs somebody in for the whole device.
+    /// Waits until the ledger as it is now is on the disk. All who wait at a time share one transaction.
     ///
-    /// - Throws: ``DeviceRefusal``, ``IdentityError``, ``StoreError``.
-    package func signIn(_ request: SignInRequest, scopes: Set<String>) async throws -> Grant {
-        // Before the password is looked at: a refusal must not tell whether it was right.
-        _ = try machine.decide(.signIn(Account(identifier: "", username: request.username)), in: state)
-        let identity = try await provider.authenticate(request)
-        let token = try await provider.issueToken(for: identity, scopes: scopes)
-        // Somebody else may have signed in meanwhile, or the mode may have changed: this decides again.
-        let next = try apply(.signIn(identity.account))
-        self.identity = identity
-        _ = tokens.store(token, for: identity.account, scopes: scopes, epoch: next.epoch, at: Date())
-        return Grant(account: identity.account, epoch: next.epoch, token: token)
+    /// - Throws: ``StoreError``; the change is still there, and written with the next.
+    func written() async throws {
+        guard ledger != stored || !log.isEmpty else { return }
+        try await withCheckedThrowingContinuation { continuation in
+            waitingForDisk.append(continuation)
+            scheduleWriting(after: nil)
+        }
     }
 
-    /// A token for the current account.
-    ///
-    /// - Throws: ``DeviceRefusal`` where the account is not the current one, also when it ceased to be while the provider was
-    ///   asked; ``IdentityError``.
-    package func acquireToken(for identifier: String, scopes: Set<String>, refresh: Bool) async throws -> Grant {
-        let account = try currentAccount(identifier)
-        let epoch = state.epoch
-        if !refresh, let token = tokens.token(for: account, scopes: scopes, epoch: epoch, at: Date()) {
-            return Grant(account: account, epoch: epoch, token: token)
-        }
-        let token = try await provider.issueToken(
-            for: identity ?? AuthenticatedIdentity(account: account),
-            scopes: scopes
-        )
-        guard tokens.store(token, for: account, scopes: scopes, epoch: epoch, at: Date()) else {
-            // The session of the request is over, even where the same person has signed in again (edge case E14).
-            _ = try currentAccount(identifier)
-            throw DeviceRefusal.currentAccountMismatch
-        }
-        return Grant(account: account, epoch: epoch, token: token)
+    /// For what need not be on the disk before anybody goes on: it is written soon, or with the next that does.
+    func writeSoon() {
+        guard !isWritingScheduled else { return }
+        scheduleWriting(after: .milliseconds(200))
     }
 
-    private func currentAccount(_ identifier: String) throws(DeviceRefusal) -> Account {
-        guard state.mode == .shared else { throw .notSharedDevice }
-        guard let account = state.account else { throw .noCurrentAccount }
-        guard account.hasIdentifier(identifier) else { throw .currentAccountMismatch }
-        return account
+    private func scheduleWriting(after delay: Duration?) {
+        guard !isWritingScheduled || delay == nil else { return }
+        isWritingScheduled = true
+        Task {
+            if let delay { try? await Task.sleep(for: delay) }
+            write()
+        }
+    }
+
+    private func write() {
+        isWritingScheduled = false
+        guard ledger != stored || !log.isEmpty else { return wrote(ledger) }
+        do throws(StoreError) {
+            try store.commit(nil, from: stored, to: ledger, log: log)
+            wrote(ledger)
+        } catch {
+            surroundings.report("\(error)")
+            let waiting = waitingForDisk
+            waitingForDisk = []
+            for continuation in waiting { continuation.resume(throwing: error) }
+        }
+    }
+
+    private func wrote(_ ledger: CleanupLedger) {
+        self.ledger = ledger
+        stored = ledger
+        log = []
+        let waiting = waitingForDisk
+        waitingForDisk = []
+        for continuation in waiting { continuation.resume() }
+    }
+
+    // MARK: Changes to wait for
+
+    func noteChange() {
+        revision += 1
+        let waiting = waitingForChange
+        waitingForChange = [:]
+        for continuation in waiting.values { continuation.resume() }
+    }
+
+    /// Waits for a revision after `revision`, at most until `deadline`.
+    func waitForChange(after revision: UInt64, until deadline: ContinuousClock.Instant) async {
+        guard revision == self.revision, deadline > .now else { return }
+        let number = nextWaiter
+        nextWaiter += 1
+        let alarm = Task {
+            try? await Task.sleep(until: deadline, clock: .continuous)
+            waitingForChange.removeValue(forKey: number)?.resume()
+        }
+        await withCheckedContinuation { waitingForChange[number] = $0 }
+        alarm.cancel()
+    }
+
+    /// Sees to it that open rounds expire when their time is over.
+    private func scheduleExpiry() {
+        expiry?.cancel()
+        expiry = nil
+        guard let timeout = policy.timeout.map({ $0 / .seconds(1) }) else { return }
+        let now = surroundings.now()
+        let expired = ledger.expire(timeout: timeout, at: now)
+        if !expired.isEmpty {
+            log += expired.map { epoch in
+                let owing = ledger.report(of: epoch)?.owing.map(\.identifier).joined(separator: ", ") ?? ""
+                return AuditEntry(.expired, at: now, session: epoch, detail: "still owing: \(owing)")
+            }
+            noteChange()
+            scheduleWriting(after: nil)
+        }
+        let ends = ledger.openRounds.compactMap { ledger.sessions[$0]?.endedAt }
+        guard let next = ends.min() else { return }
+        let wait = min(60, max(0.01, timeout - now.timeIntervalSince(next)))
+        expiry = Task {
+            guard (try? await Task.sleep(for: .seconds(wait))) != nil else { return }
+            scheduleExpiry()
+        }
     }
 }

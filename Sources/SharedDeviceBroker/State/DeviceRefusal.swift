@@ -9,6 +9,13 @@ package struct DeviceRefusal: Error, Sendable, Hashable, CustomStringConvertible
             case currentAccountMismatch = "current_account_mismatch"
             case accountAlreadySignedIn = "account_already_signed_in"
             case notSharedDevice = "not_shared_device"
+            case cleanupRequired = "cleanup_required"
+            case cleanupPending = "cleanup_pending"
+            case appNotEligible = "not_eligible_to_use_broker"
+            case tenantMismatch = "brt_tenant_mismatch"
+            case deviceNotJoined = "workplace_join_required"
+            case notPermitted = "not_permitted"
+            case invalidRequest = "invalid_request"
         }
 
         private let kind: Kind
@@ -21,6 +28,20 @@ package struct DeviceRefusal: Error, Sendable, Hashable, CustomStringConvertible
         package static let accountAlreadySignedIn = Code(kind: .accountAlreadySignedIn)
         /// The device is personal.
         package static let notSharedDevice = Code(kind: .notSharedDevice)
+        /// The app owes a cleanup.
+        package static let cleanupRequired = Code(kind: .cleanupRequired)
+        /// Others owe a cleanup.
+        package static let cleanupPending = Code(kind: .cleanupPending)
+        /// The app may not take part.
+        package static let appNotEligible = Code(kind: .appNotEligible)
+        /// The user is of another organisation.
+        package static let tenantMismatch = Code(kind: .tenantMismatch)
+        /// The device is to be joined first.
+        package static let deviceNotJoined = Code(kind: .deviceNotJoined)
+        /// The caller is no administrator.
+        package static let notPermitted = Code(kind: .notPermitted)
+        /// The request asks for what is not there.
+        package static let invalidRequest = Code(kind: .invalidRequest)
 
         /// The stable string that goes over the wire, in MSAL's words where MSAL has one.
         package var description: String { kind.rawValue }
@@ -48,5 +69,22 @@ package struct DeviceRefusal: Error, Sendable, Hashable, CustomStringConvertible
         description:
             "this device is not in shared mode; its administrator turns that on with \"sharedDeviceMode\": true "
             + "in the managed configuration"
+    )
+    package static let cleanupRequired = DeviceRefusal(
+        code: .cleanupRequired,
+        description:
+            "this app has to clean up after an earlier session first; follow accountChanges and report the cleanup"
+    )
+    package static func cleanupPending(_ apps: [String]) -> DeviceRefusal {
+        DeviceRefusal(
+            code: .cleanupPending,
+            description:
+                "the data of the last user is not yet gone from \(apps.joined(separator: ", ")); try again when it is, or "
+                + "have the administrator see to it with: shared-device apps"
+        )
+    }
+    package static let notPermitted = DeviceRefusal(
+        code: .notPermitted,
+        description: "only root and the broker's own user may do this"
     )
 }

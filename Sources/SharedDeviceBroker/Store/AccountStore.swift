@@ -29,34 +29,39 @@ package final class AccountStore: Sendable {
     package func commit(_ new: DeviceState) throws(StoreError) {
         let attempted = "commit the device's state of epoch \(new.epoch)"
         let path = database.path
-        let old: DeviceState
+        let hasLeft: Bool
         do {
-            old = try database.write(attempted) { db in
-                let old = try Self.fetch(db, path: path)
-                guard new.epoch == old.epoch + 1 else {
-                    throw StoreError(
-                        .staleEpoch,
-                        attempted: attempted,
-                        message: "the stored state is of epoch \(old.epoch)",
-                        remedy: "read the state again and decide anew"
-                    )
-                }
-                try db.execute(
-                    sql: """
-                        UPDATE device SET mode = ?, epoch = ?,
-                            account_identifier = ?, account_username = ?, account_display_name = ?
-                        """,
-                    arguments: [
-                        new.mode.rawValue, Int64(clamping: new.epoch),
-                        new.account?.identifier, new.account?.username, new.account?.displayName,
-                    ]
-                )
-                return old
+            hasLeft = try database.write(attempted) { db in
+                try Self.replace(db, with: new, attempted: attempted, path: path)
             }
         } catch {
             throw StoreError(error, attempted: attempted, path: path)
         }
-        if let left = old.account, new.account?.identifier != left.identifier { database.eraseRemnants() }
+        if hasLeft { database.eraseRemnants() }
+    }
+
+    /// Within the caller's transaction; whether an account has left.
+    static func replace(_ db: Database, with new: DeviceState, attempted: String, path: String) throws -> Bool {
+        let old = try fetch(db, path: path)
+        guard new.epoch == old.epoch + 1 else {
+            throw StoreError(
+                .staleEpoch,
+                attempted: attempted,
+                message: "the stored state is of epoch \(old.epoch)",
+                remedy: "read the state again and decide anew"
+            )
+        }
+        try db.execute(
+            sql: """
+                UPDATE device SET mode = ?, epoch = ?,
+                    account_identifier = ?, account_username = ?, account_display_name = ?
+                """,
+            arguments: [
+                new.mode.rawValue, Int64(clamping: new.epoch),
+                new.account?.identifier, new.account?.username, new.account?.displayName,
+            ]
+        )
+        return old.account.map { $0.identifier != new.account?.identifier } ?? false
     }
 
     static func fetch(_ db: Database, path: String) throws -> DeviceState {

@@ -38,6 +38,67 @@ enum DeviceSchema {
                     """
             )
         }
+        migrator.registerMigration("2: ledger and log") { db in
+            try db.execute(
+                sql: """
+                    CREATE TABLE session (
+                        epoch INTEGER PRIMARY KEY CHECK (epoch >= 0),
+                        subject INTEGER,
+                        started_at REAL NOT NULL,
+                        ended_at REAL,
+                        outcome TEXT CHECK (outcome IN ('open', 'complete', 'expired')),
+                        account_identifier TEXT,
+                        account_username TEXT,
+                        account_display_name TEXT,
+                        CHECK ((ended_at IS NULL) = (outcome IS NULL))
+                    );
+                    CREATE TABLE participation (
+                        session INTEGER NOT NULL,
+                        app TEXT NOT NULL,
+                        progress TEXT,
+                        told_at REAL,
+                        begun_at REAL,
+                        finished_at REAL,
+                        detail TEXT,
+                        PRIMARY KEY (session, app)
+                    ) WITHOUT ROWID;
+                    CREATE TABLE subject (
+                        number INTEGER PRIMARY KEY AUTOINCREMENT,
+                        account_identifier TEXT NOT NULL UNIQUE,
+                        username TEXT NOT NULL
+                    );
+                    CREATE TABLE audit (
+                        sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+                        at REAL NOT NULL,
+                        event TEXT NOT NULL,
+                        session INTEGER,
+                        app TEXT,
+                        subject INTEGER,
+                        detail TEXT
+                    );
+                    CREATE TRIGGER audit_keeps_its_rows BEFORE UPDATE ON audit
+                    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+                    CREATE TRIGGER audit_loses_no_rows BEFORE DELETE ON audit
+                    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+                    CREATE TABLE enrolment (
+                        id INTEGER PRIMARY KEY CHECK (id = 1),
+                        organization TEXT,
+                        tenant_identifier TEXT NOT NULL,
+                        joined_at REAL NOT NULL,
+                        subject INTEGER
+                    );
+                    ALTER TABLE user ADD COLUMN role TEXT NOT NULL DEFAULT 'user' CHECK (role IN ('user', 'administrator'));
+                    """
+            )
+            // Who is signed in goes on with a session that the ledger knows.
+            try db.execute(
+                sql: """
+                    INSERT INTO session (epoch, started_at, account_identifier, account_username, account_display_name)
+                    SELECT epoch, strftime('%s', 'now'), account_identifier, account_username, account_display_name
+                    FROM device WHERE account_identifier IS NOT NULL
+                    """
+            )
+        }
         return migrator
     }
 

@@ -1,0 +1,118 @@
+import DBusTransport
+import Synchronization
+
+extension SharedDeviceApplication {
+    /// Signs the account out for the whole device: its tokens end, and all apps are told. The data of the app is the app's to
+    /// delete, this one's too: the change comes through ``accountChanges``.
+    ///
+    /// The sign-out is done when the broker has it on its disk; what comes after, the cleanup of the apps and the browser's session, does not
+    /// undo it. With ``SignoutParameters/cleanupDeadline`` this waits for the apps' receipts.
+    ///
+    /// - Throws: ``SharedDeviceError/Code/noCurrentAccount``, ``SharedDeviceError/Code/currentAccountMismatch``,
+    ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/brokerUnavailable``.
+    @discardableResult
+    public func signout(
+        with account: Account,
+        signoutParameters: SignoutParameters = SignoutParameters()
+    ) async throws(SharedDeviceError) -> SignoutResult {
+        let attempted = "sign \(account.username) out"
+        let fields = try await broker.call(
+            .signOut,
+            ["application": .string(identifier), "accountIdentifier": .string(account.identifier)],
+            attempted: attempted
+        )
+        guard let session = fields["session"]?.unsignedValue else {
+            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “session”")
+        }
+        var cleanup: CleanupReport?
+        if let deadline = signoutParameters.cleanupDeadline {
+            cleanup = await lastReport(
+                of: session,
+                within: deadline,
+                onProgress: signoutParameters.onProgress ?? { _ in }
+            )
+        }
+        return SignoutResult(session: session, cleanup: cleanup)
+    }
+
+    /// How far the cleanup after a session is.
+    ///
+    /// - Parameter session: as ``SignoutResult/session`` names it; `nil` for the session that ended last.
+    /// - Returns: `nil` where no such session has ended, or it is too long ago.
+    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
+    public func cleanupReport(ofSession session: UInt64? = nil) async throws(SharedDeviceError) -> CleanupReport? {
+        try await round(session, after: nil, wait: .zero)?.report
+    }
+
+    /// Waits until all apps have cleaned up after a session, or for `duration`.
+    ///
+    /// - Parameter onProgress: hears each step, in order, on this task.
+    /// - Returns: the round as it is then; `nil` where there is none.
+    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
+    public func waitForCleanup(
+        ofSession session: UInt64? = nil,
+        within duration: Duration,
+        onProgress: @Sendable (CleanupReport) -> Void = { _ in }
+    ) async throws(SharedDeviceError) -> CleanupReport? {
+        let deadline = ContinuousClock.now + duration
+        var known: (report: CleanupReport, revision: UInt64)?
+        while true {
+            // A broker that ends while it is asked, or a bus that is restarted, must not hold the request for ever.
+            let wait = min(max(.zero, deadline - .now), .seconds(5))
+            guard let next = try await round(known?.report.session ?? session, after: known?.revision, wait: wait)
+            else {
+                return nil
+            }
+            if next.report != known?.report { onProgress(next.report) }
+            known = next
+            if next.report.isComplete || deadline <= .now || Task.isCancelled { return next.report }
+        }
+    }
+
+    /// As ``waitForCleanup(ofSession:within:onProgress:)``, but what keeps the broker from answering is waited out: the sign-out is done, and
+    /// what is known is worth more than an error.
+    private func lastReport(
+        of session: UInt64,
+        within duration: Duration,
+        onProgress: @Sendable (CleanupReport) -> Void
+    ) async -> CleanupReport? {
+        let deadline = ContinuousClock.now + duration
+        let latest = Locked<CleanupReport?>(nil)
+        while true {
+            do throws(SharedDeviceError) {
+                return try await waitForCleanup(ofSession: session, within: max(.zero, deadline - .now)) { report in
+                    let isNews = latest.withLock { latest in
+                        defer { latest = report }
+                        return latest != report
+                    }
+                    if isNews { onProgress(report) }
+                }
+            } catch {
+                guard deadline > .now, (try? await Task.sleep(for: .milliseconds(200))) != nil else {
+                    return latest.withLock { $0 }
+                }
+            }
+        }
+    }
+
+    private func round(
+        _ session: UInt64?,
+        after revision: UInt64?,
+        wait: Duration
+    ) async throws(SharedDeviceError) -> (report: CleanupReport, revision: UInt64)? {
+        let attempted = "ask how far the cleanup is"
+        var request: BrokerProtocol.Fields = [
+            "application": .string(identifier), "wait": .double(wait / .seconds(1)),
+        ]
+        if let session { request["session"] = .uint64(session) }
+        if let revision { request["revision"] = .uint64(revision) }
+        let fields = try await broker.call(.getRound, request, attempted: attempted, timeout: .seconds(25) + wait)
+        guard let round = fields["round"] else { return nil }
+        do throws(BrokerProtocol.Malformed) {
+            guard let revision = fields["revision"]?.unsignedValue else { throw BrokerProtocol.Malformed("revision") }
+            return (try CleanupReport(round), revision)
+        } catch {
+            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
+        }
+    }
+}

@@ -1,0 +1,57 @@
+package import DBusTransport
+
+/// A session whose data an app still has to delete, by the broker's ledger.
+package struct OwedSession: Sendable, Hashable {
+    package let epoch: UInt64
+    /// Whose it was.
+    package let account: Account?
+
+    package init(epoch: UInt64, account: Account?) {
+        self.epoch = epoch
+        self.account = account
+    }
+
+    package var fields: DBusValue {
+        var fields: BrokerProtocol.Fields = ["epoch": .uint64(epoch)]
+        if let account { fields["account"] = account.fields }
+        return .fields(fields)
+    }
+
+    package init(_ value: DBusValue) throws(BrokerProtocol.Malformed) {
+        guard let fields = value.fieldsValue, let epoch = fields["epoch"]?.unsignedValue else {
+            throw BrokerProtocol.Malformed("owed")
+        }
+        self.epoch = epoch
+        account = if let value = fields["account"] { try Account(value) } else { nil }
+    }
+}
+
+/// What an app is answered when it asks who is signed in.
+package struct SessionAnswer: Sendable, Hashable {
+    package let session: DeviceSession
+    /// What this app has to clean up, by the ledger; oldest first.
+    package let owed: [OwedSession]
+    /// Whether somebody is signed in whom this app may not have before it has cleaned up.
+    package let isWithheld: Bool
+
+    package init(session: DeviceSession, owed: [OwedSession] = [], isWithheld: Bool = false) {
+        self.session = session
+        self.owed = owed
+        self.isWithheld = isWithheld
+    }
+
+    package var fields: BrokerProtocol.Fields {
+        var fields = session.fields
+        if !owed.isEmpty { fields["owed"] = .array(owed.map(\.fields), of: "a{sv}") }
+        if isWithheld { fields["withheld"] = .boolean(true) }
+        return fields
+    }
+
+    package init(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) {
+        session = try DeviceSession(fields)
+        var owed: [OwedSession] = []
+        for value in fields["owed"]?.elementsValue ?? [] { owed.append(try OwedSession(value)) }
+        self.owed = owed
+        isWithheld = fields["withheld"]?.booleanValue ?? false
+    }
+}

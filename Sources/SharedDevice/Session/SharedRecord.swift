@@ -1,0 +1,92 @@
+import FoundationEssentials
+import Glibc
+
+/// The app's record, which all processes of the app share: what one of them writes the others see at their next question.
+///
+/// For one caller at a time within a process; ``SessionKeeper`` sees to that. Between processes a lock on a file beside the record does.
+struct SharedRecord {
+    /// Which version of the file the kept one is: each write makes another file.
+    private struct Version: Equatable {
+        var inode: UInt64
+        var seconds: Int
+        var nanoseconds: Int
+    }
+
+    private let store: SessionStore
+    private var kept: SessionRecord?
+    private var version: Version?
+
+    init(store: SessionStore) { self.store = store }
+
+    /// Changes the record; it is on the disk on return. `body` may run twice.
+    ///
+    /// - Throws: ``SharedDeviceError/Code/recordUnusable``; nothing has changed then.
+    mutating func update<Value>(_ body: (inout SessionRecord) -> Value) throws(SharedDeviceError) -> Value {
+        let before = try read()
+        var record = before
+        let value = body(&record)
+        if record == before { return value }
+        let lock = try FileLock(path: store.path + ".lock")
+        defer { withExtendedLifetime(lock) {} }
+        // Another process may have been quicker.
+        let latest = try read()
+        record = latest
+        let result = body(&record)
+        guard record != latest else { return result }
+        try store.save(record)
+        kept = record
+        version = currentVersion
+        return result
+    }
+
+    private mutating func read() throws(SharedDeviceError) -> SessionRecord {
+        let current = currentVersion
+        if let kept, current == version { return kept }
+        let loaded = try store.load()
+        kept = loaded
+        version = current
+        return loaded
+    }
+
+    private var currentVersion: Version? {
+        var info = stat()
+        guard stat(store.path, &info) == 0 else { return nil }
+        return Version(inode: UInt64(info.st_ino), seconds: info.st_mtim.tv_sec, nanoseconds: info.st_mtim.tv_nsec)
+    }
+}
+
+/// Held until its end of life, or the process's.
+final class FileLock {
+    private let descriptor: CInt
+
+    /// Waits for the lock; the file and its directory are made where they are missing.
+    ///
+    /// - Throws: ``SharedDeviceError/Code/recordUnusable``.
+    init(path: String) throws(SharedDeviceError) {
+        let directory = URL(filePath: path).deletingLastPathComponent().path
+        try? FileManager.default.createDirectory(
+            atPath: directory,
+            withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o700]
+        )
+        descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else { throw Self.failure(path) }
+        while flock(descriptor, LOCK_EX) != 0 {
+            guard errno == EINTR else {
+                let error = Self.failure(path)
+                close(descriptor)
+                throw error
+            }
+        }
+    }
+
+    deinit { close(descriptor) }
+
+    private static func failure(_ path: String) -> SharedDeviceError {
+        SharedDeviceError(
+            .recordUnusable,
+            attempted: "lock the record of whose data this app holds, \(path)",
+            message: "\(String(cString: strerror(errno))). Make its directory writable"
+        )
+    }
+}

@@ -1,0 +1,139 @@
+import Foundation
+package import SharedDevice
+
+/// What apps ask for. `app` is who asks, by the broker's own finding.
+extension DeviceBroker {
+    /// What a sign-in or a token request brings.
+    package struct Grant: Sendable {
+        package let account: Account
+        package let epoch: UInt64
+        package let token: AccessToken
+    }
+
+    /// Who is signed in, and what the app owes. That the app may hold the account's data is on the disk before it hears of it.
+    ///
+    /// - Throws: ``StoreError``.
+    package func session(for app: String) async throws -> SessionAnswer {
+        let now = surroundings.now()
+        while true {
+            let asked = state
+            let owed = ledger.owed(by: app)
+            if !owed.isEmpty { tell(app, owed, at: now) }
+            let isWithheld = policy.isStrict && !owed.isEmpty && asked.account != nil
+            if asked.account == nil || isWithheld {
+                let session = DeviceSession(account: nil, epoch: asked.epoch)
+                return SessionAnswer(session: session, owed: owed, isWithheld: isWithheld)
+            }
+            try await hold(asked.epoch, by: app)
+            // Somebody may have signed out while the disk was busy: that is then the answer.
+            guard state.epoch == asked.epoch, ledger.owed(by: app) == owed else { continue }
+            return SessionAnswer(session: asked.session, owed: owed)
+        }
+    }
+
+    /// Signs somebody in for the whole device, when the policy lets anybody in.
+    ///
+    /// - Parameter patience: how long the request waits for open cleanup rounds.
+    /// - Throws: ``DeviceRefusal``, ``IdentityError``, ``StoreError``.
+    package func signIn(
+        _ request: SignInRequest,
+        scopes: Set<String>,
+        by app: String,
+        patience: Duration = .zero
+    ) async throws -> Grant {
+        // Before the password is looked at: a refusal must not tell whether it was right.
+        _ = try machine.decide(.signIn(Account(identifier: "", username: request.username)), in: state)
+        try await waitForCleanups(until: .now + patience)
+        let identity = try await provider.authenticate(request)
+        let token = try await provider.issueToken(for: identity, scopes: scopes)
+        // Somebody else may have signed in and out meanwhile, or the mode may have changed: this decides again.
+        try checkCleanups(of: app)
+        // The app is told of the account by the answer: it holds data of the session from its beginning.
+        let next = try apply(.signIn(identity.account), cause: app)
+        self.identity = identity
+        _ = tokens.store(token, for: identity.account, scopes: scopes, epoch: next.epoch, at: Date())
+        try await hold(next.epoch, by: app)
+        guard state.epoch == next.epoch else { throw DeviceRefusal.currentAccountMismatch }
+        return Grant(account: identity.account, epoch: next.epoch, token: token)
+    }
+
+    /// A token for the current account.
+    ///
+    /// - Throws: ``DeviceRefusal`` where the account is not the current one, also when it ceased to be while the provider was
+    ///   asked, or where the app has to clean up first; ``IdentityError``, ``StoreError``.
+    package func acquireToken(
+        for identifier: String,
+        scopes: Set<String>,
+        refresh: Bool,
+        by app: String
+    ) async throws -> Grant {
+        let account = try currentAccount(identifier)
+        let epoch = state.epoch
+        if policy.isStrict, !ledger.owed(by: app).isEmpty { throw DeviceRefusal.cleanupRequired }
+        let token: AccessToken
+        if !refresh, let kept = tokens.token(for: account, scopes: scopes, epoch: epoch, at: Date()) {
+            token = kept
+        } else {
+            token = try await provider.issueToken(
+                for: identity ?? AuthenticatedIdentity(account: account),
+                scopes: scopes
+            )
+            guard tokens.store(token, for: account, scopes: scopes, epoch: epoch, at: Date()) else {
+                // The session of the request is over, even where the same person has signed in again (edge case E14).
+                throw sessionIsOver(identifier)
+            }
+        }
+        try await hold(epoch, by: app)
+        guard state.epoch == epoch else { throw sessionIsOver(identifier) }
+        return Grant(account: account, epoch: epoch, token: token)
+    }
+
+    /// Signs the account out of the whole device, and opens the round of its cleanup.
+    ///
+    /// - Parameter identifier: the account; `nil` for whoever is signed in.
+    /// - Returns: the epoch of the session that ended.
+    /// - Throws: ``DeviceRefusal``, ``StoreError``; nothing has changed then.
+    package func signOut(_ identifier: String?, cause: String) throws -> (state: DeviceState, session: UInt64) {
+        let session = state.epoch
+        return (try apply(.signOut(accountIdentifier: identifier), cause: cause), session)
+    }
+
+    /// Takes down that the app may hold data of the session; returns when that is on the disk.
+    private func hold(_ epoch: UInt64, by app: String) async throws {
+        var isNews = false
+        change([]) { isNews = $0.hold(epoch, by: app) }
+        if isNews { change([AuditEntry(.held, at: surroundings.now(), session: epoch, app: app)]) { _ in } }
+        try await written()
+    }
+
+    private func tell(_ app: String, _ owed: [OwedSession], at now: Date) {
+        var isNews = false
+        change([]) { isNews = $0.tell(app, at: now) }
+        guard isNews else { return }
+        change(owed.map { AuditEntry(.told, at: now, session: $0.epoch, app: app) }) { _ in }
+        // That an app was told is for people to read; what it owes is on the disk already.
+        writeSoon()
+    }
+
+    private func currentAccount(_ identifier: String) throws(DeviceRefusal) -> Account {
+        guard state.mode == .shared else { throw .notSharedDevice }
+        guard let account = state.account else { throw .noCurrentAccount }
+        guard account.hasIdentifier(identifier) else { throw .currentAccountMismatch }
+        return account
+    }
+
+    /// What to say of a session that ended while it was asked for.
+    private func sessionIsOver(_ identifier: String) -> DeviceRefusal {
+        do throws(DeviceRefusal) {
+            _ = try currentAccount(identifier)
+            return .currentAccountMismatch
+        } catch {
+            return error
+        }
+    }
+}
+
+extension DeviceState {
+    /// What apps are told of it.
+    var session: DeviceSession { DeviceSession(account: account, epoch: epoch) }
+}
