@@ -26,10 +26,13 @@ package struct AppOptions: ParsableArguments {
     @Flag(help: "Go on after the end of standard input.")
     package var stay = false
 
+    @Flag(help: "Clean up what is owed and end: what the bus starts the app with when it does not run at a sign-out.")
+    package var cleanUp = false
+
     package init() {}
 
     /// The app of this name that these options describe.
     package func app(name: String, title: String) -> ExampleApp {
-        ExampleApp(name: name, title: title, data: data, bus: bus, events: events, stays: stay)
+        ExampleApp(name: name, title: title, data: data, bus: bus, events: events, stays: stay, onlyCleansUp: cleanUp)
     }
 }

@@ -17,17 +17,28 @@ package struct ExampleApp: Sendable {
     package var eventsPath: String?
     /// Whether it goes on after the end of its standard input.
     package var stays: Bool
+    /// Whether it ends as soon as it owes no cleanup.
+    package var onlyCleansUp: Bool
 
     /// - Parameters:
     ///   - data: the data directory; `nil` for `$XDG_DATA_HOME` (`~/.local/share`) and the app's identifier.
     ///   - bus: as ``Bus/init(name:)`` takes it; `nil` for the environment's choice.
-    package init(name: String, title: String, data: String?, bus: String?, events: String?, stays: Bool) {
+    package init(
+        name: String,
+        title: String,
+        data: String?,
+        bus: String?,
+        events: String?,
+        stays: Bool,
+        onlyCleansUp: Bool = false
+    ) {
         self.name = name
         self.title = title
         dataDirectory = data ?? Self.defaultDirectory(Self.identifier(name))
         self.bus = bus.map(Bus.init(name:)) ?? .fromEnvironment
         eventsPath = events
         self.stays = stays
+        self.onlyCleansUp = onlyCleansUp
     }
 
     /// Runs the app until it is told to quit.
@@ -45,11 +56,22 @@ package struct ExampleApp: Sendable {
         let application = SharedDeviceApplication(
             identifier: Self.identifier(name),
             bus: bus,
+            busName: Self.identifier(name),
             stateDirectory: "\(dataDirectory)/state"
         )
-        let loop = AccountLoop(application, workspace: workspace, title: title, events: events)
+        let loop = AccountLoop(
+            application,
+            workspace: workspace,
+            title: title,
+            events: events,
+            onlyCleansUp: onlyCleansUp
+        )
         let running = Task { await loop.run() }
-        if await !obey(LineInput(), loop), stays { await running.value }
+        if onlyCleansUp {
+            await loop.waitUntilCleanedUp()
+        } else if await !obey(LineInput(), loop), stays {
+            await running.value
+        }
         running.cancel()
         await running.value
         events.record(.ended)
@@ -72,7 +94,8 @@ package struct ExampleApp: Sendable {
         return false
     }
 
-    private static func identifier(_ name: String) -> String { "org.notifycenter.example.\(name)" }
+    /// The identifier of the example app of this name; also its name on the bus.
+    package static func identifier(_ name: String) -> String { "org.notifycenter.example.\(name)" }
 
     private static func defaultDirectory(_ identifier: String) -> String {
         let environment = ProcessInfo.processInfo.environment

@@ -18,9 +18,19 @@ actor AccountLoop {
     var longWork: (account: Account, task: Task<String, any Error>)?
     private var following: Task<Bool, Never>?
     private var hasFirst = false
+    private let onlyCleansUp: Bool
+    private var hasCleanedUp = false
     private var waiting: [CheckedContinuation<Void, Never>] = []
 
-    init(_ application: SharedDeviceApplication, workspace: any UserWorkspace, title: String, events: EventLog) {
+    /// - Parameter onlyCleansUp: the app has no user: it shows nothing of anybody.
+    init(
+        _ application: SharedDeviceApplication,
+        workspace: any UserWorkspace,
+        title: String,
+        events: EventLog,
+        onlyCleansUp: Bool = false
+    ) {
+        self.onlyCleansUp = onlyCleansUp
         self.application = application
         self.workspace = workspace
         self.events = events
@@ -69,12 +79,22 @@ actor AccountLoop {
         await stopWork()
         await workspace.close()
         do {
+            // For those who watch the round; a broker that does not answer right now is no reason to wait with the deletion.
+            try? await application.cleanupBegan(change)
+            var amounts: [String] = []
             for account in change.previousAccounts {
                 let amount = try await workspace.deleteData(of: account)
+                amounts.append(amount)
                 events.record(.dataDeleted, account: account.username, detail: amount)
             }
-            try await application.cleanupDone(change)
+            try await application.cleanupDone(change, detail: amounts.joined(separator: "; "))
             if !change.previousAccounts.isEmpty { events.record(.cleaned, change) }
+            if onlyCleansUp {
+                hasCleanedUp = true
+                await hide(.closed)
+                wake()
+                return true
+            }
             screen.device = await application.getDeviceInformation()
             if let account = change.current { try await workspace.open(for: account) }
             generation += 1
@@ -84,6 +104,7 @@ actor AccountLoop {
             return true
         } catch {
             events.record(.failed, detail: "could not finish the change of users: \(error)")
+            try? await application.cleanupFailed(change, reason: "\(error)")
             await hide(.failed("could not finish the change of users: \(error)"))
             wake()
             return false
@@ -192,6 +213,11 @@ actor AccountLoop {
         while !isThere(), ContinuousClock.now < end {
             await withCheckedContinuation { waiting.append($0) }
         }
+    }
+
+    /// Waits until nothing of earlier users is left, and the broker knows it.
+    func waitUntilCleanedUp() async {
+        while !hasCleanedUp { await withCheckedContinuation { waiting.append($0) } }
     }
 
     private func wake() {

@@ -26,11 +26,18 @@ public final class SharedDeviceApplication: Sendable {
     /// - Parameters:
     ///   - identifier: the app's own, in reverse DNS.
     ///   - bus: where the broker is; the environment's choice by default.
+    ///   - busName: a name on the bus that this app owns while it follows changes, by which the bus can start it to clean up: the one in its
+    ///     manifest and in its D-Bus service file. A second process of the app does without.
     ///   - stateDirectory: where the record is kept; `nil` for `$XDG_STATE_HOME` (`~/.local/state`) and `identifier`. It must
     ///     outlast the user data of the app.
-    public init(identifier: String, bus: Bus = .fromEnvironment, stateDirectory: String? = nil) {
+    public init(
+        identifier: String,
+        bus: Bus = .fromEnvironment,
+        busName: String? = nil,
+        stateDirectory: String? = nil
+    ) {
         self.identifier = identifier
-        broker = BrokerClient(bus: bus)
+        broker = BrokerClient(bus: bus, ownName: busName)
         let directory = stateDirectory ?? Self.defaultStateDirectory(identifier)
         self.stateDirectory = directory
         keeper = SessionKeeper(

@@ -24,10 +24,15 @@ final class BrokerClient: Sendable {
     }
 
     private let bus: Bus
+    /// What the bus can start this app by.
+    private let ownName: String?
     private let state = Locked(State())
     private let watching: Locked<Task<Watch, any Error>?> = Locked(nil)
 
-    init(bus: Bus) { self.bus = bus }
+    init(bus: Bus, ownName: String?) {
+        self.bus = bus
+        self.ownName = ownName
+    }
 
     // MARK: Calls
 
@@ -119,6 +124,14 @@ final class BrokerClient: Sendable {
 
     private func watch() async throws -> Watch {
         let connection = try DBusConnection.open(bus)
+        if let ownName {
+            do throws(DBusError) {
+                try await connection.requestName(ownName)
+            } catch {
+                // Another process of this app has it: the bus need not start one.
+                guard error.code == .nameTaken else { throw error }
+            }
+        }
         let tokens = [
             connection.onSignal { [weak self] in self?.receive($0) },
             try connection.onEvent { [weak self] event in
