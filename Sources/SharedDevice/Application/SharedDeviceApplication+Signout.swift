@@ -16,11 +16,12 @@ extension SharedDeviceApplication {
         signoutParameters: SignoutParameters = SignoutParameters()
     ) async throws(SharedDeviceError) -> SignoutResult {
         let attempted = "sign \(account.username) out"
-        let fields = try await broker.call(
-            .signOut,
-            ["application": .string(identifier), "accountIdentifier": .string(account.identifier)],
-            attempted: attempted
-        )
+        var request: BrokerProtocol.Fields = [
+            "application": .string(identifier), "accountIdentifier": .string(account.identifier),
+        ]
+        // A request that comes late must not end a later session.
+        request["session"] = try await session(of: account).map(DBusValue.uint64)
+        let fields = try await broker.call(.signOut, request, attempted: attempted)
         guard let session = fields["session"]?.unsignedValue else {
             throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “session”")
         }

@@ -146,6 +146,7 @@ public final class SharedDeviceApplication: Sendable {
             throw SharedDeviceError(.userCanceled, attempted: attempted, message: "no name and password were given")
         }
         let patience = min(max(parameters.patience, .zero), .seconds(60))
+        try await waitUntilClean(for: patience, attempted: attempted)
         let request: BrokerProtocol.Fields = [
             "application": .string(identifier),
             "wait": .double(patience / .seconds(1)),
@@ -165,13 +166,35 @@ public final class SharedDeviceApplication: Sendable {
         with parameters: SilentTokenParameters
     ) async throws(SharedDeviceError) -> TokenResult {
         let attempted = "get a token for \(parameters.account.username)"
-        let request: BrokerProtocol.Fields = [
+        let session = try await keeper.requireClean(for: parameters.account, attempted: attempted)
+        var request: BrokerProtocol.Fields = [
             "application": .string(identifier),
             "accountIdentifier": .string(parameters.account.identifier),
             "scopes": .array(parameters.scopes.map(DBusValue.string), of: "s"),
             "forceRefresh": .boolean(parameters.forceRefresh),
         ]
+        request["session"] = session.map(DBusValue.uint64)
         return try await token(.acquireTokenSilently, request, attempted)
+    }
+
+    /// The session that this app takes for the account's current one.
+    func session(of account: Account) async throws(SharedDeviceError) -> UInt64? {
+        try await keeper.session(of: account)
+    }
+
+    /// The app's own cleanup may be under way in another task.
+    private func waitUntilClean(for patience: Duration, attempted: String) async throws(SharedDeviceError) {
+        let deadline = ContinuousClock.now + patience
+        while true {
+            do throws(SharedDeviceError) {
+                try await keeper.requireClean(for: nil, attempted: attempted)
+                return
+            } catch {
+                guard error.code == .cleanupRequired, deadline > .now,
+                    (try? await Task.sleep(for: .milliseconds(50))) != nil
+                else { throw error }
+            }
+        }
     }
 
     /// The result of a request. Its session is in the record before the app has the result: the app may store data

@@ -33,8 +33,16 @@ package struct SessionAnswer: Sendable, Hashable {
     package let owed: [OwedSession]
     /// Whether somebody is signed in whom this app may not have before it has cleaned up.
     package let isWithheld: Bool
+    /// Whether an app that owes a cleanup is to do nothing else first.
+    package let isStrict: Bool
 
-    package init(session: DeviceSession, owed: [OwedSession] = [], isWithheld: Bool = false) {
+    package init(
+        session: DeviceSession,
+        owed: [OwedSession] = [],
+        isWithheld: Bool = false,
+        isStrict: Bool = false
+    ) {
+        self.isStrict = isStrict
         self.session = session
         self.owed = owed
         self.isWithheld = isWithheld
@@ -44,6 +52,7 @@ package struct SessionAnswer: Sendable, Hashable {
         var fields = session.fields
         if !owed.isEmpty { fields["owed"] = .array(owed.map(\.fields), of: "a{sv}") }
         if isWithheld { fields["withheld"] = .boolean(true) }
+        if isStrict { fields["strict"] = .boolean(true) }
         return fields
     }
 
@@ -53,5 +62,6 @@ package struct SessionAnswer: Sendable, Hashable {
         for value in fields["owed"]?.elementsValue ?? [] { owed.append(try OwedSession(value)) }
         self.owed = owed
         isWithheld = fields["withheld"]?.booleanValue ?? false
+        isStrict = fields["strict"]?.booleanValue ?? false
     }
 }

@@ -11,6 +11,8 @@ actor SessionKeeper {
     private var told: DeviceSession?
     /// The epoch of the broker's last answer.
     private var lastEpoch: UInt64 = 0
+    /// Whether the device's policy is strict, by the broker's last answer; `nil` before the first.
+    private var isStrict: Bool?
     /// Whether the broker keeps the account back until this app has cleaned up.
     private var isWithheld = false
 
@@ -74,6 +76,35 @@ actor SessionKeeper {
         }
     }
 
+    /// The session that the app takes for the account's current one.
+    func session(of account: Account) async throws(SharedDeviceError) -> UInt64? {
+        try await inTurn { keeper throws(SharedDeviceError) in try await keeper.update { $0.session(of: account) } }
+    }
+
+    /// Before the app gets what it needs to work for anybody: under a strict policy it is to have nothing of anybody else. The broker's
+    /// ledger says the same, but for what an administrator waived.
+    ///
+    /// - Parameter account: for whom; `nil` for somebody who is yet to sign in.
+    /// - Returns: the session that the app takes for the account's current one.
+    @discardableResult
+    func requireClean(for account: Account?, attempted: String) async throws(SharedDeviceError) -> UInt64? {
+        try await inTurn { keeper throws(SharedDeviceError) in
+            if await keeper.isStrict == nil { _ = try await keeper.ask() }
+            let (hasOthers, session) = try await keeper.update { record in
+                (record.mayHoldData.contains { $0.account != account }, account.flatMap(record.session))
+            }
+            let isStrict = await keeper.isStrict == true
+            guard !hasOthers || !isStrict else {
+                throw SharedDeviceError(
+                    .cleanupRequired,
+                    attempted: attempted,
+                    message: "this app has not reported the cleanup after an earlier session; follow accountChanges"
+                )
+            }
+            return session
+        }
+    }
+
     /// The app reports that the data of a change's previous accounts is gone. That is on disk when this returns; the broker has it then, or
     /// as soon as it answers again.
     ///
@@ -114,6 +145,7 @@ actor SessionKeeper {
         }
         lastEpoch = answer.session.epoch
         isWithheld = answer.isWithheld
+        isStrict = answer.isStrict
         if answer.owed.isEmpty { return answer }
         let due = try update { record in
             record.reconcile(owed: answer.owed)

@@ -38,6 +38,9 @@ struct SessionRecord: Codable, Equatable {
         receiptsDue = try container.decodeIfPresent([Receipt].self, forKey: .receiptsDue) ?? []
     }
 
+    /// The session that the app takes for the account's current one; `nil` where it has not heard of any.
+    func session(of account: Account) -> UInt64? { mayHoldData.last { $0.account == account }?.epoch }
+
     /// Takes note that the app is told of `session`; returns the account that it was told before.
     mutating func report(_ session: DeviceSession) -> Account? {
         defer { lastReported = session.account }

@@ -196,6 +196,13 @@ package struct CleanupLedger: Sendable, Equatable {
         }
     }
 
+    /// The apps that owe something and were not told.
+    package var unaware: Set<String> {
+        participations.values.reduce(into: []) { unaware, apps in
+            for (app, part) in apps where part.progress == .owed { unaware.insert(app) }
+        }
+    }
+
     /// The apps that open rounds wait for, in the order of their names.
     package var awaited: [String] {
         let apps = openRounds.flatMap { epoch in

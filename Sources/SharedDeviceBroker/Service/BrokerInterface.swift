@@ -84,7 +84,8 @@ struct BrokerInterface: Sendable {
             for: identifier,
             scopes: try scopes(fields),
             refresh: refresh,
-            by: caller.app.identifier
+            by: caller.app.identifier,
+            session: fields["session"]?.unsignedValue
         ).fields
     }
 
@@ -93,7 +94,11 @@ struct BrokerInterface: Sendable {
         guard let identifier = fields["accountIdentifier"]?.stringValue else {
             throw BrokerProtocol.Malformed("accountIdentifier")
         }
-        let (state, session) = try await broker.signOut(identifier, cause: caller.app.identifier)
+        let (state, session) = try await broker.signOut(
+            identifier,
+            session: fields["session"]?.unsignedValue,
+            cause: caller.app.identifier
+        )
         log.notice("signed out", metadata: ["epoch": "\(state.epoch)", "caller": "\(caller.program)"])
         return ["epoch": .uint64(state.epoch), "session": .uint64(session)]
     }

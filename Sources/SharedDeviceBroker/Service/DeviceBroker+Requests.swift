@@ -22,12 +22,17 @@ extension DeviceBroker {
             let isWithheld = policy.isStrict && !owed.isEmpty && asked.account != nil
             if asked.account == nil || isWithheld {
                 let session = DeviceSession(account: nil, epoch: asked.epoch)
-                return SessionAnswer(session: session, owed: owed, isWithheld: isWithheld)
+                return SessionAnswer(
+                    session: session,
+                    owed: owed,
+                    isWithheld: isWithheld,
+                    isStrict: policy.isStrict
+                )
             }
             try await hold(asked.epoch, by: app)
             // Somebody may have signed out while the disk was busy: that is then the answer.
             guard state.epoch == asked.epoch, ledger.owed(by: app) == owed else { continue }
-            return SessionAnswer(session: asked.session, owed: owed)
+            return SessionAnswer(session: asked.session, owed: owed, isStrict: policy.isStrict)
         }
     }
 
@@ -59,15 +64,17 @@ extension DeviceBroker {
 
     /// A token for the current account.
     ///
+    /// - Parameter session: the session that the app takes for the current one; `nil` where it does not say.
     /// - Throws: ``DeviceRefusal`` where the account is not the current one, also when it ceased to be while the provider was
     ///   asked, or where the app has to clean up first; ``IdentityError``, ``StoreError``.
     package func acquireToken(
         for identifier: String,
         scopes: Set<String>,
         refresh: Bool,
-        by app: String
+        by app: String,
+        session: UInt64? = nil
     ) async throws -> Grant {
-        let account = try currentAccount(identifier)
+        let account = try currentAccount(identifier, session)
         let epoch = state.epoch
         if policy.isStrict, !ledger.owed(by: app).isEmpty { throw DeviceRefusal.cleanupRequired }
         let token: AccessToken
@@ -90,12 +97,19 @@ extension DeviceBroker {
 
     /// Signs the account out of the whole device, and opens the round of its cleanup.
     ///
-    /// - Parameter identifier: the account; `nil` for whoever is signed in.
+    /// - Parameters:
+    ///   - identifier: the account; `nil` for whoever is signed in.
+    ///   - session: the session that is meant; a request that comes late must not end a later one. `nil` for the current one.
     /// - Returns: the epoch of the session that ended.
     /// - Throws: ``DeviceRefusal``, ``StoreError``; nothing has changed then.
-    package func signOut(_ identifier: String?, cause: String) throws -> (state: DeviceState, session: UInt64) {
-        let session = state.epoch
-        return (try apply(.signOut(accountIdentifier: identifier), cause: cause), session)
+    package func signOut(
+        _ identifier: String?,
+        session: UInt64? = nil,
+        cause: String
+    ) throws -> (state: DeviceState, session: UInt64) {
+        let current = state.epoch
+        if state.account != nil, let session, session != current { throw DeviceRefusal.currentAccountMismatch }
+        return (try apply(.signOut(accountIdentifier: identifier), cause: cause), current)
     }
 
     /// Takes down that the app may hold data of the session; returns when that is on the disk.
@@ -115,10 +129,12 @@ extension DeviceBroker {
         writeSoon()
     }
 
-    private func currentAccount(_ identifier: String) throws(DeviceRefusal) -> Account {
+    private func currentAccount(_ identifier: String, _ session: UInt64? = nil) throws(DeviceRefusal) -> Account {
         guard state.mode == .shared else { throw .notSharedDevice }
         guard let account = state.account else { throw .noCurrentAccount }
-        guard account.hasIdentifier(identifier) else { throw .currentAccountMismatch }
+        guard account.hasIdentifier(identifier), session == nil || session == state.epoch else {
+            throw .currentAccountMismatch
+        }
         return account
     }
 

@@ -53,6 +53,7 @@ package actor DeviceBroker {
     private var waitingForChange: [UInt64: CheckedContinuation<Void, Never>] = [:]
     private var nextWaiter: UInt64 = 0
     private var expiry: Task<Void, Never>?
+    private var reminder: Task<Void, Never>?
 
     /// The actor runs here: its steps wait for the disk.
     package nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
@@ -138,6 +139,7 @@ package actor DeviceBroker {
         surroundings.announce(next)
         for app in ledger.debtors { surroundings.wake(app) }
         scheduleExpiry()
+        remind()
         noteChange()
         if let left {
             // The device is signed out whatever the provider makes of it.
@@ -227,6 +229,20 @@ package actor DeviceBroker {
         }
         await withCheckedContinuation { waitingForChange[number] = $0 }
         alarm.cancel()
+    }
+
+    /// Announces again, ever more rarely, as long as an app that runs has not asked: a broadcast that one of them lost must not keep a round
+    /// open.
+    private func remind() {
+        reminder?.cancel()
+        reminder = Task {
+            var pause = Duration.seconds(2)
+            while (try? await Task.sleep(for: pause)) != nil {
+                guard !ledger.unaware.isDisjoint(with: running) else { return }
+                surroundings.announce(state)
+                pause = min(pause * 2, .seconds(60))
+            }
+        }
     }
 
     /// Sees to it that open rounds expire when their time is over.
