@@ -296,6 +296,39 @@ struct UserDataDirectoryTests {
 
     // MARK: Failures
 
+    private static let canMount: Bool = {
+        let arguments = ["-m", "sh", "-c", "mount -t tmpfs none /mnt"]
+        return geteuid() == 0 && (try? ChildProcess("unshare", arguments).waitUntilExit()) == 0
+    }()
+
+    @Test(
+        "what is mounted there is named and stays as it is, a directory as well as a file of the same file system; all else goes",
+        .enabled(if: canMount, "the system lets nothing be mounted here"),
+        arguments: ["tmpfs", "file"]
+    )
+    func mounted(kind: String) async throws {
+        let path = try fill()
+        let (kept, seen) = ("\(directory.path)/kept", "\(directory.path)/seen")
+        try write("not the user's", kept)
+        let script =
+            kind == "file"
+            ? "mount --bind '\(kept)' '\(path)/a/0' && \"$@\""
+            : "mount -t tmpfs none '\(path)/a' && cp '\(kept)' '\(path)/a/0' && { \"$@\"; s=$?; cp '\(data.path)'/tombstones/*/a/0 '\(seen)'; exit $s; }"
+        let probe = [ChildProcess.built("cleanup-probe"), "remove", data.path, ada.identifier]
+        let process = try ChildProcess("unshare", ["-m", "sh", "-c", script, "sh"] + probe)
+        let status = await process.exitStatus()
+        #expect(status == 1)
+        let line = try await process.line { _ in true }
+        #expect(line.contains(kind == "file" ? "/0: " : "/a: "))
+        #expect(line.hasSuffix("Unmount what is mounted there"))
+        #expect(!exists(path))
+        #expect(try String(contentsOfFile: kind == "file" ? kept : seen, encoding: .utf8) == "not the user's")
+        #expect(try tombstones.count == 1)
+        // Without the mount, it goes.
+        try await data.remove([])
+        #expect(try tombstones.isEmpty)
+    }
+
     @Test("a file in the place of a directory is named, with what helps")
     func wrongKind() async throws {
         let path = "\(directory.path)/broken"

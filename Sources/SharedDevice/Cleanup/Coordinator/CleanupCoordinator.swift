@@ -136,7 +136,8 @@ public final class CleanupCoordinator: Sendable {
         return try await turn.value.get()
     }
 
-    /// Removes a journal that a crash after the report has left: it names sessions that are over and clean.
+    /// Removes a journal that a crash after the report has left: it names sessions that are over and clean. Where it cannot be
+    /// removed it does no harm: no session has the same account and epoch.
     func discardJournal(_ reporter: any CleanupReporting) { _ = store(reporter).remove() }
 
     private func store(_ reporter: any CleanupReporting) -> CleanupJournalStore {

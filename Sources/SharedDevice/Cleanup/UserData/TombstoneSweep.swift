@@ -127,23 +127,23 @@ struct TombstoneSweep {
         in directory: borrowing DirectoryHandle
     ) throws(UserDataError) {
         let isFile = status.st_mode & S_IFMT == S_IFREG
-        if isFile, truncates, status.st_size > 0 { truncate(name, status, in: directory) }
+        let file = isFile && truncates && status.st_size > 0 ? open(name, status, in: directory) : -1
+        defer { if file >= 0 { close(file) } }
         guard unlinkat(directory.descriptor, name, 0) == 0 else {
             if errno == ENOENT { return }
             throw UserDataError("remove", directory.path(of: name))
         }
+        // Takes the bytes away from whoever has the file open. Not before it has lost its name: what cannot be removed, for instance
+        // because somebody has mounted it there, is not this user's to change.
+        if file >= 0 { _ = ftruncate(file, 0) }
         removed.add(bytes: isFile ? Int(status.st_size) : 0)
         checkpoint(.unlinked)
     }
 
-    /// Takes the bytes away from whoever has the file open. Where the system does not allow it, for instance for a program that
-    /// runs, the file still loses its name.
-    private func truncate(_ name: DirectoryHandle.Name, _ status: stat, in directory: borrowing DirectoryHandle) {
+    /// The file to be cut; -1 where the system does not allow it, for instance for a program that runs. It then loses its name only.
+    private func open(_ name: DirectoryHandle.Name, _ status: stat, in directory: borrowing DirectoryHandle) -> CInt {
         if status.st_mode & 0o200 == 0 { _ = fchmodat(directory.descriptor, name, 0o600, AT_SYMLINK_NOFOLLOW) }
-        let file = openat(directory.descriptor, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
-        guard file >= 0 else { return }
-        defer { close(file) }
-        _ = ftruncate(file, 0)
+        return openat(directory.descriptor, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
     }
 
     private mutating func move(

@@ -15,7 +15,7 @@ import Glibc
 /// forced to the disk. A crash in between leaves a tombstone, which the next start or the next removal deletes.
 ///
 /// Symbolic links are removed and never followed, and nothing on another file system is touched. Directories that the app made
-/// read-only are removed like the others. Files are cut to no length before they lose their name: so their bytes go also where a
+/// read-only are removed like the others. Files are cut to no length when they have lost their name: so their bytes go also where a
 /// process still has them open, and where they have a second name elsewhere. A file that is shared between users belongs outside;
 /// and a process that still has one mapped into memory ends when it touches it (`SIGBUS`), so close databases before. Nothing
 /// is overwritten first: today's file systems and flash disks write elsewhere than where the old bytes are; encrypt the disk.
@@ -61,7 +61,7 @@ public struct UserDataDirectory: Sendable {
 
     /// The absolute path of the directory that holds `users` and `tombstones`.
     public let path: String
-    /// Whether files are cut to no length before they are deleted.
+    /// Whether files are cut to no length when they are deleted.
     public let truncates: Bool
     private let checkpoint: @Sendable (Checkpoint) -> Void
 
@@ -91,7 +91,7 @@ public struct UserDataDirectory: Sendable {
     ///
     /// - Parameters:
     ///   - path: a directory for nothing else, on a file system of Linux.
-    ///   - truncates: whether files are cut to no length before they are deleted; `false` keeps what has a second name
+    ///   - truncates: whether files are cut to no length when they are deleted; `false` keeps what has a second name
     ///     elsewhere, and leaves the bytes to processes that have them open.
     /// - Throws: ``UserDataError`` where the directory cannot be made or is not this user's.
     public init(path: String, truncates: Bool = true) throws(UserDataError) {
