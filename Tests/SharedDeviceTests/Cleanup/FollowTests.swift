@@ -117,27 +117,53 @@ struct FollowTests {
         #expect(try !record.load().mayHoldData.contains { $0.account.username == "ada" })
     }
 
-    @Test("who came and went while the steps ran is not shown")
+    @Test("who was there when the steps began and has gone before their end is not shown")
     func changeDuringCleanup() async throws {
         let device = try await TestDevice()
-        let (application, other) = (device.application(), device.application("other"))
+        let other = device.application("other")
+        try await other.signIn("ada")
+        // The app knows of ada, and does not run when grace comes.
+        let known = try await firstChange(device.application())
+        #expect(known.current?.username == "ada")
+        try await other.signOutCurrent()
+        try await other.signIn("grace")
         let gate = AsyncStream.makeStream(of: Void.self)
         let cleanup = coordinator(device)
-        try cleanup.register("notes") { [log] _ in
-            log.add("deleting")
+        try cleanup.register("notes") { [log] cleanup in
+            let names = cleanup.accounts.map(\.username).joined(separator: ", ")
+            log.add("delete \(names) for \(cleanup.change.current?.username ?? "nobody")")
             for await _ in gate.stream {}
         }
-        let task = follow(application, cleanup)
+        let task = follow(device.application(), cleanup)
         defer { task.cancel() }
-        try await other.signIn("ada")
-        try await eventually("\(log.lines)") { log.lines.last == "open ada" }
-        try await other.signOutCurrent()
-        try await eventually("\(log.lines)") { log.lines.last == "deleting" }
-        try await other.signIn("grace")
+        try await eventually("\(log.lines)") { log.lines.last == "delete ada for grace" }
         try await other.signOutCurrent()
         gate.continuation.finish()
         try await eventually("\(log.lines)") { log.lines.last == "nobody" }
         #expect(!log.lines.contains("open grace"))
+    }
+
+    @Test("the same person in another session starts clean")
+    func sameAgain() async throws {
+        let device = try await TestDevice()
+        let other = device.application("other")
+        try await other.signIn("ada")
+        _ = try await firstChange(device.application())
+        let data = try UserDataDirectory(path: "\(device.directory.path)/data")
+        let ada = try #require(try await other.getCurrentAccount().current)
+        let note = "\(try data.open(for: ada))/note"
+        try "old".write(toFile: note, atomically: true, encoding: .utf8)
+        try await other.signOutCurrent()
+        try await other.signIn("ada")
+        let cleanup = coordinator(device)
+        try cleanup.register("notes") { try await data.remove($0.accounts) }
+        let task = follow(device.application(), cleanup) { [log] state in
+            guard let account = state.account else { return }
+            let names = try FileManager.default.contentsOfDirectory(atPath: data.open(for: account))
+            log.add("\(names)")
+        }
+        defer { task.cancel() }
+        try await expect(["hidden: starting", "hidden: changing", "open ada", "[]"])
     }
 
     @Test(

@@ -282,16 +282,19 @@ struct UserDataDirectoryTests {
         #expect(try data.contains(ada) == false)
     }
 
-    @Test("however removal and late opening fall together, the directory is not there afterwards")
-    func lateWriterRaces() async throws {
-        let (data, ada) = (data, ada)
-        for _ in 0..<200 {
-            let generation = try data.generation()
-            async let opened: Void = Task.detached { _ = try? data.open(for: ada, in: generation) }.value
-            try await data.remove([ada])
-            await opened
-            #expect(try data.contains(ada) == false)
+    @Test("a removal between a late writer's look at its generation and its opening is seen, and nothing is made")
+    func lateWriterBetween() async throws {
+        let generation = try data.generation()
+        let (path, identifier) = (data.path, ada.identifier)
+        let writer = try UserDataDirectory(path: data.path) { checkpoint in
+            guard case .checked = checkpoint else { return }
+            // The hook is synchronous, so another process removes.
+            let arguments = ["remove", path, identifier]
+            #expect((try? ChildProcess(ChildProcess.built("cleanup-probe"), arguments).waitUntilExit()) == 0)
         }
+        let error = #expect(throws: UserDataError.self) { try writer.open(for: ada, in: generation) }
+        #expect(error?.code == ESTALE)
+        #expect(try !data.contains(ada))
     }
 
     // MARK: Failures

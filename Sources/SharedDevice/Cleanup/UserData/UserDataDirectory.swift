@@ -47,8 +47,10 @@ public struct UserDataDirectory: Sendable {
         fileprivate let text: String
     }
 
-    /// A place in a removal, for tests that end the process there.
+    /// A place in an opening or a removal, for tests that have something happen there.
     package enum Checkpoint: Sendable {
+        /// The generation of the opening is not over yet.
+        case checked
         /// The users' directories are tombstones.
         case buried
         /// A file is gone.
@@ -136,6 +138,7 @@ public struct UserDataDirectory: Sendable {
             )
         }
         try check(generation, "\(path)/users/\(name)")
+        checkpoint(.checked)
         let users = try directory(Self.users)
         let isNew = try users.makeDirectory(DirectoryHandle.name(name))
         let directory = try users.privateDirectory(DirectoryHandle.name(name))
