@@ -306,6 +306,12 @@ let package = Package(
                 "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
             ]
         ),
+        // An app that cleans up, and is killed at the point that its arguments name.
+        .executableTarget(
+            name: "cleanup-probe",
+            dependencies: ["SharedDevice", "NotifyCenter"],
+            path: "Tests/SharedDeviceTests/CleanupProbe"
+        ),
         .testTarget(
             name: "SharedDeviceTests",
             dependencies: [
@@ -314,8 +320,9 @@ let package = Package(
                 // Started as processes.
                 "notifyutil", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
                 "field-service",
-                "demo",
-            ]
+                "demo", "cleanup-probe",
+            ],
+            exclude: ["CleanupProbe"]
         ),
     ],
     swiftLanguageModes: [.v6]

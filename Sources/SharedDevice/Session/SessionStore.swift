@@ -22,48 +22,18 @@ struct SessionStore: Sendable {
     func save(_ record: SessionRecord) throws(SharedDeviceError) {
         do {
             try makeDirectory()
-            try replace(with: JSONEncoder().encode(record))
-        } catch let error as SharedDeviceError {
-            throw error
+            try AtomicFile(path: path).write(JSONEncoder().encode(record))
         } catch {
             throw unusable("write", "\(error)")
         }
     }
 
-    private var directory: String { URL(filePath: path).deletingLastPathComponent().path }
-
     private func makeDirectory() throws {
         try FileManager.default.createDirectory(
-            atPath: directory,
+            atPath: AtomicFile(path: path).directory,
             withIntermediateDirectories: true,
             attributes: [.posixPermissions: 0o700]
         )
-    }
-
-    /// Writes beside, forces to the disk, renames, and forces the directory: a power cut leaves the old record or the new.
-    private func replace(with data: Data) throws(SharedDeviceError) {
-        let temporary = path + ".new"
-        let file = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-        guard file >= 0 else { throw failure("open \(temporary)") }
-        defer { close(file) }
-        var rest = [UInt8](data)[...]
-        while !rest.isEmpty {
-            let written = rest.withUnsafeBytes { write(file, $0.baseAddress, $0.count) }
-            guard written > 0 else {
-                if errno == EINTR { continue }
-                throw failure("write \(temporary)")
-            }
-            rest = rest.dropFirst(written)
-        }
-        guard fsync(file) == 0, rename(temporary, path) == 0 else { throw failure("replace \(path)") }
-        let folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard folder >= 0 else { throw failure("open \(directory)") }
-        defer { close(folder) }
-        guard fsync(folder) == 0 else { throw failure("sync \(directory)") }
-    }
-
-    private func failure(_ what: String) -> SharedDeviceError {
-        unusable("write", "\(what): \(String(cString: strerror(errno)))")
     }
 
     private func unusable(_ deed: String, _ reason: String) -> SharedDeviceError {

@@ -1,0 +1,104 @@
+/// The loop of ``SharedDeviceApplication/follow(_:_:)``.
+///
+/// Only a change with nothing left to clean up is shown. After a cleanup the broker is asked again, because somebody else may
+/// have signed in or out while the steps ran.
+struct AccountFollower {
+    private enum Turn {
+        case atOnce
+        case afterWait
+    }
+
+    private let application: SharedDeviceApplication
+    private let cleanup: CleanupCoordinator
+    private let handler: (AccountState) async throws -> Void
+    private var backoff: Backoff
+    /// What the handler has been told and has done; `nil` where it failed.
+    private var told: AccountState?
+    /// Why the screen is not hidden; `nil` where it is, or need not be.
+    private var hidingFailure: String?
+
+    init(
+        _ application: SharedDeviceApplication,
+        _ cleanup: CleanupCoordinator,
+        _ handler: @escaping (AccountState) async throws -> Void
+    ) {
+        self.application = application
+        self.cleanup = cleanup
+        self.handler = handler
+        backoff = Backoff(first: cleanup.options.firstWait, longest: cleanup.options.longestWait)
+    }
+
+    mutating func run() async {
+        await hide(.starting)
+        while !Task.isCancelled {
+            guard await follow() == .afterWait else { continue }
+            // Cut short by a cancellation, which ends the loop.
+            try? await Task.sleep(for: backoff.next())
+        }
+        await hide(.stopped)
+    }
+
+    /// Follows until a cleanup was due, or until something is to be tried again. The sequence after that begins with where things
+    /// stand.
+    private mutating func follow() async -> Turn {
+        let events = AccountEvents(application)
+        defer { events.stop() }
+        for await event in events.stream {
+            switch event {
+            case .failed(let error):
+                await hide(.unknown(error))
+            case .changed(let change) where change.previousAccounts.isEmpty:
+                cleanup.discardJournal(application)
+                guard await show(change.current) else { return .afterWait }
+            case .changed(let change):
+                events.stop()
+                return await clean(change) ? .atOnce : .afterWait
+            }
+        }
+        return .afterWait
+    }
+
+    private mutating func clean(_ change: AccountChange) async -> Bool {
+        // A failure stays on the screen while it is tried again.
+        if case .hidden(.cleanupFailed) = told {} else { await hide(.changing) }
+        let unhidden = hidingFailure.map { [CleanupFailure.Step(name: CleanupFailure.screenName, reason: $0)] } ?? []
+        do throws(CleanupFailure) {
+            try await cleanup.run(change, reporter: application, failures: unhidden)
+            backoff.reset()
+            return true
+        } catch {
+            await hide(.cleanupFailed(error))
+            return false
+        }
+    }
+
+    private mutating func show(_ account: Account?) async -> Bool {
+        let state = account.map(AccountState.open) ?? .nobody
+        guard told != state, !Task.isCancelled else { return true }
+        if told?.account != nil { await hide(.changing) }
+        do {
+            try await handler(state)
+            told = state
+            hidingFailure = nil
+            backoff.reset()
+            return true
+        } catch {
+            told = nil
+            await hide(.appFailed("\(error)"))
+            return false
+        }
+    }
+
+    private mutating func hide(_ reason: AccountState.HiddenReason) async {
+        let state = AccountState.hidden(reason)
+        guard told != state else { return }
+        do {
+            try await handler(state)
+            told = state
+            hidingFailure = nil
+        } catch {
+            told = nil
+            hidingFailure = "\(error)"
+        }
+    }
+}

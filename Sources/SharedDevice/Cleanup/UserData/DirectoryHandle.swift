@@ -1,0 +1,108 @@
+import Glibc
+
+/// An open directory. Names are bytes that end with a zero, because not every file name is text.
+struct DirectoryHandle: ~Copyable {
+    typealias Name = [CChar]
+
+    let descriptor: CInt
+    /// Where it is, for errors.
+    let path: String
+
+    /// Opens a directory, and not what a symbolic link at its name leads to.
+    init(at parent: CInt = AT_FDCWD, _ name: Name, path: String) throws(UserDataError) {
+        descriptor = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        self.path = path
+        guard descriptor >= 0 else { throw UserDataError("open", path) }
+    }
+
+    /// Takes an open descriptor over.
+    init(taking descriptor: CInt, path: String) {
+        self.descriptor = descriptor
+        self.path = path
+    }
+
+    deinit { close(descriptor) }
+
+    static func name(_ text: String) -> Name { Array(text.utf8CString) }
+
+    func path(of name: Name) -> String { "\(path)/\(Self.text(name))" }
+
+    static func text(_ name: Name) -> String {
+        String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    /// Makes a directory for this user only; returns whether there was none.
+    func makeDirectory(_ name: Name) throws(UserDataError) -> Bool {
+        if mkdirat(descriptor, name, 0o700) == 0 { return true }
+        guard errno == EEXIST else { throw UserDataError("make the directory", path(of: name)) }
+        return false
+    }
+
+    /// Opens a directory in it, and leaves nobody but this user any right to that.
+    func privateDirectory(_ name: Name) throws(UserDataError) -> DirectoryHandle {
+        let directory = try DirectoryHandle(at: descriptor, name, path: path(of: name))
+        try directory.makePrivate()
+        return directory
+    }
+
+    private func makePrivate() throws(UserDataError) {
+        let status = try status()
+        guard status.st_uid == geteuid() else {
+            throw UserDataError(
+                "use",
+                path,
+                code: EPERM,
+                reason: "it belongs to the user with the number \(status.st_uid)",
+                remedy: "Give it and its directory to the user that runs this app (chown)"
+            )
+        }
+        guard status.st_mode & 0o7777 != 0o700 else { return }
+        guard fchmod(descriptor, 0o700) == 0 else { throw UserDataError("protect", path) }
+    }
+
+    func status() throws(UserDataError) -> stat {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { throw UserDataError("look at", path) }
+        return status
+    }
+
+    /// What is there under this name, itself and not what it leads to; `nil` where there is nothing.
+    func status(of name: Name) throws(UserDataError) -> stat? {
+        var status = stat()
+        guard fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
+            guard errno == ENOENT else { throw UserDataError("look at", path(of: name)) }
+            return nil
+        }
+        return status
+    }
+
+    /// The names in it.
+    func names() throws(UserDataError) -> [Name] {
+        // A descriptor of its own, with a position of its own: the stream takes it over.
+        let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard copy >= 0 else { throw UserDataError("read", path) }
+        guard let stream = fdopendir(copy) else {
+            defer { close(copy) }
+            throw UserDataError("read", path)
+        }
+        defer { closedir(stream) }
+        // Never missing: it is a stored field. Not through `pointee`, because an entry may be shorter than the struct.
+        let offset = MemoryLayout<dirent>.offset(of: \.d_name) ?? 0
+        var names: [Name] = []
+        while true {
+            errno = 0
+            guard let entry = readdir(stream) else {
+                guard errno == 0 else { throw UserDataError("read", path) }
+                return names
+            }
+            let start = UnsafeRawPointer(entry).advanced(by: offset).assumingMemoryBound(to: CChar.self)
+            let name = Array(UnsafeBufferPointer(start: start, count: strlen(start) + 1))
+            if name != Self.name("."), name != Self.name("..") { names.append(name) }
+        }
+    }
+
+    /// On the disk when this returns.
+    func sync() throws(UserDataError) {
+        guard fsync(descriptor) == 0 else { throw UserDataError("sync", path) }
+    }
+}

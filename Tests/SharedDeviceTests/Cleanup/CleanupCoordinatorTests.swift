@@ -1,0 +1,208 @@
+import Foundation
+import NotifyCenterTestKit
+import Testing
+
+@testable import SharedDevice
+
+@Suite("A cleanup in steps")
+struct CleanupCoordinatorTests {
+    private let account = Account(identifier: "1.t", username: "one")
+    private let directory: TemporaryDirectory
+    private let log = Log()
+
+    init() throws { directory = try TemporaryDirectory("cleanup-test") }
+
+    private var change: AccountChange { AccountChange(previous: [(account, 1)], current: nil, epoch: 2) }
+    private var journal: String { "\(directory.path)/state/shared-device-cleanup.json" }
+
+    private func coordinator(_ steps: [String], failing: [String] = []) throws -> CleanupCoordinator {
+        var options = CleanupCoordinator.Options()
+        options.pause = .zero
+        let coordinator = CleanupCoordinator(options: options)
+        for step in steps {
+            try coordinator.register(step) { [log] cleanup in
+                log.add("\(step) of \(cleanup.accounts.map(\.username))")
+                if failing.contains(step) { throw TestDevice.Unexpected(description: "jammed") }
+                return "1 \(step)"
+            }
+        }
+        return coordinator
+    }
+
+    private func reporter(refuses: Bool = false) -> LoggingReporter {
+        LoggingReporter(stateDirectory: "\(directory.path)/state", log: log, refuses: refuses)
+    }
+
+    @Test("it runs every step, reports with a summary, and leaves no journal")
+    func done() async throws {
+        let summary = try await coordinator(["orders", "photos"]).run(change, reporter: reporter())
+        #expect("\(summary)" == "2 steps: orders (1 orders), photos (1 photos)")
+        #expect(
+            log.lines.filter { $0 != "begun" } == ["orders of [\"one\"]", "photos of [\"one\"]", "done \(summary)"]
+        )
+        #expect(log.lines.contains("begun"))
+        #expect(!FileManager.default.fileExists(atPath: journal))
+    }
+
+    @Test(
+        "a step that fails for good is named with its error, the others are run, and the next run does only what is missing"
+    )
+    func failed() async throws {
+        let broken = try coordinator(["orders", "photos"], failing: ["orders"])
+        let error = await #expect(throws: CleanupFailure.self) { try await broken.run(change, reporter: reporter()) }
+        #expect("\(try #require(error))" == "“orders” failed: jammed")
+        #expect(log.lines.filter { $0.hasPrefix("orders") }.count == 3)
+        #expect(log.lines.last == "failed “orders” failed: jammed")
+        #expect(!log.lines.contains { $0.hasPrefix("done") })
+        let count = log.lines.count
+        try await coordinator(["orders", "photos"]).run(change, reporter: reporter())
+        let later = log.lines.dropFirst(count).filter { $0 != "begun" }
+        #expect(later == ["orders of [\"one\"]", "done 2 steps: orders (1 orders), photos (1 photos)"])
+    }
+
+    @Test("a report that is refused is made again, without running the steps again")
+    func unreported() async throws {
+        let coordinator = try coordinator(["orders"])
+        let refusing = reporter(refuses: true)
+        let error = await #expect(throws: CleanupFailure.self) { try await coordinator.run(change, reporter: refusing) }
+        #expect(error?.report?.code == .brokerUnavailable)
+        #expect(error?.steps == [])
+        try await coordinator.run(change, reporter: reporter())
+        #expect(log.lines.filter { $0.hasPrefix("orders") }.count == 1)
+        #expect(log.lines.last == "done 1 step: orders (1 orders)")
+    }
+
+    @Test("a journal that is no journal makes all steps run again")
+    func unreadableJournal() async throws {
+        let broken = try coordinator(["orders", "photos"], failing: ["photos"])
+        _ = try? await broken.run(change, reporter: reporter())
+        #expect(try String(contentsOfFile: journal, encoding: .utf8).contains("orders"))
+        try "{".write(toFile: journal, atomically: true, encoding: .utf8)
+        try await coordinator(["orders", "photos"]).run(change, reporter: reporter())
+        #expect(log.lines.filter { $0.hasPrefix("orders") }.count == 2)
+    }
+
+    @Test("a journal that cannot be written keeps no step from running, and the summary says so")
+    func unwritableJournal() async throws {
+        // A file in the place of the directory; a mode would not stop root.
+        try "".write(toFile: "\(directory.path)/state", atomically: true, encoding: .utf8)
+        let summary = try await coordinator(["orders", "photos"]).run(change, reporter: reporter())
+        #expect(summary.journalProblem != nil)
+        #expect(log.lines.last?.contains("the journal was not kept") == true)
+    }
+
+    @Test("the journal holds no names for people")
+    func journalHoldsNoNames() async throws {
+        _ = try? await coordinator(["orders", "photos"], failing: ["photos"]).run(change, reporter: reporter())
+        #expect(try !String(contentsOfFile: journal, encoding: .utf8).contains("\"one\""))
+    }
+
+    @Test("a cleanup whose waiting task is cancelled goes on to its end, and reports")
+    func cancelled() async throws {
+        let coordinator = CleanupCoordinator()
+        let gate = AsyncStream.makeStream(of: Void.self)
+        let isRunning = AsyncStream.makeStream(of: Void.self)
+        try coordinator.register("orders") { [log] _ in
+            isRunning.continuation.finish()
+            for await _ in gate.stream {}
+            log.add("orders, cancelled: \(Task.isCancelled)")
+        }
+        try coordinator.register("photos") { [log] _ in log.add("photos, cancelled: \(Task.isCancelled)") }
+        let (change, reporter) = (change, reporter())
+        let task = Task { try await coordinator.run(change, reporter: reporter) }
+        for await _ in isRunning.stream {}
+        task.cancel()
+        gate.continuation.finish()
+        #expect("\(try await task.value)" == "2 steps: orders, photos")
+        let lines = log.lines.filter { $0 != "begun" }
+        #expect(lines == ["orders, cancelled: false", "photos, cancelled: false", "done 2 steps: orders, photos"])
+    }
+
+    @Test("one cleanup at a time")
+    func inTurn() async throws {
+        let coordinator = CleanupCoordinator()
+        try coordinator.register("orders") { [log] _ in
+            log.add("in")
+            await Task.yield()
+            log.add("out")
+        }
+        let (change, reporter) = (change, reporter())
+        await withTaskGroup { group in
+            for _ in 0..<8 { group.addTask { _ = try? await coordinator.run(change, reporter: reporter) } }
+        }
+        let lines = log.lines.filter { ["in", "out"].contains($0) }
+        #expect(lines == (0..<8).flatMap { _ in ["in", "out"] })
+    }
+
+    @Test("a step needs a name of its own")
+    func names() throws {
+        let coordinator = try coordinator(["orders"])
+        for name in ["", "orders"] {
+            let error = #expect(throws: SharedDeviceError.self) { try coordinator.register(name) { _ in } }
+            #expect(error?.code == .invalidRequest)
+        }
+    }
+
+    // The file that a step removes is the proof that it ran; the log says how often.
+    @Test(
+        "killed at any point and started again, the data is gone, the report comes when it is, and what was noted is not run again",
+        arguments: [
+            ("begun", []),
+            ("before one", []), ("within one", []), ("after one", []),
+            ("before two", ["one"]), ("within two", ["one"]), ("after two", ["one"]),
+            ("before three", ["one", "two"]), ("after three", ["one", "two"]),
+            ("before done", ["one", "two", "three"]),
+            ("after done", ["one", "two", "three"]),
+        ] as [(String, [String])]
+    )
+    func killed(point: String, finished: [String]) async throws {
+        let data = "\(directory.path)/data"
+        try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
+        for name in ["one", "two", "three"] {
+            try "x".write(toFile: "\(data)/\(name)", atomically: true, encoding: .utf8)
+        }
+        func run(_ arguments: String...) async throws -> Int32 {
+            try await ChildProcess(ChildProcess.built("cleanup-probe"), ["steps", directory.path] + arguments)
+                .exitStatus()
+        }
+        func lines() throws -> [String] {
+            try String(contentsOfFile: "\(directory.path)/log", encoding: .utf8).split(separator: "\n").map(String.init)
+        }
+        let crashed = try await run(point)
+        #expect(crashed == 128 + SIGKILL)
+        let before = FileManager.default.fileExists(atPath: "\(directory.path)/log") ? try lines() : []
+        let reports = before.filter { $0.hasPrefix("done") }
+        #expect(reports.count == (point == "after done" ? 1 : 0))
+        let ended = try await run()
+        #expect(ended == 0)
+        let after = try lines().dropFirst(before.count)
+        for name in finished { #expect(!after.contains("step \(name)")) }
+        for name in ["one", "two", "three"] {
+            #expect((before + after).contains("step \(name)"))
+            #expect(!FileManager.default.fileExists(atPath: "\(data)/\(name)"))
+        }
+        #expect(
+            after.filter { $0.hasPrefix("done") } == [
+                "done, 0 left: 3 steps: one (1 file), two (1 file), three (1 file)"
+            ]
+        )
+        #expect(!FileManager.default.fileExists(atPath: journal))
+    }
+}
+
+private struct LoggingReporter: CleanupReporting {
+    let stateDirectory: String
+    let log: Log
+    let refuses: Bool
+
+    func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError) { log.add("begun") }
+
+    func cleanupDone(_ change: AccountChange, detail: String?) async throws(SharedDeviceError) {
+        if refuses { throw SharedDeviceError(.brokerUnavailable, attempted: "report", message: "away") }
+        log.add("done \(detail ?? "")")
+    }
+
+    func cleanupFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError) {
+        log.add("failed \(reason)")
+    }
+}

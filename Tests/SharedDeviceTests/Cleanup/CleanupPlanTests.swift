@@ -1,0 +1,156 @@
+import Testing
+
+@testable import SharedDevice
+
+@Suite("What a cleanup does next")
+struct CleanupPlanTests {
+    private let steps = ["screen", "orders", "photos"]
+    private let ada = CleanupJournal.Session(account: "ada", epoch: 1)
+    private let grace = CleanupJournal.Session(account: "grace", epoch: 3)
+
+    private func plan(
+        _ steps: [String]? = nil,
+        journal: CleanupJournal? = nil,
+        failures: [CleanupFailure.Step] = []
+    ) -> CleanupPlan {
+        CleanupPlan(steps: steps ?? self.steps, sessions: [ada], journal: journal, attempts: 2, failures: failures)
+    }
+
+    /// Does what the plan says until `count` things have happened, each of which may be the last before a crash. A step fails in
+    /// its first try where it is in `flaky`. Returns what was done, and the journal that is on disk then.
+    private func run(
+        _ plan: CleanupPlan,
+        events count: Int = .max,
+        flaky: Set<String> = [],
+        broken: Set<String> = []
+    ) -> (done: [String], journal: CleanupJournal, isOver: Bool) {
+        var plan = plan
+        var done: [String] = []
+        var saved = plan.journal
+        while true {
+            if done.count == count { return (done, saved, false) }
+            switch plan.next {
+            case .run(let step, let attempt):
+                if broken.contains(step) || (flaky.contains(step) && attempt == 1) {
+                    done.append("\(step) fails")
+                    plan.failed("jammed")
+                } else {
+                    done.append(step)
+                    plan.succeeded("1 \(step)")
+                    // The crash may be between a step and its note.
+                    if done.count == count { return (done, saved, false) }
+                    saved = plan.journal
+                    done.append("note")
+                }
+            case .reportDone:
+                done.append("done")
+                return (done, saved, true)
+            case .fail(let failures):
+                done.append("failed: " + failures.map { "\($0.name) \($0.reason)" }.joined(separator: ", "))
+                return (done, saved, true)
+            }
+        }
+    }
+
+    @Test("the steps run in order, each is noted before the next, and the end is reported once")
+    func order() {
+        let result = run(plan())
+        #expect(result.done == ["screen", "note", "orders", "note", "photos", "note", "done"])
+        #expect(result.journal.finished.map(\.step) == steps)
+    }
+
+    @Test("a step that fails is tried again, and after that the others still have their chance; then it is not done")
+    func failures() {
+        let flaky = run(plan(), flaky: ["orders"]).done
+        #expect(flaky == ["screen", "note", "orders fails", "orders", "note", "photos", "note", "done"])
+        let broken = run(plan(), broken: ["screen", "orders"])
+        #expect(
+            broken.done == [
+                "screen fails", "screen fails", "orders fails", "orders fails", "photos", "note",
+                "failed: screen jammed, orders jammed",
+            ]
+        )
+        // The next pass does what is missing, and no more.
+        let next = run(plan(journal: broken.journal))
+        #expect(next.done == ["screen", "note", "orders", "note", "done"])
+    }
+
+    @Test(
+        "after a crash behind any event, and another one behind any later event, no step is missing and none that was noted is run"
+    )
+    func crashAnywhere() {
+        let whole = run(plan(), flaky: ["orders"]).done.count
+        for first in 0..<whole {
+            let before = run(plan(), events: first, flaky: ["orders"])
+            #expect(!before.isOver)
+            for second in 0...whole {
+                let between = run(plan(journal: before.journal), events: second)
+                let after = run(plan(journal: between.journal))
+                let noted = Set(before.journal.finished.map(\.step))
+                #expect(noted.isDisjoint(with: between.done + after.done), "\(first), \(second)")
+                let done = before.done + between.done + after.done
+                #expect(steps.allSatisfy(done.contains), "\(first), \(second)")
+                #expect(after.done.last == "done")
+                #expect(after.journal.finished.map(\.step) == steps)
+            }
+        }
+    }
+
+    @Test("what failed before the first step keeps the cleanup from being done, and no step from being run")
+    func failedBefore() {
+        let plan = plan(failures: [CleanupFailure.Step(name: "window", reason: "stuck")])
+        let done = run(plan).done
+        #expect(done == ["screen", "note", "orders", "note", "photos", "note", "failed: window stuck"])
+    }
+
+    @Test("a journal of other sessions counts for nothing, one of more sessions counts")
+    func otherSessions() {
+        var journal = CleanupJournal(sessions: [grace])
+        journal.finish("screen", result: nil)
+        #expect(plan(journal: journal).next == .run("screen", attempt: 1))
+        journal = CleanupJournal(sessions: [ada, grace])
+        journal.finish("screen", result: nil)
+        #expect(plan(journal: journal).next == .run("orders", attempt: 1))
+        // Somebody more has data: every step is still to run.
+        let both = CleanupPlan(steps: steps, sessions: [ada, grace], journal: run(plan()).journal, attempts: 1)
+        #expect(both.next == .run("screen", attempt: 1))
+        // The same person again is another session.
+        let again = CleanupJournal.Session(account: "ada", epoch: 5)
+        let later = CleanupPlan(steps: steps, sessions: [again], journal: run(plan()).journal, attempts: 1)
+        #expect(later.next == .run("screen", attempt: 1))
+    }
+
+    @Test("after an update of the app, steps that the journal does not know are run, wherever they stand")
+    func otherSteps() {
+        let journal = run(plan(), events: 4).journal
+        #expect(journal.finished.map(\.step) == ["screen", "orders"])
+        let done = run(plan(["database", "screen", "photos", "cache"], journal: journal)).done
+        #expect(done == ["database", "note", "photos", "note", "cache", "note", "done"])
+    }
+
+    @Test("without steps, the cleanup is done")
+    func noSteps() {
+        #expect(plan([]).next == .reportDone)
+        #expect("\(plan([]).summary)" == "0 steps")
+    }
+
+    @Test("the summary names the steps in their order with what they returned, those of before the crash included")
+    func summary() {
+        var journal = CleanupJournal(sessions: [ada])
+        journal.finish("orders", result: "12 rows")
+        var plan = plan(journal: journal)
+        plan.succeeded(nil)
+        plan.succeeded("3 files")
+        #expect("\(plan.summary)" == "3 steps: screen, orders (12 rows), photos (3 files)")
+    }
+
+    @Test("the waits between passes double up to their limit, and begin anew after a success")
+    func backoff() {
+        var backoff = Backoff(first: .seconds(1), longest: .seconds(60))
+        let waits = (0..<8).map { _ in backoff.next() }
+        #expect(waits == [1, 2, 4, 8, 16, 32, 60, 60].map { .seconds($0) })
+        backoff.reset()
+        let wait = backoff.next()
+        #expect(wait == .seconds(1))
+    }
+}

@@ -1,0 +1,279 @@
+import DBusTransport
+import Foundation
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@testable import SharedDevice
+
+@Suite("An app that follows the account")
+struct FollowTests {
+    private let log = Log()
+
+    /// The states without their reasons' texts.
+    private static func line(_ state: AccountState) -> String {
+        switch state {
+        case .open(let account): "open \(account.username)"
+        case .nobody: "nobody"
+        case .hidden(.starting): "hidden: starting"
+        case .hidden(.changing): "hidden: changing"
+        case .hidden(.cleanupFailed): "hidden: failed"
+        case .hidden(.unknown): "hidden: unknown"
+        case .hidden(.appFailed): "hidden: app failed"
+        case .hidden(.stopped): "hidden: stopped"
+        }
+    }
+
+    private func coordinator(_ device: TestDevice) -> CleanupCoordinator {
+        var options = CleanupCoordinator.Options()
+        options.pause = .zero
+        options.firstWait = .milliseconds(10)
+        options.longestWait = .milliseconds(20)
+        return CleanupCoordinator(stateDirectory: "\(device.directory.path)/apps/app", options: options)
+    }
+
+    private func expect(_ lines: [String]) async throws {
+        try await eventually("\(lines), not \(log.lines)") { log.lines == lines }
+    }
+
+    private func follow(
+        _ application: SharedDeviceApplication,
+        _ cleanup: CleanupCoordinator,
+        _ handler: @escaping @Sendable (AccountState) async throws -> Void = { _ in }
+    ) -> Task<Void, Never> {
+        Task { [log] in
+            await application.follow(cleanup) { state in
+                log.add(Self.line(state))
+                try await handler(state)
+            }
+        }
+    }
+
+    @Test("it hides before each cleanup, shows after it, and hides at the end")
+    func wholeDay() async throws {
+        let device = try await TestDevice()
+        let (application, other) = (device.application(), device.application("other"))
+        let cleanup = coordinator(device)
+        try cleanup.register("notes") { [log] in log.add("delete \($0.accounts.map(\.username))") }
+        let task = follow(application, cleanup)
+        var lines = ["hidden: starting", "nobody"]
+        try await expect(lines)
+        try await other.signIn("ada")
+        lines += ["open ada"]
+        try await expect(lines)
+        try await other.signOutCurrent()
+        lines += ["hidden: changing", "delete [\"ada\"]", "nobody"]
+        try await expect(lines)
+        try await other.signIn("grace")
+        lines += ["open grace"]
+        try await expect(lines)
+        device.killBroker()
+        lines += ["hidden: unknown"]
+        try await expect(lines)
+        try await device.startBroker()
+        lines += ["open grace"]
+        try await expect(lines)
+        task.cancel()
+        await task.value
+        #expect(log.lines == lines + ["hidden: stopped"])
+        // The data of who is signed in stays for the next start.
+        let change = try await firstChange(device.application())
+        #expect(change.previousAccounts.isEmpty)
+        #expect(change.current?.username == "grace")
+    }
+
+    private func firstChange(_ application: SharedDeviceApplication) async throws -> AccountChange {
+        for await change in application.accountChanges { return change }
+        throw TestDevice.Unexpected(description: "no change")
+    }
+
+    @Test(
+        "a cleanup that fails is tried again until it succeeds, nothing is shown meanwhile, and the debt stays on record"
+    )
+    func failingCleanup() async throws {
+        let device = try await TestDevice()
+        let (application, other) = (device.application(), device.application("other"))
+        let isJammed = Locked(true)
+        let tries = Locked(0)
+        let cleanup = coordinator(device)
+        try cleanup.register("notes") { _ in
+            tries.withLock { $0 += 1 }
+            if isJammed.withLock({ $0 }) { throw TestDevice.Unexpected(description: "jammed") }
+        }
+        let task = follow(application, cleanup)
+        defer { task.cancel() }
+        try await other.signIn("ada")
+        try await eventually("\(log.lines)") { log.lines.last == "open ada" }
+        try await other.signOutCurrent()
+        try await other.signIn("grace")
+        try await eventually("three passes of three tries") { tries.withLock { $0 } >= 9 }
+        let begin = try #require(log.lines.firstIndex(of: "open ada")) + 1
+        #expect(log.lines[begin...] == ["hidden: changing", "hidden: failed"])
+        let record = SessionStore(path: "\(device.directory.path)/apps/app/shared-device-sessions.json")
+        #expect(try record.load().mayHoldData.contains { $0.account.username == "ada" })
+        isJammed.withLock { $0 = false }
+        try await eventually("\(log.lines)") { log.lines.last == "open grace" }
+        #expect(log.lines[begin...] == ["hidden: changing", "hidden: failed", "open grace"])
+        #expect(try !record.load().mayHoldData.contains { $0.account.username == "ada" })
+    }
+
+    @Test("who was there when the steps began and has gone before their end is not shown")
+    func changeDuringCleanup() async throws {
+        let device = try await TestDevice()
+        let other = device.application("other")
+        try await other.signIn("ada")
+        // The app knows of ada, and does not run when grace comes.
+        let known = try await firstChange(device.application())
+        #expect(known.current?.username == "ada")
+        try await other.signOutCurrent()
+        try await other.signIn("grace")
+        let gate = AsyncStream.makeStream(of: Void.self)
+        let cleanup = coordinator(device)
+        try cleanup.register("notes") { [log] cleanup in
+            let names = cleanup.accounts.map(\.username).joined(separator: ", ")
+            log.add("delete \(names) for \(cleanup.change.current?.username ?? "nobody")")
+            for await _ in gate.stream {}
+        }
+        let task = follow(device.application(), cleanup)
+        defer { task.cancel() }
+        try await eventually("\(log.lines)") { log.lines.last == "delete ada for grace" }
+        try await other.signOutCurrent()
+        gate.continuation.finish()
+        try await eventually("\(log.lines)") { log.lines.last == "nobody" }
+        #expect(!log.lines.contains("open grace"))
+    }
+
+    @Test("the same person in another session starts clean")
+    func sameAgain() async throws {
+        let device = try await TestDevice()
+        let other = device.application("other")
+        try await other.signIn("ada")
+        _ = try await firstChange(device.application())
+        let data = try UserDataDirectory(path: "\(device.directory.path)/data")
+        let ada = try #require(try await other.getCurrentAccount().current)
+        let note = "\(try data.open(for: ada))/note"
+        try "old".write(toFile: note, atomically: true, encoding: .utf8)
+        try await other.signOutCurrent()
+        try await other.signIn("ada")
+        let cleanup = coordinator(device)
+        try cleanup.register("notes") { try await data.remove($0.accounts) }
+        let task = follow(device.application(), cleanup) { [log] state in
+            guard let account = state.account else { return }
+            let names = try FileManager.default.contentsOfDirectory(atPath: data.open(for: account))
+            log.add("\(names)")
+        }
+        defer { task.cancel() }
+        try await expect(["hidden: starting", "hidden: changing", "open ada", "[]"])
+    }
+
+    @Test(
+        "a handler that cannot hide keeps the cleanup from being reported, not from being run; one that cannot open is called again"
+    )
+    func failingHandler() async throws {
+        let device = try await TestDevice()
+        let (application, other) = (device.application(), device.application("other"))
+        let fails = Locked<Set<String>>(["open ada"])
+        let cleanup = coordinator(device)
+        try cleanup.register("notes") { [log] _ in log.add("delete") }
+        let task = follow(application, cleanup) { state in
+            let line = Self.line(state)
+            if fails.withLock({ $0.contains(line) }) { throw TestDevice.Unexpected(description: "no \(line)") }
+        }
+        defer { task.cancel() }
+        try await other.signIn("ada")
+        try await eventually("\(log.lines)") { log.lines.contains("hidden: app failed") }
+        fails.withLock { $0 = ["hidden: changing", "hidden: failed"] }
+        try await eventually("\(log.lines)") { log.lines.last == "open ada" }
+        try await other.signOutCurrent()
+        try await eventually("\(log.lines)") { log.lines.filter { $0 == "hidden: failed" }.count >= 2 }
+        #expect(log.lines.contains("delete"))
+        #expect(log.lines.last != "nobody")
+        fails.withLock { $0 = [] }
+        try await eventually("\(log.lines)") { log.lines.last == "nobody" }
+        // It was finished once, and the journal knew.
+        #expect(log.lines.filter { $0 == "delete" }.count == 1)
+    }
+
+    @Test("cancelled while a step runs, it returns when the cleanup is reported, and shows nobody any more")
+    func cancelledDuringCleanup() async throws {
+        let device = try await TestDevice()
+        let (application, other) = (device.application(), device.application("other"))
+        let gate = AsyncStream.makeStream(of: Void.self)
+        let cleanup = coordinator(device)
+        try cleanup.register("notes") { [log] _ in
+            log.add("deleting")
+            for await _ in gate.stream {}
+            log.add("deleted")
+        }
+        try cleanup.register("cache") { [log] _ in log.add("emptied") }
+        let task = follow(application, cleanup)
+        try await other.signIn("ada")
+        try await eventually("\(log.lines)") { log.lines.last == "open ada" }
+        try await other.signOutCurrent()
+        try await eventually("\(log.lines)") { log.lines.last == "deleting" }
+        task.cancel()
+        gate.continuation.finish()
+        await task.value
+        #expect(log.lines.suffix(4) == ["deleting", "deleted", "emptied", "hidden: stopped"])
+        let change = try await firstChange(device.application())
+        #expect(change.previousAccounts.isEmpty)
+    }
+
+    @Test("the handler runs on its caller's actor", .timeLimit(.minutes(2)))
+    @MainActor
+    func isolation() async throws {
+        let device = try await TestDevice(starts: false)
+        let application = device.application()
+        let cleanup = coordinator(device)
+        var lines: [String] = []
+        let task = Task { @MainActor in
+            await application.follow(cleanup) { state in
+                MainActor.assertIsolated()
+                lines.append(Self.line(state))
+            }
+        }
+        try await eventually("the broker is away") { lines == ["hidden: starting", "hidden: unknown"] }
+        task.cancel()
+        await task.value
+        #expect(lines.last == "hidden: stopped")
+    }
+
+    @Test(
+        "an app that is killed at any point of its cleanup has removed everything, and reported it, before it shows somebody else",
+        arguments: ["first", "buried", "unlinked", "swept", "last"]
+    )
+    func killed(point: String) async throws {
+        let device = try await TestDevice()
+        let other = device.application("other")
+        let directory = "\(device.directory.path)/probe"
+        func start(_ arguments: String...) throws -> ChildProcess {
+            try ChildProcess(
+                ChildProcess.built("cleanup-probe"),
+                ["follow", device.bus.address, directory] + arguments
+            )
+        }
+        let first = try start(point)
+        try await first.line { $0 == "nobody" }
+        try await other.signIn("ada")
+        try await first.line { $0 == "open ada" }
+        try await other.signOutCurrent()
+        let status = await first.exitStatus()
+        #expect(status == 128 + SIGKILL)
+        try await other.signIn("grace")
+        let second = try start()
+        try await second.line { $0 == "open grace" }
+        // What was finished before the crash is not run again; the rest is, before anything is shown.
+        let expected = (point == "first" ? ["first"] : []) + ["last", "open grace"]
+        #expect(second.lines.filter { $0 != "hidden" } == expected)
+        #expect(!second.lines.contains { $0.contains("ada") })
+        let notes = try #require(FileManager.default.subpaths(atPath: "\(directory)/data")).filter {
+            $0.hasSuffix("/note")
+        }
+        #expect(notes.count == 1)
+        #expect(try String(contentsOfFile: "\(directory)/data/\(notes[0])", encoding: .utf8) == "a note of grace\n")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: "\(directory)/data/tombstones").isEmpty)
+        #expect(!FileManager.default.fileExists(atPath: "\(directory)/state/shared-device-cleanup.json"))
+        let record = try SessionStore(path: "\(directory)/state/shared-device-sessions.json").load()
+        #expect(record.mayHoldData.map(\.account.username) == ["grace"])
+    }
+}

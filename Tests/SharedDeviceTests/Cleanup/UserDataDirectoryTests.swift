@@ -1,0 +1,384 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@Suite("A directory of users' data")
+struct UserDataDirectoryTests {
+    private let ada = Account(identifier: "ada-1.tenant", username: "ada")
+    private let grace = Account(identifier: "grace-2.tenant", username: "grace")
+    private let directory: TemporaryDirectory
+    private let data: UserDataDirectory
+
+    init() throws {
+        directory = try TemporaryDirectory("user-data-test")
+        data = try UserDataDirectory(path: "\(directory.path)/app")
+    }
+
+    private var tombstones: [String] {
+        get throws { try FileManager.default.contentsOfDirectory(atPath: "\(data.path)/tombstones") }
+    }
+
+    private func write(_ text: String, _ path: String) throws {
+        try text.write(toFile: path, atomically: false, encoding: .utf8)
+    }
+
+    private func exists(_ path: String) -> Bool {
+        var status = stat()
+        return lstat(path, &status) == 0
+    }
+
+    // MARK: Names
+
+    @Test("a user's directory is this user's alone, is the same again, and holds nobody else's files")
+    func opened() throws {
+        #expect(try !data.contains(ada))
+        let path = try data.open(for: ada)
+        #expect(try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int == 0o700)
+        #expect(try data.contains(ada))
+        #expect(try data.open(for: ada) == path)
+        chmod(path, 0o755)
+        #expect(try data.open(for: ada) == path)
+        #expect(try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int == 0o700)
+        #expect(try data.open(for: grace) != path)
+    }
+
+    @Test("odd identifiers have directories of their own, inside")
+    func oddIdentifiers() async throws {
+        let identifiers = [
+            "", ".", "..", "../..", "/etc", "a/b", "a_2fb", "A", "a", "_41", "_", "ä", "a\u{308}", "\u{E4}", "a b",
+            "a\n", "a\0b",
+            "-rf", "~", "users", "a.b", ".a", String(repeating: "x", count: 255),
+        ]
+        let accounts = identifiers.map { Account(identifier: $0, username: "x") }
+        // Swift takes two of them for the same text; the file system must not.
+        let paths = try accounts.map { try data.open(for: $0) }
+        #expect(Set(paths.map { Array($0.utf8) }).count == Set(identifiers.map { Array($0.utf8) }).count)
+        #expect(Set(paths.map { $0.lowercased() }).count == Set(paths).count)
+        for path in paths {
+            #expect(URL(filePath: path).deletingLastPathComponent().path == "\(data.path)/users")
+            #expect(exists(path))
+        }
+        try await data.remove(accounts)
+        for path in paths { #expect(!exists(path)) }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: "\(data.path)/users").isEmpty)
+    }
+
+    @Test("an identifier that is too long for a name is refused, and there is nothing to remove")
+    func longIdentifier() async throws {
+        let account = Account(identifier: String(repeating: "x", count: 256), username: "long")
+        let error = #expect(throws: UserDataError.self) { try data.open(for: account) }
+        #expect(error?.code == ENAMETOOLONG)
+        #expect(try !data.contains(account))
+        #expect(try await data.remove([account]).files == 0)
+    }
+
+    @Test("a name for the whole that is a path is refused", arguments: ["", ".", "..", "a/b", "a\0b"])
+    func oddName(name: String) {
+        let error = #expect(throws: UserDataError.self) { try UserDataDirectory(name) }
+        #expect(error?.code == EINVAL)
+    }
+
+    // MARK: Removing
+
+    @Test("what is removed is counted and gone, and others' data is not touched")
+    func removed() async throws {
+        let path = try data.open(for: ada)
+        try FileManager.default.createDirectory(atPath: "\(path)/a/b", withIntermediateDirectories: true)
+        try write("12345", "\(path)/one")
+        try write("123", "\(path)/a/b/two")
+        let others = try data.open(for: grace)
+        try write("hers", "\(others)/one")
+        let removed = try await data.remove([ada])
+        #expect("\(removed)" == "2 files, 8 bytes")
+        #expect(!exists(path))
+        #expect(try tombstones.isEmpty)
+        #expect(try String(contentsOfFile: "\(others)/one", encoding: .utf8) == "hers")
+        #expect(try await data.remove([ada]).files == 0)
+    }
+
+    @Test("links are removed and not followed, at any depth, and as the directory itself")
+    func links() async throws {
+        let outside = "\(directory.path)/outside"
+        try FileManager.default.createDirectory(atPath: "\(outside)/sub", withIntermediateDirectories: true)
+        try write("not the user's", "\(outside)/sub/file")
+        let path = try data.open(for: ada)
+        try FileManager.default.createDirectory(atPath: "\(path)/deep", withIntermediateDirectories: true)
+        for (link, target) in [
+            ("link", outside), ("deep/link", "../../../../outside/sub"), ("deep/file", "\(outside)/sub/file"),
+        ] {
+            #expect(symlink(target, "\(path)/\(link)") == 0)
+        }
+        #expect(try await data.remove([ada]).files == 3)
+        #expect(symlink(outside, path) == 0)
+        let error = #expect(throws: UserDataError.self) { try data.open(for: ada) }
+        #expect(error?.path == path)
+        #expect(try await data.remove([ada]).files == 1)
+        #expect(!exists(path))
+        #expect(try String(contentsOfFile: "\(outside)/sub/file", encoding: .utf8) == "not the user's")
+    }
+
+    @Test(
+        "a tree deeper than the system's limits of paths and descriptors is removed, with read-only directories in it"
+    )
+    func deepTree() async throws {
+        let path = try data.open(for: ada)
+        var parent = open(path, O_RDONLY | O_DIRECTORY)
+        for depth in 0..<3000 {
+            #expect(mkdirat(parent, "a long name for a directory", 0o700) == 0)
+            let child = openat(parent, "a long name for a directory", O_RDONLY | O_DIRECTORY)
+            try #require(child >= 0)
+            if depth % 100 == 0 { #expect(fchmod(parent, 0o500) == 0) }
+            close(parent)
+            parent = child
+        }
+        close(openat(parent, "bottom", O_WRONLY | O_CREAT, 0o400))
+        close(parent)
+        #expect(try await data.remove([ada]).files == 1)
+        #expect(try tombstones.isEmpty)
+    }
+
+    @Test("files of every kind and name go")
+    func oddFiles() async throws {
+        let path = try data.open(for: ada)
+        let folder = open(path, O_RDONLY | O_DIRECTORY)
+        defer { close(folder) }
+        // No text, a whole name's length, and what a shell would trip over.
+        let names: [[CChar]] = [
+            [-1, -2, 0], Array(repeating: 120, count: 255) + [0], [10, 0], [45, 114, 102, 0], [46, 46, 46, 0],
+        ]
+        for name in names {
+            let file = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL, 0o000)
+            try #require(file >= 0)
+            #expect(Glibc.write(file, "x", 1) == 1)
+            close(file)
+        }
+        #expect(mkfifo("\(path)/pipe", 0o600) == 0)
+        let removed = try await data.remove([ada])
+        #expect(removed.files == names.count + 1)
+        #expect(removed.bytes == names.count)
+        #expect(try tombstones.isEmpty)
+    }
+
+    @Test(
+        "a file that somebody still has open has lost its bytes, also under another name, unless that is not wanted",
+        arguments: [true, false]
+    )
+    func truncation(truncates: Bool) async throws {
+        let data = try UserDataDirectory(path: "\(directory.path)/other", truncates: truncates)
+        let path = "\(try data.open(for: ada))/file"
+        try write("secret", path)
+        chmod(path, 0o400)
+        let link = "\(directory.path)/link"
+        #expect(Glibc.link(path, link) == 0)
+        let reader = open(path, O_RDONLY)
+        defer { close(reader) }
+        try await data.remove([ada])
+        var bytes = [UInt8](repeating: 0, count: 16)
+        #expect(read(reader, &bytes, 16) == (truncates ? 0 : 6))
+        #expect(try String(contentsOfFile: link, encoding: .utf8) == (truncates ? "" : "secret"))
+    }
+
+    @Test("two processes that remove at once both succeed, and nothing is left")
+    func atOnce() async throws {
+        let path = try data.open(for: ada)
+        for number in 0..<300 {
+            let folder = "\(path)/\(number)"
+            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+            for name in ["a", "b"] { try write("x", "\(folder)/\(name)") }
+        }
+        let processes = try (0..<3).map { _ in try remover() }
+        async let here = data.remove([ada])
+        for process in processes {
+            let status = await process.exitStatus()
+            #expect(status == 0, "\(process.lines)")
+        }
+        _ = try await here
+        #expect(!exists(path))
+        #expect(try tombstones.isEmpty)
+    }
+
+    // MARK: Crashes and readers
+
+    private func remover(_ arguments: String...) throws -> ChildProcess {
+        try ChildProcess(
+            ChildProcess.built("cleanup-probe"),
+            ["remove", data.path, ada.identifier] + arguments
+        )
+    }
+
+    private func fill() throws -> String {
+        let path = try data.open(for: ada)
+        for folder in ["", "/a", "/a/b"] {
+            try FileManager.default.createDirectory(atPath: path + folder, withIntermediateDirectories: true)
+            for number in 0..<5 { try write("secret", "\(path)\(folder)/\(number)") }
+        }
+        return path
+    }
+
+    @Test(
+        "killed while it removes, no reader finds anything, and the next start deletes the rest",
+        arguments: ["buried", "unlinked", "moved"]
+    )
+    func killed(point: String) async throws {
+        let path = try fill()
+        let status = try await remover(point).exitStatus()
+        #expect(status == 128 + SIGKILL)
+        #expect(!exists(path))
+        #expect(try data.contains(ada) == false)
+        #expect(try !tombstones.isEmpty)
+        let again = try UserDataDirectory(path: data.path)
+        #expect(try tombstones.isEmpty)
+        #expect(try await again.remove([ada]).files == 0)
+    }
+
+    @Test(
+        "killed while it removes, the next removal in a process that was there before deletes the rest, and counts it"
+    )
+    func killedBeside() async throws {
+        _ = try fill()
+        let status = try await remover("buried").exitStatus()
+        #expect(status == 128 + SIGKILL)
+        #expect("\(try await data.remove([]))" == "15 files, 90 bytes")
+        #expect(try tombstones.isEmpty)
+    }
+
+    @Test("another process that lists the directory meanwhile sees all or nothing")
+    func readers() async throws {
+        for _ in 0..<5 {
+            let path = try data.open(for: ada)
+            for number in 0..<500 { try write("x", "\(path)/\(number)") }
+            let reader = try ChildProcess(ChildProcess.built("cleanup-probe"), ["list", path])
+            try await reader.line { $0 == "500" }
+            try await data.remove([ada])
+            let status = await reader.exitStatus()
+            #expect(status == 0)
+            try await reader.line { $0 == "none" }
+            #expect(reader.lines == ["500", "none"])
+        }
+    }
+
+    // MARK: Late writers
+
+    @Test("a writer that is late fails by path, and cannot make the directory again with its generation")
+    func lateWriter() async throws {
+        let generation = try data.generation()
+        let path = try data.open(for: ada, in: generation)
+        try write("note", "\(path)/note")
+        #expect(try data.open(for: ada, in: generation) == path)
+        try await data.remove([ada])
+        #expect(throws: (any Error).self) { try write("late", "\(path)/late") }
+        let error = #expect(throws: UserDataError.self) { try data.open(for: ada, in: generation) }
+        #expect(error?.code == ESTALE)
+        #expect(!exists(path))
+        // Without one, and for the next session of the same person, it is made.
+        #expect(try data.open(for: ada, in: data.generation()) == path)
+        // A removal by another process counts too.
+        let second = try data.generation()
+        let status = try await remover().exitStatus()
+        #expect(status == 0)
+        #expect(throws: UserDataError.self) { try data.open(for: ada, in: second) }
+        #expect(try data.contains(ada) == false)
+    }
+
+    @Test("a removal between a late writer's look at its generation and its opening is seen, and nothing is made")
+    func lateWriterBetween() async throws {
+        let generation = try data.generation()
+        let (path, identifier) = (data.path, ada.identifier)
+        let writer = try UserDataDirectory(path: data.path) { checkpoint in
+            guard case .checked = checkpoint else { return }
+            // The hook is synchronous, so another process removes.
+            let arguments = ["remove", path, identifier]
+            #expect((try? ChildProcess(ChildProcess.built("cleanup-probe"), arguments).waitUntilExit()) == 0)
+        }
+        let error = #expect(throws: UserDataError.self) { try writer.open(for: ada, in: generation) }
+        #expect(error?.code == ESTALE)
+        #expect(try !data.contains(ada))
+    }
+
+    // MARK: Failures
+
+    private static let canMount: Bool = {
+        let arguments = ["-m", "sh", "-c", "mount -t tmpfs none /mnt"]
+        return geteuid() == 0 && (try? ChildProcess("unshare", arguments).waitUntilExit()) == 0
+    }()
+
+    @Test(
+        "what is mounted there is named and stays as it is, a directory as well as a file of the same file system; all else goes",
+        .enabled(if: canMount, "the system lets nothing be mounted here"),
+        arguments: ["tmpfs", "file"]
+    )
+    func mounted(kind: String) async throws {
+        let path = try fill()
+        let (kept, seen) = ("\(directory.path)/kept", "\(directory.path)/seen")
+        try write("not the user's", kept)
+        let script =
+            kind == "file"
+            ? "mount --bind '\(kept)' '\(path)/a/0' && \"$@\""
+            : "mount -t tmpfs none '\(path)/a' && cp '\(kept)' '\(path)/a/0' && { \"$@\"; s=$?; cp '\(data.path)'/tombstones/*/a/0 '\(seen)'; exit $s; }"
+        let probe = [ChildProcess.built("cleanup-probe"), "remove", data.path, ada.identifier]
+        let process = try ChildProcess("unshare", ["-m", "sh", "-c", script, "sh"] + probe)
+        let status = await process.exitStatus()
+        #expect(status == 1)
+        let line = try await process.line { _ in true }
+        #expect(line.contains(kind == "file" ? "/0: " : "/a: "))
+        #expect(line.hasSuffix("Unmount what is mounted there"))
+        #expect(!exists(path))
+        #expect(try String(contentsOfFile: kind == "file" ? kept : seen, encoding: .utf8) == "not the user's")
+        #expect(try tombstones.count == 1)
+        // Without the mount, it goes.
+        try await data.remove([])
+        #expect(try tombstones.isEmpty)
+    }
+
+    @Test("a file in the place of a directory is named, with what helps")
+    func wrongKind() async throws {
+        let path = "\(directory.path)/broken"
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        try write("", "\(path)/users")
+        let error = #expect(throws: UserDataError.self) { try UserDataDirectory(path: path) }
+        #expect(error?.path == "\(path)/users")
+        #expect(error?.code == ENOTDIR)
+        #expect(error?.remedy.isEmpty == false)
+    }
+
+    @Test(
+        "what belongs to somebody else is named with what helps, all else goes, and the next call removes the rest",
+        .enabled(if: geteuid() == 0, "only root can give files away")
+    )
+    func permission() async throws {
+        let nobody: uid_t = 65_534
+        chmod(directory.path, 0o755)
+        let path = try fill()
+        for place in [data.path, "\(data.path)/users", "\(data.path)/tombstones", path, "\(path)/0"] {
+            #expect(chown(place, nobody, nobody) == 0)
+        }
+        let process = try remover("", "\(nobody)")
+        let status = await process.exitStatus()
+        #expect(status == 1)
+        let line = try await process.line { _ in true }
+        #expect(line.contains("could not remove \(data.path)/tombstones/"))
+        #expect(line.contains("/a: Permission denied") || line.contains("/a: Operation not permitted"))
+        #expect(line.contains("chown"))
+        #expect(!exists(path))
+        let left = try #require(try tombstones.first)
+        // The files of the user's directory itself went.
+        #expect(try FileManager.default.contentsOfDirectory(atPath: "\(data.path)/tombstones/\(left)") == ["a"])
+        for place in [data.path, "\(data.path)/users", "\(data.path)/tombstones"] { #expect(chown(place, 0, 0) == 0) }
+        #expect(try await data.remove([ada]).files == 10)
+        #expect(try tombstones.isEmpty)
+    }
+
+    @Test(
+        "a directory that belongs to somebody else is not used",
+        .enabled(if: geteuid() == 0, "only root can give files away")
+    )
+    func foreignDirectory() throws {
+        let path = try data.open(for: ada)
+        #expect(chown(path, 65_534, 65_534) == 0)
+        let error = #expect(throws: UserDataError.self) { try data.open(for: ada) }
+        #expect(error?.path == path)
+        #expect(error?.code == EPERM)
+    }
+}
