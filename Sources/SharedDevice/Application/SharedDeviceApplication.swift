@@ -19,7 +19,7 @@ public final class SharedDeviceApplication: Sendable {
     /// The app's identity, which names its record of whose data it holds.
     public let identifier: String
     /// Where the app's record is.
-    let stateDirectory: String
+    package let stateDirectory: String
     let broker: BrokerClient
     private let keeper: SessionKeeper
 
