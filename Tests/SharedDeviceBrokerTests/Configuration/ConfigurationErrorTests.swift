@@ -211,8 +211,9 @@ struct ConfigurationErrorTests {
         }
         let head: [[UInt8]] = [[0xD1, 1, 2], [0x51, UInt8(ascii: "a")]]
         #expect(configurationError(binary(head + [[0xA1, 2]]))?.code == .invalidPropertyList)
-        let doubling = (0..<25).map { [0xA2, UInt8($0 + 3), UInt8($0 + 3)] } + [[0x51, UInt8(ascii: "b")]]
-        #expect(configurationError(binary(head + doubling))?.code == .invalidPropertyList)
+        // Four levels of two hundred: 1.6 thousand million values in all.
+        let levels = (3...6).map { next in [0xAF, 0x10, 200] + [UInt8](repeating: UInt8(next), count: 200) }
+        #expect(configurationError(binary(head + levels + [[0x51, UInt8(ascii: "b")]]))?.code == .invalidPropertyList)
         #expect(configurationError(binary(head + [[0xA1, 3], [0x51, UInt8(ascii: "b")]])) == nil)
     }
 
@@ -220,7 +221,7 @@ struct ConfigurationErrorTests {
     func damagedBinary() throws {
         let content = try binaryPlist(["sharedDeviceMode": true, "URLs": ["https://a.example"], "cleanupTimeout": 2.5])
         for position in content.indices {
-            for value: UInt8 in [0x00, 0x7F, 0xFF, content[position] ^ 0x01, content[position] ^ 0x10] {
+            for value: UInt8 in [0x00, 0xFF, content[position] ^ 0x01, content[position] ^ 0x10] {
                 var damaged = content
                 damaged[position] = value
                 _ = configurationError(damaged)

@@ -17,9 +17,9 @@ package enum ConfigurationValue: Sendable, Equatable {
 
 extension ConfigurationValue: Decodable {
     /// More levels than any configuration has.
-    static let maximumDepth = 32
+    static let maximumDepth = 16
     /// More values than any configuration has. A binary property list may name one array a million times.
-    private static let maximumCount = 20_000
+    private static let maximumCount = 4_000
 
     /// Counts the values of one content.
     final class Count: Sendable {
