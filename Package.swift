@@ -288,7 +288,7 @@ let package = Package(
                 "SharedDeviceBroker", "SharedDevice", "DBusTransport", "shared-device", "commit-loop",
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],
-            exclude: ["CommitLoop"]
+            exclude: ["CommitLoop", "Fixtures"]
         ),
         .testTarget(
             name: "MSALTests",

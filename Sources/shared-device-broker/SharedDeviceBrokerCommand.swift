@@ -30,7 +30,10 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
 
     @Option(
         name: .customLong("configuration"),
-        help: ArgumentHelp("The managed configuration, a JSON file; read again when it changes.", valueName: "file")
+        help: ArgumentHelp(
+            "The managed configuration, JSON or a property list; read again when it changes.",
+            valueName: "file"
+        )
     )
     var configurationFile: String = ManagedConfigurationFile.defaultPath
 

@@ -1,17 +1,18 @@
-/// Whether the next sign-in waits until everybody has cleaned up after the last session.
+/// What the next sign-in waits for after somebody has signed out.
 package struct CleanupPolicy: Sendable, Equatable {
-    /// Whether nobody signs in while an app owes a cleanup, and apps that owe one get neither account nor token.
+    /// Whether the next sign-in waits until the apps have deleted the data of those before.
+    ///
+    /// Otherwise the policy is advisory: apps are told and reminded, and nobody waits for them.
     package var isStrict: Bool
-    /// How long a round is waited for at most; `nil`: under a strict policy until it is complete, otherwise not at all.
+    /// How long the next sign-in waits at most, if that is set.
     package var timeout: Duration?
 
-    package init(isStrict: Bool, timeout: Duration? = nil) {
+    package init(isStrict: Bool = false, timeout: Duration? = nil) {
         self.isStrict = isStrict
         self.timeout = timeout
     }
 
-    /// Nobody waits; what is owed is on record.
-    package static let advisory = CleanupPolicy(isStrict: false)
-    /// The next sign-in waits until the last cleanup is reported.
-    package static let strict = CleanupPolicy(isStrict: true)
+    /// How long the next sign-in waits at most; `nil` is without end. Where no `timeout` is set, a strict policy waits until
+    /// all is done, and an advisory one not at all.
+    package var longestWait: Duration? { timeout ?? (isStrict ? nil : .zero) }
 }

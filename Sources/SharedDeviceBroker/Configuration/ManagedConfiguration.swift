@@ -1,107 +1,67 @@
 package import Foundation
 
-/// What the administrator, or the management system for them, has set for this device. A JSON object with the keys
-/// that the configuration profile of Microsoft Authenticator uses:
+/// What the administrator, or the management system for them, has set for this device.
 ///
-/// ```json
-/// { "sharedDeviceMode": true, "organization": "Contoso" }
-/// ```
+/// The keys are those of Microsoft Authenticator's profile and app configuration, and some that are this project's own. They
+/// come as a JSON object or as an Apple property list; see ``ManagedConfigurationDocument``.
 package struct ManagedConfiguration: Sendable, Equatable {
     /// Whether the device is shared. `false` where the key is absent.
     package let sharedDeviceMode: Bool
     /// Whose device it is, for display.
     package let organization: String?
-    /// Keys in the file that mean nothing to this version, in alphabetical order: perhaps a misspelling.
+    /// The tenant whose users may sign in; `nil`: of any.
+    package let tenantIdentifier: String?
+    /// What the next sign-in waits for.
+    package let cleanup: CleanupPolicy
+    /// Which apps take part that were not made for it.
+    package let eligibility: AppLists
+    /// Whether only apps with a manifest take part.
+    package let requiresEnrolment: Bool
+    /// Whether the device must have been joined to the organization before anybody may sign in.
+    package let requiresJoin: Bool
+    /// When the device signs its user out by itself.
+    package let automaticSignOut: AutomaticSignOut
+    /// The identity provider's page that ends its session in a browser: `https`, or `http` on this machine.
+    package let endSessionURL: URL?
+    /// What else the profile says.
+    package let ssoExtension: ExtensionProfile
+    /// Keys in the file that mean nothing to this version, in alphabetical order: perhaps a misspelling, see
+    /// ``suggestion(forUnknownKey:)``.
     package let unknownKeys: [String]
 
     /// The mode that the device is to be in.
     package var mode: ManagedMode { sharedDeviceMode ? .shared : .personal }
 
-    package init(sharedDeviceMode: Bool, organization: String? = nil, unknownKeys: [String] = []) {
+    /// - Parameter requiresEnrolment: `nil`: as the cleanup policy needs it, so `true` where that is strict. An app that nobody
+    ///   knows cannot be waited for.
+    package init(
+        sharedDeviceMode: Bool,
+        organization: String? = nil,
+        tenantIdentifier: String? = nil,
+        cleanup: CleanupPolicy = CleanupPolicy(),
+        eligibility: AppLists = AppLists(),
+        requiresEnrolment: Bool? = nil,
+        requiresJoin: Bool = false,
+        automaticSignOut: AutomaticSignOut = AutomaticSignOut(),
+        endSessionURL: URL? = nil,
+        ssoExtension: ExtensionProfile = ExtensionProfile(),
+        unknownKeys: [String] = []
+    ) {
         self.sharedDeviceMode = sharedDeviceMode
         self.organization = organization
+        self.tenantIdentifier = tenantIdentifier
+        self.cleanup = cleanup
+        self.eligibility = eligibility
+        self.requiresEnrolment = requiresEnrolment ?? cleanup.isStrict
+        self.requiresJoin = requiresJoin
+        self.automaticSignOut = automaticSignOut
+        self.endSessionURL = endSessionURL
+        self.ssoExtension = ssoExtension
         self.unknownKeys = unknownKeys
     }
 
-    /// The configuration that `json` says.
-    ///
-    /// - Parameter file: Where it comes from, for the error.
-    /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `wrongType`.
-    package init(json: Data, file: String) throws(ManagedConfigurationError) {
-        do {
-            self = try JSONDecoder().decode(Content.self, from: json).configuration
-        } catch let error as DecodingError {
-            throw ManagedConfigurationError(error, file: file)
-        } catch {
-            throw .invalidJSON(file: file, message: "\(error)")
-        }
-    }
-}
-
-extension ManagedConfiguration {
-    private struct Key: CodingKey {
-        static let sharedDeviceMode = Key(stringValue: "sharedDeviceMode")
-        static let organization = Key(stringValue: "organization")
-        static let known: Set<String> = [sharedDeviceMode.stringValue, organization.stringValue]
-
-        let stringValue: String
-        var intValue: Int? { nil }
-
-        init(stringValue: String) { self.stringValue = stringValue }
-        init?(intValue: Int) { nil }
-    }
-
-    private struct Content: Decodable {
-        let configuration: ManagedConfiguration
-
-        init(from decoder: any Decoder) throws {
-            let container = try decoder.container(keyedBy: Key.self)
-            // Not decodeIfPresent, which takes null for absent: who writes null meant something else.
-            let isShared =
-                container.contains(.sharedDeviceMode)
-                ? try container.decode(Bool.self, forKey: .sharedDeviceMode) : false
-            let organization =
-                container.contains(.organization) ? try container.decode(String.self, forKey: .organization) : nil
-            configuration = ManagedConfiguration(
-                sharedDeviceMode: isShared,
-                organization: organization,
-                unknownKeys: container.allKeys.map(\.stringValue).filter { !Key.known.contains($0) }.sorted()
-            )
-        }
-    }
-}
-
-extension ManagedConfigurationError {
-    fileprivate init(_ error: DecodingError, file: String) {
-        switch error {
-        case .typeMismatch(let type, let context), .valueNotFound(let type, let context):
-            guard let key = context.codingPath.last?.stringValue else {
-                self = .invalidJSON(file: file, message: "it is JSON, but not an object")
-                return
-            }
-            let wanted = type == Bool.self ? "true or false, without quotation marks" : "a string"
-            self.init(
-                .wrongType,
-                file: file,
-                key: key,
-                message: "the value is of the wrong type",
-                remedy: "write \(wanted), or leave the key out"
-            )
-        case .dataCorrupted(let context), .keyNotFound(_, let context):
-            let place = (context.underlyingError as NSError?)?.userInfo[NSDebugDescriptionErrorKey] as? String
-            self = .invalidJSON(file: file, message: place ?? context.debugDescription)
-        @unknown default:
-            self = .invalidJSON(file: file, message: "\(error)")
-        }
-    }
-
-    fileprivate static func invalidJSON(file: String, message: String) -> ManagedConfigurationError {
-        ManagedConfigurationError(
-            .invalidJSON,
-            file: file,
-            message: message,
-            remedy:
-                "write an object such as {\"sharedDeviceMode\": true}; until then the last valid configuration holds"
-        )
+    /// The key that an unknown one is probably meant to be, if one is close.
+    package static func suggestion(forUnknownKey key: String) -> String? {
+        KeySuggestion.nearest(to: key, among: ConfigurationKey.allCases.map(\.rawValue))
     }
 }

@@ -1,9 +1,10 @@
-/// Why a managed configuration cannot be read or watched: which file, which key, and what to do about it.
+/// Why a managed configuration, or an app's manifest, cannot be read or watched: which file, which key, and what to do about it.
 package struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kind of failure. A struct, so that a new kind breaks no `switch`.
     package struct Code: Sendable, Hashable, CustomStringConvertible {
         private enum Kind: String {
-            case unreadable, insecure, tooLarge, invalidJSON, wrongType, cannotWatch
+            case unreadable, insecure, tooLarge, invalidJSON, invalidPropertyList, signed, wrongType, invalidValue
+            case contradiction, cannotWatch
         }
 
         private let kind: Kind
@@ -16,8 +17,16 @@ package struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStrin
         package static let tooLarge = Code(kind: .tooLarge)
         /// The content is not JSON, or no object.
         package static let invalidJSON = Code(kind: .invalidJSON)
+        /// The content looks like a property list and is none, or no dictionary.
+        package static let invalidPropertyList = Code(kind: .invalidPropertyList)
+        /// The content is a signed or encrypted profile.
+        package static let signed = Code(kind: .signed)
         /// A key's value is of the wrong type.
         package static let wrongType = Code(kind: .wrongType)
+        /// A key's value is of the right type, and means nothing.
+        package static let invalidValue = Code(kind: .invalidValue)
+        /// Two places that must agree do not: two values of one key, or two files.
+        package static let contradiction = Code(kind: .contradiction)
         /// The system cannot tell of changes to the file.
         package static let cannotWatch = Code(kind: .cannotWatch)
 

@@ -1,5 +1,5 @@
-import Foundation
-import Glibc
+import DBusTransport
+import Synchronization
 
 /// The file that the managed configuration is in.
 ///
@@ -24,9 +24,6 @@ package struct ManagedConfigurationFile: Sendable {
     /// Where the file is on a device, unless told otherwise.
     package static let defaultPath = "/etc/shared-device/managed-configuration.json"
 
-    /// In bytes. What is larger is a mistake, or an attempt on the broker's memory.
-    private static let maximumSize = 1_048_576
-
     /// The file's path.
     package let path: String
 
@@ -34,58 +31,57 @@ package struct ManagedConfigurationFile: Sendable {
         self.path = path
     }
 
+    /// Where the apps' manifests are, unless told otherwise: `apps`, beside the file.
+    package var appManifestDirectory: String {
+        let directory = FilePathParts.parent(of: path)
+        return directory.hasSuffix("/") ? directory + "apps" : directory + "/apps"
+    }
+
     /// Reads the file. Blocks its thread for the file system.
     ///
-    /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`, `invalidJSON`, `wrongType`.
+    /// - Throws: `ManagedConfigurationError`, as ``document()``.
     package func load() throws(ManagedConfigurationError) -> Content {
-        // Not blocking: somebody may have put a FIFO there.
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
-        guard descriptor >= 0 else {
-            let code = errno
-            if code == ENOENT || code == ENOTDIR { return .missing }
-            throw unreadable(String(cString: strerror(code)))
-        }
-        defer { close(descriptor) }
-        var info = stat()
-        guard fstat(descriptor, &info) == 0 else { throw unreadable(String(cString: strerror(errno))) }
-        guard info.st_mode & S_IFMT == S_IFREG else { throw unreadable("it is not a regular file") }
-        guard info.st_mode & S_IWOTH == 0 else {
-            throw ManagedConfigurationError(
-                .insecure,
-                file: path,
-                message: "anyone may write to it, and so decide whether this device is shared",
-                remedy: "run: chmod o-w \(path)"
-            )
-        }
-        return .present(try ManagedConfiguration(json: read(descriptor), file: path))
+        try document().map { .present($0.configuration) } ?? .missing
     }
 
-    private func read(_ descriptor: CInt) throws(ManagedConfigurationError) -> Data {
-        var content = Data()
-        var chunk = [UInt8](repeating: 0, count: 65_536)
-        while content.count <= Self.maximumSize {
-            let count = Glibc.read(descriptor, &chunk, chunk.count)
-            if count == 0 { return content }
-            if count > 0 {
-                content.append(contentsOf: chunk[..<count])
-            } else if errno != EINTR {
-                throw unreadable(String(cString: strerror(errno)))
+    /// Reads the file, with what there is to know besides the configuration; `nil` where there is none. Blocks its thread for
+    /// the file system.
+    ///
+    /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`, and as
+    ///   ``ManagedConfigurationDocument/init(_:file:)``.
+    package func document() throws(ManagedConfigurationError) -> ManagedConfigurationDocument? {
+        let file = AdministratorFile(path: path, maximumSize: 1_048_576, decides: "whether this device is shared")
+        guard let content = try file.read() else { return nil }
+        return try ManagedConfigurationDocument(content, file: path)
+    }
+
+    /// What the file says now, and then each time that something else is in force, or something else is wrong.
+    ///
+    /// The first update is the file as it is at the call; from then on no change is missed, however the file is written:
+    /// in place, by renaming another over it, by removing and making it anew, or with its directory. What follows one
+    /// another quickly is one change. A reader that is late gets the latest update only, which says everything.
+    ///
+    /// The watch ends when the task that iterates is cancelled, or the sequence goes. One task may iterate.
+    ///
+    /// - Parameter quietPeriod: How long nothing must have happened in the directory before the file is read: an editor
+    ///   empties a file first and fills it then.
+    /// - Throws: `ManagedConfigurationError`: `cannotWatch`.
+    package func updates(
+        quietPeriod: Duration = .milliseconds(250)
+    ) throws(ManagedConfigurationError) -> AsyncStream<ManagedConfigurationUpdate> {
+        let monitor = Locked(ManagedConfigurationMonitor())
+        do {
+            return try DirectoryWatcher.updates(
+                of: FilePathParts.parent(of: path),
+                quietPeriod: quietPeriod
+            ) { watchError in
+                let reading = Result { () throws(ManagedConfigurationError) in try load() }
+                return monitor.withLock {
+                    $0.fileWasRead(reading, watchProblem: watchError.map { .cannotWatch(path, $0) })
+                }
             }
+        } catch {
+            throw .cannotWatch(path, error)
         }
-        throw ManagedConfigurationError(
-            .tooLarge,
-            file: path,
-            message: "it has more than \(Self.maximumSize) bytes",
-            remedy: "see that it is the right file"
-        )
-    }
-
-    private func unreadable(_ message: String) -> ManagedConfigurationError {
-        ManagedConfigurationError(
-            .unreadable,
-            file: path,
-            message: message,
-            remedy: "make it a regular file that the broker's user may read"
-        )
     }
 }

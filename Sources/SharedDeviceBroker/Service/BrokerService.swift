@@ -23,10 +23,12 @@ package final class BrokerService: Sendable {
     private let connection: DBusConnection
     private let callers: Callers
     private let waker: Waker
+    private let enrolment: Enrolment
     private let lock: ServiceLock
     private let configurationFile: String
     private let status = ConfigurationStatus()
     private let updates: AsyncStream<ManagedConfigurationUpdate>
+    private let manifests: AsyncStream<AppManifests>
     private let tokens: [HandlerToken]
     private let log: Logger
 
@@ -43,6 +45,7 @@ package final class BrokerService: Sendable {
         let connection = try DBusConnection.open(options.bus)
         let center = DarwinNotifyCenter(connection: connection)
         let waking = Locked<Waker?>(nil)
+        let enrolment = Enrolment(log: log)
         let surroundings = DeviceBroker.Surroundings(
             announce: { state in
                 do throws(DBusError) {
@@ -61,15 +64,22 @@ package final class BrokerService: Sendable {
         let broker = try DeviceBroker(database: database, provider: provider, surroundings: surroundings)
         let callers = Callers(
             connection: connection,
-            identify: { claimed, credentials throws(DeviceRefusal) in
-                AppIdentity(identifier: claimed ?? credentials.executable ?? "uid \(credentials.userID)")
+            identify: { claimed, credentials throws(DeviceRefusal) in try enrolment.identify(claimed, credentials) },
+            appStarted: { app, credentials in
+                for key in enrolment.formerKeys(app, credentials) {
+                    do {
+                        try await broker.adopt(key, as: app.identifier)
+                    } catch {
+                        log.error("the ledger is not on the disk yet", metadata: ["reason": "\(error)"])
+                    }
+                }
+                await broker.appStarted(app.identifier)
             },
-            appStarted: { app in await broker.appStarted(app.identifier) },
             appEnded: { app in Task { await broker.appEnded(app) } }
         )
         let waker = Waker(
             connection: connection,
-            busName: { _ in nil },
+            busName: { app in enrolment.busName(of: app) },
             isOwing: { app in await broker.isOwing(app) },
             woken: { app, detail in await broker.wasWoken(app, detail: detail) }
         )
@@ -78,8 +88,11 @@ package final class BrokerService: Sendable {
         self.connection = connection
         self.callers = callers
         self.waker = waker
+        self.enrolment = enrolment
+        let configuration = ManagedConfigurationFile(path: options.configurationFile)
         configurationFile = options.configurationFile
-        updates = try ManagedConfigurationFile(path: options.configurationFile).updates()
+        updates = try configuration.updates()
+        manifests = try AppManifestDirectory(path: configuration.appManifestDirectory).updates()
         let interface = BrokerInterface(broker: broker, callers: callers, status: status, log: log)
         tokens = [
             try connection.export([interface.interface], at: BrokerProtocol.path),
@@ -94,6 +107,8 @@ package final class BrokerService: Sendable {
                 }
             },
         ]
+        var manifests = manifests.makeAsyncIterator()
+        if let first = await manifests.next() { enrolment.use(first) }
         // The first update is the file as it is: nobody is to be answered under an older mode.
         var iterator = updates.makeAsyncIterator()
         if let update = await iterator.next() {
@@ -105,8 +120,22 @@ package final class BrokerService: Sendable {
         await broker.announceAgain()
     }
 
-    /// Follows the managed configuration until the task is cancelled.
+    /// Follows the managed configuration and the apps' manifests until the task is cancelled.
     package func run() async {
+        async let manifests: Void = followManifests()
+        await followConfiguration()
+        await manifests
+    }
+
+    private func followManifests() async {
+        for await manifests in manifests {
+            enrolment.use(manifests)
+            callers.forgetIdentities()
+            await broker.wakeDebtors()
+        }
+    }
+
+    private func followConfiguration() async {
         var latest: Task<Void, Never>?
         for await update in updates {
             // A newer configuration makes the attempts at an older one pointless.
@@ -152,10 +181,20 @@ package final class BrokerService: Sendable {
                 "there is no managed configuration: the device is personal",
                 metadata: ["file": "\(configurationFile)"]
             )
-        case .present(let configuration) where !configuration.unknownKeys.isEmpty:
-            log.warning("unknown keys in the configuration", metadata: ["keys": "\(configuration.unknownKeys)"])
-        default: break
+        case .present(let configuration):
+            for key in configuration.unknownKeys {
+                let suggestion = ManagedConfiguration.suggestion(forUnknownKey: key).map { "; is “\($0)” meant?" } ?? ""
+                log.warning("unknown key in the configuration", metadata: ["key": "\(key)\(suggestion)"])
+            }
+        case nil: break
         }
+        let configuration = update.inForce.map { content in
+            if case .present(let configuration) = content { configuration } else { ManagedConfiguration(sharedDeviceMode: false) }
+        }
+        enrolment.use(configuration)
+        callers.forgetIdentities()
+        // Where nobody knows what the administrator wants, the next person waits.
+        await broker.use(configuration?.cleanup ?? CleanupPolicy(isStrict: true))
         guard let mode = update.inForce?.mode else { return }
         let state = try await broker.apply(.modeChanged(mode), cause: "the managed configuration")
         log.info("configured", metadata: ["mode": "\(mode.rawValue)", "epoch": "\(state.epoch)"])

@@ -43,7 +43,7 @@ final class Callers: Sendable {
 
     private let connection: DBusConnection
     private let identify: Identification
-    private let appStarted: @Sendable (AppIdentity) async -> Void
+    private let appStarted: @Sendable (AppIdentity, DBusConnection.PeerCredentials) async -> Void
     private let appEnded: @Sendable (_ app: String) -> Void
     private let state = Locked(State())
     private let token = Locked<HandlerToken?>(nil)
@@ -54,7 +54,7 @@ final class Callers: Sendable {
     init(
         connection: DBusConnection,
         identify: @escaping Identification,
-        appStarted: @escaping @Sendable (AppIdentity) async -> Void,
+        appStarted: @escaping @Sendable (AppIdentity, DBusConnection.PeerCredentials) async -> Void,
         appEnded: @escaping @Sendable (_ app: String) -> Void
     ) {
         self.connection = connection
@@ -79,7 +79,7 @@ final class Callers: Sendable {
             if generation == state.generation { state.entries[sender]?.apps[claimed] = app }
             return isFirst
         }
-        if isFirst { await appStarted(app) }
+        if isFirst { await appStarted(app, credentials) }
         return Caller(app: app, credentials: credentials)
     }
 

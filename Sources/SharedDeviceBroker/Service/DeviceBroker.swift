@@ -38,7 +38,7 @@ package actor DeviceBroker {
     /// What the provider gave at sign-in; gone after a restart, when the account alone has to do.
     var identity: AuthenticatedIdentity?
     /// Whether the next sign-in waits for the cleanup of the last session.
-    var policy = CleanupPolicy.advisory
+    var policy = CleanupPolicy()
 
     /// Who holds whose data, as it is decided; it leads what is stored.
     var ledger: CleanupLedger
@@ -81,8 +81,12 @@ package actor DeviceBroker {
     /// missed something.
     package func announceAgain() {
         surroundings.announce(state)
-        for app in ledger.debtors { surroundings.wake(app) }
+        wakeDebtors()
+        remind()
     }
+
+    /// Has those who owe a cleanup started, as far as they can be.
+    package func wakeDebtors() { for app in ledger.debtors { surroundings.wake(app) } }
 
     /// Puts another policy in force, for the rounds that are open too.
     package func use(_ policy: CleanupPolicy) {
@@ -137,7 +141,7 @@ package actor DeviceBroker {
         tokens.enter(epoch: next.epoch)
         identity = nil
         surroundings.announce(next)
-        for app in ledger.debtors { surroundings.wake(app) }
+        wakeDebtors()
         scheduleExpiry()
         remind()
         noteChange()

@@ -83,6 +83,9 @@ package struct DeviceRefusal: Error, Sendable, Hashable, CustomStringConvertible
                 + "have the administrator see to it with: shared-device apps"
         )
     }
+    package static func appNotEligible(_ reason: String) -> DeviceRefusal {
+        DeviceRefusal(code: .appNotEligible, description: reason)
+    }
     package static let notPermitted = DeviceRefusal(
         code: .notPermitted,
         description: "only root and the broker's own user may do this"

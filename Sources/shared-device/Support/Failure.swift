@@ -32,6 +32,7 @@ private func exitStatus(for error: any Error) -> CInt {
     case let error as CommandFailure: error.status
     case let error as UserDirectoryError: error.storeError.map(exitStatus(for:)) ?? exitStatus(for: error.code)
     case let error as StoreError: exitStatus(for: error)
+    case let error as ManagedConfigurationError: error.code == .unreadable ? EX_NOINPUT : EX_DATAERR
     default: EX_SOFTWARE
     }
 }

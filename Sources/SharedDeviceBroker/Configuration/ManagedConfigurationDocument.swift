@@ -1,0 +1,78 @@
+package import Foundation
+
+/// A configuration with what a reader of the file wants to know besides: its form, and what to look at twice.
+///
+/// Two forms are taken, and told apart by content: a JSON object; and an Apple property list, XML or binary, which is a
+/// profile (`.mobileconfig`), one payload of a profile, or the extension's or the app's keys alone.
+package struct ManagedConfigurationDocument: Sendable, Equatable {
+    /// What is probably not meant, or does nothing. The configuration is valid all the same.
+    package struct Warning: Sendable, Hashable, CustomStringConvertible {
+        /// The key that it is about, if it is one.
+        package let key: String?
+        /// What there is to know; a sentence whose subject is the key, if there is one.
+        package let message: String
+
+        /// One line: the key and the message.
+        package var description: String { key.map { "\"\($0)\" \(message)" } ?? message }
+    }
+
+    /// The form of the content.
+    package let format: ConfigurationFormat
+    /// What it says.
+    package let configuration: ManagedConfiguration
+    /// What to look at twice.
+    package let warnings: [Warning]
+
+    /// Reads a content.
+    ///
+    /// - Parameter file: Where it comes from, for the error.
+    /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `invalidPropertyList`, `signed`, `wrongType`, `invalidValue`,
+    ///   `contradiction`.
+    package init(_ content: Data, file: String) throws(ManagedConfigurationError) {
+        let content = try ConfigurationContent(content, file: file)
+        let sections = try ConfigurationSections(content, file: file)
+        let reader = ConfigurationReader(file: file, format: content.format, values: sections.values)
+        format = content.format
+        configuration = try reader.configuration(unknownKeys: sections.unknownKeys)
+        warnings =
+            Self.unknown(configuration)
+            + sections.ignoredPayloads.map { Warning(key: nil, message: "the payload \($0) is about something else") }
+            + Self.doubtful(configuration, keys: sections.values.keys)
+    }
+
+    private static func unknown(_ configuration: ManagedConfiguration) -> [Warning] {
+        configuration.unknownKeys.map { key in
+            let meant = ManagedConfiguration.suggestion(forUnknownKey: key)
+            return Warning(key: key, message: "means nothing" + (meant.map { "; is “\($0)” meant?" } ?? ""))
+        }
+    }
+
+    private static func doubtful(
+        _ configuration: ManagedConfiguration,
+        keys: some Sequence<String>
+    ) -> [Warning] {
+        var warnings: [Warning] = []
+        let keys = Set(keys)
+        if !keys.contains(ConfigurationKey.sharedDeviceMode.rawValue) {
+            warnings.append(
+                Warning(
+                    key: ConfigurationKey.sharedDeviceMode.rawValue,
+                    message: "is absent: the device is personal"
+                )
+            )
+        }
+        let lists = configuration.eligibility
+        for identifier in Set(lists.allowed ?? []).intersection(lists.blocked).sorted() {
+            warnings.append(
+                Warning(
+                    key: ConfigurationKey.appBlockList.rawValue,
+                    message: "has \(identifier), as AppAllowList has: it is blocked"
+                )
+            )
+        }
+        for key in ConfigurationKey.allCases where !key.hasEffect && keys.contains(key.rawValue) {
+            warnings.append(Warning(key: key.rawValue, message: "has no effect on Linux"))
+        }
+        return warnings
+    }
+}

@@ -1,0 +1,148 @@
+/// Decides which apps take part in shared device mode. Pure: built from the configuration and the manifests, it asks nobody.
+///
+/// The rules, in this order:
+///
+/// 1. Who claims an identifier that has a manifest must be the manifest's program, run by the manifest's user if that names
+///    one. Who claims none, and is the program of exactly one manifest, is that app.
+/// 2. An enrolled app that was made for shared device mode takes part. No list touches it, as none touches an MSAL app on iOS.
+/// 3. Of the others, the block list keeps out those whose identifiers it has.
+/// 4. Where enrolment is required, apps without a manifest are kept out.
+/// 5. Those that the allow list has, or whose identifiers begin with one of its prefixes, take part.
+/// 6. `Enable_SSO_On_All_ManagedApps` lets all enrolled apps in.
+/// 7. The rest takes part unless enrolment is required, or there is an allow list or a prefix list.
+///
+/// **What an executable's path is worth.** Among processes of one user it is a hint and no proof: each can run the app's program
+/// and make it do something else, with a debugger or a library loaded into it. It keeps apps apart that mean well. Where it has
+/// to hold against a hostile app, run each app as a user of its own, on the system bus, and name that user in the manifest: the
+/// user is what the kernel vouches for.
+package struct AppEligibility: Sendable {
+    /// What is decided of a caller.
+    package enum Decision: Sendable, Equatable {
+        /// It takes part, as this app.
+        case eligible(AppIdentity)
+        /// It does not, for this reason.
+        case refused(EligibilityRefusal)
+    }
+
+    private let lists: AppLists
+    private let requiresEnrolment: Bool
+    private let manifests: [AppManifest]
+    private let byIdentifier: [String: AppManifest]
+
+    /// - Parameter manifests: With one identifier twice, the first counts.
+    package init(lists: AppLists = AppLists(), requiresEnrolment: Bool = false, manifests: [AppManifest] = []) {
+        self.lists = lists
+        self.requiresEnrolment = requiresEnrolment
+        self.manifests = manifests
+        byIdentifier = Dictionary(manifests.map { ($0.identifier, $0) }) { first, _ in first }
+    }
+
+    package init(_ configuration: ManagedConfiguration, _ manifests: AppManifests = AppManifests()) {
+        self.init(
+            lists: configuration.eligibility,
+            requiresEnrolment: configuration.requiresEnrolment,
+            manifests: manifests.manifests
+        )
+    }
+
+    /// What the lists and the manifests say together that is probably not meant, a line each.
+    package var warnings: [String] {
+        Set(lists.blocked).sorted()
+            .compactMap { byIdentifier[$0] }
+            .filter(\.supportsSharedDeviceMode)
+            .map { manifest in
+                "AppBlockList has \(manifest.identifier), which takes part all the same: it was made for shared device mode; "
+                    + "remove its manifest to keep it out"
+            }
+    }
+
+    /// Whether this caller takes part, and as whom.
+    package func decide(_ caller: AppCaller) -> Decision {
+        do throws(EligibilityRefusal) {
+            return .eligible(try identity(of: caller))
+        } catch {
+            return .refused(error)
+        }
+    }
+
+    private func identity(of caller: AppCaller) throws(EligibilityRefusal) -> AppIdentity {
+        let manifest = try manifest(of: caller)
+        if let manifest, manifest.supportsSharedDeviceMode {
+            return AppIdentity(identifier: manifest.identifier, manifest: manifest)
+        }
+        let identity = AppIdentity(identifier: manifest?.identifier ?? Self.key(of: caller), manifest: manifest)
+        try checkLists(manifest?.identifier ?? caller.identifier, identity)
+        return identity
+    }
+
+    /// The manifest that speaks of this caller, if one does.
+    private func manifest(of caller: AppCaller) throws(EligibilityRefusal) -> AppManifest? {
+        guard let identifier = caller.identifier else {
+            let candidates = manifests.filter { $0.names(executable: caller.executable, user: caller.user) }
+            return candidates.count == 1 ? candidates.first : nil
+        }
+        guard AppIdentifier.isPlausible(identifier) else {
+            throw EligibilityRefusal(
+                .malformedIdentifier,
+                "what \(caller.executable) says it is can be no identifier",
+                remedy: "use one such as org.example.orders"
+            )
+        }
+        guard let manifest = byIdentifier[identifier] else { return nil }
+        guard manifest.isProgram(caller.executable) else {
+            throw EligibilityRefusal(
+                .notTheProgram,
+                "\(caller.executable) says that it is \(identifier), and is not the program that its manifest names, "
+                    + manifest.executable,
+                remedy: "if it is the app, correct \"executable\" in the manifest"
+            )
+        }
+        guard manifest.names(executable: caller.executable, user: caller.user) else {
+            throw EligibilityRefusal(
+                .notTheUser,
+                "\(caller.executable) says that it is \(identifier), and is not run by the user that its manifest names, but "
+                    + "by user \(caller.user)",
+                remedy: "run it as that user, or correct \"user\" in the manifest"
+            )
+        }
+        return manifest
+    }
+
+    /// The rules for what was not made for shared device mode, or is not known.
+    private func checkLists(_ identifier: String?, _ identity: AppIdentity) throws(EligibilityRefusal) {
+        if let identifier, lists.blocked.contains(identifier) {
+            throw EligibilityRefusal(
+                .blocked,
+                "\(identity.identifier) is blocked",
+                remedy: "take it out of AppBlockList to let it take part"
+            )
+        }
+        guard identity.isEnrolled || !requiresEnrolment else {
+            throw EligibilityRefusal(
+                .notEnrolled,
+                "\(identity.identifier) has no manifest",
+                remedy: "write a manifest for it, or set requiresEnrolment to false"
+            )
+        }
+        if let identifier {
+            if lists.allowed?.contains(identifier) == true { return }
+            if lists.allowedPrefixes?.contains(where: { identifier.hasPrefix($0) }) == true { return }
+        }
+        if identity.isEnrolled, lists.allowsAllManagedApps { return }
+        guard !requiresEnrolment, !lists.isExclusive else {
+            throw EligibilityRefusal(
+                .notListed,
+                "\(identity.identifier) is on no list of apps that take part",
+                remedy: "add it to AppAllowList"
+                    + (identity.isEnrolled
+                        ? ", or set Enable_SSO_On_All_ManagedApps to 1" : ", or write a manifest for it")
+            )
+        }
+    }
+
+    /// What a caller without a manifest is known by. No manifest's identifier has a blank in it, so this is never one.
+    static func key(of caller: AppCaller) -> String {
+        guard let identifier = caller.identifier else { return "\(caller.executable) (uid \(caller.user))" }
+        return "\(identifier) (\(caller.executable), uid \(caller.user))"
+    }
+}
