@@ -157,8 +157,8 @@ hidden byte P1_one_session = 1, P2_gone_is_gone = 1, P3_debtor_waits = 1, P4_deb
 
 /* Nothing of an older session on disk, on screen, or on the way there; but for what an administrator let go. */
 #define CLEAN(x) ((ENDED(data[x] | BIT(shows[x]) | BIT(handed[x])) & ~(waived[x] | BIT(0))) == 0)
-/* A debtor has nothing of a session later than its debt. */
-#define POOR(x) ((duty[x] & (BELOW(shows[x]) | BELOW(handed[x]))) == 0)
+/* A debtor has nothing of a session later than its debt, nor was it given anything. */
+#define POOR(x) ((duty[x] == 0 || !holds[x]) && (duty[x] & (BELOW(shows[x]) | BELOW(handed[x]))) == 0)
 /* Data of an ended session is owed. */
 #define OWED(x) ((ENDED(data[x]) & ~(duty[x] | record[x])) == 0)
 
@@ -374,6 +374,11 @@ end:
     do
     :: d_step { step == Idle && ask[self] && phase[self] == Ready ->
         ask[self] = false; phase[self] = Asking; get_account(self); check() }
+#if MUTANT == M1A_BROADCAST_BEFORE_COMMIT
+    /* Another thread of the broker reads what is committed. */
+    :: d_step { step == EndLate && holds[self] && ask[self] && phase[self] == Ready ->
+        ask[self] = false; phase[self] = Asking; answers[self]!Answer, current, epoch, 0 }
+#endif
     :: d_step { phase[self] == Asking && len(answers[self]) > 0 -> take_answer(); check() }
     /* The screen is empty and all work has ended before anything is deleted. */
     :: d_step { phase[self] == Hiding ->
@@ -449,13 +454,15 @@ active [APPS] proctype App() {
     byte self = _pid - APPS;
 end:
     do
-    /* What a person does, or not. That app 0 is the first to sign in is no loss: the apps are alike. */
-    :: d_step { step == Idle && MAY_REQUEST && shows[self] == 0 && opened < SESSIONS && (opened > 0 || self == 0) ->
+    /* What a person does, or not. That app 0 is the first to sign in is no loss where the apps are alike. */
+    :: d_step { step == Idle && MAY_REQUEST && shows[self] == 0 && opened < SESSIONS && (opened > 0 || self == 0 || MAY_STAY_DOWN) ->
         sign_in(self); check() }
     :: d_step { MAY_REQUEST && shows[self] != 0 -> sent[self] = SignOut; sentSession[self] = shows[self] }
     :: d_step { MAY_REQUEST && shows[self] != 0 && tokens > 0 -> tokens--; sent[self] = Token; sentSession[self] = shows[self] }
     :: d_step { shows[self] != 0 && !(data[self] & BIT(shows[self])) ->
         check_use(shows[self]); data[self] = data[self] | BIT(shows[self]); check() }
+    /* Or a person does nothing. */
+    :: d_step { MAY_REQUEST && shows[self] != 0 -> skip }
     /* The request gets to the broker. */
     :: d_step { step == Idle && sent[self] != 0 -> serve_request(); check() }
     /* The library takes one answer at a time. */
@@ -487,8 +494,9 @@ end:
         brokerCrashes--;
         if :: replyTo != 0 -> reply = Failed; send_reply() :: else -> forget_reply() fi;
         if :: IS(M14_NO_BROADCAST_AT_RESTART) -> announcing = false; step = Idle :: else -> commit_then_announce() fi }
-    /* The administrator or the device's timer ends the session. */
+    /* The administrator or the device's timer ends the session; or not. */
     :: d_step { step == Idle && current != 0 -> end_session(); commit_then_announce(); check() }
+    :: d_step { step == Idle && current != 0 -> skip }
     /* After a commit. */
     :: d_step { step == Committed ->
         if :: announcing -> broadcast() :: else fi;
