@@ -121,8 +121,8 @@ byte waived[APPS];      /* sessions whose duty was waived */
 
 /* ---- Messages ---- */
 
-/* A request of the app's own code on its way: sign out, or get a token. It may take as long as it likes, and outlive its process. Questions,
- * receipts and sign-ins have no such place: they say the same whenever they are sent, so that the wait can be before the sending. */
+/* A request of the app's own code on its way: sign out, or get a token. It may take as long as it likes, and outlive its process.
+ * Questions, receipts and sign-ins have no such place: they say the same whenever they are sent, so that the wait can be before that. */
 mtype sent[APPS];
 byte sentSession[APPS];
 bool orphaned[APPS];    /* its process has died: nobody hears the reply */
@@ -426,7 +426,8 @@ inline take_reply() {
     :: kind == Granted ->
         /* Not from an older epoch; and not while data of another session is to be cleaned up first. */
         if
-        :: (stamp >= seen[self] || IS(M5_OLDER_ANSWER_ACCEPTED)) && ((record[self] & ~BIT(which)) == 0 || IS(M12_TOKEN_BESIDE_STALE_DATA)) ->
+        :: (stamp >= seen[self] || IS(M5_OLDER_ANSWER_ACCEPTED)) &&
+            ((record[self] & ~BIT(which)) == 0 || IS(M12_TOKEN_BESIDE_STALE_DATA)) ->
             seen[self] = stamp;
             if :: which != shows[self] -> enter(which) :: else fi
         :: else -> ask[self] = true
@@ -468,8 +469,8 @@ end:
     /* The library takes one answer at a time. */
     :: d_step { phase[self] != Asking && len(replies[self]) > 0 -> take_reply(); check() }
     :: d_step { handed[self] != 0 -> check_use(handed[self]); shows[self] = handed[self]; handed[self] = 0; check() }
-    /* It is killed, and starts again: by D-Bus activation, or because somebody wants it. The first thing it does is to ask; before that it does
-     * nothing, so that its time away needs no state of its own. A request on its way is lost, or arrives all the same. */
+    /* It is killed, and starts again: by D-Bus activation, or because somebody wants it. The first thing it does is to ask; before
+     * that it does nothing, so that its time away needs no state of its own. A request on its way is lost, or arrives all the same. */
     :: d_step { appCrashes > 0 && phase[self] != Gone -> end_process(); sent[self] = 0; sentSession[self] = 0; check() }
     :: d_step { appCrashes > 0 && phase[self] != Gone && sent[self] != 0 -> end_process(); orphaned[self] = true; check() }
 #if MAY_STAY_DOWN
@@ -488,8 +489,8 @@ end:
 active proctype Broker() {
 end:
     do
-    /* It is killed. The caller whose request was in work hears that there is no reply. Started again, by D-Bus activation or its supervisor,
-     * it tells all to ask; before that it does nothing, so that its time away needs no state of its own. */
+    /* It is killed. The caller whose request was in work hears that there is no reply. Started again, by D-Bus activation or its
+     * supervisor, it tells all to ask; before that it does nothing, so that its time away needs no state of its own. */
     :: d_step { brokerCrashes > 0 && step != Idle ->
         brokerCrashes--;
         if :: replyTo != 0 -> reply = Failed; send_reply() :: else -> forget_reply() fi;
