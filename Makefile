@@ -4,14 +4,15 @@ SHELL := /bin/bash
 SWIFT ?= swift
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
-PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3
+PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3 spin
 
-.PHONY: help setup build test test-release demo demo-live bench notifyutil notifyd library install uninstall c-example notify-tool docs lint clean
+.PHONY: help setup build model test test-release demo demo-live bench notifyutil notifyd library install uninstall c-example notify-tool docs lint clean
 
 help:
 	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
 	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
 	@echo 'make test       all tests'
+	@echo 'make model      the protocol of broker and apps, in every order of its steps (model checker SPIN)'
 	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
 	@echo 'make bench      the measurements, as ratios to plain C programs'
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
@@ -34,10 +35,13 @@ setup:
 build: setup
 	$(SWIFT) build
 
+model: setup
+	Tests/ProtocolModel/check
+
 # Each test has a bus of its own, and a bus takes one of the user's inotify instances (128 by default), which the kernel gives back
 # with a delay. So not all at once, and the tests of what needs such an instance itself before the many others.
 test: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 16
-test: setup
+test: setup model
 	$(SWIFT) test --disable-xctest --filter SharedDevice --filter CProgramTests
 	$(SWIFT) test --skip-build --disable-xctest --skip SharedDevice --skip CProgramTests
 	@if command -v dbus-broker-launch systemd-socket-activate >/dev/null && unshare --mount true 2>/dev/null; then \
