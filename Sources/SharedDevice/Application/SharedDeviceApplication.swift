@@ -65,8 +65,15 @@ public final class SharedDeviceApplication: Sendable {
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/recordUnusable``.
     public func getCurrentAccount() async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {
-        try await keeper.report()
+        let report = try await keeper.report()
+        return (report.change.current, report.previous)
     }
+
+    /// As ``getCurrentAccount()``, with what is left to clean up.
+    package func reportCurrentAccount() async throws(SharedDeviceError) -> AccountReport { try await keeper.report() }
+
+    /// Who is signed in. Unlike ``getCurrentAccount()`` it reports nothing: what that one says next is the same as without this question.
+    package func currentAccount() async throws(SharedDeviceError) -> Account? { try await keeper.current() }
 
     /// The changes of the device's account, from where this app stands.
     public var accountChanges: AccountChanges { accountChanges { _ in } }

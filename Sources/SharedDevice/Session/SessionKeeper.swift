@@ -17,15 +17,27 @@ actor SessionKeeper {
         self.store = store
     }
 
-    /// The current account and the one reported before; afterwards the current one is the one reported.
-    func report() async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {
+    /// Where things stand, and the account reported before; afterwards the current one is the one reported.
+    func report() async throws(SharedDeviceError) -> AccountReport {
+        try await inTurn { keeper throws(SharedDeviceError) in
+            let session = try await keeper.ask()
+            var record = try await keeper.loaded()
+            let stale = record.enter(session)
+            let previous = record.report(session)
+            try await keeper.keep(record)
+            let change = AccountChange(stale: stale, current: session.account, epoch: session.epoch)
+            return AccountReport(change: change, previous: previous)
+        }
+    }
+
+    /// Who is signed in, without a report: what the next one says is the same as without this question.
+    func current() async throws(SharedDeviceError) -> Account? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let session = try await keeper.ask()
             var record = try await keeper.loaded()
             _ = record.enter(session)
-            let previous = record.report(session)
             try await keeper.keep(record)
-            return (session.account, previous)
+            return session.account
         }
     }
 
