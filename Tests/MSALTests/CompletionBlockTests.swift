@@ -26,7 +26,9 @@ struct CompletionBlockTests {
         }
     }
 
-    @Test("each is called once: sign-in and sign-out on the main queue, the others on some queue, or all where asked for")
+    @Test(
+        "each is called once: sign-in and sign-out on the main queue, the others on some queue, or all where asked for"
+    )
     func queues() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -107,7 +109,7 @@ struct CompletionBlockTests {
     func mainActor() async throws {
         let device = try await TestDevice()
         let app = try device.application()
-        let model = await ViewModel()
+        let model = ViewModel()
         try await model.sign("ada", into: app)
         await model.load(app)
         try await eventually("its state is set") { await model.isShared == true }

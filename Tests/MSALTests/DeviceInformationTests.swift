@@ -29,7 +29,10 @@ struct DeviceInformationTests {
         return try #require(answer.withLock { $0 })
     }
 
-    @Test("1: an app that is none of the broker's gets an error and no mode", arguments: ["app://other", "msauth.://auth", ""])
+    @Test(
+        "1: an app that is none of the broker's gets an error and no mode",
+        arguments: ["app://other", "msauth.://auth", ""]
+    )
     func notEnabled(_ redirect: String) async throws {
         let device = try await TestDevice()
         let app = try device.application { $0.redirectUri = redirect }
@@ -50,7 +53,9 @@ struct DeviceInformationTests {
         let before = try await ask(app)
         #expect(before.mode == nil)
         #expect(before.codes == .internal(.internalBrokerNotAvailable))
-        #expect(await codes { _ = try await app.deviceInformation(with: nil) } == .internal(.internalBrokerNotAvailable))
+        #expect(
+            await codes { _ = try await app.deviceInformation(with: nil) } == .internal(.internalBrokerNotAvailable)
+        )
         try await device.startBroker()
         #expect(try await ask(app).mode == .shared)
         device.killBroker()
@@ -58,7 +63,9 @@ struct DeviceInformationTests {
         #expect(after.mode == .shared)
         #expect(after.hasBroker == false)
         #expect(after.codes == .internal(.internalBrokerNotAvailable))
-        #expect(await codes { _ = try await app.deviceInformation(with: nil) } == .internal(.internalBrokerNotAvailable))
+        #expect(
+            await codes { _ = try await app.deviceInformation(with: nil) } == .internal(.internalBrokerNotAvailable)
+        )
     }
 
     @Test("2: a mode that was personal before is not said again without a broker")

@@ -77,7 +77,7 @@ struct PortedAppTests {
         try app.write("account")
         try await app.line { $0 == "account failed -50000" }
         try app.write("sign-in")
-        try await app.line { $0.hasPrefix("sign-in failed MSALErrorDomain -50000 could not sign in: ") }
+        try await app.line { $0.hasPrefix("sign-in failed MSALErrorDomain -50000 could not ") }
         try app.write("quit")
         #expect(await app.exitStatus() == 0)
         #expect(!app.lines.contains { $0.hasPrefix("shared") })

@@ -1,10 +1,11 @@
 import DBusTransport
 import Foundation
-import MSAL
 import NotifyCenterTestKit
 import SharedDevice
 import Synchronization
 import Testing
+
+@testable import MSAL
 
 @Suite("Requests with MSAL's names, and the real broker")
 struct RequestTests {
@@ -37,7 +38,8 @@ struct RequestTests {
         let signedOut = try await other.signout(with: result.account, signoutParameters: MSALSignoutParameters())
         #expect(signedOut)
         #expect(try other.allAccounts() == [])
-        #expect(try await one.told() == "- -")
+        // It was told of the account with the token, though it never asked: MSAL would not name anybody.
+        #expect(try await one.told() == "- ada")
         #expect(await codes { _ = try await one.acquireTokenSilent(with: silent) } == Codes(.interactionRequired))
     }
 
@@ -63,6 +65,20 @@ struct RequestTests {
         #expect(try await app.told() == "- ada")
     }
 
+    @Test("the sign-out of the browser is off unless it is asked for, and goes along with the request")
+    func browser() async throws {
+        let device = try await TestDevice()
+        let account = try await device.application().signIn("ada").account
+        let parameters = MSALSignoutParameters(webviewParameters: .unasked)
+        #expect(!SignoutRequest(account, parameters).fromBrowser)
+        parameters.signoutFromBrowser = true
+        let request = SignoutRequest(account, parameters)
+        #expect(request.fromBrowser)
+        #expect(request.hasWebviewParameters)
+        #expect(!parameters.wipeAccount)
+        #expect(!parameters.wipeCacheForAllAccounts)
+    }
+
     @Test("an account that is not the current one is neither signed out nor given a token")
     func mismatch() async throws {
         let device = try await TestDevice()
@@ -74,7 +90,9 @@ struct RequestTests {
         #expect(nobody == .internal(.internalErrorAccountRequired))
         let grace = try await app.signIn("grace").account
         let mismatched = Codes.internal(.internalErrorMismatchedUser)
-        #expect(await codes { try await app.signout(with: ada, signoutParameters: MSALSignoutParameters()) } == mismatched)
+        #expect(
+            await codes { try await app.signout(with: ada, signoutParameters: MSALSignoutParameters()) } == mismatched
+        )
         let silent = MSALSilentTokenParameters(scopes: ["a"], account: ada)
         #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == mismatched)
         // Nor is anybody asked for a password that could not be used.
@@ -179,7 +197,10 @@ struct RequestTests {
         let silent = MSALSilentTokenParameters(scopes: ["a"], account: account)
         #expect(await codes { _ = try await app.acquireToken(with: interactive) } == unavailable)
         #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == unavailable)
-        #expect(await codes { try await app.signout(with: account, signoutParameters: MSALSignoutParameters()) } == unavailable)
+        #expect(
+            await codes { try await app.signout(with: account, signoutParameters: MSALSignoutParameters()) }
+                == unavailable
+        )
         let everybody = MSALAccountEnumerationParameters()
         #expect(await codes { _ = try await app.accountsFromDevice(for: everybody) } == unavailable)
         do {

@@ -68,6 +68,6 @@ struct SignoutRequest: Sendable {
         hasWebviewParameters = parameters.webviewParameters != nil
     }
 
-    /// What the shared device is asked for.
+    /// What the shared device is asked for. The one place where ``fromBrowser`` goes to it.
     var sharedParameters: SignoutParameters { SignoutParameters() }
 }
