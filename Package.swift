@@ -290,13 +290,21 @@ let package = Package(
             ],
             exclude: ["CommitLoop", "Fixtures"]
         ),
+        // Swift as it is written for shared device mode on iOS, in the language mode that most of it is in.
+        .executableTarget(
+            name: "ported-shared-device-app",
+            dependencies: ["MSAL", "AppleNotifications"],
+            path: "Tests/MSALTests/PortedSharedDeviceApp",
+            swiftSettings: [.swiftLanguageMode(.v5)]
+        ),
         .testTarget(
             name: "MSALTests",
             dependencies: [
                 "MSAL", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
                 // Started as processes.
-                "shared-device", "shared-device-broker",
-            ]
+                "shared-device", "shared-device-broker", "ported-shared-device-app", "notifyutil",
+            ],
+            exclude: ["PortedSharedDeviceApp", "Fixtures"]
         ),
         .testTarget(
             name: "SharedDeviceTestKitTests",

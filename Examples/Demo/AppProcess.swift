@@ -47,17 +47,20 @@ final class AppProcess {
     }
 
     /// Waits for an event after the first `mark` ones.
+    ///
+    /// - Parameter isStarted: false where the process was killed, and the event comes from one that the bus starts.
     @discardableResult
     func wait(
         for what: String,
         after mark: Int,
+        isStarted: Bool = true,
         where matches: (Event) -> Bool
     ) async throws -> Event {
         var found: Event?
         try await eventually("“\(name): \(what)”", within: .seconds(20)) {
             try log.refresh()
             found = events[mark...].first(where: matches)
-            guard found != nil || process.isRunning else {
+            guard found != nil || process.isRunning || !isStarted else {
                 throw DemoFailure("\(name) ended with status \(process.waitUntilExit()), before “\(what)”")
             }
             return found != nil

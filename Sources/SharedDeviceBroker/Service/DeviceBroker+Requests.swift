@@ -53,12 +53,9 @@ extension DeviceBroker {
         let token = try await provider.issueToken(for: identity, scopes: scopes)
         // Somebody else may have signed in and out meanwhile, or the mode may have changed: this decides again.
         try checkCleanups(of: app)
-        // The app is told of the account by the answer: it holds data of the session from its beginning.
-        let next = try apply(.signIn(identity.account), cause: app)
+        let next = try apply(.signIn(identity.account), cause: app, holder: app)
         self.identity = identity
         _ = tokens.store(token, for: identity.account, scopes: scopes, epoch: next.epoch, at: Date())
-        try await hold(next.epoch, by: app)
-        guard state.epoch == next.epoch else { throw DeviceRefusal.currentAccountMismatch }
         return Grant(account: identity.account, epoch: next.epoch, token: token)
     }
 

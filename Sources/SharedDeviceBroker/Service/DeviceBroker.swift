@@ -98,10 +98,16 @@ package actor DeviceBroker {
     /// The one way to another state: decides, commits state, ledger and log in one transaction, drops what belonged to the old epoch,
     /// announces. It has no point at which another request could come in between.
     ///
-    /// - Parameter cause: who or what wants it, for the log.
+    /// - Parameters:
+    ///   - cause: who or what wants it, for the log.
+    ///   - holder: the app that signs in, which is given the account by the answer: it holds data of the session from its beginning.
     /// - Throws: ``DeviceRefusal``, ``StoreError``; nothing has changed then.
     @discardableResult
-    package func apply(_ event: DeviceEvent, cause: String = "the broker") throws -> DeviceState {
+    package func apply(
+        _ event: DeviceEvent,
+        cause: String = "the broker",
+        holder: String? = nil
+    ) throws -> DeviceState {
         guard let next = try machine.decide(event, in: state) else { return state }
         let now = surroundings.now()
         var ledger = ledger
@@ -120,6 +126,9 @@ package actor DeviceBroker {
             let subject = try store.subject(of: account)
             ledger.begin(next.epoch, account: account, subject: subject, at: now)
             entries.append(AuditEntry(.signedIn, at: now, session: next.epoch, subject: subject, detail: cause))
+            if let holder, ledger.hold(next.epoch, by: holder) {
+                entries.append(AuditEntry(.held, at: now, session: next.epoch, app: holder))
+            }
         }
         if next.mode != state.mode {
             entries.append(AuditEntry(.modeChanged, at: now, detail: "\(next.mode.rawValue), by \(cause)"))
