@@ -65,7 +65,7 @@ package final class BrokerService: Sendable {
                 AppIdentity(identifier: claimed ?? credentials.executable ?? "uid \(credentials.userID)")
             },
             appStarted: { app in await broker.appStarted(app.identifier) },
-            appEnded: { app in Task { await broker.appEnded(app) } }
+            appEnded: { app in await broker.appEnded(app) }
         )
         let waker = Waker(
             connection: connection,

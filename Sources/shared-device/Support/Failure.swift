@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import SharedDevice
 import SharedDeviceBroker
 
 /// A failure that has no error of the library's.
@@ -32,6 +33,7 @@ private func exitStatus(for error: any Error) -> CInt {
     case let error as CommandFailure: error.status
     case let error as UserDirectoryError: error.storeError.map(exitStatus(for:)) ?? exitStatus(for: error.code)
     case let error as StoreError: exitStatus(for: error)
+    case let error as SharedDeviceError: exitStatus(for: error.code)
     default: EX_SOFTWARE
     }
 }
@@ -54,5 +56,14 @@ private func exitStatus(for error: StoreError) -> CInt {
     case .damaged, .foreignFile, .newerVersion: EX_DATAERR
     case .busy: EX_TEMPFAIL
     default: EX_IOERR
+    }
+}
+
+private func exitStatus(for code: SharedDeviceError.Code) -> CInt {
+    switch code {
+    case .brokerUnavailable: EX_UNAVAILABLE
+    case .notPermitted: EX_NOPERM
+    case .noCurrentAccount: EX_NOINPUT
+    default: EX_SOFTWARE
     }
 }
