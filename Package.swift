@@ -285,7 +285,9 @@ let package = Package(
         .testTarget(
             name: "SharedDeviceBrokerTests",
             dependencies: [
-                "SharedDeviceBroker", "SharedDevice", "DBusTransport", "shared-device", "commit-loop",
+                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                // Started as processes.
+                "shared-device", "shared-device-broker", "commit-loop",
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],
             exclude: ["CommitLoop"]
@@ -306,6 +308,12 @@ let package = Package(
                 "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
             ]
         ),
+        // An app that begins its cleanup and never ends it.
+        .executableTarget(
+            name: "cleanup-beginner",
+            dependencies: ["SharedDevice", "NotifyCenter"],
+            path: "Tests/SharedDeviceTests/CleanupBeginner"
+        ),
         .testTarget(
             name: "SharedDeviceTests",
             dependencies: [
@@ -314,8 +322,9 @@ let package = Package(
                 // Started as processes.
                 "notifyutil", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
                 "field-service",
-                "demo",
-            ]
+                "demo", "cleanup-beginner",
+            ],
+            exclude: ["CleanupBeginner"]
         ),
     ],
     swiftLanguageModes: [.v6]

@@ -20,7 +20,11 @@ func emit(_ line: String) throws(CommandFailure) {
 
 /// What stands between commands and a terminal: colours, and texts of others that must not move its cursor.
 enum Terminal {
-    enum Colour: Int { case red = 31, green = 32, yellow = 33 }
+    enum Colour: Int {
+        case red = 31
+        case green = 32
+        case yellow = 33
+    }
 
     /// Whether standard output shows colours.
     static let isColoured: Bool = {

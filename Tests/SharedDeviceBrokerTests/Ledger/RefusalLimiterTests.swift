@@ -49,7 +49,7 @@ struct RefusalLimiterTests {
     func lateSummary() {
         var limiter = RefusalLimiter(limit: 1)
         var verdicts: [RefusalLimiter.Verdict] = []
-        for time in [0, 1, 65] { verdicts.append(limiter.note(app: "a", code: "x", at: time)) }
+        for time in [0.0, 1, 65] { verdicts.append(limiter.note(app: "a", code: "x", at: time)) }
         #expect(verdicts == [.log, .countAndSummarize(after: 59), .count])
         let summaries = limiter.summaries(at: 66)
         #expect(summaries.map(\.count) == [2])
