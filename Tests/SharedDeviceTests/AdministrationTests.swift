@@ -330,7 +330,7 @@ struct AdministrationTests {
         }
     }
 
-    @Test("each command explains itself", arguments: ["status", "sign-out", "apps", "log", "apps waive"])
+    @Test("each command explains itself", arguments: ["status", "sign-out", "apps list", "log", "apps waive"])
     func help(_ command: String) async throws {
         let process = try ChildProcess(
             ChildProcess.built("shared-device"),

@@ -38,7 +38,7 @@ struct AppsWaiveCommand: ParsableCommand {
         try reportingFailure {
             var request: BrokerProtocol.Fields = ["app": .string(app), "reason": .string(reason)]
             if let session { request["session"] = .uint64(session) }
-            let answer = try bus.administration()
+            let answer = try bus.connect()
                 .callAndWait(.waive, request, attempted: "waive the cleanup of \(app)")
             let sessions = (answer["sessions"]?.elementsValue ?? []).compactMap(\.unsignedValue)
             if json {

@@ -37,13 +37,22 @@ struct SignOutCommand: ParsableCommand {
         let round: Round?
     }
 
+    private func signOut(_ attempted: String) throws -> BrokerProtocol.Fields {
+        do throws(SharedDeviceError) {
+            let request: BrokerProtocol.Fields = reason.map { ["reason": .string($0)] } ?? [:]
+            return try bus.connect().callAndWait(.signOutAnyone, request, attempted: attempted)
+        } catch {
+            guard error.code == .noCurrentAccount else { throw error }
+            throw CommandFailure(status: EX_NOINPUT, description: "nobody is signed in")
+        }
+    }
+
     func run() throws {
         try reportingFailure {
             // Opened first: what cannot be watched is not begun.
             let rounds = try wait.map { _ in try RoundWatch(database: state.openDatabase(.existing)) }
             let attempted = "sign out"
-            let answer = try bus.administration()
-                .callAndWait(.signOutAnyone, reason.map { ["reason": .string($0)] } ?? [:], attempted: attempted)
+            let answer = try signOut(attempted)
             guard let session = answer["session"]?.unsignedValue else {
                 throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “session”")
             }

@@ -12,7 +12,7 @@ struct BrokerView {
 
     init(_ bus: BusOptions) {
         do throws(SharedDeviceError) {
-            let administration = try bus.administration()
+            let administration = try bus.connect()
             let attempted = "ask the broker"
             information = try administration.callAndWait(.getDeviceInformation, nil, attempted: attempted)
             let answer = try administration.callAndWait(.getRunningApps, attempted: attempted)

@@ -48,6 +48,16 @@ private func exitStatus(for code: UserDirectoryError.Code) -> CInt {
     }
 }
 
+private func exitStatus(for code: SharedDeviceError.Code) -> CInt {
+    switch code {
+    case .brokerUnavailable: EX_UNAVAILABLE
+    case .notPermitted, .authenticationFailed: EX_NOPERM
+    case .tooManyAttempts, .cleanupPending: EX_TEMPFAIL
+    case .invalidRequest, .tenantMismatch, .deviceNotJoined, .noCurrentAccount, .currentAccountMismatch: EX_DATAERR
+    default: EX_SOFTWARE
+    }
+}
+
 private func exitStatus(for error: StoreError) -> CInt {
     switch error.code {
     case .notFound: EX_NOINPUT
@@ -56,14 +66,5 @@ private func exitStatus(for error: StoreError) -> CInt {
     case .damaged, .foreignFile, .newerVersion: EX_DATAERR
     case .busy: EX_TEMPFAIL
     default: EX_IOERR
-    }
-}
-
-private func exitStatus(for code: SharedDeviceError.Code) -> CInt {
-    switch code {
-    case .brokerUnavailable: EX_UNAVAILABLE
-    case .notPermitted: EX_NOPERM
-    case .noCurrentAccount: EX_NOINPUT
-    default: EX_SOFTWARE
     }
 }
