@@ -285,7 +285,9 @@ let package = Package(
         .testTarget(
             name: "SharedDeviceBrokerTests",
             dependencies: [
-                "SharedDeviceBroker", "SharedDevice", "DBusTransport", "shared-device", "commit-loop",
+                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                // Started as processes.
+                "shared-device", "shared-device-broker", "commit-loop",
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],
             exclude: ["CommitLoop", "Fixtures"]
@@ -320,6 +322,12 @@ let package = Package(
             dependencies: ["SharedDevice", "NotifyCenter"],
             path: "Tests/SharedDeviceTests/CleanupProbe"
         ),
+        // An app that begins its cleanup and never ends it.
+        .executableTarget(
+            name: "cleanup-beginner",
+            dependencies: ["SharedDevice", "NotifyCenter"],
+            path: "Tests/SharedDeviceTests/CleanupBeginner"
+        ),
         .testTarget(
             name: "SharedDeviceTests",
             dependencies: [
@@ -328,9 +336,9 @@ let package = Package(
                 // Started as processes.
                 "notifyutil", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
                 "field-service",
-                "demo", "cleanup-probe",
+                "demo", "cleanup-probe", "cleanup-beginner",
             ],
-            exclude: ["CleanupProbe"]
+            exclude: ["CleanupProbe", "CleanupBeginner"]
         ),
     ],
     swiftLanguageModes: [.v6]

@@ -7,8 +7,12 @@ struct SharedDeviceCommand: ParsableCommand {
         abstract: "Administers a shared device.",
         discussion: """
             Exit status: 0 done; 64 wrong usage; 65 data that cannot be taken; 66 nothing there; 67 unknown user; \
-            73 cannot be created; 74 input or output failed; 75 not now, try again later; 77 no permission.
+            69 the broker does not answer; 70 the broker failed; 73 cannot be created; 74 input or output failed; \
+            75 not now, try again later; 77 no permission.
             """,
-        subcommands: [UserCommand.self, ConfigurationCommand.self]
+        subcommands: [
+            StatusCommand.self, SignOutCommand.self, AppsCommand.self, LogCommand.self, UserCommand.self,
+            ConfigurationCommand.self,
+        ]
     )
 }

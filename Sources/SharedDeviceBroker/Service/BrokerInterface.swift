@@ -9,6 +9,15 @@ struct BrokerInterface: Sendable {
     let callers: Callers
     let status: ConfigurationStatus
     let log: Logger
+    let refusals: RefusalLog
+
+    init(broker: DeviceBroker, callers: Callers, status: ConfigurationStatus, log: Logger) {
+        self.broker = broker
+        self.callers = callers
+        self.status = status
+        self.log = log
+        refusals = RefusalLog(broker: broker)
+    }
 
     static let version = "0.1.0"
     /// The longest that a request may wait for something to change, in seconds.
@@ -54,6 +63,8 @@ struct BrokerInterface: Sendable {
             "epoch": .uint64(state.epoch),
             "brokerVersion": .string(Self.version),
         ]
+        let heldFor = await broker.signInHeldFor
+        if !heldFor.isEmpty { fields["signInHeldFor"] = .array(heldFor.map(DBusValue.string), of: "s") }
         if let organization = configuration.organization { fields["organization"] = .string(organization) }
         if let problem = configuration.problem { fields["configurationProblem"] = .string(problem) }
         return fields
@@ -218,7 +229,7 @@ struct BrokerInterface: Sendable {
     private func note(_ error: any Error, of method: BrokerProtocol.Method, by app: String) async {
         let (code, message) = MethodFailure.refusal(error)
         log.notice("refused", metadata: ["request": "\(method.rawValue)", "app": "\(app)", "reason": "\(message)"])
-        await broker.note(.refused, app: app, detail: "\(code) \(method.rawValue)")
+        await refusals.note(code.description, of: method.rawValue, by: app)
     }
 }
 

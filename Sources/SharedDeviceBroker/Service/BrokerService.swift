@@ -75,7 +75,7 @@ package final class BrokerService: Sendable {
                 }
                 await broker.appStarted(app.identifier)
             },
-            appEnded: { app in Task { await broker.appEnded(app) } }
+            appEnded: { app in await broker.appEnded(app) }
         )
         let waker = Waker(
             connection: connection,

@@ -129,6 +129,9 @@ extension DeviceBroker {
         if policy.isStrict, !ledger.owed(by: app).isEmpty { throw .cleanupRequired }
     }
 
+    /// The apps that a sign-in would have to wait for.
+    package var signInHeldFor: [String] { isSignInHeld ? ledger.awaited : [] }
+
     /// Whether a round is open that the policy has people wait for. Those that it does not wait for any more have expired.
     private var isSignInHeld: Bool {
         (policy.isStrict || policy.timeout != nil) && !ledger.openRounds.isEmpty

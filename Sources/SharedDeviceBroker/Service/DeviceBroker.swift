@@ -67,10 +67,15 @@ package actor DeviceBroker {
         store = LedgerStore(database: database)
         self.provider = provider
         self.surroundings = surroundings
-        state = try AccountStore(database: database).state()
-        let ledger = try store.ledger()
-        self.ledger = ledger
+        let state = try AccountStore(database: database).state()
+        self.state = state
+        var ledger = try store.ledger()
         stored = ledger
+        // Whoever is signed in has a session, whatever wrote the state: otherwise nobody would take down who holds its data.
+        if let account = state.account, ledger.sessions[state.epoch] == nil {
+            ledger.begin(state.epoch, account: account, subject: nil, at: surroundings.now())
+        }
+        self.ledger = ledger
         tokens = TokenVault(epoch: state.epoch)
     }
 

@@ -82,8 +82,9 @@ package final class LedgerStore: Sendable {
             let started: Double? = row.value("started_at")
             let ended: Double? = row.value("ended_at")
             let outcome: String? = row.value("outcome")
-            guard let epoch = epoch.flatMap(UInt64.init(exactly:)), let started,
-                outcome == nil || outcome.flatMap(CleanupReport.Outcome.init) != nil
+            guard let epoch = epoch.flatMap(UInt64.init(exactly:)), let started, isTime(started),
+                outcome == nil || outcome.flatMap(CleanupReport.Outcome.init) != nil,
+                (outcome == nil) == (ended == nil), ended.map(isTime) ?? true
             else { throw nonsense }
             sessions[epoch] = CleanupLedger.Session(
                 account: account(row),
@@ -98,12 +99,14 @@ package final class LedgerStore: Sendable {
             let epoch: Int64? = row.value("session")
             let app: String? = row.value("app")
             let progress: String? = row.value("progress")
-            guard let epoch = epoch.flatMap(UInt64.init(exactly:)), let app,
-                progress == nil || progress.flatMap(CleanupReport.Progress.init) != nil
+            // A duty without a session, or a session that is over without duties, would never be settled.
+            guard let epoch = epoch.flatMap(UInt64.init(exactly:)), let app, let session = sessions[epoch],
+                progress == nil || progress.flatMap(CleanupReport.Progress.init) != nil,
+                (progress == nil) == (session.outcome == nil)
             else { throw nonsense }
             let date: (String) -> Date? = { column in
                 let seconds: Double? = row.value(column)
-                return seconds.map(Date.init(timeIntervalSince1970:))
+                return seconds.flatMap { isTime($0) ? Date(timeIntervalSince1970: $0) : nil }
             }
             participations[epoch, default: [:]][app] = CleanupLedger.Participation(
                 progress: progress.flatMap(CleanupReport.Progress.init),
@@ -115,6 +118,9 @@ package final class LedgerStore: Sendable {
         }
         return CleanupLedger(sessions: sessions, participations: participations)
     }
+
+    /// Whether it can be a time: what shows dates may trap on one that is far beyond any calendar.
+    static func isTime(_ seconds: Double) -> Bool { abs(seconds) < 1e11 }
 
     private static func account(_ row: Row) -> Account? {
         let identifier: String? = row.value("account_identifier")
