@@ -11,15 +11,23 @@ package struct ManagedConfiguration: Sendable, Equatable {
     package let sharedDeviceMode: Bool
     /// Whose device it is, for display.
     package let organization: String?
+    /// Whether the next sign-in waits for the cleanup of the last session.
+    package let cleanupPolicy: CleanupPolicy
     /// Keys in the file that mean nothing to this version, in alphabetical order: perhaps a misspelling.
     package let unknownKeys: [String]
 
     /// The mode that the device is to be in.
     package var mode: ManagedMode { sharedDeviceMode ? .shared : .personal }
 
-    package init(sharedDeviceMode: Bool, organization: String? = nil, unknownKeys: [String] = []) {
+    package init(
+        sharedDeviceMode: Bool,
+        organization: String? = nil,
+        cleanupPolicy: CleanupPolicy = .advisory,
+        unknownKeys: [String] = []
+    ) {
         self.sharedDeviceMode = sharedDeviceMode
         self.organization = organization
+        self.cleanupPolicy = cleanupPolicy
         self.unknownKeys = unknownKeys
     }
 
@@ -42,7 +50,9 @@ extension ManagedConfiguration {
     private struct Key: CodingKey {
         static let sharedDeviceMode = Key(stringValue: "sharedDeviceMode")
         static let organization = Key(stringValue: "organization")
-        static let known: Set<String> = [sharedDeviceMode.stringValue, organization.stringValue]
+        static let cleanupPolicy = Key(stringValue: "cleanupPolicy")
+        static let cleanupTimeout = Key(stringValue: "cleanupTimeout")
+        static let known = Set([sharedDeviceMode, organization, cleanupPolicy, cleanupTimeout].map(\.stringValue))
 
         let stringValue: String
         var intValue: Int? { nil }
@@ -62,9 +72,17 @@ extension ManagedConfiguration {
                 ? try container.decode(Bool.self, forKey: .sharedDeviceMode) : false
             let organization =
                 container.contains(.organization) ? try container.decode(String.self, forKey: .organization) : nil
+            let policy =
+                container.contains(.cleanupPolicy) ? try container.decode(String.self, forKey: .cleanupPolicy) : nil
+            let timeout =
+                container.contains(.cleanupTimeout) ? try container.decode(Double.self, forKey: .cleanupTimeout) : nil
             configuration = ManagedConfiguration(
                 sharedDeviceMode: isShared,
                 organization: organization,
+                cleanupPolicy: CleanupPolicy(
+                    isStrict: policy == "strict",
+                    timeout: timeout.map { .seconds($0) }
+                ),
                 unknownKeys: container.allKeys.map(\.stringValue).filter { !Key.known.contains($0) }.sorted()
             )
         }

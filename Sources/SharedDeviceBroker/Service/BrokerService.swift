@@ -156,6 +156,7 @@ package final class BrokerService: Sendable {
             log.warning("unknown keys in the configuration", metadata: ["keys": "\(configuration.unknownKeys)"])
         default: break
         }
+        if case .present(let configuration) = update.inForce { await broker.use(configuration.cleanupPolicy) }
         guard let mode = update.inForce?.mode else { return }
         let state = try await broker.apply(.modeChanged(mode), cause: "the managed configuration")
         log.info("configured", metadata: ["mode": "\(mode.rawValue)", "epoch": "\(state.epoch)"])
