@@ -1,0 +1,174 @@
+/// Carries a schedule out on a device, and looks at the device all the time.
+struct Runner {
+    private let device: TortureDevice
+    private let schedule: Schedule
+    private let monitor: Monitor
+    /// What was on the broker's disk when it was read last.
+    private var truth: Truth
+    private var tokens = TokenMonitor()
+    private var signOuts: [Task<Bool, Never>] = []
+    /// How far it is, for the report of a failure.
+    private(set) var place = "the beginning"
+    private(set) var counts: [String: Int] = [:]
+
+    /// The device is quiet: nobody is signed in, and nobody owes anything.
+    init(_ schedule: Schedule, on device: TortureDevice) throws {
+        self.device = device
+        self.schedule = schedule
+        let epoch = try device.truth.read(after: UInt64(Int64.max)).epoch
+        monitor = Monitor(isStrict: schedule.isStrict, base: epoch)
+        truth = Truth(epoch: epoch)
+    }
+
+    /// - Throws: `Monitor.Violation`; what else keeps the programs from running.
+    mutating func run() async throws {
+        for app in device.apps { app.clearJournal() }
+        try device.use(strict: schedule.isStrict)
+        for app in device.apps { try app.start() }
+        try await waitForBroker()
+        for (index, step) in schedule.steps.enumerated() {
+            place = "step \(index + 1), \(step)"
+            try await carryOut(step)
+            try look()
+        }
+        place = "the end"
+        try await comeToRest()
+    }
+
+    // MARK: Steps
+
+    private mutating func carryOut(_ step: Step) async throws {
+        switch step {
+        case .signIn(let app, let user, let patience): try tell(app, "sign-in \(user) \(patience)")
+        case .signOut(let app, let user): try tell(app, "sign-out \(user) \(account(user))")
+        case .signOutAnyone: signOuts.append(device.signOutAnyone())
+        case .token(let app, let user): try tell(app, "token \(user) \(account(user))")
+        case .ask(let app): try tell(app, "ask")
+        case .work(let app): try tell(app, "work")
+        case .kill(let app):
+            count("app kills")
+            try takeAnswers()
+            device.apps[app].kill()
+        case .start(let app): try device.apps[app].start()
+        case .stop(let app):
+            count("app stops")
+            device.apps[app].stop()
+        case .resume(let app): device.apps[app].resume()
+        case .killBroker:
+            count("broker kills")
+            device.killBroker()
+        case .startBroker:
+            try device.startBroker()
+            try await waitForBroker()
+        case .stopBroker:
+            count("broker stops")
+            device.stopBroker()
+        case .resumeBroker: device.resumeBroker()
+        case .restartBus:
+            count("bus restarts")
+            try device.restartBus()
+        case .pause(let milliseconds):
+            let end = ContinuousClock.now + .milliseconds(milliseconds)
+            try await wait("the pause is over") { _ in .now >= end }
+        case .untilAnswered: try await waitForAnswers()
+        case .untilCleaned:
+            try await wait("all is cleaned") { $0.truth.sessions.values.allSatisfy(\.debtors.isEmpty) }
+        case .untilShown:
+            try await wait("all apps show the user") { runner in
+                guard let open = runner.truth.open, let user = open.session.user else { return true }
+                let marker = Marker(user: user, epoch: open.epoch)
+                return runner.device.apps.allSatisfy { $0.sight.screen == marker }
+            }
+        }
+    }
+
+    private func account(_ user: String) -> String { device.accounts[user] ?? "" }
+
+    private func tell(_ app: Int, _ command: String) throws { try device.apps[app].tell(command, before: truth) }
+
+    private mutating func count(_ what: String) { counts[what, default: 0] += 1 }
+
+    // MARK: The end
+
+    /// Everything runs again, and nobody is signed in: then all is cleaned, and nobody owes anything.
+    private mutating func comeToRest() async throws {
+        device.resumeBroker()
+        try device.startBroker()
+        for app in device.apps {
+            app.resume()
+            try app.start()
+        }
+        try await waitForBroker()
+        try await waitForAnswers()
+        for task in signOuts { _ = await task.value }
+        let deadline = ContinuousClock.now + Self.longest
+        repeat {
+            // A sign-in whose app is dead may still come true.
+            guard .now < deadline else { throw stuck("nobody owes anything") }
+            while truth.open != nil, .now < deadline {
+                _ = await device.signOutAnyone().value
+                try look()
+            }
+            let open = ContinuousClock.now + .seconds(1)
+            try await wait("nobody owes anything") { $0.truth.isQuiet || .now >= open }
+        } while !truth.isQuiet
+        try monitor.checkQuiet(device.apps.map(\.sight))
+        for app in device.apps {
+            try monitor.checkJournal(app.journal, of: app.identifier)
+            if let left = app.recordedEpochs?.first {
+                throw Monitor.Violation("in the end \(app.identifier)'s record names session \(left)")
+            }
+        }
+    }
+
+    private func stuck(_ what: String) -> Monitor.Violation {
+        Monitor.Violation("waited for \(Self.longest) in vain until \(what); the ledger has \(truth.sessions)")
+    }
+
+    // MARK: Waiting
+
+    /// The longest that a thing may take which takes milliseconds.
+    private static let longest = Duration.seconds(40)
+
+    private mutating func waitForBroker() async throws {
+        try await wait("the broker is ready") { $0.device.isBrokerReady }
+    }
+
+    private mutating func waitForAnswers() async throws {
+        try await wait("all apps have answered") { $0.device.apps.allSatisfy(\.isIdle) }
+    }
+
+    /// Looks again and again, until `condition` holds.
+    private mutating func wait(_ what: String, until condition: (Runner) -> Bool) async throws {
+        let deadline = ContinuousClock.now + Self.longest
+        while true {
+            try look()
+            if condition(self) { return }
+            guard .now < deadline else { throw stuck(what) }
+            try await Task.sleep(for: .milliseconds(4))
+        }
+    }
+
+    // MARK: Looking
+
+    private mutating func look() throws {
+        if let failure = device.brokerFailure { throw Monitor.Violation("the broker ended by itself: \(failure)") }
+        let before = truth
+        let sights = device.apps.map(\.sight)
+        truth = try device.truth.read(after: monitor.base)
+        try monitor.check(before: before, sights, after: truth)
+        try takeAnswers()
+    }
+
+    private mutating func takeAnswers() throws {
+        for app in device.apps {
+            for (request, answer) in try app.answers() {
+                count(answer[0] == "refused" ? "refusals: \(answer[1])" : "\(answer[0]) answers")
+                guard answer.count == 3, answer[0] == "token" || answer[0] == "signed-in" else { continue }
+                if answer[0] == "token" {
+                    try tokens.granted(answer[2], of: answer[1], before: request.before, after: truth)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+import Foundation
+import Testing
+
+@Suite("A device under random schedules of sign-ins, sign-outs, kills, stops and restarts", .serialized)
+struct TortureTests {
+    /// Whole numbers that `make torture` sets.
+    private static func setting(_ name: String) -> Int? {
+        ProcessInfo.processInfo.environment["TORTURE_\(name)"].flatMap { Int($0) }
+    }
+
+    @Test("no trace of an ended session is left where it must not be, and nobody owes anything in the end")
+    func torture() async throws {
+        var torture = Torture()
+        torture.schedules = Self.setting("SCHEDULES") ?? torture.schedules
+        torture.seed = Self.setting("SEED").map { UInt64(bitPattern: Int64($0)) } ?? torture.seed
+        torture.repeats = Self.setting("REPEAT") ?? torture.repeats
+        torture.jobs = max(1, Self.setting("JOBS") ?? torture.jobs)
+        torture.progress = { print("torture: \($0)") }
+        let result = await torture.run()
+        print("torture: \(result.done) schedules from seed \(torture.seed), \(result.failures.count) failures")
+        for (what, count) in result.counts.sorted(by: { $0.key < $1.key }) { print("torture:   \(what): \(count)") }
+        for failure in result.failures { Issue.record("\(failure)") }
+        #expect(result.done == torture.schedules * torture.repeats)
+    }
+}
