@@ -16,10 +16,29 @@ struct TortureTests {
         torture.repeats = Self.setting("REPEAT") ?? torture.repeats
         torture.jobs = max(1, Self.setting("JOBS") ?? torture.jobs)
         torture.progress = { print("torture: \($0)") }
+        print("torture: \(torture.schedules) schedules from seed \(torture.seed), \(torture.jobs) devices at a time")
         let result = await torture.run()
-        print("torture: \(result.done) schedules from seed \(torture.seed), \(result.failures.count) failures")
+        print("torture: \(result.done) done, \(result.failures.count) failures")
         for (what, count) in result.counts.sorted(by: { $0.key < $1.key }) { print("torture:   \(what): \(count)") }
         for failure in result.failures { Issue.record("\(failure)") }
         #expect(result.done == torture.schedules * torture.repeats)
+    }
+
+    /// As `Mutant` in the app, which does not start with a name that it does not know.
+    static let mutants = [
+        "reports-before-deleting", "forgets-debts", "keeps-screen", "works-on", "spares-returning-user",
+        "cleans-for-nobody-only",
+    ]
+
+    @Test("each mistake of an app is found", arguments: mutants)
+    func finds(mutant: String) async throws {
+        var torture = Torture()
+        torture.schedules = 100
+        torture.mutant = mutant
+        torture.enoughFailures = 1
+        let result = await torture.run()
+        let failure = try #require(result.failures.first, "\(result.done) schedules without a finding")
+        #expect(failure.isViolation, "\(failure)")
+        #expect(failure.description.contains("make torture SEED=\(failure.seed) SCHEDULES=1"))
     }
 }

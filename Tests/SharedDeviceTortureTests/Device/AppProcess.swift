@@ -97,6 +97,9 @@ final class AppProcess {
         return text.split(separator: "\n").map(String.init)
     }
 
+    /// Whether it has deleted something, and has more to do.
+    var isDeleting: Bool { isAlive && !isStopped && journal.last?.hasPrefix("deleted") == true }
+
     /// Begins a new page. The app appends wherever the end is.
     func clearJournal() { truncate(journalPath, 0) }
 

@@ -48,6 +48,8 @@ final class TortureDevice {
     }
     var isBrokerReady: Bool { broker?.lines.contains("ready") ?? false }
     var isBrokerAlive: Bool { broker != nil }
+    /// How many configurations the broker has put in force since its start.
+    var configurations: Int { brokerLog.count { $0.hasSuffix("configured") } }
     var brokerLog: [String] { (broker?.errorText ?? "").split(separator: "\n").map(String.init) }
 
     /// Starts it, where it does not run; it is ready later.
@@ -68,13 +70,19 @@ final class TortureDevice {
     func stopBroker() { broker?.suspend() }
     func resumeBroker() { broker?.resume() }
 
-    /// Puts the policy in force, by another start of the broker where it was another.
+    /// Puts the policy in force, by another start of the broker where it was another. The broker is ready later.
     func use(strict: Bool) throws {
         guard strict != isStrict else { return }
         isStrict = strict
         killBroker()
         try configure()
         try startBroker()
+    }
+
+    /// As an administrator changes it: under the running broker, which takes it up later.
+    func becomeStrict() throws {
+        isStrict = true
+        try configure()
     }
 
     private func configure() throws {

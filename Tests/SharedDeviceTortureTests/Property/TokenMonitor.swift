@@ -13,10 +13,14 @@ struct TokenMonitor: Sendable {
         after: Truth
     ) throws(Monitor.Violation) {
         if before.epoch == after.epoch, after.open?.session.user != user {
-            throw Monitor.Violation("a token of \(user) was handed out at epoch \(after.epoch), where \(user) is not signed in")
+            throw Monitor.Violation(
+                "a token of \(user) was handed out at epoch \(after.epoch), where \(user) is not signed in"
+            )
         }
         if let epoch = firstSeen[token], epoch < before.epoch {
-            throw Monitor.Violation("a token of \(user) from epoch \(epoch) was handed out again at epoch \(before.epoch)")
+            throw Monitor.Violation(
+                "a token of \(user) from epoch \(epoch) was handed out again at epoch \(before.epoch)"
+            )
         }
         if firstSeen[token] == nil { firstSeen[token] = after.epoch }
     }

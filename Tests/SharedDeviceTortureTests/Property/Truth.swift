@@ -45,7 +45,8 @@ struct TruthReader {
         let base = Int64(clamping: base)
         return try queue.read { db in
             var truth = Truth(epoch: try UInt64.fetchOne(db, sql: "SELECT epoch FROM device") ?? 0)
-            let sessions = "SELECT epoch, ended_at IS NULL AS open, account_username AS user FROM session WHERE epoch > ?"
+            let sessions =
+                "SELECT epoch, ended_at IS NULL AS open, account_username AS user FROM session WHERE epoch > ?"
             for row in try Row.fetchAll(db, sql: sessions, arguments: [base]) {
                 truth.sessions[row["epoch"]] = Truth.Session(isOpen: row["open"], user: row["user"])
             }

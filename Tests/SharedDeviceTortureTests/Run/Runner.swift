@@ -47,8 +47,14 @@ struct Runner {
         case .work(let app): try tell(app, "work")
         case .kill(let app):
             count("app kills")
-            try takeAnswers()
             device.apps[app].kill()
+        case .killCleaning(let number):
+            count("app kills amid a cleanup")
+            let app = device.apps[number]
+            try await wait("\(app.identifier) cleans up") { runner in
+                app.isIdle && (app.isDeleting || !runner.owes(app.identifier))
+            }
+            app.kill()
         case .start(let app): try device.apps[app].start()
         case .stop(let app):
             count("app stops")
@@ -67,6 +73,10 @@ struct Runner {
         case .restartBus:
             count("bus restarts")
             try device.restartBus()
+        case .becomeStrict:
+            let known = device.configurations
+            try device.becomeStrict()
+            try await wait("the policy is strict") { $0.device.configurations > known }
         case .pause(let milliseconds):
             let end = ContinuousClock.now + .milliseconds(milliseconds)
             try await wait("the pause is over") { _ in .now >= end }
@@ -81,6 +91,8 @@ struct Runner {
             }
         }
     }
+
+    private func owes(_ app: String) -> Bool { truth.sessions.values.contains { $0.debtors.contains(app) } }
 
     private func account(_ user: String) -> String { device.accounts[user] ?? "" }
 
@@ -153,22 +165,19 @@ struct Runner {
 
     private mutating func look() throws {
         if let failure = device.brokerFailure { throw Monitor.Violation("the broker ended by itself: \(failure)") }
+        // What was answered and seen is older than what is read now, and younger than what was read before.
+        let answers = try device.apps.flatMap { try $0.answers() }
         let before = truth
         let sights = device.apps.map(\.sight)
         truth = try device.truth.read(after: monitor.base)
         try monitor.check(before: before, sights, after: truth)
-        try takeAnswers()
+        for (request, answer) in answers { try take(answer, to: request) }
     }
 
-    private mutating func takeAnswers() throws {
-        for app in device.apps {
-            for (request, answer) in try app.answers() {
-                count(answer[0] == "refused" ? "refusals: \(answer[1])" : "\(answer[0]) answers")
-                guard answer.count == 3, answer[0] == "token" || answer[0] == "signed-in" else { continue }
-                if answer[0] == "token" {
-                    try tokens.granted(answer[2], of: answer[1], before: request.before, after: truth)
-                }
-            }
-        }
+    private mutating func take(_ answer: [String], to request: AppProcess.Request) throws {
+        let kind = answer.first ?? "empty"
+        count(kind == "refused" ? "refusals: \(answer.last ?? "")" : "answers: \(kind)")
+        guard answer.count == 3, kind == "token" || kind == "signed-in" else { return }
+        try tokens.granted(answer[2], of: answer[1], before: request.before, after: truth)
     }
 }

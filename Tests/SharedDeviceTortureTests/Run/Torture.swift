@@ -23,6 +23,8 @@ struct Torture: Sendable {
     struct Failure: Sendable, CustomStringConvertible {
         let seed: UInt64
         let reason: String
+        /// Whether it was a state that must not be, rather than the torture's own trouble.
+        let isViolation: Bool
         let description: String
     }
 
@@ -65,13 +67,21 @@ struct Torture: Sendable {
                 guard let current = device else { continue }
                 uses += 1
                 let failure = await carryOut(schedule, on: current, board)
-                if let failure { board.result.withLock { $0.failures.append(failure) } }
+                if let failure {
+                    board.result.withLock { $0.failures.append(failure) }
+                    progress("seed \(failure.seed) failed: \(failure.reason)")
+                }
                 if failure != nil || uses == Self.schedulesPerDevice {
                     retire(current, board)
                     device = nil
                 }
             } catch {
-                let failure = Failure(seed: schedule.seed, reason: "no device: \(error)", description: "\(error)")
+                let failure = Failure(
+                    seed: schedule.seed,
+                    reason: "no device: \(error)",
+                    isViolation: false,
+                    description: "there is no device to torture: \(error)"
+                )
                 board.result.withLock { $0.failures.append(failure) }
             }
         }
@@ -113,6 +123,7 @@ struct Torture: Sendable {
             return Failure(
                 seed: schedule.seed,
                 reason: "\(error)",
+                isViolation: error is Monitor.Violation,
                 description: report(of: schedule, "\(error)", at: place, device)
             )
         }
@@ -127,4 +138,3 @@ struct Torture: Sendable {
         return lines.joined(separator: "\n") + "\nagain: make torture SEED=\(schedule.seed) SCHEDULES=1"
     }
 }
-

@@ -14,7 +14,8 @@ struct Schedule: Sendable, Hashable {
         var generator = Generator(seed: seed)
         self.seed = seed
         isStrict = generator.random.chance(60)
-        steps = generator.steps(count: 10 + generator.random.below(15))
+        generator.mayBecomeStrict = !isStrict
+        steps = generator.steps(count: 12 + generator.random.below(20))
     }
 }
 
@@ -32,8 +33,8 @@ private struct Generator {
 
     private enum Kind: CaseIterable {
         case signIn, signOut, signOutAnyone, token, ask, work
-        case kill, start, stop, resume
-        case killBroker, startBroker, stopBroker, resumeBroker, restartBus
+        case kill, killCleaning, start, stop, resume
+        case killBroker, startBroker, stopBroker, resumeBroker, restartBus, becomeStrict
         case pause, untilAnswered, untilCleaned, untilShown
     }
 
@@ -41,6 +42,7 @@ private struct Generator {
     private var apps = [Life](repeating: .running, count: Schedule.appCount)
     private var broker = Life.running
     private var user: String?
+    var mayBecomeStrict = false
 
     init(seed: UInt64) { random = SplitMix64(seed: seed) }
 
@@ -60,13 +62,14 @@ private struct Generator {
         let serves = broker == .running
         func exists(_ life: Life) -> Bool { apps.contains(life) }
         return switch kind {
-        case .signIn: user == nil ? 30 : 2
-        case .signOut: user == nil ? 2 : 16
+        case .signIn: user == nil ? (serves ? 50 : 8) : 2
+        case .signOut: user == nil ? 2 : (serves ? 16 : 4)
         case .signOutAnyone: user == nil ? 0 : 5
-        case .token: 6
+        case .token: serves ? 10 : 2
         case .ask: 4
         case .work: 4
-        case .kill: exists(.running) || exists(.stopped) ? 12 : 0
+        case .kill: exists(.running) || exists(.stopped) ? 10 : 0
+        case .killCleaning: serves && exists(.running) && user != nil ? 8 : 0
         case .start: exists(.dead) ? 24 : 0
         case .stop: exists(.running) ? 8 : 0
         case .resume: exists(.stopped) ? 18 : 0
@@ -75,6 +78,7 @@ private struct Generator {
         case .stopBroker: serves ? 3 : 0
         case .resumeBroker: broker == .stopped ? 40 : 0
         case .restartBus: 1
+        case .becomeStrict: mayBecomeStrict && serves ? 3 : 0
         case .pause: 16
         case .untilAnswered: serves ? 14 : 0
         case .untilCleaned: isHealthy ? 8 : 0
@@ -98,13 +102,21 @@ private struct Generator {
         case .signOutAnyone:
             user = nil
             return [.signOutAnyone]
-        case .token: return [.token(app: app(.running), user: random.pick(Schedule.users))]
+        case .token:
+            let user = random.chance(50) ? user : nil
+            return [.token(app: app(.running), user: user ?? random.pick(Schedule.users))]
         case .ask: return [.ask(app: app(.running))]
         case .work: return [.work(app: app(.running))]
         case .kill:
             let app = random.chance(80) ? app(.running) : app(.stopped)
             apps[app] = .dead
             return [.kill(app: app)]
+        case .killCleaning:
+            let app = app(.running)
+            apps[app] = .dead
+            let user = user ?? random.pick(Schedule.users)
+            self.user = nil
+            return [.signOut(app: self.app(.running), user: user), .untilAnswered, .killCleaning(app: app)]
         case .start:
             let app = app(.dead)
             apps[app] = .running
@@ -130,6 +142,9 @@ private struct Generator {
             broker = .running
             return [.resumeBroker]
         case .restartBus: return [.restartBus]
+        case .becomeStrict:
+            mayBecomeStrict = false
+            return [.becomeStrict]
         case .pause: return [.pause(1 + random.below(random.chance(20) ? 60 : 15))]
         case .untilAnswered: return [.untilAnswered]
         case .untilCleaned: return [.untilCleaned]

@@ -13,6 +13,8 @@ enum Step: Hashable, Sendable {
     case work(app: Int)
 
     case kill(app: Int)
+    /// Kills the app when it has deleted some of what it has to delete, or when it has nothing to delete any more.
+    case killCleaning(app: Int)
     case start(app: Int)
     case stop(app: Int)
     case resume(app: Int)
@@ -22,6 +24,8 @@ enum Step: Hashable, Sendable {
     case stopBroker
     case resumeBroker
     case restartBus
+    /// From here on the next sign-in waits for cleanups; the broker runs.
+    case becomeStrict
 
     /// Milliseconds in which nothing is done.
     case pause(Int)
@@ -43,6 +47,7 @@ extension Step: CustomStringConvertible {
         case .ask(let app): "app \(app): ask"
         case .work(let app): "app \(app): work"
         case .kill(let app): "kill app \(app)"
+        case .killCleaning(let app): "kill app \(app) amid its cleanup"
         case .start(let app): "start app \(app)"
         case .stop(let app): "stop app \(app)"
         case .resume(let app): "resume app \(app)"
@@ -51,6 +56,7 @@ extension Step: CustomStringConvertible {
         case .stopBroker: "stop the broker"
         case .resumeBroker: "resume the broker"
         case .restartBus: "restart the bus"
+        case .becomeStrict: "the policy becomes strict"
         case .pause(let milliseconds): "pause for \(milliseconds) ms"
         case .untilAnswered: "until all is answered"
         case .untilCleaned: "until all is cleaned"

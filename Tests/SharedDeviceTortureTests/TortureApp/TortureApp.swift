@@ -10,7 +10,9 @@ import SharedDevice
 struct TortureApp {
     static func main() async throws {
         let arguments = CommandLine.arguments
-        guard arguments.count == 4 else { exit(EX_USAGE) }
+        let mistake = ProcessInfo.processInfo.environment["TORTURE_MUTANT"]
+        let mutant = mistake.flatMap(Mutant.init)
+        guard arguments.count == 4, mutant?.rawValue == mistake else { exit(EX_USAGE) }
         let desk = try Desk(directory: arguments[3])
         desk.note("start")
         desk.hide()
@@ -19,7 +21,6 @@ struct TortureApp {
             bus: Bus(name: arguments[2]),
             stateDirectory: arguments[3] + "/state"
         )
-        let mutant = ProcessInfo.processInfo.environment["TORTURE_MUTANT"].flatMap(Mutant.init)
         let follower = Follower(application: application, desk: desk, mutant: mutant)
         Task.detached { await follower.run() }
         Task.detached {
