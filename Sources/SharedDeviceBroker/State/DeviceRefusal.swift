@@ -83,6 +83,11 @@ package struct DeviceRefusal: Error, Sendable, Hashable, CustomStringConvertible
                 + "have the administrator see to it with: shared-device apps"
         )
     }
+    /// For the log: there is nobody to hear it.
+    package static let requestAbandoned = DeviceRefusal(
+        code: .invalidRequest,
+        description: "the app that asked has left the bus; nobody is signed in for it"
+    )
     package static let notPermitted = DeviceRefusal(
         code: .notPermitted,
         description: "only root and the broker's own user may do this"
