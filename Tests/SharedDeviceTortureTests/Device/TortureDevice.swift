@@ -13,6 +13,8 @@ final class TortureDevice {
     /// Each user's account, as apps name it.
     let accounts: [String: String]
     private(set) var isStrict = false
+    /// The device's epoch when it last came to rest: all sessions up to it are over, and nothing is left of them.
+    var restEpoch: UInt64 = 0
     private let bus: PrivateBus
     private let directory: TemporaryDirectory
     private let administrator: DBusConnection
