@@ -13,7 +13,7 @@ help:
 	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
 	@echo 'make test       all tests'
 	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
-	@echo 'make torture    random schedules of sign-ins, kills and restarts; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1'
+	@echo 'make torture    random schedules of sign-ins, kills and restarts; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
 	@echo 'make bench      the measurements, as ratios to plain C programs'
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
 	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR='
@@ -60,8 +60,10 @@ SCHEDULES ?= 2000
 SEED ?= $(shell date +%s)
 JOBS ?= 2
 REPEAT ?= 1
+SHRINK ?= 0
 torture: setup
 	TORTURE_SCHEDULES=$(SCHEDULES) TORTURE_SEED=$(SEED) TORTURE_JOBS=$(JOBS) TORTURE_REPEAT=$(REPEAT) \
+		TORTURE_SHRINK=$(SHRINK) \
 		$(SWIFT) test --disable-xctest --filter 'SharedDeviceTortureTests.TortureTests/torture'
 
 demo: setup

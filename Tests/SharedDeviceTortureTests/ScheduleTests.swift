@@ -32,4 +32,14 @@ struct ScheduleTests {
             #expect(kinds.contains { $0.contains(kind) }, "\(kind)")
         }
     }
+
+    @Test("no step waits for what cannot come")
+    func sense() {
+        for seed in 1...2000 { #expect(Schedule(seed: UInt64(seed)).isSensible, "\(Schedule(seed: UInt64(seed)))") }
+        let steps: [Step] = [.stop(app: 0), .resume(app: 0), .untilCleaned]
+        let schedule = Schedule(seed: 0, isStrict: true, steps: steps)
+        #expect(schedule.isSensible)
+        #expect(!schedule.without(1).isSensible)
+        #expect(schedule.without(0).isSensible)
+    }
 }

@@ -15,6 +15,7 @@ struct TortureTests {
         torture.seed = Self.setting("SEED").map { UInt64(bitPattern: Int64($0)) } ?? torture.seed
         torture.repeats = Self.setting("REPEAT") ?? torture.repeats
         torture.jobs = max(1, Self.setting("JOBS") ?? torture.jobs)
+        torture.shrinks = Self.setting("SHRINK") == 1
         torture.progress = { print("torture: \($0)") }
         print("torture: \(torture.schedules) schedules from seed \(torture.seed), \(torture.jobs) devices at a time")
         let result = await torture.run()
@@ -39,6 +40,23 @@ struct TortureTests {
         let result = await torture.run()
         let failure = try #require(result.failures.first, "\(result.done) schedules without a finding")
         #expect(failure.isViolation, "\(failure)")
+        let schedule = Schedule(seed: failure.seed)
+        #expect(failure.description.contains("\(schedule)"))
         #expect(failure.description.contains("make torture SEED=\(failure.seed) SCHEDULES=1"))
+    }
+
+    @Test("a failure is found again without the steps that it does not need")
+    func shrinks() async throws {
+        let steps: [Step] = [
+            .ask(app: 2), .signIn(app: 0, user: "ada", patience: 0), .untilAnswered, .untilShown,
+            .signOut(app: 1, user: "ada"), .untilAnswered, .untilCleaned,
+        ]
+        var torture = Torture()
+        torture.mutant = "reports-before-deleting"
+        let whole = Torture.Failure(seed: 0, reason: "", isViolation: true, description: "")
+        let failure = await torture.shrink(Schedule(seed: 0, isStrict: false, steps: steps), whole)
+        #expect(failure.isViolation)
+        #expect(failure.description.contains("sign ada in"))
+        #expect(!failure.description.contains("app 2: ask"))
     }
 }

@@ -16,6 +16,8 @@ struct Torture: Sendable {
 
     /// How many failures are enough.
     var enoughFailures = 3
+    /// Whether steps that a failure does not need are looked for.
+    var shrinks = false
     /// Hears how far it is.
     var progress: @Sendable (String) -> Void = { _ in }
 
@@ -38,7 +40,7 @@ struct Torture: Sendable {
     }
 
     /// What the workers share.
-    private final class Board: Sendable {
+    final class Board: Sendable {
         let next = Locked(0)
         let result = Locked(Result())
     }
@@ -66,10 +68,13 @@ struct Torture: Sendable {
                 }
                 guard let current = device else { continue }
                 uses += 1
-                let failure = await carryOut(schedule, on: current, board)
+                var failure = await carryOut(schedule, on: current, board)
+                if let found = failure {
+                    progress("seed \(found.seed) failed: \(found.reason)")
+                    if shrinks { failure = await shrink(schedule, found) }
+                }
                 if let failure {
                     board.result.withLock { $0.failures.append(failure) }
-                    progress("seed \(failure.seed) failed: \(failure.reason)")
                 }
                 if failure != nil || uses == Self.schedulesPerDevice {
                     retire(current, board)
@@ -103,7 +108,7 @@ struct Torture: Sendable {
         }
     }
 
-    private func carryOut(_ schedule: Schedule, on device: TortureDevice, _ board: Board) async -> Failure? {
+    func carryOut(_ schedule: Schedule, on device: TortureDevice, _ board: Board) async -> Failure? {
         var place = "the beginning"
         do {
             var runner = try Runner(schedule, on: device)

@@ -10,6 +10,13 @@ struct Schedule: Sendable, Hashable {
     let isStrict: Bool
     let steps: [Step]
 
+    /// - Parameter steps: some of those that the seed gives.
+    init(seed: UInt64, isStrict: Bool, steps: [Step]) {
+        self.seed = seed
+        self.isStrict = isStrict
+        self.steps = steps
+    }
+
     init(seed: UInt64) {
         var generator = Generator(seed: seed)
         self.seed = seed
