@@ -340,6 +340,22 @@ let package = Package(
             ],
             exclude: ["CleanupProbe", "CleanupBeginner"]
         ),
+        // A listener app that does what its standard input says, and what its environment has it do wrong.
+        .executableTarget(
+            name: "torture-app",
+            dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"],
+            path: "Tests/SharedDeviceTortureTests/TortureApp"
+        ),
+        .testTarget(
+            name: "SharedDeviceTortureTests",
+            dependencies: [
+                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                .product(name: "GRDB", package: "GRDB.swift"),
+                // Started as processes.
+                "torture-app", "shared-device-broker",
+            ],
+            exclude: ["TortureApp"]
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

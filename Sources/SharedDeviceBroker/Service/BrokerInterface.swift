@@ -77,7 +77,8 @@ struct BrokerInterface: Sendable {
             request,
             scopes: try scopes(fields),
             by: caller.app.identifier,
-            patience: .seconds(try wait(fields))
+            patience: .seconds(try wait(fields)),
+            isAwaited: { callers.isConnected(caller) }
         )
         log.notice("signed in", metadata: ["epoch": "\(grant.epoch)", "caller": "\(caller.program)"])
         return grant.fields
@@ -216,7 +217,11 @@ struct BrokerInterface: Sendable {
         ) { call in
             do {
                 let credentials = try await callers.credentials(of: call.sender)
-                let caller = Callers.Caller(app: AppIdentity(identifier: "administrator"), credentials: credentials)
+                let caller = Callers.Caller(
+                    connection: call.sender,
+                    app: AppIdentity(identifier: "administrator"),
+                    credentials: credentials
+                )
                 guard caller.isAdministrator else { throw DeviceRefusal.notPermitted }
                 return [.fields(try await answer(call.arguments.first?.fieldsValue ?? [:], caller))]
             } catch {

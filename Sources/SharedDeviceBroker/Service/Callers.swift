@@ -8,6 +8,8 @@ import Synchronization
 /// one process may be several apps.
 final class Callers: Sendable {
     struct Caller: Sendable {
+        /// Its connection, by the bus's name of it.
+        let connection: String
         let app: AppIdentity
         let credentials: DBusConnection.PeerCredentials
 
@@ -92,7 +94,9 @@ final class Callers: Sendable {
     /// - Throws: ``DeviceRefusal`` where it may not take part; ``DBusError`` where it is gone.
     func caller(_ sender: String, claiming claimed: String?) async throws -> Caller {
         let (known, generation) = state.withLock { ($0.entries[sender], $0.generation) }
-        if let known, let app = known.apps[claimed] { return Caller(app: app, credentials: known.credentials) }
+        if let known, let app = known.apps[claimed] {
+            return Caller(connection: sender, app: app, credentials: known.credentials)
+        }
         let credentials = try await credentials(of: sender)
         let app = try identify(claimed, credentials)
         let (isFirst, end) = state.withLock { state -> (Bool, Task<Void, Never>?) in
@@ -107,7 +111,7 @@ final class Callers: Sendable {
             await end?.value
             await appStarted(app, credentials)
         }
-        return Caller(app: app, credentials: credentials)
+        return Caller(connection: sender, app: app, credentials: credentials)
     }
 
     /// Who `sender` is, whether it may take part or not.
@@ -134,6 +138,9 @@ final class Callers: Sendable {
         }
         return credentials
     }
+
+    /// Whether the connection is still there, as far as the bus has told.
+    func isConnected(_ caller: Caller) -> Bool { state.withLock { $0.entries[caller.connection] != nil } }
 
     /// The rules have changed: everybody is identified anew at the next call.
     func forgetIdentities() {

@@ -86,6 +86,11 @@ package struct DeviceRefusal: Error, Sendable, Hashable, CustomStringConvertible
     package static func appNotEligible(_ reason: String) -> DeviceRefusal {
         DeviceRefusal(code: .appNotEligible, description: reason)
     }
+    /// For the log: there is nobody to hear it.
+    package static let requestAbandoned = DeviceRefusal(
+        code: .invalidRequest,
+        description: "the app that asked has left the bus; nobody is signed in for it"
+    )
     package static let notPermitted = DeviceRefusal(
         code: .notPermitted,
         description: "only root and the broker's own user may do this"
