@@ -28,6 +28,7 @@ final class Stage {
             self.temporary = temporary
             directory = temporary.path
         }
+        let directory = directory
         for name in ["broker", "data", "events", "apps"] { try Files.makeDirectory("\(directory)/\(name)") }
         let configuration = "\(directory)/configuration.json"
         let settings =
@@ -47,7 +48,6 @@ final class Stage {
             ["--state", "\(directory)/broker", "--configuration", configuration],
             environment: bus.environment
         )
-        let directory = directory
         apps = try names.map {
             try AppProcess($0, bus: bus.address, directory: directory)
         }

@@ -49,7 +49,7 @@ extension MSALPublicClientApplication {
             )
         }
         let context = RequestFailure.Context(account: request.account)
-        try await mapping(context: context) { () throws(SharedDeviceError) in
+        _ = try await mapping(context: context) { () throws(SharedDeviceError) in
             try await shared.signout(with: request.account, signoutParameters: request.sharedParameters)
         }
         know(nil)

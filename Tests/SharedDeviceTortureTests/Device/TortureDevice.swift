@@ -89,7 +89,7 @@ final class TortureDevice {
 
     private func configure() throws {
         let policy = isStrict ? "strict" : "advisory"
-        try #"{"sharedDeviceMode": true, "cleanupPolicy": "\#(policy)"}"#
+        try #"{"sharedDeviceMode": true, "cleanupPolicy": "\#(policy)", "requiresEnrolment": false}"#
             .write(toFile: configuration, atomically: true, encoding: .utf8)
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: configuration)
     }
