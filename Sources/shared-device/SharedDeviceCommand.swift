@@ -6,9 +6,10 @@ struct SharedDeviceCommand: ParsableCommand {
         commandName: "shared-device",
         abstract: "Administers a shared device.",
         discussion: """
-            Exit status: 0 done; 64 wrong usage; 65 data that cannot be taken; 66 nothing there; 67 unknown user; \
+            Exit status: 0 done; 64 wrong usage; 65 data that cannot be taken; 66 nothing there; 67 unknown user; 69 no broker \
+            answers; 70 the broker failed; \
             73 cannot be created; 74 input or output failed; 75 not now, try again later; 77 no permission.
             """,
-        subcommands: [UserCommand.self]
+        subcommands: [UserCommand.self, JoinCommand.self, LeaveCommand.self]
     )
 }

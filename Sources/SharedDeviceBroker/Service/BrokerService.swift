@@ -11,9 +11,12 @@ package final class BrokerService: Sendable {
         package var bus: Bus
         package var stateDirectory: String
         package var configurationFile: String
+        /// Where logind is.
+        package var loginBus: Bus
 
-        package init(bus: Bus, stateDirectory: String, configurationFile: String) {
+        package init(bus: Bus, stateDirectory: String, configurationFile: String, loginBus: Bus = .system) {
             self.bus = bus
+            self.loginBus = loginBus
             self.stateDirectory = stateDirectory
             self.configurationFile = configurationFile
         }
@@ -23,6 +26,7 @@ package final class BrokerService: Sendable {
     private let connection: DBusConnection
     private let callers: Callers
     private let waker: Waker
+    private let life: SessionLife
     private let lock: ServiceLock
     private let configurationFile: String
     private let status = ConfigurationStatus()
@@ -43,6 +47,7 @@ package final class BrokerService: Sendable {
         let connection = try DBusConnection.open(options.bus)
         let center = DarwinNotifyCenter(connection: connection)
         let waking = Locked<Waker?>(nil)
+        let living = Locked<SessionLife?>(nil)
         let surroundings = DeviceBroker.Surroundings(
             announce: { state in
                 do throws(DBusError) {
@@ -51,6 +56,7 @@ package final class BrokerService: Sendable {
                     // When the bus is back, all are told to ask.
                     log.warning("not announced", metadata: ["epoch": "\(state.epoch)", "reason": "\(error)"])
                 }
+                living.withLock { $0 }?.sessionChanged()
                 if let remnants = database.remnants {
                     log.warning("left in the store's file", metadata: ["reason": "\(remnants)"])
                 }
@@ -74,13 +80,22 @@ package final class BrokerService: Sendable {
             woken: { app, detail in await broker.wasWoken(app, detail: detail) }
         )
         waking.withLock { $0 = waker }
+        let life = SessionLife(
+            broker: broker,
+            directory: options.stateDirectory,
+            bus: options.bus,
+            loginBus: options.loginBus,
+            log: log
+        )
+        living.withLock { $0 = life }
+        self.life = life
         self.broker = broker
         self.connection = connection
         self.callers = callers
         self.waker = waker
         configurationFile = options.configurationFile
         updates = try ManagedConfigurationFile(path: options.configurationFile).updates()
-        let interface = BrokerInterface(broker: broker, callers: callers, status: status, log: log)
+        let interface = BrokerInterface(broker: broker, callers: callers, life: life, status: status, log: log)
         tokens = [
             try connection.export([interface.interface], at: BrokerProtocol.path),
             try connection.onEvent { event in
@@ -157,6 +172,8 @@ package final class BrokerService: Sendable {
         default: break
         }
         guard let mode = update.inForce?.mode else { return }
+        // First who may sign in, then whether anybody may.
+        try await life.use(SessionPolicy(managedConfiguration: configurationFile))
         let state = try await broker.apply(.modeChanged(mode), cause: "the managed configuration")
         log.info("configured", metadata: ["mode": "\(mode.rawValue)", "epoch": "\(state.epoch)"])
     }
