@@ -306,16 +306,24 @@ let package = Package(
                 "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
             ]
         ),
+        // An app that signs out with a PATH of the test's own.
+        .executableTarget(
+            name: "signout-probe",
+            dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"],
+            path: "Tests/SharedDeviceTests/SignoutProbe"
+        ),
         .testTarget(
             name: "SharedDeviceTests",
             dependencies: [
-                "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                "SharedDevice", "SharedDeviceBroker", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                .product(name: "GRDB", package: "GRDB.swift"),
                 "ExampleSupport",
                 // Started as processes.
                 "notifyutil", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
                 "field-service",
-                "demo",
-            ]
+                "demo", "signout-probe",
+            ],
+            exclude: ["SignoutProbe"]
         ),
     ],
     swiftLanguageModes: [.v6]
