@@ -90,7 +90,8 @@ struct BrowserSignoutTests {
 
     // MARK: The program that opens pages
 
-    /// An app's own directory of programs, with one that does what `script` says.
+    /// A directory of programs, with one that does what `script` says. To be run by `sh`: what was written a moment ago may still be open in a
+    /// child of another test, and is then no program yet (`ETXTBSY`).
     private func program(_ script: String) throws -> (path: String, directory: TemporaryDirectory) {
         let directory = try TemporaryDirectory("opener")
         let path = "\(directory.path)/opener"
@@ -144,7 +145,7 @@ struct BrowserSignoutTests {
             close(descriptor)
         }
         try #require(descriptor >= 200)
-        try await HelperProcess.run(path, ["https://a.example/?a=1&b=$(id);x='", "second one"])
+        try await HelperProcess.run("sh", [path, "https://a.example/?a=1&b=$(id);x='", "second one"])
         let arguments = try String(contentsOfFile: "\(path).arguments", encoding: .utf8)
         #expect(arguments == "https://a.example/?a=1&b=$(id);x='\nsecond one\n")
         let descriptors = try String(contentsOfFile: "\(path).descriptors", encoding: .utf8).split(separator: "\n")
@@ -156,7 +157,8 @@ struct BrowserSignoutTests {
     @Test("a program that fails or is not there is an error with its reason")
     func helperFailures() async throws {
         let (path, directory) = try program("exit 3")
-        await #expect(throws: HelperProcess.Failure.self) { try await HelperProcess.run(path, []) }
+        let failure = await #expect(throws: HelperProcess.Failure.self) { try await HelperProcess.run("sh", [path]) }
+        #expect(failure?.description == "sh ended with status 3")
         await #expect(throws: HelperProcess.Failure.self) { try await HelperProcess.run("\(path)-missing", []) }
         withExtendedLifetime(directory) {}
     }
@@ -164,7 +166,7 @@ struct BrowserSignoutTests {
     @Test("a program that hangs is killed when its task is cancelled, and leaves no zombie")
     func helperHangs() async throws {
         let (path, directory) = try program(#"echo $$ > "$0.new"; mv "$0.new" "$0.pid"; exec sleep 1000"#)
-        let running = Task { try await HelperProcess.run(path, []) }
+        let running = Task { try await HelperProcess.run("sh", [path]) }
         try await eventually("it runs") { FileManager.default.fileExists(atPath: "\(path).pid") }
         let text = try String(contentsOfFile: "\(path).pid", encoding: .utf8)
         let identifier = try #require(pid_t(text.trimmingCharacters(in: .whitespacesAndNewlines)))

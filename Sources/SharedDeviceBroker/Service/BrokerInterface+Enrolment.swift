@@ -16,7 +16,8 @@ extension BrokerInterface {
         return [:]
     }
 
-    private func request(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) -> SignInRequest {
+    /// Name and password, as a request has them.
+    func request(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) -> SignInRequest {
         guard let username = fields["username"]?.stringValue else { throw BrokerProtocol.Malformed("username") }
         return SignInRequest(username: username, password: fields["password"]?.stringValue.map { Secret($0) })
     }

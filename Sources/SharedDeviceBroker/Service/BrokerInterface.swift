@@ -70,10 +70,8 @@ struct BrokerInterface: Sendable {
     }
 
     private func signIn(_ fields: BrokerProtocol.Fields, caller: Callers.Caller) async throws -> BrokerProtocol.Fields {
-        guard let username = fields["username"]?.stringValue else { throw BrokerProtocol.Malformed("username") }
-        let request = SignInRequest(username: username, password: fields["password"]?.stringValue.map { Secret($0) })
         let grant = try await broker.signIn(
-            request,
+            try request(fields),
             scopes: try scopes(fields),
             by: caller.app.identifier,
             patience: .seconds(try wait(fields))

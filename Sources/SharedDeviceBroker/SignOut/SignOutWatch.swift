@@ -16,6 +16,7 @@ actor SignOutWatch {
     private var settings = SignOutSchedule.Settings()
     private var open: (epoch: UInt64, schedule: SignOutSchedule)?
     private var alarm: Task<Void, Never>?
+    private var looks: UInt64 = 0
     /// What the file says.
     private var kept = Date.distantPast
     private var hasComplained = false
@@ -53,8 +54,11 @@ actor SignOutWatch {
 
     /// Decides for the session as it is now. To be called when one begins or ends.
     func look() async {
+        looks += 1
+        let number = looks
         let session = await broker.openSession
-        // From here on nothing waits, so that of two looks the later one knows more.
+        // A later look knows more.
+        guard number == looks else { return }
         alarm?.cancel()
         alarm = nil
         guard let session else {
