@@ -33,7 +33,7 @@ extension DeviceBroker {
         if let meant = configuredRules.tenantIdentifier, meant.lowercased() != tenant {
             throw DeviceRefusal.tenantMismatch
         }
-        let enrolment = Enrolment(
+        let enrolment = Membership(
             organization: organization,
             tenantIdentifier: tenant,
             joinedAt: surroundings.now(),

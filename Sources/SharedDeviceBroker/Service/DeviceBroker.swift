@@ -40,7 +40,7 @@ package actor DeviceBroker {
     /// Whether the next sign-in waits for the cleanup of the last session.
     var policy = CleanupPolicy.advisory
     /// Which organisation the device has joined; `nil` for none.
-    private(set) var enrolment: Enrolment?
+    private(set) var enrolment: Membership?
     /// Who may sign in, by the managed configuration; ``rules`` has the enrolment in it too.
     var configuredRules = DeviceRules()
 
@@ -99,7 +99,7 @@ package actor DeviceBroker {
     /// Who may sign in. An enrolment decides whose users: what the configuration names is for joining.
     var rules: DeviceRules { rules(with: enrolment) }
 
-    private func rules(with enrolment: Enrolment?) -> DeviceRules {
+    private func rules(with enrolment: Membership?) -> DeviceRules {
         DeviceRules(
             requiresJoin: configuredRules.requiresJoin,
             isJoined: enrolment != nil,
@@ -117,7 +117,7 @@ package actor DeviceBroker {
     @discardableResult
     package func apply(
         _ event: DeviceEvent,
-        enrolment change: Enrolment.Change? = nil,
+        enrolment change: Membership.Change? = nil,
         cause: String = "the broker"
     ) throws -> DeviceState {
         let enrolment = change.map(\.outcome) ?? enrolment

@@ -3,7 +3,7 @@ import GRDB
 
 /// The row of the device's enrolment, within the caller's transaction.
 enum EnrolmentStore {
-    static func fetch(_ db: Database, path: String) throws -> Enrolment? {
+    static func fetch(_ db: Database, path: String) throws -> Membership? {
         guard let row = try Row.fetchOne(db, sql: "SELECT * FROM enrolment WHERE id = 1") else { return nil }
         let tenant: String? = row.value("tenant_identifier")
         let joined: Double? = row.value("joined_at")
@@ -13,7 +13,7 @@ enum EnrolmentStore {
                 message: "\(path): its row makes no sense"
             )
         }
-        return Enrolment(
+        return Membership(
             organization: row.value("organization"),
             tenantIdentifier: tenant,
             joinedAt: Date(timeIntervalSince1970: joined),
@@ -21,7 +21,7 @@ enum EnrolmentStore {
         )
     }
 
-    static func apply(_ change: Enrolment.Change, to db: Database) throws {
+    static func apply(_ change: Membership.Change, to db: Database) throws {
         switch change {
         case .leave:
             try db.execute(sql: "DELETE FROM enrolment")

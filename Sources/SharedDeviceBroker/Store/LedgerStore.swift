@@ -22,7 +22,7 @@ package final class LedgerStore: Sendable {
     /// Which organisation the device has joined; `nil` for none.
     ///
     /// - Throws: `StoreError`; `damaged` where the row makes no sense.
-    package func enrolment() throws(StoreError) -> Enrolment? {
+    package func enrolment() throws(StoreError) -> Membership? {
         let path = database.path
         return try database.read("read the device's enrolment") { db in try EnrolmentStore.fetch(db, path: path) }
     }
@@ -35,7 +35,7 @@ package final class LedgerStore: Sendable {
     /// - Throws: `StoreError`; nothing has changed then.
     package func commit(
         _ state: DeviceState?,
-        enrolment change: Enrolment.Change? = nil,
+        enrolment change: Membership.Change? = nil,
         from old: CleanupLedger,
         to new: CleanupLedger,
         log entries: [AuditEntry]

@@ -1,7 +1,7 @@
 package import Foundation
 
 /// The device's membership in an organisation: an administrator of it has joined the device. Only its users sign in from then on.
-package struct Enrolment: Sendable, Equatable {
+package struct Membership: Sendable, Equatable {
     /// The organisation's name, where the managed configuration had one.
     package var organization: String?
     /// The organisation's directory, by the account of the administrator.
@@ -12,12 +12,12 @@ package struct Enrolment: Sendable, Equatable {
 
     /// What becomes of it.
     package enum Change: Sendable, Equatable {
-        case join(Enrolment)
+        case join(Membership)
         /// By the administrator of this number in the audit log.
         case leave(subject: Int64?)
 
         /// The enrolment afterwards.
-        var outcome: Enrolment? {
+        var outcome: Membership? {
             switch self {
             case .join(let enrolment): enrolment
             case .leave: nil
