@@ -78,7 +78,7 @@ let package = Package(
 
         // MARK: Floor 3: what others link
         .target(name: "NotifyCenterTestKit", dependencies: ["NotifyCenter", "DBusTransport"]),
-        .target(name: "SharedDevice", dependencies: ["NotifyCenter", "DBusTransport"]),
+        .target(name: "SharedDevice", dependencies: ["NotifyCenter", "DBusTransport", "CLinux"]),
 
         .target(name: "MSAL", dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"]),
         .target(
@@ -328,17 +328,24 @@ let package = Package(
             dependencies: ["SharedDevice", "NotifyCenter"],
             path: "Tests/SharedDeviceTests/CleanupBeginner"
         ),
+        // An app that signs out with a PATH of the test's own.
+        .executableTarget(
+            name: "signout-probe",
+            dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"],
+            path: "Tests/SharedDeviceTests/SignoutProbe"
+        ),
         .testTarget(
             name: "SharedDeviceTests",
             dependencies: [
-                "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                "SharedDevice", "SharedDeviceBroker", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                .product(name: "GRDB", package: "GRDB.swift"),
                 "ExampleSupport",
                 // Started as processes.
                 "notifyutil", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
                 "field-service",
-                "demo", "cleanup-probe", "cleanup-beginner",
+                "demo", "cleanup-probe", "cleanup-beginner", "signout-probe",
             ],
-            exclude: ["CleanupProbe", "CleanupBeginner"]
+            exclude: ["CleanupProbe", "CleanupBeginner", "SignoutProbe"]
         ),
         // A listener app that does what its standard input says, and what its environment has it do wrong.
         .executableTarget(

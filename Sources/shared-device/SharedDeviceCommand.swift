@@ -12,7 +12,7 @@ struct SharedDeviceCommand: ParsableCommand {
             """,
         subcommands: [
             StatusCommand.self, SignOutCommand.self, AppsCommand.self, LogCommand.self, UserCommand.self,
-            ConfigurationCommand.self,
+            JoinCommand.self, LeaveCommand.self, ConfigurationCommand.self,
         ]
     )
 }

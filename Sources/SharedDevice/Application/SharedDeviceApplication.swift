@@ -22,6 +22,7 @@ public final class SharedDeviceApplication: Sendable {
     package let stateDirectory: String
     let broker: BrokerClient
     private let keeper: SessionKeeper
+    let activity = ActivityReporter()
 
     /// - Parameters:
     ///   - identifier: the app's own, in reverse DNS.
@@ -63,6 +64,8 @@ public final class SharedDeviceApplication: Sendable {
             return DeviceInformation(
                 deviceMode: fields["mode"]?.stringValue.flatMap(DeviceMode.init) ?? .unknown,
                 organization: fields["organization"]?.stringValue,
+                isJoined: fields["joined"]?.booleanValue,
+                tenantIdentifier: fields["tenant"]?.stringValue,
                 brokerVersion: fields["brokerVersion"]?.stringValue
             )
         } catch {

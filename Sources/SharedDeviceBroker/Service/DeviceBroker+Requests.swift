@@ -51,7 +51,7 @@ extension DeviceBroker {
         isAwaited: @Sendable () -> Bool = { true }
     ) async throws -> Grant {
         // Before the password is looked at: a refusal must not tell whether it was right.
-        _ = try machine.decide(.signIn(Account(identifier: "", username: request.username)), in: state)
+        try machine.checkSignIn(in: state, rules: rules)
         try await waitForCleanups(until: .now + patience)
         let identity = try await provider.authenticate(request)
         let token = try await provider.issueToken(for: identity, scopes: scopes)

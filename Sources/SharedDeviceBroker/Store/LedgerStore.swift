@@ -19,13 +19,23 @@ package final class LedgerStore: Sendable {
         return try database.read("read the cleanup ledger") { db in try Self.fetch(db, path: path) }
     }
 
-    /// Makes `new` the stored ledger, appends to the log, and, where there is one, makes `state` the device's state: all of it, or nothing.
+    /// Which organisation the device has joined; `nil` for none.
+    ///
+    /// - Throws: `StoreError`; `damaged` where the row makes no sense.
+    package func enrolment() throws(StoreError) -> Membership? {
+        let path = database.path
+        return try database.read("read the device's enrolment") { db in try EnrolmentStore.fetch(db, path: path) }
+    }
+
+    /// Makes `new` the stored ledger, appends to the log, and, where there is one, makes `state` the device's state and changes its
+    /// enrolment: all of it, or nothing.
     /// When this returns, it is on the disk.
     ///
     /// - Parameter old: what is stored; only what differs is written.
     /// - Throws: `StoreError`; nothing has changed then.
     package func commit(
         _ state: DeviceState?,
+        enrolment change: Membership.Change? = nil,
         from old: CleanupLedger,
         to new: CleanupLedger,
         log entries: [AuditEntry]
@@ -37,6 +47,7 @@ package final class LedgerStore: Sendable {
             hasLeft = try database.write(attempted) { db in
                 var hasLeft = false
                 if let state { hasLeft = try AccountStore.replace(db, with: state, attempted: attempted, path: path) }
+                if let change { try EnrolmentStore.apply(change, to: db) }
                 hasLeft = try Self.save(db, from: old, to: new) || hasLeft
                 for entry in entries { try Self.append(db, entry) }
                 return hasLeft

@@ -44,7 +44,17 @@ private func exitStatus(for code: UserDirectoryError.Code) -> CInt {
     case .unknownUser: EX_NOUSER
     case .usernameTaken: EX_CANTCREAT
     case .signedIn: EX_TEMPFAIL
-    case .invalidUsername, .invalidDisplayName, .weakPassword, .unusablePassword: EX_DATAERR
+    case .invalidUsername, .invalidDisplayName, .invalidTenant, .weakPassword, .unusablePassword: EX_DATAERR
+    default: EX_SOFTWARE
+    }
+}
+
+private func exitStatus(for code: SharedDeviceError.Code) -> CInt {
+    switch code {
+    case .brokerUnavailable: EX_UNAVAILABLE
+    case .notPermitted, .authenticationFailed: EX_NOPERM
+    case .tooManyAttempts, .cleanupPending: EX_TEMPFAIL
+    case .invalidRequest, .tenantMismatch, .deviceNotJoined, .noCurrentAccount, .currentAccountMismatch: EX_DATAERR
     default: EX_SOFTWARE
     }
 }
