@@ -4,11 +4,11 @@ import ArgumentParser
 struct SharedDeviceCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "shared-device",
-        abstract: "Administers a shared device.",
+        abstract: "Administers a shared device, and checks apps for one.",
         discussion: """
             Exit status: 0 done; 64 wrong usage; 65 data that cannot be taken; 66 nothing there; 67 unknown user; \
-            73 cannot be created; 74 input or output failed; 75 not now, try again later; 77 no permission.
+            69 what is needed does not start; 73 cannot be created; 74 input or output failed; 75 not now, try again later; 77 no permission.
             """,
-        subcommands: [UserCommand.self]
+        subcommands: [UserCommand.self, CheckCommand.self]
     )
 }
