@@ -227,8 +227,8 @@ public final class DeviceApp: Sendable {
         while true {
             let hasEnded = !isRunning
             if let line = lines.dropFirst(mark).first(where: matches) { return line }
-            guard !hasEnded, ContinuousClock.now < deadline else {
-                let reason = hasEnded ? "it ended" : "time ran out (\(timeout))"
+            guard !hasEnded, ContinuousClock.now < deadline, !Task.isCancelled else {
+                let reason = hasEnded ? "it ended" : "time ran out (\(timeout)), or the task was cancelled"
                 let wrote = (lines.suffix(20) + [errorText]).joined(separator: "\n")
                 throw TestDeviceError(.timeout, "no such line from \(identifier) before \(reason). It wrote:\n\(wrote)")
             }

@@ -122,6 +122,19 @@ final class DeviceHost: Sendable {
         brokerOutput.withLock { $0.append(earlier) }
     }
 
+    /// Notes every broadcast that has apps ask, for as long as the observation lives.
+    func noteBroadcasts() async throws(TestDeviceError) -> NotificationObservation {
+        do {
+            return try await DarwinNotifyCenter(bus: bus.bus)
+                .observe(.sharedModeCurrentAccountChanged, delivery: .immediate) { [log] notification in
+                    let sender = notification.sender ?? "somebody"
+                    log.add(DeviceEvent.busLane, .broadcast, "carries the broadcast that has apps ask, from \(sender)")
+                }
+        } catch {
+            throw TestDeviceError(.deviceFailed, "the device's bus cannot be listened on: \(error)")
+        }
+    }
+
     // MARK: Users
 
     /// The password of each user that the kit makes.

@@ -95,7 +95,7 @@ extension TestDevice {
             }
             if missing.isEmpty, problem.isEmpty { return }
             let hasEnded = missing.contains { $0.unexpectedEnd != nil }
-            guard !hasEnded, deadline > .now else {
+            guard !hasEnded, deadline > .now, !Task.isCancelled else {
                 let lines = missing.map { "\($0.identifier): \(Self.why($0, known.running, known.holding))" }
                 let others = known.running.union(known.holding).filter { identifier in
                     identifier != ControlApp.identifier && !apps.contains { $0.identifier == identifier }

@@ -59,7 +59,7 @@ extension TestDevice {
         let request = Task { try await control.activate(name) }
         let deadline = ContinuousClock.now + .seconds(30)
         while !app.isRunning {
-            guard deadline > .now else {
+            guard deadline > .now, !Task.isCancelled else {
                 request.cancel()
                 let reason = await request.result
                 throw TestDeviceError(.notThere, "the bus does not start \(identifier): \(reason)")

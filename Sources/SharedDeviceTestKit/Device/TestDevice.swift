@@ -42,6 +42,7 @@ public final class TestDevice: Sendable {
     public let apps: [DeviceApp]
     let host: DeviceHost
     let control: ControlApp
+    private let broadcasts: NotificationObservation
     let state = Locked(State())
 
     /// Starts a device: bus and broker serve, the users are there, and the apps are started, but perhaps not ready
@@ -79,6 +80,7 @@ public final class TestDevice: Sendable {
         for user in users { try await host.addUser(user) }
         try await host.startBroker()
         control = ControlApp(on: host)
+        broadcasts = try await host.noteBroadcasts()
         for app in made where app.description.startsWithDevice { try app.start() }
     }
 

@@ -13,8 +13,8 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
         case started, ended
         /// Faults: a process stopped, let go on, or killed; somebody else posted the broker's broadcast.
         case stopped, continued, killed, spoofed
-        /// Something that a plan's author wants to see in the timeline.
-        case note
+        /// The bus carried the broadcast that has apps ask, the broker's or another's.
+        case broadcast
     }
 
     /// In milliseconds since the sign-out; negative before it.

@@ -30,7 +30,7 @@ public struct CheckRunner: Sendable {
     /// Starts the device, does the steps, and says what came of them. All processes have ended on return.
     ///
     /// - Throws: ``TestDeviceError/Code/programMissing`` for an app's program, ``TestDeviceError/Code/deviceFailed`` where bus or broker do
-    ///   not start. What fails later is in the result.
+    ///   not start. What fails later is in the result, a cancelled task too.
     public func run() async throws(TestDeviceError) -> CheckResult {
         let start = (Date(), ContinuousClock.now)
         progress("starting bus, broker and \(plan.apps.count == 1 ? "one app" : "\(plan.apps.count) apps")")
@@ -49,6 +49,7 @@ public struct CheckRunner: Sendable {
                 continue
             }
             do {
+                try Task.checkCancellation()
                 try await course.take(step, at: index)
             } catch {
                 failure = CheckResult.Failure(step: index, message: "\(error)")

@@ -23,13 +23,13 @@ extension CheckResult {
             parts.append("<h2>Step \(failure.step) could not be done</h2>")
             parts.append("<pre>\(Markup.escaped(failure.message))</pre>")
         }
-        parts += ["<h2>Expectations</h2>", expectationTable]
         for (number, round) in rounds.enumerated() {
             parts.append("<h2>Sign-out of \(Markup.escaped(round.user)), session \(round.session)</h2>")
             parts.append("<figure>\(TimelineDrawing(round, number: number).svg)</figure>")
             parts += [Self.appTable(round), Self.eventTable(round)]
         }
         if !rounds.isEmpty { parts.append(Self.legend) }
+        parts += ["<h2>Expectations</h2>", expectationTable]
         for (process, text) in output.sorted(by: { $0.key < $1.key }) where !text.isEmpty {
             parts.append("<h2>What \(Markup.escaped(process)) wrote last</h2><pre>\(Markup.escaped(text))</pre>")
         }
@@ -43,12 +43,13 @@ extension CheckResult {
             verdicts.map { verdict in
                 let sign =
                     switch verdict.outcome {
-                    case .holds: ("✓ holds", "good")
-                    case .fails: ("✗ fails", "bad")
-                    case .skipped: ("– skipped", "dim")
+                    case .holds: ("✓ holds", "good short")
+                    case .fails: ("✗ fails", "bad short")
+                    case .skipped: ("– skipped", "dim short")
                     }
                 return [
-                    ("\(verdict.step)", ""), sign, (verdict.app, ""), (verdict.expectation, ""), (verdict.detail, ""),
+                    ("\(verdict.step)", "number"), sign, (verdict.app, "wide"), (verdict.expectation, "wide"),
+                    (verdict.detail, "wide"),
                 ]
             }
         )
@@ -58,24 +59,27 @@ extension CheckResult {
         table(
             ["App", "Heard", "Began", "Clean", "Seen clean", "State"],
             round.apps.map { app in
-                [(app.identifier, "")]
+                [(app.identifier, "wide")]
                     + [app.heardAfter, app.begunAfter, app.cleanedAfter, app.seenCleanAfter]
                     .map { ($0.map(Text.milliseconds) ?? "–", "number") }
-                    + [(app.summary, app.isClean ? "good" : "bad")]
+                    + [(app.summary, app.isClean ? "good wide" : "bad wide")]
             }
         )
     }
 
     private static func eventTable(_ round: Round) -> String {
         let rows = round.events.map { event in
-            [(Text.milliseconds(event.milliseconds), "number"), (event.lane, ""), (event.text, "")]
+            [(Text.milliseconds(event.milliseconds), "number"), (event.lane, "wide"), (event.text, "wide")]
         }
         return "<details><summary>All that happened since the sign-in</summary>"
             + table(["When", "Who", "What"], rows) + "</details>"
     }
 
     private static func table(_ head: [String], _ rows: [[(text: String, style: String)]]) -> String {
-        let heads = head.map { "<th scope=\"col\">\($0)</th>" }.joined()
+        let heads = head.enumerated().map { column, name in
+            let isNumber = rows.first.map { $0[column].style == "number" } ?? false
+            return "<th scope=\"col\"\(isNumber ? " class=\"number\"" : "")>\(name)</th>"
+        }.joined()
         let lines = rows.map { row in
             "<tr>"
                 + row.map { cell in
@@ -88,7 +92,8 @@ extension CheckResult {
 
     private static var legend: String {
         let kinds: [(DeviceEvent.Kind, String)] = [
-            (.signOut, "sign-out"), (.told, "asks and is told"), (.begun, "began"), (.finished, "clean"),
+            (.signOut, "sign-out"), (.broadcast, "broadcast"), (.told, "asks and is told"), (.begun, "began"),
+            (.finished, "clean"),
             (.failed, "could not clean up"), (.stopped, "stopped"), (.continued, "goes on"), (.killed, "killed"),
             (.started, "starts"), (.ended, "ends"), (.spoofed, "spoofed broadcast"),
         ]
@@ -115,9 +120,10 @@ extension CheckResult {
           background: var(--paper); }
         h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
         table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
-        th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem 0.3rem 0; border-bottom: 1px solid var(--line);
-          overflow-wrap: anywhere; }
-        td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+        th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem 0.3rem 0; border-bottom: 1px solid var(--line); }
+        th { white-space: nowrap; } td { overflow-wrap: anywhere; min-width: 2.5rem; } td.wide { min-width: 11rem; }
+        th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+        td.short { white-space: nowrap; }
         .good { color: var(--good); } .bad { color: var(--bad); } .dim, .note { color: var(--dim); }
         .verdict { font-size: 1.1rem; font-weight: 600; }
         figure { margin: 0 0 1rem; overflow-x: auto; } svg { width: 100%; min-width: 40rem; height: auto; display: block; }

@@ -17,12 +17,16 @@ struct TimelineDrawing {
         self.round = round
         self.number = number
         let apps = round.apps.map(\.identifier)
-        lanes = [DeviceEvent.deviceLane, DeviceEvent.brokerLane, DeviceEvent.busLane] + apps
         // Up to the last thing that has to do with the sign-out; what comes after it, such as the next sign-in, is not drawn.
         let receipts: Set<DeviceEvent.Kind> = [.told, .begun, .failed, .finished, .waived]
         let last = round.events.last { receipts.contains($0.kind) }?.milliseconds
         end = max(last ?? round.events.last?.milliseconds ?? 0, 1) * 1.04
         begin = -end * 0.04
+        let (begin, end) = (begin, end)
+        let others = [DeviceEvent.deviceLane, DeviceEvent.brokerLane, DeviceEvent.busLane].filter { lane in
+            round.events.contains { $0.lane == lane && (begin...end).contains($0.milliseconds) }
+        }
+        lanes = others + apps
     }
 
     var svg: String {
@@ -74,7 +78,7 @@ struct TimelineDrawing {
         let middle = Self.top + (Double(index) + 0.5) * Self.laneHeight
         let events = round.events.filter { $0.lane == lane }
         let app = round.apps.first { $0.identifier == lane }
-        let name = String(Text.printable(lane).suffix(34))
+        let name = String(Text.printable(lane).suffix(30))
         let cut = name.count < lane.count ? "…" : ""
         var parts = [
             "<text class=\"lane\" x=\"\(Markup.number(Self.left - 12))\" y=\"\(Markup.number(middle + 4))\">"
@@ -149,7 +153,7 @@ struct TimelineDrawing {
         case .continued: ("›", "fault")
         case .killed: ("×", "fault")
         case .spoofed: ("?", "fault")
-        case .note: ("·", "life")
+        case .broadcast: ("A", "account")
         }
     }
 }

@@ -41,7 +41,7 @@ struct CheckCommand: ParsableCommand {
             let plan = try readPlan()
             let directory = keep ? try keptDirectory() : nil
             let runner = CheckRunner(plan, directory: directory) { warn($0) }
-            let result = try Self.wait { () async throws(TestDeviceError) in try await runner.run() }
+            let result = try Self.run(runner)
             if let directory { warn("all of it is in \(directory)") }
             try write(result)
             guard result.holds else { throw ExitCode.failure }
@@ -104,22 +104,34 @@ struct CheckCommand: ParsableCommand {
         }
     }
 
-    /// The command has the main thread to itself, and what it waits for runs on others.
-    private static func wait(
-        for work: @escaping @Sendable () async throws(TestDeviceError) -> CheckResult
-    ) throws -> CheckResult {
+    /// Runs the plan on other threads. A signal that would end the program ends the plan, and all processes of it.
+    private static func run(_ runner: CheckRunner) throws -> CheckResult {
+        var ending = sigset_t()
+        sigemptyset(&ending)
+        for signal in [SIGINT, SIGTERM, SIGHUP] { sigaddset(&ending, signal) }
+        // Threads that start from here on leave the signals to this one; processes start with none blocked.
+        pthread_sigmask(SIG_BLOCK, &ending, nil)
         let outcome = Outcome()
         let done = DispatchSemaphore(value: 0)
-        Task {
+        let task = Task {
             do throws(TestDeviceError) {
-                let result = try await work()
+                let result = try await runner.run()
                 outcome.value.withLock { $0 = .success(result) }
             } catch {
                 outcome.value.withLock { $0 = .failure(error) }
             }
             done.signal()
         }
-        done.wait()
+        var caught: Int32 = 0
+        while done.wait(timeout: .now() + .milliseconds(50)) == .timedOut {
+            var noTime = timespec()
+            let signal = sigtimedwait(&ending, nil, &noTime)
+            guard signal > 0 else { continue }
+            caught = signal
+            warn("ending, because of signal \(signal)")
+            task.cancel()
+        }
+        if caught > 0 { throw ExitCode(128 + caught) }
         do {
             guard let result = try outcome.value.withLock({ $0 })?.get() else { throw ExitCode(EX_SOFTWARE) }
             return result
@@ -128,6 +140,7 @@ struct CheckCommand: ParsableCommand {
             throw CommandFailure(status: status, description: "\(error)")
         }
     }
+
     private final class Outcome: Sendable {
         let value = Mutex<Result<CheckResult, TestDeviceError>?>(nil)
     }
