@@ -137,6 +137,40 @@ struct TestDeviceTests {
         #expect(events.contains { $0.lane == DeviceEvent.busLane && $0.kind == .spoofed })
     }
 
+    @Test("a broker that is killed in the middle of a round is followed when it is back")
+    func brokerDuringRound() async throws {
+        let device = try await TestDevice(apps: [ExampleApps.app("field-service")])
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let app = try device.app(ExampleApps.identifier("field-service"))
+        try await app.work()
+        try await app.stop()
+        try await device.beginSignOut()
+        let error = try await #require(throws: TestDeviceError.self) {
+            try await device.waitUntilHeard(within: .milliseconds(100))
+        }
+        #expect(error.code == .timeout && error.description.contains("has not heard of it"), "\(error)")
+        await device.killBroker()
+        try app.resume()
+        try await device.restartBroker()
+        #expect(try await device.waitUntilHeard().apps.allSatisfy { $0.heardAfter != nil })
+        try await device.waitUntilClean().requireClean(of: "Ada <ada>")
+    }
+
+    @Test("a search leaves a stopped app stopped, and a running one running")
+    func searchLeavesState() async throws {
+        let device = try await TestDevice(apps: [ExampleApps.app("field-service")])
+        let app = try device.app(ExampleApps.identifier("field-service"))
+        try await device.waitUntilRunning()
+        _ = try app.findings(of: ["x"])
+        try await eventually("it goes on") { !app.isStopped }
+        try await app.stop()
+        _ = try app.findings(of: ["x"])
+        #expect(app.isStopped)
+        try app.resume()
+        try await eventually("it goes on") { !app.isStopped }
+    }
+
     @Test("an app that never asks the broker is named, with a reason")
     func stranger() async throws {
         let device = try await TestDevice(apps: [

@@ -17,6 +17,8 @@ public final class DeviceApp: Sendable {
         var end: (status: Int32, instant: ContinuousClock.Instant)?
         /// Whether the test itself ended it.
         var isKilled = false
+        /// Whether the test has it stopped.
+        var isHeld = false
     }
 
     /// As the test described it, with what the placeholders stand for.
@@ -91,6 +93,7 @@ public final class DeviceApp: Sendable {
             life.process = process
             life.end = nil
             life.isKilled = false
+            life.isHeld = false
         }
         host.log.add(identifier, .started, "starts, as process \(process.identifier)")
         Task { [weak self] in
@@ -112,6 +115,7 @@ public final class DeviceApp: Sendable {
 
     /// Stops it without waiting until it stands.
     func stopSoon() {
+        life.withLock { $0.isHeld = true }
         signal(SIGSTOP)
         host.log.add(identifier, .stopped, "is stopped (SIGSTOP)")
     }
@@ -122,6 +126,7 @@ public final class DeviceApp: Sendable {
     public func resume() throws(TestDeviceError) {
         _ = try running("let go on")
         host.log.add(identifier, .continued, "goes on (SIGCONT)")
+        life.withLock { $0.isHeld = false }
         signal(SIGCONT)
     }
 
@@ -249,7 +254,8 @@ public final class DeviceApp: Sendable {
             signal(SIGSTOP)
             while let process = processIdentifier, !ProcessState.isStopped(process) { usleep(500) }
         }
-        defer { if isToStop { signal(SIGCONT) } }
+        // Somebody else may have stopped it meanwhile, and for longer.
+        defer { if isToStop, !life.withLock({ $0.isHeld }) { signal(SIGCONT) } }
         return try Self.findings(of: markers, in: directories)
     }
 

@@ -89,7 +89,7 @@ struct CheckCommand: ParsableCommand {
     }
 
     private func write(_ result: CheckResult) throws {
-        let text = json == "-" ? try result.json : result.text(inColor: isatty(STDOUT_FILENO) != 0)
+        let text = json == "-" ? try result.json : result.text(inColor: Self.isColourful)
         try FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
         let files = [(junit, result.junit), (json == "-" ? nil : json, try result.json), (html, result.html)]
         for case (let path?, let text) in files {
@@ -102,6 +102,12 @@ struct CheckCommand: ParsableCommand {
                 )
             }
         }
+    }
+
+    /// Whether people look at it, who like colour.
+    private static var isColourful: Bool {
+        let environment = ProcessInfo.processInfo.environment
+        return isatty(STDOUT_FILENO) != 0 && (environment["NO_COLOR"] ?? "").isEmpty && environment["TERM"] != "dumb"
     }
 
     /// Runs the plan on other threads. A signal that would end the program ends the plan, and all processes of it.
