@@ -210,6 +210,32 @@ struct TestDeviceTests {
         #expect(try !device.app(app.identifier).isRunning)
     }
 
+    @Test("apps have a manifest beside the configuration, but for scripts and those that are not to be enrolled")
+    func manifests() async throws {
+        let directory = try TemporaryDirectory("manifests")
+        let script = "\(directory.path)/script"
+        try "#!/bin/sh\nexec sleep 600\n".write(toFile: script, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: script)
+        try FileManager.default.createSymbolicLink(atPath: "\(directory.path)/link", withDestinationPath: "/bin/sleep")
+        let arguments = ["600"]
+        let device = try await TestDevice(apps: [
+            TestApp(
+                "org.example.link",
+                executable: "\(directory.path)/link",
+                arguments: arguments,
+                busName: "org.example.Link"
+            ),
+            TestApp("org.example.script", executable: script),
+            TestApp("org.example.launcher", executable: "sleep", arguments: arguments, isEnrolled: false),
+        ])
+        let manifests = "\(device.directory)/configuration/apps"
+        #expect(try FileManager.default.contentsOfDirectory(atPath: manifests) == ["org.example.link.json"])
+        let content = try Data(contentsOf: URL(fileURLWithPath: "\(manifests)/org.example.link.json"))
+        let manifest = try JSONDecoder().decode([String: String].self, from: content)
+        let program = URL(fileURLWithPath: "/bin/sleep").resolvingSymlinksInPath().path
+        #expect(manifest == ["id": "org.example.link", "executable": program, "busName": "org.example.Link"])
+    }
+
     @Test("a missing program is an error that says what to do")
     func missingProgram() async throws {
         let error = try await #require(throws: TestDeviceError.self) {

@@ -72,14 +72,23 @@ final class DeviceHost: Sendable {
                 withIntermediateDirectories: true
             )
             try write(settings, to: configuration)
-            for app in apps {
-                var manifest: [String: Any] = ["id": app.identifier, "executable": app.executable]
+            for app in apps where app.description.isEnrolled && !Self.isScript(app.executable) {
+                var manifest: [String: Any] = [
+                    "id": app.identifier,
+                    "executable": URL(fileURLWithPath: app.executable).resolvingSymlinksInPath().path,
+                ]
                 if let name = app.description.busName { manifest["busName"] = name }
-                try write(manifest, to: "\(configurationDirectory)/apps/\(app.identifier).json")
+                try write(manifest, to: "\(configurationDirectory)/apps/\(Self.fileName(app.identifier)).json")
             }
         } catch {
             throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(error)")
         }
+    }
+
+    private static func isScript(_ path: String) -> Bool {
+        guard let file = FileHandle(forReadingAtPath: path) else { return false }
+        defer { try? file.close() }
+        return (try? file.read(upToCount: 2)) == Data("#!".utf8)
     }
 
     private func write(_ object: [String: Any], to path: String) throws {

@@ -20,6 +20,9 @@ public struct TestApp: Sendable, Hashable, Codable {
     public var dataDirectories: [String]
     /// The bus name by which the bus can start the app; `nil` where it cannot.
     public var busName: String?
+    /// Whether the device has a manifest that names the program. `false` for a program that starts another in its place, which would then
+    /// not be the app; a script has none in any case, because its interpreter is the program.
+    public var isEnrolled: Bool
     /// Whether the app is started with the device; otherwise ``DeviceApp/start()`` does.
     public var startsWithDevice: Bool
 
@@ -31,6 +34,7 @@ public struct TestApp: Sendable, Hashable, Codable {
         environment: [String: String] = [:],
         dataDirectories: [String] = [],
         busName: String? = nil,
+        isEnrolled: Bool = true,
         startsWithDevice: Bool = true
     ) {
         self.identifier = identifier
@@ -39,7 +43,13 @@ public struct TestApp: Sendable, Hashable, Codable {
         self.environment = environment
         self.dataDirectories = dataDirectories
         self.busName = busName
+        self.isEnrolled = isEnrolled
         self.startsWithDevice = startsWithDevice
+    }
+
+    /// Whether the broker's ledger calls this app so: by its identifier, and one that has no manifest with its program behind it.
+    static func isNamed(_ name: String, _ identifier: String) -> Bool {
+        name == identifier || name.hasPrefix("\(identifier) (")
     }
 
     /// The path of a program that the same package builds: it is beside the running test program.

@@ -89,16 +89,19 @@ extension TestDevice {
             var problem = ""
             do { known = try await control.connectedApps() } catch { problem = "\nthe broker: \(error)" }
             let missing = apps.filter { app in
-                let hasAsked = known.running.contains(app.identifier)
+                let hasAsked = known.running.contains { TestApp.isNamed($0, app.identifier) }
                 return app.unexpectedEnd != nil
-                    || app.isRunning && !(hasAsked && (!isSignedIn || known.holding.contains(app.identifier)))
+                    || app.isRunning
+                        && !(hasAsked
+                            && (!isSignedIn || known.holding.contains { TestApp.isNamed($0, app.identifier) }))
             }
             if missing.isEmpty, problem.isEmpty { return }
             let hasEnded = missing.contains { $0.unexpectedEnd != nil }
             guard !hasEnded, deadline > .now, !Task.isCancelled else {
                 let lines = missing.map { "\($0.identifier): \(Self.why($0, known.running, known.holding))" }
                 let others = known.running.union(known.holding).filter { identifier in
-                    identifier != ControlApp.identifier && !apps.contains { $0.identifier == identifier }
+                    !TestApp.isNamed(identifier, ControlApp.identifier)
+                        && !apps.contains { TestApp.isNamed(identifier, $0.identifier) }
                 }
                 let strangers =
                     others.isEmpty
@@ -118,10 +121,10 @@ extension TestDevice {
                 + (app.lines.suffix(10) + [app.errorText]).joined(separator: "\n")
         }
         if app.isStopped { return "it is stopped" }
-        return running.contains(app.identifier) || holding.contains(app.identifier)
+        return running.union(holding).contains { TestApp.isNamed($0, app.identifier) }
             ? "it has not asked since the sign-in"
             : "it runs, but no app of this identifier has asked the broker; is it the one that it gives "
-                + "SharedDeviceApplication, and does it use the bus of its environment?"
+                + "SharedDeviceApplication, does it use the bus of its environment, and does the broker refuse it (brokerText)?"
     }
 
     /// Waits until every app that takes part in the last sign-out was told of it.

@@ -61,9 +61,11 @@ final class RoundObserver: Sendable {
                 if state.seen[app.identifier]?[app.progress] == nil {
                     state.seen[app.identifier, default: [:]][app.progress] = .now
                 }
-                if app.toldAfter != nil, let action = state.onTold.removeValue(forKey: app.identifier) {
-                    due.append(action)
-                }
+                guard app.toldAfter != nil,
+                    let name = state.onTold.keys.first(where: { TestApp.isNamed(app.identifier, $0) }),
+                    let action = state.onTold.removeValue(forKey: name)
+                else { continue }
+                due.append(action)
             }
             return due
         }

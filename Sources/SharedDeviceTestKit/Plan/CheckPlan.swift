@@ -83,7 +83,7 @@ public struct CheckPlan: Sendable, Hashable, Codable {
 extension TestApp {
     fileprivate init(_ cursor: JSONCursor) throws(CheckPlanError) {
         let members = try cursor.object(keys: [
-            "identifier", "executable", "arguments", "environment", "dataDirectories", "busName", "start",
+            "identifier", "executable", "arguments", "environment", "dataDirectories", "busName", "enrolled", "start",
         ])
         let string = { (cursor: JSONCursor) throws(CheckPlanError) in try cursor.string() }
         self.init(
@@ -93,6 +93,7 @@ extension TestApp {
             environment: try members["environment"]?.strings() ?? [:],
             dataDirectories: try members["dataDirectories"]?.list(string) ?? [],
             busName: try members["busName"]?.string(),
+            isEnrolled: try members["enrolled"]?.boolean() ?? true,
             startsWithDevice: try members["start"]?.boolean() ?? true
         )
     }
@@ -103,6 +104,7 @@ extension TestApp {
             "arguments": .list(arguments.map(JSONValue.string)),
             "environment": .object(environment.mapValues(JSONValue.string)),
             "dataDirectories": .list(dataDirectories.map(JSONValue.string)), "start": .boolean(startsWithDevice),
+            "enrolled": .boolean(isEnrolled),
         ]
         if let busName { members["busName"] = .string(busName) }
         return .object(members)

@@ -12,6 +12,7 @@ public struct CheckRunner: Sendable {
     private let progress: @Sendable (String) -> Void
 
     /// - Parameters:
+    ///   - plan: what is to be done.
     ///   - programs: as ``TestDevice`` takes it.
     ///   - directory: as ``TestDevice`` takes it.
     ///   - progress: hears of each step, on the task that runs.

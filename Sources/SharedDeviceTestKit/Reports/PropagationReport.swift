@@ -62,14 +62,14 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         user = signOut.user
         outcome = round?.outcome
         apps = device.apps.map { app in
-            let entry = round?.apps.first { $0.identifier == app.identifier }
+            let entry = round?.apps.first { TestApp.isNamed($0.identifier, app.identifier) }
             return App(
                 identifier: app.identifier,
                 progress: entry?.progress,
                 heardAfter: entry?.toldAfter.map { .seconds($0) },
                 begunAfter: entry?.begunAfter.map { .seconds($0) },
                 cleanedAfter: entry?.finishedAfter.map { .seconds($0) },
-                seenCleanAfter: observer.seen(app.identifier, .finished).map { $0 - origin },
+                seenCleanAfter: observer.seen(entry?.identifier ?? app.identifier, .finished).map { $0 - origin },
                 summary: Self.summary(app, entry, signOut, origin),
                 ranAtSignOut: signOut.running.contains(app.identifier),
                 isRunning: app.isRunning
@@ -206,8 +206,9 @@ extension PropagationReport {
                 text: entry.text
             )
         }
-        let identifiers = device.apps.map(\.identifier)
-        let told = (round?.apps ?? []).filter { identifiers.contains($0.identifier) }.flatMap { app in
+        let told = (round?.apps ?? []).flatMap { app -> [DeviceEvent] in
+            let owner = device.apps.first { TestApp.isNamed(app.identifier, $0.identifier) }
+            guard let lane = owner?.identifier else { return [] }
             let end: (DeviceEvent.Kind, String) =
                 switch app.progress {
                 case .failed: (.failed, "reports that it could not clean up")
@@ -220,7 +221,7 @@ extension PropagationReport {
                 (app.begunAfter, .begun, "reports that it began"), (app.finishedAfter, end.0, end.1 + detail),
             ]
             return marks.compactMap { time, kind, text in
-                time.map { DeviceEvent(milliseconds: $0 * 1000, lane: app.identifier, kind: kind, text: text) }
+                time.map { DeviceEvent(milliseconds: $0 * 1000, lane: lane, kind: kind, text: text) }
             }
         }
         return (seen + told).sorted { $0.milliseconds < $1.milliseconds }
