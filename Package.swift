@@ -155,7 +155,7 @@ let package = Package(
         .executableTarget(
             name: "demo",
             dependencies: [
-                "ExampleSupport", "NotifyCenterTestKit", "SharedDevice", "NotifyCenter",
+                "ExampleSupport", "SharedDeviceTestKit", "NotifyCenterTestKit", "SharedDevice", "NotifyCenter",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 // It starts these programs, and finds them built beside itself.
                 "point-of-sale", "flight-briefing", "field-service", "shared-device", "shared-device-broker",

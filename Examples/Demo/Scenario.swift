@@ -2,6 +2,7 @@ import ExampleSupport
 import Foundation
 import NotifyCenterTestKit
 import SharedDevice
+import SharedDeviceTestKit
 
 /// What the demonstration plays, and what it checks on the way.
 final class Scenario {

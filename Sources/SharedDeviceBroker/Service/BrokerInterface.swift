@@ -56,7 +56,10 @@ struct BrokerInterface: Sendable {
                 administration(.signOutAnyone) { try await signOutAnyone($0, caller: $1) },
                 administration(.waive) { fields, _ in try await waive(fields) },
                 administration(.getRunningApps) { _, _ in
-                    ["apps": .array(await broker.running.sorted().map(DBusValue.string), of: "s")]
+                    [
+                        "apps": .array(await broker.running.sorted().map(DBusValue.string), of: "s"),
+                        "holding": .array(await broker.holding.sorted().map(DBusValue.string), of: "s"),
+                    ]
                 },
             ],
             properties: [

@@ -91,6 +91,11 @@ extension DeviceBroker {
         try await written()
     }
 
+    /// The apps that were given the account of the session that is open.
+    package var holding: [String] {
+        state.account == nil ? [] : Array((ledger.participations[state.epoch] ?? [:]).keys)
+    }
+
     /// Whether the app owes a cleanup.
     package func isOwing(_ app: String) -> Bool { !ledger.owed(by: app).isEmpty }
 
