@@ -73,6 +73,9 @@ torture: setup
 demo: setup
 	$(SWIFT) build --product demo
 	$$($(SWIFT) build --show-bin-path)/demo
+	@echo 'and as a plan that anybody can write for their own apps:'
+	$$($(SWIFT) build --show-bin-path)/shared-device check Examples/check-plan.json --html .build/demo-timeline.html
+	@echo 'its timeline: .build/demo-timeline.html'
 
 demo-live: PACKAGES += tmux
 demo-live: setup

@@ -10,7 +10,7 @@ struct AbandonedSignInTests {
     @Test("an app that ends while its sign-in waits for a cleanup signs nobody in when that is done")
     func abandoned() async throws {
         let device = try await TestDevice(starts: false)
-        try device.configure(#"{"sharedDeviceMode": true, "cleanupPolicy": "strict", "requiresEnrolment": false}"#)
+        try device.configure(#"{"sharedDeviceMode": true, "cleanupPolicy": "strict"}"#)
         try await device.startBroker()
         let holder = device.application("holder")
         try await holder.signIn("ada")

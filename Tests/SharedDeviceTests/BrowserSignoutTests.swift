@@ -78,14 +78,15 @@ struct BrowserSignoutTests {
         ]
         for address in allowed { #expect(EndSessionPage.isAllowed(address), "\(address)") }
         for address in forbidden { #expect(!EndSessionPage.isAllowed(address), "\(address)") }
-        let opener = BrowserOpener { address in Issue.record("\(address) was opened") }
-        var parameters = SignoutParameters(signoutFromBrowser: true)
-        parameters.browserOpener = opener
-        let result = try await signOut(try await device(page: "http://login.example/"), parameters)
-        guard case .failed = result else {
-            Issue.record("\(result)")
-            return
-        }
+        // The broker does not take such a page from an administrator either.
+        let device = try await TestDevice(starts: false)
+        try device.configure(#"{"sharedDeviceMode": true, "endSessionURL": "http://login.example/"}"#)
+        let broker = try ChildProcess(
+            ChildProcess.built("shared-device-broker"),
+            ["--state", device.state, "--configuration", device.configuration, "--bus", device.bus.address]
+        )
+        #expect(await broker.exitStatus() == 78)
+        try await eventually("the key is named") { broker.errorText.contains("endSessionURL") }
     }
 
     // MARK: The program that opens pages

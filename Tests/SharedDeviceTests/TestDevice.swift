@@ -1,4 +1,5 @@
 import DBusTransport
+import ExampleSupport
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
@@ -18,6 +19,9 @@ final class TestDevice {
         self.bus = try bus ?? PrivateBus()
         directory = try TemporaryDirectory("shared-device-test")
         try configure(#"{"sharedDeviceMode": true, "organization": "Contoso"}"#)
+        for name in Self.ownApplications { try enrol("org.example.\(name)", Self.program) }
+        try enrol("org.example.slow", ChildProcess.built("cleanup-beginner"))
+        for name in ListenerApp.names { try enrol(ExampleApp.identifier(name), ChildProcess.built(name)) }
         for user in ["ada", "grace"] {
             let add = try ChildProcess(
                 ChildProcess.built("shared-device"),
@@ -28,6 +32,20 @@ final class TestDevice {
             guard await add.exitStatus() == 0 else { throw Unexpected(description: add.errorText) }
         }
         if starts { try await startBroker() }
+    }
+
+    /// The apps of this process that have manifests.
+    private static let ownApplications = ["app", "control", "desk", "holder", "one", "other", "waiting"]
+    private static var program: String {
+        (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
+    }
+
+    /// Writes the app's manifest; before the broker starts, or it takes it up a moment later.
+    func enrol(_ identifier: String, _ program: String, more: String = "") throws {
+        let manifests = "\(directory.path)/apps"
+        try FileManager.default.createDirectory(atPath: manifests, withIntermediateDirectories: true)
+        try #"{"id": "\#(identifier)", "executable": "\#(program)"\#(more)}"#
+            .write(toFile: "\(manifests)/\(identifier).json", atomically: true, encoding: .utf8)
     }
 
     struct Unexpected: Error, CustomStringConvertible {

@@ -35,7 +35,7 @@ package enum BrokerProtocol {
         case getRunningApps = "GetRunningApps"
     }
 
-    /// Darwin notification beside the broadcast of every change: only the device's mode has changed, or what is managed with it.
+    /// Darwin notification beside the broadcast of every change: the device's mode is another. For those who have no account to follow.
     package static let modeChangedNotification = "SHARED_MODE_DEVICE_MODE_CHANGED"
 
     /// A dictionary of the protocol that lacks a field or has one of another type.

@@ -79,7 +79,12 @@ enum HelperProcess {
         var envp = ProcessInfo.processInfo.environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
         defer { for text in argv + envp { free(text) } }
         var identifier: pid_t = 0
-        let code = posix_spawnp(&identifier, program, &actions, &attributes, &argv, &envp)
+        var code = posix_spawnp(&identifier, program, &actions, &attributes, &argv, &envp)
+        // A program that was installed a moment ago may still be open for writing, in a child of whoever installed it.
+        for _ in 0..<20 where code == ETXTBSY {
+            usleep(10_000)
+            code = posix_spawnp(&identifier, program, &actions, &attributes, &argv, &envp)
+        }
         guard code == 0 else {
             throw Failure(description: "\(program) does not start: \(String(cString: strerror(code)))")
         }

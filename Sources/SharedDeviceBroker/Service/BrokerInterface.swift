@@ -217,15 +217,13 @@ struct BrokerInterface: Sendable {
         ) { call in
             let fields = call.arguments.first?.fieldsValue ?? [:]
             let claimed = fields["application"]?.stringValue
+            var app = "\(claimed ?? "an app without a name") (not eligible)"
             do {
                 let caller = try await callers.caller(call.sender, claiming: claimed)
-                do {
-                    return [.fields(try await answer(fields, caller))]
-                } catch {
-                    await note(error, of: method, by: caller.app.identifier)
-                    throw error
-                }
+                app = caller.app.identifier
+                return [.fields(try await answer(fields, caller))]
             } catch {
+                await note(error, of: method, by: app)
                 throw MethodFailure(broker: error)
             }
         }

@@ -51,10 +51,18 @@ package final class BrokerService: Sendable {
         let waking = Locked<Waker?>(nil)
         let enrolment = Enrolment(log: log)
         let living = Locked<SessionLife?>(nil)
+        let announcedMode = Locked<ManagedMode?>(nil)
         let surroundings = DeviceBroker.Surroundings(
             announce: { state in
+                let modeBefore = announcedMode.withLock { mode in
+                    defer { mode = state.mode }
+                    return mode
+                }
                 do throws(DBusError) {
                     try center.post(.sharedModeCurrentAccountChanged)
+                    if modeBefore != state.mode {
+                        try center.post(NotificationName(BrokerProtocol.modeChangedNotification))
+                    }
                 } catch {
                     // When the bus is back, all are told to ask.
                     log.warning("not announced", metadata: ["epoch": "\(state.epoch)", "reason": "\(error)"])
@@ -204,7 +212,11 @@ package final class BrokerService: Sendable {
         case nil: break
         }
         let configuration = update.inForce.map { content in
-            if case .present(let configuration) = content { configuration } else { ManagedConfiguration(sharedDeviceMode: false) }
+            if case .present(let configuration) = content {
+                configuration
+            } else {
+                ManagedConfiguration(sharedDeviceMode: false)
+            }
         }
         enrolment.use(configuration)
         callers.forgetIdentities()

@@ -37,8 +37,19 @@ final class TortureDevice {
         }
         truth = try TruthReader(path: database.path)
         administrator = try DBusConnection.open(bus.bus)
+        try enrol()
         try configure()
         try startBroker()
+    }
+
+    /// Manifests, by which the broker knows the apps under a strict policy.
+    private func enrol() throws {
+        let manifests = "\(directory.path)/apps"
+        try FileManager.default.createDirectory(atPath: manifests, withIntermediateDirectories: true)
+        for app in apps {
+            try #"{"id": "\#(app.identifier)", "executable": "\#(ChildProcess.built("torture-app"))"}"#
+                .write(toFile: "\(manifests)/\(app.identifier).json", atomically: true, encoding: .utf8)
+        }
     }
 
     // MARK: The broker
@@ -89,7 +100,7 @@ final class TortureDevice {
 
     private func configure() throws {
         let policy = isStrict ? "strict" : "advisory"
-        try #"{"sharedDeviceMode": true, "cleanupPolicy": "\#(policy)", "requiresEnrolment": false}"#
+        try #"{"sharedDeviceMode": true, "cleanupPolicy": "\#(policy)"}"#
             .write(toFile: configuration, atomically: true, encoding: .utf8)
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: configuration)
     }
