@@ -312,6 +312,15 @@ let package = Package(
             dependencies: ["SharedDevice", "NotifyCenter"],
             path: "Tests/SharedDeviceTests/CleanupProbe"
         ),
+        // An app that follows the account, and does what its standard input says.
+        .executableTarget(
+            name: "listener-app",
+            dependencies: [
+                "SharedDevice", "NotifyCenter", "DBusTransport",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Tests/SharedDeviceTests/ListenerProgram"
+        ),
         .testTarget(
             name: "SharedDeviceTests",
             dependencies: [
@@ -320,9 +329,10 @@ let package = Package(
                 // Started as processes.
                 "notifyutil", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
                 "field-service",
-                "demo", "cleanup-probe",
+                "demo", "cleanup-probe", "listener-app",
+                .product(name: "GRDB", package: "GRDB.swift"),
             ],
-            exclude: ["CleanupProbe"]
+            exclude: ["CleanupProbe", "ListenerProgram"]
         ),
     ],
     swiftLanguageModes: [.v6]
