@@ -23,7 +23,7 @@ struct CleanupEdgeCaseTests {
         try app.start("--hold")
         try await app.wait("cleanup ada → -", after: mark)
         #expect(app.story(after: mark) == ["hidden", "hidden", "cleanup ada → -"])
-        #expect(try await app.ask("token \(ada)").code == "cleanup_required")
+        #expect(try await app.ask("token \(ada)").code == "no_current_account")
         #expect(try await app.ask("signin grace correct horse grace").code == "cleanup_required")
         #expect(try await app.ask("work").detail == nil)
         // Somebody else is there, and the app does not hear who.

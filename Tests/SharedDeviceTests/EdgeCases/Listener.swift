@@ -210,7 +210,12 @@ extension TestDevice {
     static let strict = #""cleanupPolicy": "strict", "requiresEnrolment": false"#
 
     /// The broker's database, as another process may open it.
-    func database() throws -> DatabaseQueue { try DatabaseQueue(path: "\(state)/shared-device.sqlite") }
+    func database() throws -> DatabaseQueue {
+        var configuration = Configuration()
+        // A test may hold it for a while.
+        configuration.allowsUnsafeTransactions = true
+        return try DatabaseQueue(path: "\(state)/shared-device.sqlite", configuration: configuration)
+    }
 
     /// The first column of a query's rows.
     func rows(_ sql: String) throws -> [String] { try database().read { db in try String.fetchAll(db, sql: sql) } }

@@ -59,6 +59,7 @@ final class Commands: Sendable {
                 desk.request(number) { await self.token(account, refresh: number % 2 == 1) }
                 try? await Task.sleep(for: .microseconds(500))
             }
+            await desk.finishRequests()
             journal.note(Event("tokens"))
         case "current":
             await withDiscardingTaskGroup { group in

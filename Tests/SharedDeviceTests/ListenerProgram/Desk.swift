@@ -61,7 +61,7 @@ final class Desk: Sendable {
             if case .unknown(let error) = reason { event.code = "\(error.code)" }
             journal.note(event)
             // To stop its work is also to stop waiting for answers.
-            for request in requests.withLock({ Array($0.values) }) { await request.value }
+            await finishRequests()
             return
         case .nobody: event = Event("nobody")
         case .open(let account):
@@ -90,6 +90,10 @@ final class Desk: Sendable {
         }
         let record = try Data(contentsOf: URL(filePath: "\(directory)/state/shared-device-sessions.json"))
         return try JSONDecoder().decode(Record.self, from: record).mayHoldData.last { $0.account == account }?.epoch
+    }
+
+    func finishRequests() async {
+        for request in requests.withLock({ Array($0.values) }) { await request.value }
     }
 
     /// A request that is waited for before the screen counts as hidden.
