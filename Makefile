@@ -6,7 +6,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3 spin
 
-.PHONY: help setup build model test test-release demo demo-live bench notifyutil notifyd library install uninstall c-example notify-tool docs lint clean
+.PHONY: help setup build model test test-release torture demo demo-live bench notifyutil notifyd library install uninstall c-example notify-tool docs lint clean
 
 help:
 	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
@@ -14,6 +14,7 @@ help:
 	@echo 'make test       all tests'
 	@echo 'make model      the protocol of broker and apps, in every order of its steps (model checker SPIN)'
 	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
+	@echo 'make torture    random schedules of sign-ins, kills and restarts; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
 	@echo 'make bench      the measurements, as ratios to plain C programs'
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
 	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR='
@@ -57,6 +58,17 @@ test: setup model
 test-release: setup
 	SWIFT='$(SWIFT)' Tests/release-check
 	SWIFT='$(SWIFT)' Tests/install-check
+
+# A seed gives the same schedule each time: SEED=123 SCHEDULES=1. What the programs make of it may differ, so REPEAT=50.
+SCHEDULES ?= 2000
+SEED ?= $(shell date +%s)
+JOBS ?= 2
+REPEAT ?= 1
+SHRINK ?= 0
+torture: setup
+	TORTURE_SCHEDULES=$(SCHEDULES) TORTURE_SEED=$(SEED) TORTURE_JOBS=$(JOBS) TORTURE_REPEAT=$(REPEAT) \
+		TORTURE_SHRINK=$(SHRINK) \
+		$(SWIFT) test --disable-xctest --filter 'SharedDeviceTortureTests.TortureTests/torture'
 
 demo: setup
 	$(SWIFT) build --product demo

@@ -78,7 +78,7 @@ let package = Package(
 
         // MARK: Floor 3: what others link
         .target(name: "NotifyCenterTestKit", dependencies: ["NotifyCenter", "DBusTransport"]),
-        .target(name: "SharedDevice", dependencies: ["NotifyCenter", "DBusTransport"]),
+        .target(name: "SharedDevice", dependencies: ["NotifyCenter", "DBusTransport", "CLinux"]),
 
         .target(name: "MSAL", dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"]),
         .target(
@@ -155,7 +155,7 @@ let package = Package(
         .executableTarget(
             name: "demo",
             dependencies: [
-                "ExampleSupport", "NotifyCenterTestKit", "SharedDevice", "NotifyCenter",
+                "ExampleSupport", "SharedDeviceTestKit", "NotifyCenterTestKit", "SharedDevice", "NotifyCenter",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 // It starts these programs, and finds them built beside itself.
                 "point-of-sale", "flight-briefing", "field-service", "shared-device", "shared-device-broker",
@@ -285,18 +285,28 @@ let package = Package(
         .testTarget(
             name: "SharedDeviceBrokerTests",
             dependencies: [
-                "SharedDeviceBroker", "SharedDevice", "DBusTransport", "shared-device", "commit-loop",
+                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                // Started as processes.
+                "shared-device", "shared-device-broker", "commit-loop",
                 .product(name: "GRDB", package: "GRDB.swift"),
             ],
             exclude: ["CommitLoop", "Fixtures"]
+        ),
+        // Swift as it is written for shared device mode on iOS, in the language mode that most of it is in.
+        .executableTarget(
+            name: "ported-shared-device-app",
+            dependencies: ["MSAL", "AppleNotifications"],
+            path: "Tests/MSALTests/PortedSharedDeviceApp",
+            swiftSettings: [.swiftLanguageMode(.v5)]
         ),
         .testTarget(
             name: "MSALTests",
             dependencies: [
                 "MSAL", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
                 // Started as processes.
-                "shared-device", "shared-device-broker",
-            ]
+                "shared-device", "shared-device-broker", "ported-shared-device-app", "notifyutil",
+            ],
+            exclude: ["PortedSharedDeviceApp", "Fixtures"]
         ),
         .testTarget(
             name: "SharedDeviceTestKitTests",
@@ -312,6 +322,18 @@ let package = Package(
             dependencies: ["SharedDevice", "NotifyCenter"],
             path: "Tests/SharedDeviceTests/CleanupProbe"
         ),
+        // An app that begins its cleanup and never ends it.
+        .executableTarget(
+            name: "cleanup-beginner",
+            dependencies: ["SharedDevice", "NotifyCenter"],
+            path: "Tests/SharedDeviceTests/CleanupBeginner"
+        ),
+        // An app that signs out with a PATH of the test's own.
+        .executableTarget(
+            name: "signout-probe",
+            dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"],
+            path: "Tests/SharedDeviceTests/SignoutProbe"
+        ),
         // An app that follows the account, and does what its standard input says.
         .executableTarget(
             name: "listener-app",
@@ -324,15 +346,31 @@ let package = Package(
         .testTarget(
             name: "SharedDeviceTests",
             dependencies: [
-                "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                "SharedDevice", "SharedDeviceBroker", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                .product(name: "GRDB", package: "GRDB.swift"),
                 "ExampleSupport",
                 // Started as processes.
                 "notifyutil", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
                 "field-service",
-                "demo", "cleanup-probe", "listener-app",
-                .product(name: "GRDB", package: "GRDB.swift"),
+                "demo", "cleanup-probe", "cleanup-beginner", "signout-probe", "listener-app",
             ],
-            exclude: ["CleanupProbe", "ListenerProgram"]
+            exclude: ["CleanupProbe", "CleanupBeginner", "SignoutProbe", "ListenerProgram"]
+        ),
+        // A listener app that does what its standard input says, and what its environment has it do wrong.
+        .executableTarget(
+            name: "torture-app",
+            dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"],
+            path: "Tests/SharedDeviceTortureTests/TortureApp"
+        ),
+        .testTarget(
+            name: "SharedDeviceTortureTests",
+            dependencies: [
+                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                .product(name: "GRDB", package: "GRDB.swift"),
+                // Started as processes.
+                "torture-app", "shared-device-broker",
+            ],
+            exclude: ["TortureApp"]
         ),
     ],
     swiftLanguageModes: [.v6]

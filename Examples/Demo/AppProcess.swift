@@ -1,6 +1,7 @@
 import ExampleSupport
 import Foundation
 import NotifyCenterTestKit
+import SharedDeviceTestKit
 
 /// One app of the demonstration: a process that is started, told what to do, stopped and killed, and the events that it
 /// leaves behind.
@@ -47,17 +48,20 @@ final class AppProcess {
     }
 
     /// Waits for an event after the first `mark` ones.
+    ///
+    /// - Parameter isStarted: false where the process was killed, and the event comes from one that the bus starts.
     @discardableResult
     func wait(
         for what: String,
         after mark: Int,
+        isStarted: Bool = true,
         where matches: (Event) -> Bool
     ) async throws -> Event {
         var found: Event?
         try await eventually("“\(name): \(what)”", within: .seconds(20)) {
             try log.refresh()
             found = events[mark...].first(where: matches)
-            guard found != nil || process.isRunning else {
+            guard found != nil || process.isRunning || !isStarted else {
                 throw DemoFailure("\(name) ended with status \(process.waitUntilExit()), before “\(what)”")
             }
             return found != nil
@@ -71,7 +75,7 @@ final class AppProcess {
     /// Stops it where it stands; it is stopped on return.
     func suspend() async throws {
         process.suspend()
-        try await eventually("\(name) is stopped", within: .seconds(20)) { try state() == "T" }
+        try await eventually("\(name) is stopped", within: .seconds(20)) { ProcessState.isStopped(process.identifier) }
     }
 
     func resume() { process.resume() }
@@ -91,11 +95,5 @@ final class AppProcess {
         let status = process.waitUntilExit()
         guard status == 0 else { throw DemoFailure("\(name) ended with status \(status)") }
         try log.refresh()
-    }
-
-    private func state() throws -> Character? {
-        let text = try String(contentsOfFile: "/proc/\(process.identifier)/stat", encoding: .utf8)
-        // The name before it is in parentheses, and may have some of its own.
-        return text.split(separator: ")").last?.first { $0 != " " }
     }
 }

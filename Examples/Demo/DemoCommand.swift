@@ -9,8 +9,8 @@ struct DemoCommand: AsyncParsableCommand {
         commandName: "demo",
         abstract: "Plays a global sign-out across real processes, and proves that every app cleaned up.",
         discussion: """
-            Starts a private bus, the broker and three apps; prints its progress on standard error, a timeline and what was \
-            proved on standard output.
+            Starts a private bus, the broker and three apps; prints its progress on standard error; on standard output timelines, \
+            the apps' receipts, and what was proved.
             Exit status: 0 all of it holds; 1 something of the first user is left, or the play did not come to its end.
             """
     )
@@ -34,7 +34,12 @@ struct DemoCommand: AsyncParsableCommand {
         } catch {
             failure = error
         }
-        let report = Report(timelines: scenario.timelines, proof: scenario.proof, failure: failure.map { "\($0)" })
+        let report = Report(
+            timelines: scenario.timelines,
+            receipts: scenario.receipts,
+            proof: scenario.proof,
+            failure: failure.map { "\($0)" }
+        )
         Console.write(json ? try report.json : report.text)
         if keep { Console.warn("all of it is in \(stage.directory)") }
         if failure != nil || !scenario.proof.holds {

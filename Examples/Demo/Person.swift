@@ -1,6 +1,7 @@
 import ExampleSupport
 import Foundation
 import SharedDevice
+import SharedDeviceTestKit
 
 /// Somebody who works with the device.
 struct Person: Sendable {

@@ -1,4 +1,5 @@
 import ExampleSupport
+import SharedDeviceTestKit
 
 /// Claims that were put to the test, with what was seen.
 struct Proof: Sendable {

@@ -1,8 +1,10 @@
 import Foundation
+import SharedDevice
 
 /// What the demonstration prints at its end.
 struct Report: Sendable {
     let timelines: [Timeline]
+    let receipts: [Receipts]
     let proof: Proof
     /// Why the play did not come to its end; `nil` where it did.
     let failure: String?
@@ -16,7 +18,7 @@ struct Report: Sendable {
             } else {
                 proof.holds ? "proved: every app cleaned up" : "NOT PROVED: see what fails above"
             }
-        return (timelines.map(\.table) + [proof.text, verdict]).joined(separator: "\n\n") + "\n"
+        return (timelines.map(\.table) + receipts.map(\.table) + [proof.text, verdict]).joined(separator: "\n\n") + "\n"
     }
 
     var json: String {
@@ -35,6 +37,7 @@ struct Report: Sendable {
                         }
                     )
                 },
+                receipts: receipts.map(\.report),
                 claims: proof.claims,
                 isClean: isClean,
                 failure: failure
@@ -61,6 +64,8 @@ struct Report: Sendable {
         }
 
         let timelines: [Part]
+        /// What the broker has on record, round by round.
+        let receipts: [CleanupReport]
         let claims: [Proof.Claim]
         let isClean: Bool
         let failure: String?

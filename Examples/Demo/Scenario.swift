@@ -2,6 +2,7 @@ import ExampleSupport
 import Foundation
 import NotifyCenterTestKit
 import SharedDevice
+import SharedDeviceTestKit
 
 /// What the demonstration plays, and what it checks on the way.
 final class Scenario {
@@ -10,9 +11,17 @@ final class Scenario {
     private let notes = Notes()
     private(set) var proof = Proof()
     private(set) var timelines: [Timeline] = []
+    private(set) var receipts: [Receipts] = []
+    /// How the demonstration itself asks the broker.
+    private let application: SharedDeviceApplication
 
     init(_ stage: Stage, progress: @escaping (String) -> Void) {
         self.stage = stage
+        application = SharedDeviceApplication(
+            identifier: ExampleApp.identifier("demo"),
+            bus: stage.bus.bus,
+            stateDirectory: "\(stage.directory)/demo"
+        )
         self.progress = progress
     }
 
@@ -29,11 +38,6 @@ final class Scenario {
 
     private func checkDevice() async throws {
         progress("asking the broker for the device's mode")
-        let application = SharedDeviceApplication(
-            identifier: "org.notifycenter.example.demo",
-            bus: stage.bus.bus,
-            stateDirectory: "\(stage.directory)/demo"
-        )
         let device = await application.getDeviceInformation()
         proof.add(
             "the device is in shared mode, managed by \(Stage.organization)",
@@ -62,6 +66,7 @@ final class Scenario {
         let marks = try marks()
         try flight.tell("signout")
         for app in stage.apps { try await waitUntilClean(app, of: ada, after: marks, thenShows: nil) }
+        try await addReceipts("Ada's first sign-out", amount: stage.apps.count)
         try addTimeline("Ada signs out in flight-briefing while all three apps work", from: start)
         for app in stage.apps {
             let events = app.events[try index(marks, app)...]
@@ -89,26 +94,25 @@ final class Scenario {
         let start = MonotonicClock.nanoseconds
         let marks = try marks()
 
-        progress("point-of-sale is killed, field-service is stopped; Ada signs out, Grace signs in and works")
+        progress("point-of-sale is killed, field-service is stopped; Ada signs out")
         notes.add("demo", "kill", "kills point-of-sale (SIGKILL)")
         shop.kill()
         notes.add("demo", "stop", "stops field-service (SIGSTOP)")
         try await field.suspend()
         try flight.tell("signout")
         try await waitUntilClean(flight, of: ada, after: marks, thenShows: nil)
-        try await signIn(grace, through: flight, visibleIn: [flight])
-        proof.addPresence(
-            "while two apps cannot hear of it, Ada's data is still there: what they clean up later is real",
-            of: ada.markers,
-            in: try search(ada.markers, in: [shop, field])
-        )
+        try await cleanedByTheBus(shop, of: ada, after: marks)
+        try await heldBack(grace, by: field, until: ada, after: marks)
+        try await addReceipts("Ada's second sign-out", amount: stage.apps.count)
 
-        progress("both come back")
-        notes.add("demo", "continue", "lets field-service go on (SIGCONT)")
-        field.resume()
+        progress("Grace signs in; somebody starts point-of-sale again")
+        try await signIn(grace, through: flight, visibleIn: [flight, field])
         notes.add("demo", "restart", "starts point-of-sale again")
+        let mark = try shop.mark()
         try shop.restart()
-        for app in [shop, field] { try await waitUntilClean(app, of: ada, after: marks, thenShows: grace) }
+        try await shop.wait(for: "Grace's screen", after: mark) {
+            $0.event == .screen && $0.account == grace.username
+        }
         for app in [shop, field] {
             let events = Array(app.events[try index(marks, app)...])
             proof.add(
@@ -123,6 +127,61 @@ final class Scenario {
         )
         try await work(grace)
         try addTimeline("Ada signs out while point-of-sale is dead and field-service is stopped", from: start)
+    }
+
+    /// The broker has the bus start an app that owes a cleanup and does not run.
+    private func cleanedByTheBus(_ app: AppProcess, of person: Person, after marks: [String: Int]) async throws {
+        progress("the bus starts \(app.name), which cleans up and ends")
+        let mark = try index(marks, app)
+        try await app.wait(for: "cleaned up after \(person.name)", after: mark, isStarted: false) {
+            $0.event == .cleaned && $0.previous?.contains(person.username) == true
+        }
+        try await app.wait(for: "the end", after: mark, isStarted: false) { $0.event == .ended }
+        let hasShown = app.events[mark...].contains { $0.event == .screen && $0.detail == "open" }
+        proof.add("\(app.name), which did not run, was started to clean up, and showed nobody's data", holds: !hasShown)
+        proof.addAbsence("so that nothing of \(person.name) is left in it", in: try search(person.markers, in: [app]))
+    }
+
+    /// The policy is strict: as long as one app has the last person's data, nobody else gets in.
+    private func heldBack(
+        _ next: Person,
+        by app: AppProcess,
+        until person: Person,
+        after marks: [String: Int]
+    ) async throws {
+        progress("\(next.name) cannot sign in while \(app.name) is stopped")
+        proof.addPresence(
+            "while \(app.name) cannot hear of it, \(person.name)'s data is still there: what it cleans up later is real",
+            of: person.markers,
+            in: try search(person.markers, in: [app])
+        )
+        let flight = try stage["flight-briefing"]
+        let mark = try flight.mark()
+        try flight.tell("signin \(next.username)", next.password)
+        let refusal = try await flight.wait(for: "the refusal", after: mark) {
+            $0.event == .failed || $0.event == .signedIn
+        }
+        proof.add(
+            "nobody signs in while an app still has \(person.name)'s data; the refusal names the app",
+            holds: refusal.event == .failed && refusal.detail?.contains("[cleanup_pending]") == true
+                && refusal.detail?.contains(app.name) == true,
+            evidence: [refusal.detail ?? ""]
+        )
+        notes.add("demo", "continue", "lets \(app.name) go on (SIGCONT)")
+        app.resume()
+        try await waitUntilClean(app, of: person, after: marks, thenShows: nil)
+    }
+
+    /// What the broker has on record of the last round.
+    private func addReceipts(_ title: String, amount: Int) async throws {
+        let report = try await application.waitForCleanup(within: .seconds(20))
+        guard let report else { throw DemoFailure("the broker knows of no sign-out") }
+        receipts.append(Receipts(title: title, report: report))
+        proof.add(
+            "\(title): the broker has the receipts of all \(amount) apps",
+            holds: report.isComplete && report.apps.count == amount
+                && report.apps.allSatisfy { $0.progress == .finished }
+        )
     }
 
     // MARK: The proof

@@ -28,22 +28,44 @@ final class Stage {
             self.temporary = temporary
             directory = temporary.path
         }
-        for name in ["broker", "data", "events"] { try Files.makeDirectory("\(directory)/\(name)") }
+        let directory = directory
+        for name in ["broker", "data", "events", "apps"] { try Files.makeDirectory("\(directory)/\(name)") }
         let configuration = "\(directory)/configuration.json"
-        let settings = #"{"sharedDeviceMode": true, "organization": "\#(Self.organization)"}"#
+        let settings =
+            #"{"sharedDeviceMode": true, "organization": "\#(Self.organization)", "cleanupPolicy": "strict"}"#
         try Files.write(Data(settings.utf8), to: configuration)
-        let bus = try PrivateBus()
+        let names = ["point-of-sale", "flight-briefing", "field-service"]
+        for name in names + ["demo"] { try Self.enrol(name, in: directory) }
+        // How the bus starts an app that owes a cleanup and does not run.
+        let services = names.map { name in
+            let command = "\(ChildProcess.built(name)) --clean-up --data \(directory)/data/\(name)"
+            return (ExampleApp.identifier(name), "\(command) --events \(directory)/events/\(name).jsonl")
+        }
+        let bus = try PrivateBus(PrivateBus.Options(services: Dictionary(uniqueKeysWithValues: services)))
         self.bus = bus
         broker = try ChildProcess(
             ChildProcess.built("shared-device-broker"),
             ["--state", "\(directory)/broker", "--configuration", configuration],
             environment: bus.environment
         )
-        let directory = directory
-        apps = try ["point-of-sale", "flight-briefing", "field-service"].map {
+        apps = try names.map {
             try AppProcess($0, bus: bus.address, directory: directory)
         }
         try await broker.line { $0 == "ready" }
+    }
+
+    /// The app's manifest, by which the broker knows it: which program it is, and how the bus starts it.
+    private static func enrol(_ name: String, in directory: String) throws {
+        let identifier = ExampleApp.identifier(name)
+        let manifest = AppManifest(id: identifier, executable: ChildProcess.built(name), busName: identifier)
+        try Files.write(try JSONEncoder().encode(manifest), to: "\(directory)/apps/\(name).json")
+    }
+
+    /// As the broker reads it.
+    private struct AppManifest: Encodable {
+        let id: String
+        let executable: String
+        let busName: String
     }
 
     subscript(_ app: String) -> AppProcess {

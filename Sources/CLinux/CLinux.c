@@ -27,3 +27,7 @@ int CLinux_actAs(uid_t user, const gid_t *groups, size_t count) {
 }
 
 int CLinux_actAsMyself(const gid_t *groups, size_t count) { return set(geteuid(), getegid(), groups, count); }
+
+int CLinux_closeFrom(posix_spawn_file_actions_t *actions, int first) {
+    return posix_spawn_file_actions_addclosefrom_np(actions, first);
+}

@@ -15,6 +15,11 @@ public struct DeviceInformation: Sendable {
     public let deviceMode: DeviceMode
     /// The organisation that manages the device, where its configuration names one.
     public let organization: String?
+    /// Whether the device is joined to its organisation; `nil` where the broker does not answer.
+    public let isJoined: Bool?
+    /// Whose users alone may sign in: the tenant that the device is joined to, else the one that its configuration names; `nil` where anybody's
+    /// may, or the broker does not answer.
+    public let tenantIdentifier: String?
     /// The broker's version; `nil` where it does not answer.
     public let brokerVersion: String?
     /// Why the mode is unknown; `nil` where it is known.
@@ -23,11 +28,15 @@ public struct DeviceInformation: Sendable {
     package init(
         deviceMode: DeviceMode,
         organization: String? = nil,
+        isJoined: Bool? = nil,
+        tenantIdentifier: String? = nil,
         brokerVersion: String? = nil,
         problem: SharedDeviceError? = nil
     ) {
         self.deviceMode = deviceMode
         self.organization = organization
+        self.isJoined = isJoined
+        self.tenantIdentifier = tenantIdentifier
         self.brokerVersion = brokerVersion
         self.problem = problem
     }

@@ -3,7 +3,7 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
     /// The kind of failure. A struct, so that a new kind breaks no `switch`. Where MSAL for Android has a code for it, the
     /// text is that code.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
-        private enum Kind: String {
+        private enum Kind: String, CaseIterable {
             case brokerUnavailable = "broker_unavailable"
             case noCurrentAccount = "no_current_account"
             case currentAccountMismatch = "current_account_mismatch"
@@ -63,6 +63,9 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
 
         /// The code's text, which also travels on the bus.
         public var description: String { kind.rawValue }
+
+        /// All codes that this version knows.
+        package static let all: [Code] = Kind.allCases.map(Code.init(kind:))
 
         /// The code of this text; `nil` for one that this version does not know.
         package init?(_ text: String) {

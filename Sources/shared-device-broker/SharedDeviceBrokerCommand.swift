@@ -38,6 +38,14 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
     var configurationFile: String = ManagedConfigurationFile.defaultPath
 
     @Option(
+        help: ArgumentHelp(
+            "Where logind is: system, session, or an address. For sign-out with screen lock and logout.",
+            valueName: "bus"
+        )
+    )
+    var loginBus: String = "system"
+
+    @Option(
         help: ArgumentHelp("The least level to log.", valueName: "level")
     )
     var logLevel: LogLevel = .info
@@ -54,7 +62,8 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
                     effectiveUser: geteuid(),
                     home: NSHomeDirectory()
                 ),
-            configurationFile: configurationFile
+            configurationFile: configurationFile,
+            loginBus: Bus(name: loginBus)
         )
         let end = EndSignals()
         let service: BrokerService

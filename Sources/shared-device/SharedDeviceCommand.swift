@@ -4,11 +4,15 @@ import ArgumentParser
 struct SharedDeviceCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "shared-device",
-        abstract: "Administers a shared device.",
+        abstract: "Administers a shared device, and checks apps for one.",
         discussion: """
             Exit status: 0 done; 64 wrong usage; 65 data that cannot be taken; 66 nothing there; 67 unknown user; \
-            73 cannot be created; 74 input or output failed; 75 not now, try again later; 77 no permission.
+            69 the broker does not answer, or what is needed does not start; 70 the broker failed; 73 cannot be created; \
+            74 input or output failed; 75 not now, try again later; 77 no permission.
             """,
-        subcommands: [UserCommand.self, ConfigurationCommand.self]
+        subcommands: [
+            StatusCommand.self, SignOutCommand.self, AppsCommand.self, LogCommand.self, UserCommand.self,
+            JoinCommand.self, LeaveCommand.self, ConfigurationCommand.self, CheckCommand.self,
+        ]
     )
 }

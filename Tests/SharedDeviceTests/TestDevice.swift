@@ -11,6 +11,8 @@ final class TestDevice {
     let bus: PrivateBus
     let directory: TemporaryDirectory
     private(set) var broker: ChildProcess?
+    /// Further arguments of the broker's next start.
+    var brokerArguments: [String] = []
 
     init(starts: Bool = true, bus: PrivateBus? = nil) async throws {
         self.bus = try bus ?? PrivateBus()
@@ -43,7 +45,7 @@ final class TestDevice {
     func startBroker() async throws {
         let broker = try ChildProcess(
             ChildProcess.built("shared-device-broker"),
-            ["--state", state, "--configuration", configuration, "--bus", bus.address]
+            ["--state", state, "--configuration", configuration, "--bus", bus.address] + brokerArguments
         )
         self.broker = broker
         try await broker.line { $0 == "ready" }

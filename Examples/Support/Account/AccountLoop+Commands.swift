@@ -18,10 +18,12 @@ extension AccountLoop {
         let asked = generation
         events.record(.signingIn, account: name)
         do {
-            let parameters = InteractiveTokenParameters(scopes: ["work"], loginHint: name) { name in
+            var parameters = InteractiveTokenParameters(scopes: ["work"], loginHint: name) { name in
                 guard let name, let password = await password() else { return nil }
                 return Credentials(username: name, password: password)
             }
+            // Who stands in front of the device would rather hear which app is not ready than wait for it.
+            parameters.patience = .seconds(2)
             let account = try await application.acquireToken(with: parameters).account
             events.record(.signedIn, account: account.username)
             await settle { isSettled && (current == account || !isKnown) }

@@ -3,6 +3,7 @@
 
 // Calls of Linux that Swift's Glibc module lacks.
 
+#include <spawn.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -19,5 +20,8 @@ int CLinux_actAs(uid_t user, const gid_t *groups, size_t count);
 
 /// Undoes it; `groups` are the process's own. Returns 0, or another number where it could not.
 int CLinux_actAsMyself(const gid_t *groups, size_t count);
+
+/// Has a program that is about to be started inherit no descriptor from `first` on. Returns 0, or an error number.
+int CLinux_closeFrom(posix_spawn_file_actions_t *actions, int first);
 
 #endif

@@ -6,7 +6,8 @@ extension SharedDeviceApplication {
     /// delete, this one's too: the change comes through ``accountChanges``.
     ///
     /// The sign-out is done when the broker has it on its disk; what comes after, the cleanup of the apps and the browser's session, does not
-    /// undo it. With ``SignoutParameters/cleanupDeadline`` this waits for the apps' receipts.
+    /// undo it. With ``SignoutParameters/cleanupDeadline`` this waits for the apps' receipts, with
+    /// ``SignoutParameters/signoutFromBrowser`` for the browser to open.
     ///
     /// - Throws: ``SharedDeviceError/Code/noCurrentAccount``, ``SharedDeviceError/Code/currentAccountMismatch``,
     ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/brokerUnavailable``.
@@ -25,6 +26,7 @@ extension SharedDeviceApplication {
         guard let session = fields["session"]?.unsignedValue else {
             throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “session”")
         }
+        async let browser = signOutFromBrowser(fields["endSessionURL"]?.stringValue, signoutParameters)
         var cleanup: CleanupReport?
         if let deadline = signoutParameters.cleanupDeadline {
             cleanup = await lastReport(
@@ -33,7 +35,7 @@ extension SharedDeviceApplication {
                 onProgress: signoutParameters.onProgress ?? { _ in }
             )
         }
-        return SignoutResult(session: session, cleanup: cleanup)
+        return SignoutResult(session: session, cleanup: cleanup, browser: await browser)
     }
 
     /// How far the cleanup after a session is.

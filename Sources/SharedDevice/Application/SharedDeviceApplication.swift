@@ -22,6 +22,7 @@ public final class SharedDeviceApplication: Sendable {
     package let stateDirectory: String
     let broker: BrokerClient
     private let keeper: SessionKeeper
+    let activity = ActivityReporter()
 
     /// - Parameters:
     ///   - identifier: the app's own, in reverse DNS.
@@ -63,6 +64,8 @@ public final class SharedDeviceApplication: Sendable {
             return DeviceInformation(
                 deviceMode: fields["mode"]?.stringValue.flatMap(DeviceMode.init) ?? .unknown,
                 organization: fields["organization"]?.stringValue,
+                isJoined: fields["joined"]?.booleanValue,
+                tenantIdentifier: fields["tenant"]?.stringValue,
                 brokerVersion: fields["brokerVersion"]?.stringValue
             )
         } catch {
@@ -80,8 +83,15 @@ public final class SharedDeviceApplication: Sendable {
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/recordUnusable``.
     public func getCurrentAccount() async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {
-        try await keeper.report()
+        let report = try await keeper.report()
+        return (report.change.current, report.previous)
     }
+
+    /// As ``getCurrentAccount()``, with what is left to clean up.
+    package func reportCurrentAccount() async throws(SharedDeviceError) -> AccountReport { try await keeper.report() }
+
+    /// Who is signed in. Unlike ``getCurrentAccount()`` it reports nothing: what that one says next is the same as without this question.
+    package func currentAccount() async throws(SharedDeviceError) -> Account? { try await keeper.current() }
 
     /// The changes of the device's account, from where this app stands.
     public var accountChanges: AccountChanges { accountChanges { _ in } }
@@ -112,6 +122,12 @@ public final class SharedDeviceApplication: Sendable {
     public func cleanupDone(_ change: AccountChange, detail: String? = nil) async throws(SharedDeviceError) {
         // Who was kept from the account until now is to hear of it.
         if try await keeper.cleaned(change, detail: detail) { broker.nudge() }
+    }
+
+    /// As ``cleanupDone(_:detail:)``, for an app that has not said so itself but went on as one that has. A strict policy wants the app's own
+    /// word: under it this does nothing.
+    package func cleanupImplied(_ change: AccountChange) async throws(SharedDeviceError) {
+        _ = try await keeper.cleaned(change, detail: "implied: the app went on to its next request", isImplied: true)
     }
 
     /// Reports that the cleanup after `change.previousAccounts` did not succeed. The app still owes it, and is told so by the next

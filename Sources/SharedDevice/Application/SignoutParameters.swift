@@ -5,7 +5,14 @@ public struct SignoutParameters: Sendable {
     /// Where the completion block is called; `nil` for the main queue.
     public var completionBlockQueue: DispatchQueue?
     /// Whether the identity provider's end-session page is opened in the browser as well, which would otherwise stay signed in there.
+    ///
+    /// The page is the one that the device's configuration names. What comes of it is in ``SignoutResult/browser``; it never undoes the
+    /// sign-out.
     public var signoutFromBrowser = false
+    /// How the page is opened.
+    public var browserOpener = BrowserOpener.desktop
+    /// How long opening the page may take. After that it is given up; the default opener's process is killed.
+    public var browserDeadline: Duration = .seconds(10)
     /// How long to wait for all apps to clean up; `nil` for not at all. The app that signs out is one of them: let another task follow
     /// ``SharedDeviceApplication/accountChanges`` meanwhile.
     public var cleanupDeadline: Duration?
@@ -33,4 +40,6 @@ public struct SignoutResult: Sendable {
     /// How far the apps' cleanup was when the waiting ended: complete, or at the deadline, or when the broker stopped answering; `nil` where
     /// nothing was to be waited for, or the broker did not tell.
     public let cleanup: CleanupReport?
+    /// What became of the browser's session.
+    public let browser: BrowserSignout
 }

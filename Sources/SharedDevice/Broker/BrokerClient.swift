@@ -1,4 +1,4 @@
-import DBusTransport
+package import DBusTransport
 import NotifyCenter
 import Synchronization
 
@@ -228,7 +228,7 @@ final class ChangeSubscription: Sendable {
 
 extension SharedDeviceError {
     /// The broker's refusal, or what kept its answer away.
-    init(_ error: DBusError, attempted: String) {
+    package init(_ error: DBusError, attempted: String) {
         if let name = error.name, name.hasPrefix(BrokerProtocol.errorPrefix),
             let code = Code(String(name.dropFirst(BrokerProtocol.errorPrefix.count)))
         {

@@ -31,7 +31,7 @@ package enum BrokerProtocol {
         case join = "Join"
         /// For administrators: the device leaves the organisation.
         case leave = "Leave"
-        /// For administrators: the apps that are connected.
+        /// For administrators: the apps that are connected, and those that hold data of the open session.
         case getRunningApps = "GetRunningApps"
     }
 

@@ -21,3 +21,19 @@ public struct AccountChange: Sendable {
     /// The account that this app last worked for, whose data is to go; `nil` where there is nothing to clean up.
     public var previous: Account? { stale.last?.account }
 }
+
+extension AccountChange {
+    /// The part of this change that concerns the data of `account`; `nil` where none of it is to go.
+    package func part(of account: Account) -> AccountChange? {
+        let sessions = stale.filter { $0.account == account }
+        return sessions.isEmpty ? nil : AccountChange(stale: sessions, current: current, epoch: epoch)
+    }
+}
+
+/// What an app is told when it asks for the current account.
+package struct AccountReport: Sendable {
+    /// Who is signed in, and whose data is to go.
+    package let change: AccountChange
+    /// The account that was reported before.
+    package let previous: Account?
+}

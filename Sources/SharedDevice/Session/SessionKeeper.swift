@@ -22,17 +22,30 @@ actor SessionKeeper {
         record = SharedRecord(store: store)
     }
 
-    /// The current account and the one reported before; afterwards the current one is the one reported. An account whose data is not
+    /// Where things stand, and the account reported before; afterwards the current one is the one reported. An account whose data is not
     /// reported to be gone is reported as the previous one again.
-    func report() async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {
+    func report() async throws(SharedDeviceError) -> AccountReport {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
             return try await keeper.update { record in
                 record.reconcile(owed: answer.owed)
                 let stale = record.enter(answer.session)
                 let previous = record.report(answer.session)
-                return (answer.session.account, stale.last?.account ?? previous)
+                let change = AccountChange(stale: stale, current: answer.session.account, epoch: answer.session.epoch)
+                return AccountReport(change: change, previous: stale.last?.account ?? previous)
             }
+        }
+    }
+
+    /// Who is signed in, without a report: what the next one says is the same as without this question.
+    func current() async throws(SharedDeviceError) -> Account? {
+        try await inTurn { keeper throws(SharedDeviceError) in
+            let answer = try await keeper.ask()
+            try await keeper.update { record in
+                record.reconcile(owed: answer.owed)
+                _ = record.enter(answer.session)
+            }
+            return answer.session.account
         }
     }
 
@@ -108,9 +121,16 @@ actor SessionKeeper {
     /// The app reports that the data of a change's previous accounts is gone. That is on disk when this returns; the broker has it then, or
     /// as soon as it answers again.
     ///
+    /// - Parameter isImplied: the app has not said so itself, which a strict policy asks for: nothing is reported then.
     /// - Returns: whether the broker kept the account back until now.
-    func cleaned(_ change: AccountChange, detail: String?) async throws(SharedDeviceError) -> Bool {
+    func cleaned(
+        _ change: AccountChange,
+        detail: String?,
+        isImplied: Bool = false
+    ) async throws(SharedDeviceError) -> Bool {
         try await inTurn { keeper throws(SharedDeviceError) in
+            let isStrict = await keeper.isStrict
+            guard !isImplied || isStrict == false else { return false }
             try await keeper.update { $0.cleaned(change.stale, detail: detail) }
             do throws(SharedDeviceError) {
                 try await keeper.sendReceipts()

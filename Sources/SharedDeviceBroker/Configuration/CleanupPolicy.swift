@@ -15,4 +15,9 @@ package struct CleanupPolicy: Sendable, Equatable {
     /// How long the next sign-in waits at most; `nil` is without end. Where no `timeout` is set, a strict policy waits until
     /// all is done, and an advisory one not at all.
     package var longestWait: Duration? { timeout ?? (isStrict ? nil : .zero) }
+
+    /// Nobody waits; what is owed is on record.
+    package static let advisory = CleanupPolicy()
+    /// The next sign-in waits until all is done.
+    package static let strict = CleanupPolicy(isStrict: true)
 }

@@ -55,7 +55,7 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         case .right(let user):
             throttle.withLock { $0.succeeded(key) }
             guard !user.isDisabled else { throw .accountDisabled }
-            return AuthenticatedIdentity(account: user.account)
+            return AuthenticatedIdentity(account: user.account, isAdministrator: user.role == .administrator)
         case .wrong:
             throw .invalidGrant
         case .none(let error):

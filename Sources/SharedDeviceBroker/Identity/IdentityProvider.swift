@@ -51,10 +51,13 @@ public struct AuthenticatedIdentity: Sendable {
     public let account: Account
     /// The provider's own secret for this sign-in, for instance a refresh token; `nil` where the account is enough.
     public let session: Secret?
+    /// Whether the person may join devices to the organisation, and have them leave it.
+    public let isAdministrator: Bool
 
     /// An identity of this account and session.
-    public init(account: Account, session: Secret? = nil) {
+    public init(account: Account, session: Secret? = nil, isAdministrator: Bool = false) {
         self.account = account
         self.session = session
+        self.isAdministrator = isAdministrator
     }
 }

@@ -42,6 +42,9 @@ public final class Secret: @unchecked Sendable, CustomStringConvertible, CustomR
     /// Whether both are the same bytes.
     package func isEqual(to other: Secret) -> Bool { ConstantTime.areEqual(bytes, other.bytes) }
 
+    /// A copy that is not wiped, for where only texts travel.
+    package var text: String { String(decoding: bytes, as: UTF8.self) }
+
     /// Calls `body` with the bytes and a NUL after them. The pointer is valid until `body` returns.
     func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
         memory.withMemoryRebound(to: CChar.self, capacity: count + 1) { body($0) }

@@ -22,34 +22,39 @@ package final class UserDirectory: Sendable {
 
     /// Adds a user with a new random identity.
     ///
-    /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `invalidDisplayName`, `weakPassword`,
+    /// - Parameter tenant: the organisation that the user belongs to; `nil` for the directory's own.
+    /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `invalidDisplayName`, `invalidTenant`, `weakPassword`,
     ///   `unusablePassword`, `storeFailed`.
     @discardableResult
     package func add(
         username: String,
         displayName: String? = nil,
         password: Secret,
+        role: UserRole = .user,
+        tenant: String? = nil,
         at date: Date = Date()
     ) throws(UserDirectoryError) -> DirectoryUser {
         let name = try Username(username)
         if let displayName { try Self.checkDisplayName(displayName) }
+        if let tenant { try Self.checkTenant(tenant) }
         try checkIsFree(username: name.text)
         let hash = try makeHash(password, for: name.text)
         return try write("add user \(name.text)") { db in
             guard try Self.fetch(db, username: name.text) == nil else {
                 throw UserDirectoryError.usernameTaken(name.text)
             }
-            let identifier = Self.makeUUID() + "." + (try Self.tenantIdentifier(db))
+            let identifier = Self.makeUUID() + "." + (try tenant?.lowercased() ?? Self.tenantIdentifier(db))
             let seconds = Int64(date.timeIntervalSince1970)
             try db.execute(
                 sql: """
-                    INSERT INTO user (identifier, username, username_key, display_name, password_hash, created_at)
-                    VALUES (?, ?, ?, ?, ?, ?)
+                    INSERT INTO user (identifier, username, username_key, display_name, password_hash, created_at, role)
+                    VALUES (?, ?, ?, ?, ?, ?, ?)
                     """,
-                arguments: [identifier, name.text, name.key, displayName, hash.text, seconds]
+                arguments: [identifier, name.text, name.key, displayName, hash.text, seconds, role.rawValue]
             )
             return DirectoryUser(
                 account: Account(identifier: identifier, username: name.text, displayName: displayName),
+                role: role,
                 isDisabled: false,
                 createdAt: Date(timeIntervalSince1970: Double(seconds))
             )
@@ -144,6 +149,13 @@ package final class UserDirectory: Sendable {
         try update(username, attempted, "disabled = ?", isDisabled ? 1 : 0)
     }
 
+    /// Gives the user another role.
+    ///
+    /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
+    package func setRole(_ role: UserRole, ofUserNamed username: String) throws(UserDirectoryError) {
+        try update(username, "set the role of user \(username)", "role = ?", role.rawValue)
+    }
+
     /// The user of this name with the stored hash of the password.
     func credentials(
         ofUserNamed username: String
@@ -156,7 +168,7 @@ package final class UserDirectory: Sendable {
 
 extension UserDirectory {
     private static let selection =
-        "SELECT identifier, username, display_name, password_hash, disabled, created_at FROM user"
+        "SELECT identifier, username, display_name, password_hash, disabled, created_at, role FROM user"
 
     private static func fetch(
         _ db: Database,
@@ -172,11 +184,14 @@ extension UserDirectory {
         let hash: String? = row.value("password_hash")
         let disabled: Int64? = row.value("disabled")
         let seconds: Int64? = row.value("created_at")
-        guard let identifier, let username, let hash, let disabled, let seconds else {
+        let role: String? = row.value("role")
+        guard let identifier, let username, let hash, let disabled, let seconds, let role = role.flatMap(UserRole.init)
+        else {
             throw StoreError.damaged(attempted: "read a user", message: "a user's row makes no sense")
         }
         let user = DirectoryUser(
             account: Account(identifier: identifier, username: username, displayName: row.value("display_name")),
+            role: role,
             isDisabled: disabled != 0,
             createdAt: Date(timeIntervalSince1970: Double(seconds))
         )
@@ -218,6 +233,15 @@ extension UserDirectory {
         guard !name.isEmpty, name.utf8.count <= 256, !name.unicodeScalars.contains(where: \.isInvisible) else {
             throw .invalidDisplayName
         }
+    }
+
+    /// Nothing that would not fit into an account's identifier, or not be seen in it.
+    private static func checkTenant(_ tenant: String) throws(UserDirectoryError) {
+        let isFine = tenant.utf8.allSatisfy { byte in
+            let character = Character(UnicodeScalar(byte))
+            return byte < 0x80 && (character.isLetter || character.isNumber || "-._".contains(character))
+        }
+        guard !tenant.isEmpty, tenant.utf8.count <= 256, isFine else { throw .invalidTenant }
     }
 
     private func makeHash(_ password: Secret, for username: String) throws(UserDirectoryError) -> PasswordHash {

@@ -3,7 +3,8 @@ package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConver
     /// The kind of failure. A struct, so that a new kind breaks no `switch`.
     package struct Code: Sendable, Hashable, CustomStringConvertible {
         private enum Kind: String {
-            case usernameTaken, unknownUser, invalidUsername, invalidDisplayName, weakPassword, unusablePassword
+            case usernameTaken, unknownUser, invalidUsername, invalidDisplayName, invalidTenant, weakPassword,
+                unusablePassword
             case signedIn, storeFailed
         }
 
@@ -17,6 +18,8 @@ package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConver
         package static let invalidUsername = Code(kind: .invalidUsername)
         /// The name for display has characters that cannot be displayed.
         package static let invalidDisplayName = Code(kind: .invalidDisplayName)
+        /// The tenant has characters that a tenant's name does not have.
+        package static let invalidTenant = Code(kind: .invalidTenant)
         /// The password is empty, short or the user's name.
         package static let weakPassword = Code(kind: .weakPassword)
         /// The password cannot be hashed, or its stored hash cannot be read.
@@ -63,6 +66,11 @@ package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConver
         "the display name is longer than 256 bytes or has invisible characters; choose another one"
     )
 
+    static let invalidTenant = UserDirectoryError(
+        .invalidTenant,
+        "a tenant is named with up to 256 letters, digits, dots, hyphens and underscores of ASCII; choose such a name"
+    )
+
     static func weakPassword(_ reason: String) -> UserDirectoryError {
         UserDirectoryError(
             .weakPassword,
@@ -78,7 +86,7 @@ package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConver
     static func signedIn(_ name: String) -> UserDirectoryError {
         UserDirectoryError(
             .signedIn,
-            "\(name) is signed in on this device; sign the account out first, then remove the user"
+            "\(name) is signed in on this device; sign the account out first, or remove the user with --sign-out"
         )
     }
 

@@ -98,9 +98,10 @@ package struct CleanupLedger: Sendable, Equatable {
         detail: String?,
         at now: Date
     ) -> Effect {
-        guard var part = participations[epoch]?[app], let before = part.progress, !before.isSettled else {
-            return .none
-        }
+        guard var part = participations[epoch]?[app], let before = part.progress, !before.isSettled,
+            // Said again, it is no news.
+            before != progress || part.detail != detail
+        else { return .none }
         part.progress = progress
         part.detail = detail
         switch progress {
@@ -117,7 +118,9 @@ package struct CleanupLedger: Sendable, Equatable {
         return completeIfSettled(epoch) ? .completed : .recorded
     }
 
-    /// The app's last process is gone: what it had begun is to be done all over; whether it had begun anything.
+    /// The app's last process is gone: what it was told of or had begun is to be done all over. A cleanup that has failed stays failed.
+    ///
+    /// - Returns: the sessions whose cleanup was interrupted.
     package mutating func processEnded(_ app: String) -> [UInt64] {
         let interrupted = participations.filter {
             $0.value[app]?.progress == .begun || $0.value[app]?.progress == .told

@@ -7,8 +7,25 @@ import SharedDevice
 struct BrokerInterface: Sendable {
     let broker: DeviceBroker
     let callers: Callers
+    let life: SessionLife
     let status: ConfigurationStatus
     let log: Logger
+    let refusals: RefusalLog
+
+    init(
+        broker: DeviceBroker,
+        callers: Callers,
+        life: SessionLife,
+        status: ConfigurationStatus,
+        log: Logger
+    ) {
+        self.broker = broker
+        self.life = life
+        self.callers = callers
+        self.status = status
+        self.log = log
+        refusals = RefusalLog(broker: broker)
+    }
 
     static let version = "0.1.0"
     /// The longest that a request may wait for something to change, in seconds.
@@ -30,10 +47,19 @@ struct BrokerInterface: Sendable {
                 method(.signOut) { try await signOut($0, caller: $1) },
                 method(.reportCleanup) { try await reportCleanup($0, caller: $1) },
                 method(.getRound) { fields, _ in try await round(fields) },
+                method(.reportActivity) { _, _ in
+                    await life.noteActivity()
+                    return [:]
+                },
+                credentialed(.join) { try await join($0, caller: $1) },
+                credentialed(.leave) { try await leave($0, caller: $1) },
                 administration(.signOutAnyone) { try await signOutAnyone($0, caller: $1) },
                 administration(.waive) { fields, _ in try await waive(fields) },
                 administration(.getRunningApps) { _, _ in
-                    ["apps": .array(await broker.running.sorted().map(DBusValue.string), of: "s")]
+                    [
+                        "apps": .array(await broker.running.sorted().map(DBusValue.string), of: "s"),
+                        "holding": .array(await broker.holding.sorted().map(DBusValue.string), of: "s"),
+                    ]
                 },
             ],
             properties: [
@@ -54,20 +80,25 @@ struct BrokerInterface: Sendable {
             "epoch": .uint64(state.epoch),
             "brokerVersion": .string(Self.version),
         ]
+        let heldFor = await broker.signInHeldFor
+        if !heldFor.isEmpty { fields["signInHeldFor"] = .array(heldFor.map(DBusValue.string), of: "s") }
+        let rules = await broker.rules
+        fields["joined"] = .boolean(rules.isJoined)
+        fields["tenant"] = rules.tenantIdentifier.map(DBusValue.string)
         if let organization = configuration.organization { fields["organization"] = .string(organization) }
         if let problem = configuration.problem { fields["configurationProblem"] = .string(problem) }
         return fields
     }
 
     private func signIn(_ fields: BrokerProtocol.Fields, caller: Callers.Caller) async throws -> BrokerProtocol.Fields {
-        guard let username = fields["username"]?.stringValue else { throw BrokerProtocol.Malformed("username") }
-        let request = SignInRequest(username: username, password: fields["password"]?.stringValue.map { Secret($0) })
         let grant = try await broker.signIn(
-            request,
+            try request(fields),
             scopes: try scopes(fields),
             by: caller.app.identifier,
-            patience: .seconds(try wait(fields))
+            patience: .seconds(try wait(fields)),
+            isAwaited: { callers.isConnected(caller) }
         )
+        await life.noteActivity()
         log.notice("signed in", metadata: ["epoch": "\(grant.epoch)", "caller": "\(caller.program)"])
         return grant.fields
     }
@@ -80,13 +111,15 @@ struct BrokerInterface: Sendable {
             throw BrokerProtocol.Malformed("accountIdentifier")
         }
         let refresh = fields["forceRefresh"]?.booleanValue ?? false
-        return try await broker.acquireToken(
+        let grant = try await broker.acquireToken(
             for: identifier,
             scopes: try scopes(fields),
             refresh: refresh,
             by: caller.app.identifier,
             session: fields["session"]?.unsignedValue
-        ).fields
+        )
+        await life.noteActivity()
+        return grant.fields
     }
 
     private func signOut(_ fields: BrokerProtocol.Fields, caller: Callers.Caller) async throws -> BrokerProtocol.Fields
@@ -100,7 +133,9 @@ struct BrokerInterface: Sendable {
             cause: caller.app.identifier
         )
         log.notice("signed out", metadata: ["epoch": "\(state.epoch)", "caller": "\(caller.program)"])
-        return ["epoch": .uint64(state.epoch), "session": .uint64(session)]
+        var answer: BrokerProtocol.Fields = ["epoch": .uint64(state.epoch), "session": .uint64(session)]
+        answer["endSessionURL"] = life.endSessionURL.map(DBusValue.string)
+        return answer
     }
 
     private func reportCleanup(
@@ -198,6 +233,23 @@ struct BrokerInterface: Sendable {
 
     /// A method for administrators only, whatever program they use.
     private func administration(_ method: BrokerProtocol.Method, answer: @escaping Answer) -> DBusInterface.Method {
+        self.method(method, of: "administrator") { fields, caller in
+            guard caller.isAdministrator else { throw DeviceRefusal.notPermitted }
+            return try await answer(fields, caller)
+        }
+    }
+
+    /// A method for whoever knows the password that its request has in it, whatever program and user that is.
+    private func credentialed(_ method: BrokerProtocol.Method, answer: @escaping Answer) -> DBusInterface.Method {
+        self.method(method, of: "enrolment", answer: answer)
+    }
+
+    /// A method for callers that are no apps; `name` stands for them in the log.
+    private func method(
+        _ method: BrokerProtocol.Method,
+        of name: String,
+        answer: @escaping Answer
+    ) -> DBusInterface.Method {
         DBusInterface.Method(
             method.rawValue,
             in: [.init("request", "a{sv}")],
@@ -205,10 +257,14 @@ struct BrokerInterface: Sendable {
         ) { call in
             do {
                 let credentials = try await callers.credentials(of: call.sender)
-                let caller = Callers.Caller(app: AppIdentity(identifier: "administrator"), credentials: credentials)
-                guard caller.isAdministrator else { throw DeviceRefusal.notPermitted }
+                let caller = Callers.Caller(
+                    connection: call.sender,
+                    app: AppIdentity(identifier: name),
+                    credentials: credentials
+                )
                 return [.fields(try await answer(call.arguments.first?.fieldsValue ?? [:], caller))]
             } catch {
+                await note(error, of: method, by: name)
                 throw MethodFailure(broker: error)
             }
         }
@@ -218,7 +274,7 @@ struct BrokerInterface: Sendable {
     private func note(_ error: any Error, of method: BrokerProtocol.Method, by app: String) async {
         let (code, message) = MethodFailure.refusal(error)
         log.notice("refused", metadata: ["request": "\(method.rawValue)", "app": "\(app)", "reason": "\(message)"])
-        await broker.note(.refused, app: app, detail: "\(code) \(method.rawValue)")
+        await refusals.note(code.description, of: method.rawValue, by: app)
     }
 }
 

@@ -11,9 +11,12 @@ package final class BrokerService: Sendable {
         package var bus: Bus
         package var stateDirectory: String
         package var configurationFile: String
+        /// Where logind is.
+        package var loginBus: Bus
 
-        package init(bus: Bus, stateDirectory: String, configurationFile: String) {
+        package init(bus: Bus, stateDirectory: String, configurationFile: String, loginBus: Bus = .system) {
             self.bus = bus
+            self.loginBus = loginBus
             self.stateDirectory = stateDirectory
             self.configurationFile = configurationFile
         }
@@ -24,6 +27,7 @@ package final class BrokerService: Sendable {
     private let callers: Callers
     private let waker: Waker
     private let enrolment: Enrolment
+    private let life: SessionLife
     private let lock: ServiceLock
     private let configurationFile: String
     private let status = ConfigurationStatus()
@@ -46,6 +50,7 @@ package final class BrokerService: Sendable {
         let center = DarwinNotifyCenter(connection: connection)
         let waking = Locked<Waker?>(nil)
         let enrolment = Enrolment(log: log)
+        let living = Locked<SessionLife?>(nil)
         let surroundings = DeviceBroker.Surroundings(
             announce: { state in
                 do throws(DBusError) {
@@ -54,6 +59,7 @@ package final class BrokerService: Sendable {
                     // When the bus is back, all are told to ask.
                     log.warning("not announced", metadata: ["epoch": "\(state.epoch)", "reason": "\(error)"])
                 }
+                living.withLock { $0 }?.sessionChanged()
                 if let remnants = database.remnants {
                     log.warning("left in the store's file", metadata: ["reason": "\(remnants)"])
                 }
@@ -75,7 +81,7 @@ package final class BrokerService: Sendable {
                 }
                 await broker.appStarted(app.identifier)
             },
-            appEnded: { app in Task { await broker.appEnded(app) } }
+            appEnded: { app in await broker.appEnded(app) }
         )
         let waker = Waker(
             connection: connection,
@@ -84,6 +90,15 @@ package final class BrokerService: Sendable {
             woken: { app, detail in await broker.wasWoken(app, detail: detail) }
         )
         waking.withLock { $0 = waker }
+        let life = SessionLife(
+            broker: broker,
+            directory: options.stateDirectory,
+            bus: options.bus,
+            loginBus: options.loginBus,
+            log: log
+        )
+        living.withLock { $0 = life }
+        self.life = life
         self.broker = broker
         self.connection = connection
         self.callers = callers
@@ -93,7 +108,7 @@ package final class BrokerService: Sendable {
         configurationFile = options.configurationFile
         updates = try configuration.updates()
         manifests = try AppManifestDirectory(path: configuration.appManifestDirectory).updates()
-        let interface = BrokerInterface(broker: broker, callers: callers, status: status, log: log)
+        let interface = BrokerInterface(broker: broker, callers: callers, life: life, status: status, log: log)
         tokens = [
             try connection.export([interface.interface], at: BrokerProtocol.path),
             try connection.onEvent { event in
@@ -195,8 +210,10 @@ package final class BrokerService: Sendable {
         callers.forgetIdentities()
         // Where nobody knows what the administrator wants, the next person waits.
         await broker.use(configuration?.cleanup ?? CleanupPolicy(isStrict: true))
-        guard let mode = update.inForce?.mode else { return }
-        let state = try await broker.apply(.modeChanged(mode), cause: "the managed configuration")
-        log.info("configured", metadata: ["mode": "\(mode.rawValue)", "epoch": "\(state.epoch)"])
+        guard let configuration else { return }
+        // First who may sign in, then whether anybody may.
+        try await life.use(SessionPolicy(configuration))
+        let state = try await broker.apply(.modeChanged(configuration.mode), cause: "the managed configuration")
+        log.info("configured", metadata: ["mode": "\(configuration.mode.rawValue)", "epoch": "\(state.epoch)"])
     }
 }

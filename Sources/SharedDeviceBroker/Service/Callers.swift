@@ -8,6 +8,8 @@ import Synchronization
 /// one process may be several apps.
 final class Callers: Sendable {
     struct Caller: Sendable {
+        /// Its connection, by the bus's name of it.
+        let connection: String
         let app: AppIdentity
         let credentials: DBusConnection.PeerCredentials
 
@@ -33,29 +35,51 @@ final class Callers: Sendable {
 
     private struct State {
         var entries: [String: Entry] = [:]
+        /// How many calls are finding out who a connection is.
+        var arriving: [String: Int] = [:]
+        /// Those of ``arriving`` that have left meanwhile: nobody would ever take their entries away.
+        var left: Set<String> = []
+        /// The last report of an end: the next start of an app waits for it, or the two would be told in the wrong order.
+        var lastEnd: Task<Void, Never>?
         /// Grows when all identities are to be found anew.
         var generation = 0
 
         func isRunning(_ app: String) -> Bool {
             entries.values.contains { $0.apps.values.contains { $0.identifier == app } }
         }
+
+        mutating func arrived(_ sender: String) {
+            guard let count = arriving[sender] else { return }
+            arriving[sender] = count > 1 ? count - 1 : nil
+            if count == 1 { left.remove(sender) }
+        }
+
+        /// Tells of the ends of apps, after all that was told before.
+        mutating func tell(_ apps: some Collection<String>, _ appEnded: @escaping @Sendable (String) async -> Void) {
+            guard !apps.isEmpty else { return }
+            let (previous, apps) = (lastEnd, Array(apps))
+            lastEnd = Task {
+                await previous?.value
+                for app in apps { await appEnded(app) }
+            }
+        }
     }
 
     private let connection: DBusConnection
     private let identify: Identification
     private let appStarted: @Sendable (AppIdentity, DBusConnection.PeerCredentials) async -> Void
-    private let appEnded: @Sendable (_ app: String) -> Void
+    private let appEnded: @Sendable (_ app: String) async -> Void
     private let state = Locked(State())
     private let token = Locked<HandlerToken?>(nil)
 
     /// - Parameters:
     ///   - appStarted: an app has called for the first time since it was gone. The call waits until it returns.
-    ///   - appEnded: the last connection of an app is gone. On the reading thread.
+    ///   - appEnded: the last connection of an app is gone. One at a time, and in order with `appStarted`.
     init(
         connection: DBusConnection,
         identify: @escaping Identification,
         appStarted: @escaping @Sendable (AppIdentity, DBusConnection.PeerCredentials) async -> Void,
-        appEnded: @escaping @Sendable (_ app: String) -> Void
+        appEnded: @escaping @Sendable (_ app: String) async -> Void
     ) {
         self.connection = connection
         self.identify = identify
@@ -70,22 +94,34 @@ final class Callers: Sendable {
     /// - Throws: ``DeviceRefusal`` where it may not take part; ``DBusError`` where it is gone.
     func caller(_ sender: String, claiming claimed: String?) async throws -> Caller {
         let (known, generation) = state.withLock { ($0.entries[sender], $0.generation) }
-        if let known, let app = known.apps[claimed] { return Caller(app: app, credentials: known.credentials) }
+        if let known, let app = known.apps[claimed] {
+            return Caller(connection: sender, app: app, credentials: known.credentials)
+        }
         let credentials = try await credentials(of: sender)
         let app = try identify(claimed, credentials)
-        let isFirst = state.withLock { state -> Bool in
+        let (isFirst, end) = state.withLock { state -> (Bool, Task<Void, Never>?) in
+            // An identity that was found by rules which are over is not kept; the call under way may still have it. Nor is that of a
+            // connection which is gone: what has no end must not begin.
+            guard generation == state.generation, state.entries[sender] != nil else { return (false, nil) }
             let isFirst = !state.isRunning(app.identifier)
-            // An identity that was found by rules which are over is not kept; the call under way may still have it.
-            if generation == state.generation { state.entries[sender]?.apps[claimed] = app }
-            return isFirst
+            state.entries[sender]?.apps[claimed] = app
+            return (isFirst, state.lastEnd)
         }
-        if isFirst { await appStarted(app, credentials) }
-        return Caller(app: app, credentials: credentials)
+        if isFirst {
+            await end?.value
+            await appStarted(app, credentials)
+        }
+        return Caller(connection: sender, app: app, credentials: credentials)
     }
 
     /// Who `sender` is, whether it may take part or not.
     func credentials(of sender: String) async throws -> DBusConnection.PeerCredentials {
-        if let known = state.withLock({ $0.entries[sender] }) { return known.credentials }
+        let known = state.withLock { state -> Entry? in
+            if state.entries[sender] == nil { state.arriving[sender, default: 0] += 1 }
+            return state.entries[sender]
+        }
+        if let known { return known.credentials }
+        defer { state.withLock { $0.arrived(sender) } }
         // First the rule, so that its end cannot be missed.
         let lease = try await connection.addMatch(
             MatchRule(
@@ -97,30 +133,34 @@ final class Callers: Sendable {
         )
         let credentials = try await connection.credentials(of: sender)
         state.withLock { state in
-            if state.entries[sender] == nil { state.entries[sender] = Entry(lease: lease, credentials: credentials) }
+            guard state.entries[sender] == nil, !state.left.contains(sender) else { return }
+            state.entries[sender] = Entry(lease: lease, credentials: credentials)
         }
         return credentials
     }
 
+    /// Whether the connection is still there, as far as the bus has told.
+    func isConnected(_ caller: Caller) -> Bool { state.withLock { $0.entries[caller.connection] != nil } }
+
     /// The rules have changed: everybody is identified anew at the next call.
     func forgetIdentities() {
-        let old = state.withLock { state -> [String: Entry] in
-            defer {
-                state.generation += 1
-                for sender in state.entries.keys { state.entries[sender]?.apps = [:] }
-            }
-            return state.entries
+        state.withLock { state in
+            state.tell(Self.apps(of: state.entries.values), appEnded)
+            state.generation += 1
+            for sender in state.entries.keys { state.entries[sender]?.apps = [:] }
         }
-        for app in Self.apps(of: old.values) { appEnded(app) }
     }
 
     /// The bus is gone, and all connections with it.
     func forgetAll() {
         let old = state.withLock { state -> [String: Entry] in
+            state.tell(Self.apps(of: state.entries.values), appEnded)
+            state.left.formUnion(state.arriving.keys)
             defer { state.entries = [:] }
             return state.entries
         }
-        for app in Self.apps(of: old.values) { appEnded(app) }
+        // The rules are given back outside the lock.
+        withExtendedLifetime(old) {}
     }
 
     private static func apps(of entries: some Sequence<Entry>) -> Set<String> {
@@ -132,12 +172,13 @@ final class Callers: Sendable {
             arguments.count == 3, let name = arguments[0].stringValue, name.hasPrefix(":"),
             arguments[2].stringValue == ""
         else { return }
-        let (gone, ended) = state.withLock { state -> (Entry?, [String]) in
-            guard let gone = state.entries.removeValue(forKey: name) else { return (nil, []) }
-            return (gone, Self.apps(of: [gone]).filter { !state.isRunning($0) })
+        let gone = state.withLock { state -> Entry? in
+            if state.arriving[name] != nil { state.left.insert(name) }
+            guard let gone = state.entries.removeValue(forKey: name) else { return nil }
+            state.tell(Self.apps(of: [gone]).filter { !state.isRunning($0) }, appEnded)
+            return gone
         }
         // The rule is given back outside the lock.
         withExtendedLifetime(gone) {}
-        for app in ended { appEnded(app) }
     }
 }

@@ -91,6 +91,11 @@ extension DeviceBroker {
         try await written()
     }
 
+    /// The apps that were given the account of the session that is open.
+    package var holding: [String] {
+        state.account == nil ? [] : Array((ledger.participations[state.epoch] ?? [:]).keys)
+    }
+
     /// Whether the app owes a cleanup.
     package func isOwing(_ app: String) -> Bool { !ledger.owed(by: app).isEmpty }
 
@@ -128,6 +133,9 @@ extension DeviceBroker {
         if isSignInHeld { throw .cleanupPending(ledger.awaited) }
         if policy.isStrict, !ledger.owed(by: app).isEmpty { throw .cleanupRequired }
     }
+
+    /// The apps that a sign-in would have to wait for.
+    package var signInHeldFor: [String] { isSignInHeld ? ledger.awaited : [] }
 
     /// Whether a round is open that the policy has people wait for. Those that it does not wait for any more have expired.
     private var isSignInHeld: Bool {

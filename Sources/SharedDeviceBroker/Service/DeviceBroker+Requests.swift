@@ -38,27 +38,29 @@ extension DeviceBroker {
 
     /// Signs somebody in for the whole device, when the policy lets anybody in.
     ///
-    /// - Parameter patience: how long the request waits for open cleanup rounds.
+    /// - Parameters:
+    ///   - patience: how long the request waits for open cleanup rounds.
+    ///   - isAwaited: whether the app is still there to hear of it. Somebody whose app has ended meanwhile may have left the device, which
+    ///     is then to sign nobody in. Called on the broker's queue.
     /// - Throws: ``DeviceRefusal``, ``IdentityError``, ``StoreError``.
     package func signIn(
         _ request: SignInRequest,
         scopes: Set<String>,
         by app: String,
-        patience: Duration = .zero
+        patience: Duration = .zero,
+        isAwaited: @Sendable () -> Bool = { true }
     ) async throws -> Grant {
         // Before the password is looked at: a refusal must not tell whether it was right.
-        _ = try machine.decide(.signIn(Account(identifier: "", username: request.username)), in: state)
+        try machine.checkSignIn(in: state, rules: rules)
         try await waitForCleanups(until: .now + patience)
         let identity = try await provider.authenticate(request)
         let token = try await provider.issueToken(for: identity, scopes: scopes)
         // Somebody else may have signed in and out meanwhile, or the mode may have changed: this decides again.
         try checkCleanups(of: app)
-        // The app is told of the account by the answer: it holds data of the session from its beginning.
-        let next = try apply(.signIn(identity.account), cause: app)
+        guard isAwaited() else { throw DeviceRefusal.requestAbandoned }
+        let next = try apply(.signIn(identity.account), cause: app, holder: app)
         self.identity = identity
         _ = tokens.store(token, for: identity.account, scopes: scopes, epoch: next.epoch, at: Date())
-        try await hold(next.epoch, by: app)
-        guard state.epoch == next.epoch else { throw DeviceRefusal.currentAccountMismatch }
         return Grant(account: identity.account, epoch: next.epoch, token: token)
     }
 

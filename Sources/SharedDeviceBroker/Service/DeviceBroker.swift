@@ -39,6 +39,10 @@ package actor DeviceBroker {
     var identity: AuthenticatedIdentity?
     /// Whether the next sign-in waits for the cleanup of the last session.
     var policy = CleanupPolicy()
+    /// Which organisation the device has joined; `nil` for none.
+    private(set) var enrolment: Membership?
+    /// Who may sign in, by the managed configuration; ``rules`` has the enrolment in it too.
+    var configuredRules = DeviceRules()
 
     /// Who holds whose data, as it is decided; it leads what is stored.
     var ledger: CleanupLedger
@@ -67,10 +71,16 @@ package actor DeviceBroker {
         store = LedgerStore(database: database)
         self.provider = provider
         self.surroundings = surroundings
-        state = try AccountStore(database: database).state()
-        let ledger = try store.ledger()
-        self.ledger = ledger
+        let state = try AccountStore(database: database).state()
+        self.state = state
+        enrolment = try store.enrolment()
+        var ledger = try store.ledger()
         stored = ledger
+        // Whoever is signed in has a session, whatever wrote the state: otherwise nobody would take down who holds its data.
+        if let account = state.account, ledger.sessions[state.epoch] == nil {
+            ledger.begin(state.epoch, account: account, subject: nil, at: surroundings.now())
+        }
+        self.ledger = ledger
         tokens = TokenVault(epoch: state.epoch)
     }
 
@@ -95,14 +105,49 @@ package actor DeviceBroker {
         noteChange()
     }
 
-    /// The one way to another state: decides, commits state, ledger and log in one transaction, drops what belonged to the old epoch,
-    /// announces. It has no point at which another request could come in between.
+    /// Who may sign in. An enrolment decides whose users: what the configuration names is for joining.
+    var rules: DeviceRules { rules(with: enrolment) }
+
+    private func rules(with enrolment: Membership?) -> DeviceRules {
+        DeviceRules(
+            requiresJoin: configuredRules.requiresJoin,
+            isJoined: enrolment != nil,
+            tenantIdentifier: enrolment?.tenantIdentifier ?? configuredRules.tenantIdentifier
+        )
+    }
+
+    /// The one way to another state: decides, commits state, enrolment, ledger and log in one transaction, drops what belonged to the old
+    /// epoch, announces. It has no point at which another request could come in between.
     ///
-    /// - Parameter cause: who or what wants it, for the log.
+    /// - Parameters:
+    ///   - change: what becomes of the enrolment with it; `nil` for nothing.
+    ///   - cause: who or what wants it, for the log.
+    ///   - holder: the app that signs in, which is given the account by the answer: it holds data of the session from its beginning.
     /// - Throws: ``DeviceRefusal``, ``StoreError``; nothing has changed then.
     @discardableResult
-    package func apply(_ event: DeviceEvent, cause: String = "the broker") throws -> DeviceState {
-        guard let next = try machine.decide(event, in: state) else { return state }
+    package func apply(
+        _ event: DeviceEvent,
+        enrolment change: Membership.Change? = nil,
+        cause: String = "the broker",
+        holder: String? = nil
+    ) throws -> DeviceState {
+        let enrolment = change.map(\.outcome) ?? enrolment
+        let next = try machine.decide(event, in: state, rules: rules(with: enrolment))
+        guard let next else {
+            guard let change else { return state }
+            // Nobody's session is touched by it.
+            try store.commit(
+                nil,
+                enrolment: change,
+                from: stored,
+                to: ledger,
+                log: log + [change.entry(at: surroundings.now())]
+            )
+            wrote(ledger)
+            self.enrolment = enrolment
+            noteChange()
+            return state
+        }
         let now = surroundings.now()
         var ledger = ledger
         var entries: [AuditEntry] = []
@@ -120,6 +165,9 @@ package actor DeviceBroker {
             let subject = try store.subject(of: account)
             ledger.begin(next.epoch, account: account, subject: subject, at: now)
             entries.append(AuditEntry(.signedIn, at: now, session: next.epoch, subject: subject, detail: cause))
+            if let holder, ledger.hold(next.epoch, by: holder) {
+                entries.append(AuditEntry(.held, at: now, session: next.epoch, app: holder))
+            }
         }
         if next.mode != state.mode {
             entries.append(AuditEntry(.modeChanged, at: now, detail: "\(next.mode.rawValue), by \(cause)"))
@@ -132,10 +180,12 @@ package actor DeviceBroker {
                 detail: "epoch \(next.epoch)"
             )
         )
+        if let change { entries.append(change.entry(at: now)) }
         ledger.prune(keeping: Self.keptRounds)
-        try store.commit(next, from: stored, to: ledger, log: log + entries)
+        try store.commit(next, enrolment: change, from: stored, to: ledger, log: log + entries)
         // What waited to be written is written with it.
         wrote(ledger)
+        self.enrolment = enrolment
         let left = identity
         state = next
         tokens.enter(epoch: next.epoch)

@@ -33,7 +33,12 @@ final class Waker: Sendable {
         underWay.withLock { underWay in
             guard underWay[app] == nil else { return }
             underWay[app] = Task { [weak self] in
-                await self?.insist(on: app)
+                var pause = Duration.milliseconds(500)
+                var problem: String?
+                while !Task.isCancelled, await self?.attempt(app, &problem) == true {
+                    guard (try? await Task.sleep(for: pause)) != nil else { return }
+                    pause = min(pause * 2, .seconds(60))
+                }
                 _ = self?.underWay.withLock { $0.removeValue(forKey: app) }
                 // It may owe something again since it was asked.
                 if !Task.isCancelled, await self?.isOwing(app) == true { self?.wake(app) }
@@ -41,17 +46,13 @@ final class Waker: Sendable {
         }
     }
 
-    private func insist(on app: String) async {
-        var pause = Duration.milliseconds(500)
-        while !Task.isCancelled, await isOwing(app) {
-            // Asked each time: the manifests may have changed.
-            if let name = busName(app) { await start(app, name) }
-            guard (try? await Task.sleep(for: pause)) != nil else { return }
-            pause = min(pause * 2, .seconds(60))
-        }
-    }
-
-    private func start(_ app: String, _ name: String) async {
+    /// Whether the app still owes something, and is to be started again.
+    ///
+    /// - Parameter problem: why the last attempt failed. The same reason again is no news.
+    private func attempt(_ app: String, _ problem: inout String?) async -> Bool {
+        guard await isOwing(app) else { return false }
+        // Asked each time: the manifests may have changed.
+        guard let name = busName(app) else { return true }
         do throws(DBusError) {
             let call = try DBusMessage.methodCall(
                 destination: "org.freedesktop.DBus",
@@ -61,12 +62,16 @@ final class Waker: Sendable {
                 arguments: [.string(name), .uint32(0)]
             )
             let answer = try await connection.call(call)
+            problem = nil
             // 2 is “it was running”, which is no news.
             if answer.first?.unsignedValue == 1 { await woken(app, "started as \(name)") }
         } catch {
             // A bus that is away starts it by the next attempt.
-            guard error.code != .disconnected, error.code != .closed else { return }
-            await woken(app, "could not be started as \(name): \(error.message)")
+            guard error.code != .disconnected, error.code != .closed else { return true }
+            let detail = "could not be started as \(name): \(error.message)"
+            if detail != problem { await woken(app, detail) }
+            problem = detail
         }
+        return true
     }
 }

@@ -86,6 +86,37 @@ package struct DeviceRefusal: Error, Sendable, Hashable, CustomStringConvertible
     package static func appNotEligible(_ reason: String) -> DeviceRefusal {
         DeviceRefusal(code: .appNotEligible, description: reason)
     }
+    /// For the log: there is nobody to hear it.
+    package static let requestAbandoned = DeviceRefusal(
+        code: .invalidRequest,
+        description: "the app that asked has left the bus; nobody is signed in for it"
+    )
+    package static let tenantMismatch = DeviceRefusal(
+        code: .tenantMismatch,
+        description:
+            "this user belongs to another organisation than the device; use an account of the device's organisation"
+    )
+    package static let deviceNotJoined = DeviceRefusal(
+        code: .deviceNotJoined,
+        description:
+            "this device has to be joined to its organisation before anybody signs in; have an administrator run: "
+            + "shared-device join"
+    )
+    package static let notJoined = DeviceRefusal(
+        code: .deviceNotJoined,
+        description: "this device is not joined to an organisation; there is none to leave"
+    )
+    package static let joinedElsewhere = DeviceRefusal(
+        code: .invalidRequest,
+        description:
+            "this device is joined to another organisation; have an administrator of that one run: shared-device leave"
+    )
+    package static let notAdministrator = DeviceRefusal(
+        code: .notPermitted,
+        description:
+            "this user is no administrator of the device's organisation; have one of them do this, or give the role with: "
+            + "shared-device user role NAME administrator"
+    )
     package static let notPermitted = DeviceRefusal(
         code: .notPermitted,
         description: "only root and the broker's own user may do this"

@@ -19,13 +19,23 @@ package final class LedgerStore: Sendable {
         return try database.read("read the cleanup ledger") { db in try Self.fetch(db, path: path) }
     }
 
-    /// Makes `new` the stored ledger, appends to the log, and, where there is one, makes `state` the device's state: all of it, or nothing.
+    /// Which organisation the device has joined; `nil` for none.
+    ///
+    /// - Throws: `StoreError`; `damaged` where the row makes no sense.
+    package func enrolment() throws(StoreError) -> Membership? {
+        let path = database.path
+        return try database.read("read the device's enrolment") { db in try EnrolmentStore.fetch(db, path: path) }
+    }
+
+    /// Makes `new` the stored ledger, appends to the log, and, where there is one, makes `state` the device's state and changes its
+    /// enrolment: all of it, or nothing.
     /// When this returns, it is on the disk.
     ///
     /// - Parameter old: what is stored; only what differs is written.
     /// - Throws: `StoreError`; nothing has changed then.
     package func commit(
         _ state: DeviceState?,
+        enrolment change: Membership.Change? = nil,
         from old: CleanupLedger,
         to new: CleanupLedger,
         log entries: [AuditEntry]
@@ -37,6 +47,7 @@ package final class LedgerStore: Sendable {
             hasLeft = try database.write(attempted) { db in
                 var hasLeft = false
                 if let state { hasLeft = try AccountStore.replace(db, with: state, attempted: attempted, path: path) }
+                if let change { try EnrolmentStore.apply(change, to: db) }
                 hasLeft = try Self.save(db, from: old, to: new) || hasLeft
                 for entry in entries { try Self.append(db, entry) }
                 return hasLeft
@@ -82,8 +93,9 @@ package final class LedgerStore: Sendable {
             let started: Double? = row.value("started_at")
             let ended: Double? = row.value("ended_at")
             let outcome: String? = row.value("outcome")
-            guard let epoch = epoch.flatMap(UInt64.init(exactly:)), let started,
-                outcome == nil || outcome.flatMap(CleanupReport.Outcome.init) != nil
+            guard let epoch = epoch.flatMap(UInt64.init(exactly:)), let started, isTime(started),
+                outcome == nil || outcome.flatMap(CleanupReport.Outcome.init) != nil,
+                (outcome == nil) == (ended == nil), ended.map(isTime) ?? true
             else { throw nonsense }
             sessions[epoch] = CleanupLedger.Session(
                 account: account(row),
@@ -98,12 +110,14 @@ package final class LedgerStore: Sendable {
             let epoch: Int64? = row.value("session")
             let app: String? = row.value("app")
             let progress: String? = row.value("progress")
-            guard let epoch = epoch.flatMap(UInt64.init(exactly:)), let app,
-                progress == nil || progress.flatMap(CleanupReport.Progress.init) != nil
+            // A duty without a session, or a session that is over without duties, would never be settled.
+            guard let epoch = epoch.flatMap(UInt64.init(exactly:)), let app, let session = sessions[epoch],
+                progress == nil || progress.flatMap(CleanupReport.Progress.init) != nil,
+                (progress == nil) == (session.outcome == nil)
             else { throw nonsense }
             let date: (String) -> Date? = { column in
                 let seconds: Double? = row.value(column)
-                return seconds.map(Date.init(timeIntervalSince1970:))
+                return seconds.flatMap { isTime($0) ? Date(timeIntervalSince1970: $0) : nil }
             }
             participations[epoch, default: [:]][app] = CleanupLedger.Participation(
                 progress: progress.flatMap(CleanupReport.Progress.init),
@@ -115,6 +129,9 @@ package final class LedgerStore: Sendable {
         }
         return CleanupLedger(sessions: sessions, participations: participations)
     }
+
+    /// Whether it can be a time: what shows dates may trap on one that is far beyond any calendar.
+    static func isTime(_ seconds: Double) -> Bool { abs(seconds) < 1e11 }
 
     private static func account(_ row: Row) -> Account? {
         let identifier: String? = row.value("account_identifier")

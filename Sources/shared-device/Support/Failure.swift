@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import SharedDevice
 import SharedDeviceBroker
 
 /// A failure that has no error of the library's.
@@ -33,6 +34,7 @@ private func exitStatus(for error: any Error) -> CInt {
     case let error as UserDirectoryError: error.storeError.map(exitStatus(for:)) ?? exitStatus(for: error.code)
     case let error as StoreError: exitStatus(for: error)
     case let error as ManagedConfigurationError: error.code == .unreadable ? EX_NOINPUT : EX_DATAERR
+    case let error as SharedDeviceError: exitStatus(for: error.code)
     default: EX_SOFTWARE
     }
 }
@@ -42,7 +44,27 @@ private func exitStatus(for code: UserDirectoryError.Code) -> CInt {
     case .unknownUser: EX_NOUSER
     case .usernameTaken: EX_CANTCREAT
     case .signedIn: EX_TEMPFAIL
-    case .invalidUsername, .invalidDisplayName, .weakPassword, .unusablePassword: EX_DATAERR
+    case .invalidUsername, .invalidDisplayName, .invalidTenant, .weakPassword, .unusablePassword: EX_DATAERR
+    default: EX_SOFTWARE
+    }
+}
+
+private func exitStatus(for code: SharedDeviceError.Code) -> CInt {
+    switch code {
+    case .brokerUnavailable: EX_UNAVAILABLE
+    case .notPermitted, .authenticationFailed: EX_NOPERM
+    case .tooManyAttempts, .cleanupPending: EX_TEMPFAIL
+    case .invalidRequest, .tenantMismatch, .deviceNotJoined, .noCurrentAccount, .currentAccountMismatch: EX_DATAERR
+    default: EX_SOFTWARE
+    }
+}
+
+private func exitStatus(for code: SharedDeviceError.Code) -> CInt {
+    switch code {
+    case .brokerUnavailable: EX_UNAVAILABLE
+    case .notPermitted, .authenticationFailed: EX_NOPERM
+    case .tooManyAttempts, .cleanupPending: EX_TEMPFAIL
+    case .invalidRequest, .tenantMismatch, .deviceNotJoined, .noCurrentAccount, .currentAccountMismatch: EX_DATAERR
     default: EX_SOFTWARE
     }
 }

@@ -25,13 +25,18 @@ enum PasswordInput: ~Copyable {
     case standardInput
     case terminal(TerminalPrompt)
 
+    /// Asks once: a wrong one does no harm.
+    consuming func readPassword(of name: String) throws -> Secret {
+        switch consume self {
+        case .standardInput: try Self.fromStandardInput()
+        case .terminal(let prompt): try prompt.ask("Password for \(name): ")
+        }
+    }
+
     consuming func readNewPassword(of name: String) throws -> Secret {
         switch consume self {
         case .standardInput:
-            guard let password = try SecretLine.read(from: STDIN_FILENO, before: { true }) else {
-                throw CommandFailure(status: EX_NOINPUT, description: "there is no password on standard input")
-            }
-            return password
+            return try Self.fromStandardInput()
         case .terminal(let prompt):
             let password = try prompt.ask("Password for \(name): ")
             guard try prompt.ask("The same again: ").isEqual(to: password) else {
@@ -42,5 +47,12 @@ enum PasswordInput: ~Copyable {
             }
             return password
         }
+    }
+
+    private static func fromStandardInput() throws -> Secret {
+        guard let password = try SecretLine.read(from: STDIN_FILENO, before: { true }) else {
+            throw CommandFailure(status: EX_NOINPUT, description: "there is no password on standard input")
+        }
+        return password
     }
 }

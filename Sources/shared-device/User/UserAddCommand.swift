@@ -14,6 +14,14 @@ struct UserAddCommand: ParsableCommand {
     @Option(help: "The person's name, for display.")
     var displayName: String?
 
+    @Option(help: "administrator, who may join the device to the organisation; or user.")
+    var role: UserRole = .user
+
+    @Option(
+        help: ArgumentHelp("The organisation that the user belongs to. Otherwise this device's own.", valueName: "id")
+    )
+    var tenant: String?
+
     @OptionGroup var password: PasswordOptions
     @OptionGroup var state: StateOptions
 
@@ -25,7 +33,9 @@ struct UserAddCommand: ParsableCommand {
             let user = try directory.add(
                 username: name,
                 displayName: displayName,
-                password: try input.readNewPassword(of: name)
+                password: try input.readNewPassword(of: name),
+                role: role,
+                tenant: tenant
             )
             print("added \(user.account.username) (\(user.account.identifier))")
         }

@@ -6,7 +6,7 @@ struct UserCommand: ParsableCommand {
         abstract: "Keeps the list of people who may sign in on this device.",
         subcommands: [
             UserAddCommand.self, UserListCommand.self, UserRemoveCommand.self, UserPasswordCommand.self,
-            UserDisableCommand.self, UserEnableCommand.self,
+            UserDisableCommand.self, UserEnableCommand.self, UserRoleCommand.self,
         ]
     )
 }

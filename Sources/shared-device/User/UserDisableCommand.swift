@@ -11,6 +11,7 @@ struct UserDisableCommand: ParsableCommand {
     @Argument(help: "The user's name.")
     var name: String
 
+    @OptionGroup var signOut: SignOutOptions
     @OptionGroup var state: StateOptions
 
     func run() throws {
@@ -18,11 +19,15 @@ struct UserDisableCommand: ParsableCommand {
             let database = try state.openDatabase(.existing)
             let directory = UserDirectory(database: database)
             let user = try directory.existingUser(named: name)
+            try signOut.signOut(user, of: database, reason: "the user's being disabled")
             try directory.setDisabled(true, forUserNamed: name)
+            // Who came back in between is not let in any more; the one session that this leaves ends here.
+            try signOut.signOut(user, of: database, reason: "the user's being disabled")
             print("disabled \(user.account.username)")
             if try AccountStore(database: database).state().account?.hasIdentifier(user.account.identifier) == true {
                 warn(
-                    "\(user.account.username) is signed in on this device, stays so until signed out, and gets no new tokens"
+                    "\(user.account.username) is signed in on this device, stays so until signed out, and gets no new tokens; "
+                        + "next time use --sign-out"
                 )
             }
         }

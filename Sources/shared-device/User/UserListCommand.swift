@@ -31,6 +31,7 @@ private struct ListedUser: Encodable {
     let identifier: String
     let username: String
     let displayName: String?
+    let role: String
     let disabled: Bool
     let signedIn: Bool
     let createdAt: Date
@@ -39,6 +40,7 @@ private struct ListedUser: Encodable {
         identifier = user.account.identifier
         username = user.account.username
         displayName = user.account.displayName
+        role = user.role.rawValue
         disabled = user.isDisabled
         signedIn = isSignedIn
         createdAt = user.createdAt
@@ -52,8 +54,8 @@ private struct ListedUser: Encodable {
     }
 
     static func table(_ users: [ListedUser]) -> String {
-        let head = ["USER", "NAME", "STATUS", "IDENTIFIER"]
-        let rows = [head] + users.map { [$0.username, $0.displayName ?? "-", $0.status, $0.identifier] }
+        let head = ["USER", "NAME", "STATUS", "ROLE", "IDENTIFIER"]
+        let rows = [head] + users.map { [$0.username, $0.displayName ?? "-", $0.status, $0.role, $0.identifier] }
         let widths = head.indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
         return rows.map { row in
             zip(row, widths)

@@ -1,25 +1,27 @@
 // Signs one account in and out of the store in the directory `arguments[1]`, for ever, and writes each epoch to standard
-// output once its commit has returned. A test kills it at a moment of its choosing.
+// output once its commit has returned; with a second argument, does the same with a whole broker and its ledger. A test kills it at a
+// moment of its choosing.
 import Glibc
 import SharedDevice
 import SharedDeviceBroker
 
 // Past stdio: a line in its buffer would die with the process.
-func report(_ epoch: UInt64) {
-    let line = Array("\(epoch)\n".utf8)
+func report(_ text: String) {
+    let line = Array("\(text)\n".utf8)
     guard write(STDOUT_FILENO, line, line.count) == line.count else { exit(1) }
 }
 
+if CommandLine.arguments.count > 2 { try await keepLedger(in: CommandLine.arguments[1]) }
 let store = try AccountStore(database: DeviceDatabase(directory: CommandLine.arguments[1]))
 var state = try store.state()
 if state.mode == .personal {
     state = state.next(mode: .shared, account: nil)
     try store.commit(state)
-    report(state.epoch)
+    report("\(state.epoch)")
 }
 while true {
     let account = state.account == nil ? Account(identifier: "torture.tenant", username: "torture-user") : nil
     state = state.next(mode: .shared, account: account)
     try store.commit(state)
-    report(state.epoch)
+    report("\(state.epoch)")
 }

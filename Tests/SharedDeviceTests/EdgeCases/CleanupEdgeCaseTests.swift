@@ -238,7 +238,7 @@ struct CleanupEdgeCaseTests {
     @Test("where a manifest says which program an identifier is, another program with it is refused")
     func impostor() async throws {
         let device = try await TestDevice(starts: false)
-        try device.enrol("org.example.listener", executable: ChildProcess.built("listener-app"))
+        try device.writeManifest(of: "org.example.listener", executable: ChildProcess.built("listener-app"))
         try await device.startBroker()
         let control = ControlApp(on: device)
         // This process is another program.

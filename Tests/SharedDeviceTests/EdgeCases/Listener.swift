@@ -193,7 +193,7 @@ extension TestDevice {
     }
 
     /// Writes an app's manifest.
-    func enrol(_ identifier: String, executable: String, further: String = "") throws {
+    func writeManifest(of identifier: String, executable: String, further: String = "") throws {
         let directory = "\(self.directory.path)/apps"
         try FileManager.default.createDirectory(
             atPath: directory,

@@ -114,7 +114,7 @@ struct SessionEdgeCaseTests {
         let command = "\(program) --identifier \(name) --directory \(home.path) --bus-name \(name) --until-nobody"
         let bus = try PrivateBus(PrivateBus.Options(services: [name: command]))
         let device = try await TestDevice(starts: false, bus: bus)
-        try device.enrol(name, executable: program, further: #", "busName": "\#(name)""#)
+        try device.writeManifest(of: name, executable: program, further: #", "busName": "\#(name)""#)
         try await device.startBroker()
         let control = ControlApp(on: device)
         let app = try Listener(on: device, directory: home.path)

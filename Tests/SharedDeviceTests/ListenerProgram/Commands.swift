@@ -8,6 +8,7 @@ import Synchronization
 ///
 /// - `signin NAME PASSWORD…`
 /// - `signout [IDENTIFIER]`: that account, or the one on the screen
+/// - `signout-browser MILLISECONDS`: with the browser's session, which may take so long
 /// - `work`: leaves another file
 /// - `token [IDENTIFIER]`, `tokens COUNT`: tokens of an account, or of the one on the screen; these one after the other, of which every
 ///   second is a new one
@@ -47,6 +48,13 @@ final class Commands: Sendable {
         case "signout":
             await answer("signout") { event throws(SharedDeviceError) in
                 try await application.signout(with: account(argument))
+            }
+        case "signout-browser":
+            var parameters = SignoutParameters(signoutFromBrowser: true)
+            parameters.browserDeadline = .milliseconds(Int(argument ?? "") ?? 0)
+            await answer("signout-browser") { [parameters] event throws(SharedDeviceError) in
+                let result = try await application.signout(with: account(nil), signoutParameters: parameters)
+                event.detail = "\(result.browser)"
             }
         case "work":
             let account = desk.account

@@ -1,1 +1,0 @@
-// The shared-device surface of MSAL for iOS, over SharedDevice.

@@ -1,0 +1,97 @@
+package import Foundation
+
+/// When a session is to end by itself: after so long without anybody at the device, or at the end of a shift. Pure: the caller brings the
+/// time, and looks again when told to.
+///
+/// All times are the wall clock's, which goes on while the device sleeps or is off. A clock that is set back makes no wait longer than it
+/// would have been from the moment of the first look after it.
+package struct SignOutSchedule: Sendable, Equatable {
+    /// What the administrator has set.
+    package struct Settings: Sendable, Equatable {
+        /// How long nobody uses the device; `nil` for as long as they like.
+        package var inactivity: Duration?
+        /// When shifts end, in minutes of the local day: 0 to 1439.
+        package var shiftEnds: Set<Int>
+
+        package init(inactivity: Duration? = nil, shiftEnds: Set<Int> = []) {
+            self.inactivity = inactivity
+            self.shiftEnds = shiftEnds
+        }
+    }
+
+    /// Why a session ends.
+    package enum Reason: Sendable, Hashable, CustomStringConvertible {
+        case inactivity(Duration)
+        /// The minute of the local day.
+        case shiftEnd(Int)
+
+        /// As the log has it: `inactivity for 900 s`, `shift end 14:00`.
+        package var description: String {
+            switch self {
+            case .inactivity(let duration):
+                let seconds = duration / .seconds(1)
+                return "inactivity for \(seconds == seconds.rounded() ? "\(Int64(seconds))" : "\(seconds)") s"
+            case .shiftEnd(let minute):
+                let (hour, rest) = minute.quotientAndRemainder(dividingBy: 60)
+                return "shift end \(hour < 10 ? "0" : "")\(hour):\(rest < 10 ? "0" : "")\(rest)"
+            }
+        }
+    }
+
+    /// What is to be done.
+    package enum Decision: Sendable, Equatable {
+        case signOut(Reason)
+        /// Nothing before this instant; `nil` for nothing at all.
+        case look(at: Date?)
+    }
+
+    /// What the administrator has set.
+    package var settings: Settings
+    /// The local calendar and time zone.
+    package var calendar: Calendar
+    /// When the session began.
+    package private(set) var startedAt: Date
+    /// When somebody used the device last.
+    package private(set) var lastActivity: Date
+
+    package init(settings: Settings, calendar: Calendar, startedAt: Date, lastActivity: Date) {
+        self.settings = settings
+        self.calendar = calendar
+        self.startedAt = startedAt
+        self.lastActivity = max(startedAt, lastActivity)
+    }
+
+    /// Somebody is using the device.
+    package mutating func noteActivity(at now: Date) { lastActivity = now }
+
+    /// What is to be done at this instant.
+    package mutating func look(at now: Date) -> Decision {
+        // What is to come cannot have been: the clock was set back.
+        startedAt = min(startedAt, now)
+        lastActivity = min(lastActivity, now)
+        var next: Date?
+        if let (end, minute) = shiftEnd {
+            guard end > now else { return .signOut(.shiftEnd(minute)) }
+            next = end
+        }
+        if let inactivity = settings.inactivity {
+            let end = lastActivity.addingTimeInterval(inactivity / .seconds(1))
+            guard end > now else { return .signOut(.inactivity(inactivity)) }
+            next = min(next ?? end, end)
+        }
+        return .look(at: next)
+    }
+
+    /// The first end of a shift after the session's begin. A time that the change to summer time leaves out is the first one after the gap;
+    /// of one that there is twice, the first counts.
+    private var shiftEnd: (Date, minute: Int)? {
+        let ends = settings.shiftEnds.sorted().compactMap { minute in
+            calendar.nextDate(
+                after: startedAt,
+                matching: DateComponents(hour: minute / 60, minute: minute % 60, second: 0),
+                matchingPolicy: .nextTime
+            ).map { ($0, minute: minute) }
+        }
+        return ends.min { $0.0 < $1.0 }
+    }
+}

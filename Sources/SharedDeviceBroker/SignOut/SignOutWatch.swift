@@ -1,0 +1,117 @@
+import Foundation
+import Logging
+import SharedDevice
+
+/// Signs out whoever stays longer than the administrator wants: keeps a ``SignOutSchedule`` for the open session, and looks when it says.
+actor SignOutWatch {
+    /// A device that slept is looked at so soon after it wakes, at the latest.
+    private static let longestPause = 60.0
+    /// After a failure to sign out.
+    private static let retryPause = 2.0
+
+    private let broker: DeviceBroker
+    private let file: ActivityFile
+    private let now: @Sendable () -> Date
+    private let log: Logger
+    private var settings = SignOutSchedule.Settings()
+    private var open: (epoch: UInt64, schedule: SignOutSchedule)?
+    private var alarm: Task<Void, Never>?
+    private var looks: UInt64 = 0
+    /// What the file says.
+    private var kept = Date.distantPast
+    private var hasComplained = false
+
+    init(
+        broker: DeviceBroker,
+        directory: String,
+        log: Logger,
+        now: @escaping @Sendable () -> Date = { Date() }
+    ) {
+        self.broker = broker
+        file = ActivityFile(directory: directory)
+        self.log = log
+        self.now = now
+    }
+
+    deinit { alarm?.cancel() }
+
+    /// Puts other settings in force, for the open session too.
+    func use(_ settings: SignOutSchedule.Settings) async {
+        self.settings = settings
+        open?.schedule.settings = settings
+        await look()
+    }
+
+    /// Somebody is using the device. Nothing needs to be looked at for it: the next look finds that it came too early.
+    func noteActivity() {
+        guard open != nil else { return }
+        let now = now()
+        open?.schedule.noteActivity(at: now)
+        // Often enough for timeouts that are a matter of minutes.
+        guard abs(now.timeIntervalSince(kept)) >= 1 else { return }
+        keep(now)
+    }
+
+    /// Decides for the session as it is now. To be called when one begins or ends.
+    func look() async {
+        looks += 1
+        let number = looks
+        let session = await broker.openSession
+        // A later look knows more.
+        guard number == looks else { return }
+        alarm?.cancel()
+        alarm = nil
+        guard let session else {
+            open = nil
+            return
+        }
+        let now = now()
+        var schedule: SignOutSchedule
+        if let open, open.epoch == session.epoch {
+            schedule = open.schedule
+        } else {
+            // A session of an earlier run goes on from the last time that anybody used the device then; in any other, signing in was that.
+            schedule = SignOutSchedule(
+                settings: settings,
+                calendar: .autoupdatingCurrent,
+                startedAt: session.startedAt,
+                lastActivity: file.date ?? now
+            )
+            keep(schedule.lastActivity)
+        }
+        let decision = schedule.look(at: now)
+        open = (session.epoch, schedule)
+        switch decision {
+        case .look(nil): break
+        case .look(let next?): pause(next.timeIntervalSince(now))
+        case .signOut(let reason): await signOut(session.epoch, because: reason)
+        }
+    }
+
+    private func signOut(_ epoch: UInt64, because reason: SignOutSchedule.Reason) async {
+        do {
+            _ = try await broker.signOut(nil, session: epoch, cause: reason.description)
+            log.notice("signed out automatically", metadata: ["reason": "\(reason)"])
+        } catch is DeviceRefusal {
+            // It is over already.
+        } catch {
+            log.error("not signed out yet", metadata: ["reason": "\(error)"])
+            pause(Self.retryPause)
+        }
+    }
+
+    private func pause(_ seconds: TimeInterval) {
+        let wait = min(Self.longestPause, max(0.01, seconds))
+        alarm = Task { [weak self] in
+            guard (try? await Task.sleep(for: .seconds(wait))) != nil else { return }
+            await self?.look()
+        }
+    }
+
+    private func keep(_ date: Date) {
+        kept = date
+        guard let problem = file.write(date), !hasComplained else { return }
+        hasComplained = true
+        log.warning("a restart will not know of the last activity", metadata: ["reason": "\(problem)"])
+    }
+}

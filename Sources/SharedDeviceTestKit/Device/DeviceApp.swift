@@ -1,0 +1,321 @@
+import DBusTransport
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import Synchronization
+
+/// An app of a test's device, over all the lives of its process. The same identifier is the same app, with the same directories.
+///
+/// It keeps bus and broker alive, and its process ends with it.
+public final class DeviceApp: Sendable {
+    private struct Life {
+        var process: ChildProcess?
+        /// What processes of this app that ended have written.
+        var earlierLines: [String] = []
+        var earlierErrors: [String] = []
+        /// How the last process ended; `nil` while it runs and before.
+        var end: (status: Int32, instant: ContinuousClock.Instant)?
+        /// Whether the test itself ended it.
+        var isKilled = false
+        /// Whether the test has it stopped.
+        var isHeld = false
+    }
+
+    /// As the test described it, with what the placeholders stand for.
+    public let description: TestApp
+    /// The path of its program.
+    public let executable: String
+    /// The directory that all of the app's own directories are in.
+    public let home: String
+    let host: DeviceHost
+    private let life = Locked(Life())
+
+    /// - Throws: ``TestDeviceError/Code/programMissing``, ``TestDeviceError/Code/filesFailed``.
+    init(_ app: TestApp, on host: DeviceHost) throws(TestDeviceError) {
+        self.host = host
+        executable = try host.programs.path(of: app.executable)
+        let home = host.home(of: app.identifier)
+        self.home = home
+        let replace: (String) -> String = { text in
+            let values = [
+                ("{bus}", host.bus.address), ("{data}", "\(home)/data"), ("{state}", "\(home)/state"),
+                ("{home}", home),
+            ]
+            return values.reduce(text) { $0.replacingOccurrences(of: $1.0, with: $1.1) }
+        }
+        var description = app
+        description.arguments = app.arguments.map(replace)
+        description.environment = app.environment.mapValues(replace)
+        description.dataDirectories = app.dataDirectories.map(replace)
+        self.description = description
+        do {
+            for name in ["data", "state", "cache", "config", "tmp"] {
+                try FileManager.default.createDirectory(atPath: "\(home)/\(name)", withIntermediateDirectories: true)
+            }
+            if app.busName != nil { try writeScript() }
+        } catch {
+            throw TestDeviceError(.filesFailed, "could not make the directories of \(app.identifier): \(error)")
+        }
+    }
+
+    deinit {
+        guard let process = processIdentifier else { return }
+        signal(SIGKILL)
+        life.withLock { $0.process }?.waitUntilExit()
+        // One that the bus started is nobody's child: it is gone soon.
+        for _ in 0..<1000 where process == activated { usleep(1_000) }
+    }
+
+    /// The app's identifier.
+    public var identifier: String { description.identifier }
+
+    /// What is searched: the app's own directories and ``TestApp/dataDirectories``.
+    public var directories: [String] { [home] + description.dataDirectories }
+
+    // MARK: Life and death
+
+    /// Starts a process of the app; an app that runs is left as it is.
+    ///
+    /// - Throws: ``TestDeviceError/Code/programMissing``.
+    public func start() throws(TestDeviceError) {
+        guard processIdentifier == nil else { return }
+        let process: ChildProcess
+        do {
+            process = try ChildProcess(executable, description.arguments, environment: environment)
+        } catch {
+            throw TestDeviceError(.programMissing, "\(identifier) does not start: \(error)")
+        }
+        life.withLock { life in
+            if let earlier = life.process {
+                life.earlierLines += earlier.lines
+                life.earlierErrors.append(earlier.errorText)
+            }
+            life.process = process
+            life.end = nil
+            life.isKilled = false
+            life.isHeld = false
+        }
+        host.log.add(identifier, .started, "starts, as process \(process.identifier)")
+        Task { [weak self] in
+            let status = await process.exitStatus()
+            self?.ended(process, status)
+        }
+    }
+
+    /// Stops it where it stands (SIGSTOP), as a suspended app is; it is stopped on return.
+    ///
+    /// - Throws: ``TestDeviceError/Code/notThere`` where it does not run.
+    public func stop() async throws(TestDeviceError) {
+        let process = try running("stop")
+        stopSoon()
+        while let letter = ProcessState.letter(of: process), !"TZ".contains(letter) {
+            try? await Task.sleep(for: .milliseconds(1))
+        }
+    }
+
+    /// Stops it without waiting until it stands.
+    func stopSoon() {
+        life.withLock { $0.isHeld = true }
+        signal(SIGSTOP)
+        host.log.add(identifier, .stopped, "is stopped (SIGSTOP)")
+    }
+
+    /// Lets it go on (SIGCONT).
+    ///
+    /// - Throws: ``TestDeviceError/Code/notThere`` where it does not run.
+    public func resume() throws(TestDeviceError) {
+        _ = try running("let go on")
+        host.log.add(identifier, .continued, "goes on (SIGCONT)")
+        life.withLock { $0.isHeld = false }
+        signal(SIGCONT)
+    }
+
+    /// Ends it without a chance to clean up (SIGKILL); it has ended on return.
+    ///
+    /// - Throws: ``TestDeviceError/Code/notThere`` where it does not run.
+    public func kill() async throws(TestDeviceError) {
+        let process = try running("kill")
+        host.log.add(identifier, .killed, "is killed (SIGKILL)")
+        life.withLock { $0.isKilled = true }
+        signal(SIGKILL)
+        while processIdentifier == process { try? await Task.sleep(for: .milliseconds(1)) }
+    }
+
+    /// Sends a signal.
+    ///
+    /// - Throws: ``TestDeviceError/Code/notThere`` where it does not run.
+    public func send(_ signal: Int32) throws(TestDeviceError) {
+        _ = try running("send a signal to")
+        self.signal(signal)
+    }
+
+    /// Whether it has a process, started by this object or by the bus; a stopped one counts.
+    public var isRunning: Bool { processIdentifier != nil }
+    /// Whether it is stopped.
+    public var isStopped: Bool { processIdentifier.map(ProcessState.isStopped) ?? false }
+    /// The process id; `nil` where it does not run.
+    public var processIdentifier: Int32? {
+        if let process = life.withLock({ $0.process }), process.isRunning { return process.identifier }
+        return activated
+    }
+
+    /// How the last process that this object started ended; `nil` while it runs.
+    var end: (status: Int32, instant: ContinuousClock.Instant)? { isRunning ? nil : life.withLock { $0.end } }
+
+    /// As ``end``, but for an end that the test itself brought about.
+    var unexpectedEnd: Int32? { life.withLock { $0.isKilled } ? nil : end?.status }
+
+    private func ended(_ process: ChildProcess, _ status: Int32) {
+        let isCurrent = life.withLock { life -> Bool in
+            guard life.process === process else { return false }
+            life.end = (status, .now)
+            return true
+        }
+        if isCurrent { host.log.add(identifier, .ended, "has ended, \(Self.text(status: status))") }
+    }
+
+    static func text(status: Int32) -> String {
+        status > 128 ? "by signal \(status - 128)" : "with status \(status)"
+    }
+
+    private func signal(_ number: Int32) {
+        if let process = life.withLock({ $0.process }), process.isRunning {
+            process.send(number)
+        } else if let process = activated {
+            _ = Glibc.kill(process, number)
+        }
+    }
+
+    private func running(_ what: String) throws(TestDeviceError) -> Int32 {
+        if let process = processIdentifier { return process }
+        throw TestDeviceError(.notThere, "cannot \(what) \(identifier): it does not run")
+    }
+
+    // MARK: Talking to it
+
+    /// Writes a line to its standard input.
+    ///
+    /// - Throws: ``TestDeviceError/Code/notThere`` where it does not run, was started by the bus, or does not read.
+    public func write(_ line: String) throws(TestDeviceError) {
+        guard let process = life.withLock({ $0.process }), process.isRunning else {
+            throw TestDeviceError(.notThere, "cannot write to \(identifier): no process of it was started here")
+        }
+        do {
+            try process.write(line)
+        } catch {
+            throw TestDeviceError(.notThere, "cannot write to \(identifier): \(error)")
+        }
+    }
+
+    /// The lines that all its processes wrote to standard output.
+    public var lines: [String] {
+        let (earlier, process) = life.withLock { ($0.earlierLines, $0.process) }
+        return earlier + (process?.lines ?? [])
+    }
+
+    /// What all its processes wrote to standard error.
+    public var errorText: String {
+        let (earlier, process) = life.withLock { ($0.earlierErrors, $0.process) }
+        return (earlier + [process?.errorText ?? ""]).filter { !$0.isEmpty }.joined(separator: "\n")
+    }
+
+    /// Waits for a line that `matches`, after the first `mark` ones, and returns it.
+    ///
+    /// - Throws: ``TestDeviceError/Code/timeout`` with what the app wrote, when it ends or time runs out first.
+    @discardableResult
+    public func line(
+        after mark: Int = 0,
+        within timeout: Duration = .seconds(60),
+        where matches: @Sendable (String) -> Bool
+    ) async throws(TestDeviceError) -> String {
+        let deadline = ContinuousClock.now + timeout
+        while true {
+            let hasEnded = !isRunning
+            if let line = lines.dropFirst(mark).first(where: matches) { return line }
+            guard !hasEnded, ContinuousClock.now < deadline, !Task.isCancelled else {
+                let reason = hasEnded ? "it ended" : "time ran out (\(timeout)), or the task was cancelled"
+                let wrote = (lines.suffix(20) + [errorText]).joined(separator: "\n")
+                throw TestDeviceError(.timeout, "no such line from \(identifier) before \(reason). It wrote:\n\(wrote)")
+            }
+            await Wait.moment()
+        }
+    }
+
+    // MARK: Its data
+
+    /// Where markers are in the app's directories: names and contents, UTF-8 and UTF-16. Paths are relative to ``home``, or absolute.
+    /// The app is stopped meanwhile, where it runs. Blocks this thread for the search.
+    ///
+    /// - Throws: ``TestDeviceError/Code/filesFailed``.
+    public func findings(of markers: [Marker]) throws(TestDeviceError) -> [ByteSearch.Finding] {
+        let isToStop = isRunning && !isStopped
+        if isToStop {
+            // Not a fault of the test's: it does not show in the timeline.
+            signal(SIGSTOP)
+            while let process = processIdentifier, !ProcessState.isStopped(process) { usleep(500) }
+        }
+        // Somebody else may have stopped it meanwhile, and for longer.
+        defer { if isToStop, !life.withLock({ $0.isHeld }) { signal(SIGCONT) } }
+        return try Self.findings(of: markers, in: directories)
+    }
+
+    static func findings(
+        of markers: [Marker],
+        in directories: [String]
+    ) throws(TestDeviceError) -> [ByteSearch.Finding] {
+        let search = ByteSearch(markers)
+        do {
+            return try directories.enumerated().flatMap { index, directory in
+                try search.run(under: directory).findings.map { finding in
+                    let path = index == 0 ? finding.path : "\(directory)/\(finding.path)"
+                    return ByteSearch.Finding(
+                        path: path,
+                        marker: finding.marker,
+                        encoding: finding.encoding,
+                        offset: finding.offset
+                    )
+                }
+            }
+        } catch {
+            throw TestDeviceError(.filesFailed, "\(error)")
+        }
+    }
+
+    // MARK: Environment
+
+    private var environment: [String: String] {
+        let own = [
+            "XDG_DATA_HOME": "\(home)/data", "XDG_STATE_HOME": "\(home)/state", "XDG_CACHE_HOME": "\(home)/cache",
+            "XDG_CONFIG_HOME": "\(home)/config", "TMPDIR": "\(home)/tmp", Self.variable: home,
+        ]
+        return host.bus.environment.merging(own) { $1 }.merging(description.environment) { $1 }
+    }
+
+    /// By this variable a process that the bus started is known for one of this app's.
+    private static let variable = "SHARED_DEVICE_TEST_APP"
+
+    private var activated: Int32? {
+        guard description.busName != nil, let text = try? String(contentsOfFile: "\(home).pid", encoding: .utf8),
+            let identifier = Int32(text.trimmingCharacters(in: .whitespacesAndNewlines)), identifier > 1,
+            ProcessState.isAlive(identifier, withEnvironment: "\(Self.variable)=\(home)")
+        else { return nil }
+        return identifier
+    }
+
+    /// What the bus runs: it leaves its process id, which stays that of the app.
+    private func writeScript() throws {
+        let variables = environment.sorted { $0.key < $1.key }.map { DeviceHost.quoted("\($0.key)=\($0.value)") }
+        let command = ([executable] + description.arguments).map(DeviceHost.quoted)
+        let line = (["exec", "env"] + variables + command).joined(separator: " ")
+        // Nobody reads what it writes, and nothing is told to it.
+        let text =
+            "echo $$ > \(DeviceHost.quoted("\(home).pid"))\n\(line) < /dev/null > \(DeviceHost.quoted("\(home).output")) 2>&1\n"
+        try text.write(toFile: "\(home).sh", atomically: true, encoding: .utf8)
+    }
+}
+
+/// Waiting without holding a thread.
+enum Wait {
+    /// For as long as nobody notices.
+    static func moment() async { try? await Task.sleep(for: .milliseconds(2)) }
+}

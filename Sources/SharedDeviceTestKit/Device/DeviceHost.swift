@@ -1,0 +1,170 @@
+import DBusTransport
+import Foundation
+import NotifyCenter
+import NotifyCenterTestKit
+import Synchronization
+
+/// What the apps of a test's device run on: directory, bus and broker. It lives as long as anything that uses it.
+final class DeviceHost: Sendable {
+    let directory: String
+    let bus: PrivateBus
+    let programs: DevicePrograms
+    let log = ObservationLog()
+    private let temporary: TemporaryDirectory?
+    private let broker = Locked<ChildProcess?>(nil)
+    private let brokerOutput = Locked<[String]>([])
+
+    /// Makes directories, bus and managed configuration. The broker does not run yet.
+    init(directory: String?, programs: DevicePrograms, apps: [TestApp]) throws(TestDeviceError) {
+        self.programs = programs
+        do {
+            temporary = directory == nil ? try TemporaryDirectory("shared-device-kit") : nil
+            self.directory = directory ?? temporary?.path ?? ""
+            for name in ["apps", "control"] {
+                try FileManager.default.createDirectory(
+                    atPath: "\(self.directory)/\(name)",
+                    withIntermediateDirectories: true,
+                    attributes: [.posixPermissions: 0o700]
+                )
+            }
+            let root = self.directory
+            let services = apps.compactMap { app in
+                app.busName.map { ($0, "/bin/sh \(Self.quoted("\(Self.home(of: app.identifier, in: root)).sh"))") }
+            }
+            bus = try PrivateBus(PrivateBus.Options(services: Dictionary(services) { first, _ in first }))
+        } catch {
+            throw TestDeviceError(.deviceFailed, "the device's bus does not start: \(error)")
+        }
+    }
+
+    var state: String { "\(directory)/broker" }
+    private var configurationDirectory: String { "\(directory)/configuration" }
+    private var configuration: String { "\(configurationDirectory)/managed-configuration.json" }
+
+    /// What the broker wrote, over all its lives.
+    var brokerText: String {
+        (brokerOutput.withLock { $0 } + [broker.withLock { $0 }?.errorText ?? ""]).joined(separator: "\n")
+    }
+
+    /// Where the directories of an app are.
+    func home(of app: String) -> String { Self.home(of: app, in: directory) }
+
+    private static func home(of app: String, in directory: String) -> String { "\(directory)/apps/\(fileName(app))" }
+
+    /// An identifier may be anything; a file's name may not.
+    static func fileName(_ identifier: String) -> String {
+        let name = identifier.map { $0.isASCII && ($0.isLetter || $0.isNumber || "._-".contains($0)) ? $0 : "_" }
+        return name.allSatisfy { $0 == "." } ? "_" : String(name.prefix(120))
+    }
+
+    // MARK: Configuration
+
+    /// Writes the managed configuration and the manifests of the apps beside it.
+    func configure(_ rule: CleanupRule, organization: String, apps: [DeviceApp]) throws(TestDeviceError) {
+        var settings: [String: Any] = ["sharedDeviceMode": true, "organization": organization]
+        if rule != .advisory {
+            settings["cleanupPolicy"] = rule.policy.rawValue
+            if let timeout = rule.timeout { settings["cleanupTimeout"] = timeout }
+        }
+        do {
+            try FileManager.default.createDirectory(
+                atPath: "\(configurationDirectory)/apps",
+                withIntermediateDirectories: true
+            )
+            try write(settings, to: configuration)
+            for app in apps where app.description.isEnrolled && !Self.isScript(app.executable) {
+                var manifest: [String: Any] = [
+                    "id": app.identifier,
+                    "executable": URL(fileURLWithPath: app.executable).resolvingSymlinksInPath().path,
+                ]
+                if let name = app.description.busName { manifest["busName"] = name }
+                try write(manifest, to: "\(configurationDirectory)/apps/\(Self.fileName(app.identifier)).json")
+            }
+        } catch {
+            throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(error)")
+        }
+    }
+
+    private static func isScript(_ path: String) -> Bool {
+        guard let file = FileHandle(forReadingAtPath: path) else { return false }
+        defer { try? file.close() }
+        return (try? file.read(upToCount: 2)) == Data("#!".utf8)
+    }
+
+    private func write(_ object: [String: Any], to path: String) throws {
+        let options: JSONSerialization.WritingOptions = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+        let content = try JSONSerialization.data(withJSONObject: object, options: options)
+        try content.write(to: URL(fileURLWithPath: path), options: .atomic)
+        // The broker takes no configuration that others may write to.
+        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
+    }
+
+    static func quoted(_ text: String) -> String { "'\(text.replacingOccurrences(of: "'", with: "'\\''"))'" }
+
+    // MARK: Broker
+
+    func startBroker() async throws(TestDeviceError) {
+        do {
+            let process = try ChildProcess(
+                programs.broker,
+                ["--state", state, "--configuration", configuration, "--bus", bus.address]
+            )
+            keepOutput()
+            broker.withLock { $0 = process }
+            try await process.line { $0 == "ready" }
+        } catch {
+            throw TestDeviceError(.deviceFailed, "the device's broker does not start: \(error)")
+        }
+        log.add(DeviceEvent.brokerLane, .started, "the broker serves")
+    }
+
+    /// Ends it as a crash would; it has ended on return.
+    func killBroker() async {
+        guard let process = broker.withLock({ $0 }), process.isRunning else { return }
+        log.add(DeviceEvent.brokerLane, .killed, "the broker is killed (SIGKILL)")
+        process.kill()
+        _ = await process.exitStatus()
+    }
+
+    private func keepOutput() {
+        guard let earlier = broker.withLock({ $0 })?.errorText, !earlier.isEmpty else { return }
+        brokerOutput.withLock { $0.append(earlier) }
+    }
+
+    /// Notes every broadcast that has apps ask, for as long as the observation lives.
+    func noteBroadcasts() async throws(TestDeviceError) -> NotificationObservation {
+        do {
+            return try await DarwinNotifyCenter(bus: bus.bus)
+                .observe(.sharedModeCurrentAccountChanged, delivery: .immediate) { [log] notification in
+                    let sender = notification.sender ?? "somebody"
+                    log.add(DeviceEvent.busLane, .broadcast, "carries the broadcast that has apps ask, from \(sender)")
+                }
+        } catch {
+            throw TestDeviceError(.deviceFailed, "the device's bus cannot be listened on: \(error)")
+        }
+    }
+
+    // MARK: Users
+
+    /// The password of each user that the kit makes.
+    static func password(of user: String) -> String { "correct horse \(user)" }
+
+    func addUser(_ user: String) async throws(TestDeviceError) {
+        do {
+            let name = user.prefix { $0 != "@" }.capitalized
+            let add = try ChildProcess(
+                programs.administration,
+                ["user", "add", user, "--display-name", name, "--password-stdin", "--state", state]
+            )
+            try add.write(Self.password(of: user))
+            try add.closeInput()
+            guard await add.exitStatus() == 0 else {
+                throw TestDeviceError(.deviceFailed, "the user \(user) cannot be made: \(add.errorText)")
+            }
+        } catch let error as TestDeviceError {
+            throw error
+        } catch {
+            throw TestDeviceError(.deviceFailed, "the user \(user) cannot be made: \(error)")
+        }
+    }
+}

@@ -1,0 +1,57 @@
+import Foundation
+import NotifyCenterTestKit
+
+/// An app of a test's device: how it is started, and where its data is.
+///
+/// Each app gets directories of its own, which its environment names: `XDG_DATA_HOME`, `XDG_STATE_HOME`, `XDG_CACHE_HOME`,
+/// `XDG_CONFIG_HOME` and `TMPDIR`. What an app leaves there is searched. In arguments, environment and data directories these stand for
+/// themselves: `{bus}` the bus's address, `{data}` and `{state}` the directories of `XDG_DATA_HOME` and `XDG_STATE_HOME`, `{home}` the
+/// directory that all of the app's directories are in.
+public struct TestApp: Sendable, Hashable, Codable {
+    /// The identifier that the app gives `SharedDeviceApplication`.
+    public var identifier: String
+    /// The program: a path, or a name to be found beside the running program, in `SHARED_DEVICE_PROGRAMS` or in `PATH`.
+    public var executable: String
+    /// What follows the program on its command line.
+    public var arguments: [String]
+    /// Variables beyond those of the test's process.
+    public var environment: [String: String]
+    /// Where it has data beside its own directories. They are searched and, at a sign-out, copied; so not the whole disk.
+    public var dataDirectories: [String]
+    /// The bus name by which the bus can start the app; `nil` where it cannot.
+    public var busName: String?
+    /// Whether the device has a manifest that names the program. `false` for a program that starts another in its place, which would then
+    /// not be the app; a script has none in any case, because its interpreter is the program.
+    public var isEnrolled: Bool
+    /// Whether the app is started with the device; otherwise ``DeviceApp/start()`` does.
+    public var startsWithDevice: Bool
+
+    /// An app; see the properties.
+    public init(
+        _ identifier: String,
+        executable: String,
+        arguments: [String] = [],
+        environment: [String: String] = [:],
+        dataDirectories: [String] = [],
+        busName: String? = nil,
+        isEnrolled: Bool = true,
+        startsWithDevice: Bool = true
+    ) {
+        self.identifier = identifier
+        self.executable = executable
+        self.arguments = arguments
+        self.environment = environment
+        self.dataDirectories = dataDirectories
+        self.busName = busName
+        self.isEnrolled = isEnrolled
+        self.startsWithDevice = startsWithDevice
+    }
+
+    /// Whether the broker's ledger calls this app so: by its identifier, and one that has no manifest with its program behind it.
+    static func isNamed(_ name: String, _ identifier: String) -> Bool {
+        name == identifier || name.hasPrefix("\(identifier) (")
+    }
+
+    /// The path of a program that the same package builds: it is beside the running test program.
+    public static func built(_ name: String) -> String { ChildProcess.built(name) }
+}

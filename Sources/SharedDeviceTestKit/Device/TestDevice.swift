@@ -1,0 +1,111 @@
+import DBusTransport
+import Foundation
+import NotifyCenter
+public import NotifyCenterTestKit
+public import SharedDevice
+import Synchronization
+
+/// A shared device of a test's own: a private bus, the real broker as a process, users, and apps as processes. All of it ends with this
+/// object, so keep it for as long as the test runs. There is no state beside it: tests with a device each run in parallel.
+///
+/// ```swift
+/// let device = try await TestDevice(apps: [TestApp("org.example.notes", executable: TestApp.built("notes"))])
+/// try await device.signIn("ada")
+/// try await device.waitUntilRunning()
+/// try device.app("org.example.notes").write("remember ada's secret")
+/// …
+/// try await device.signOut().requireClean(of: "ada's secret")
+/// ```
+public final class TestDevice: Sendable {
+    /// The last sign-out.
+    struct SignOut {
+        let user: String
+        let asked: ContinuousClock.Instant
+        let answered: ContinuousClock.Instant
+        /// The apps that had a process then.
+        let running: Set<String>
+    }
+
+    struct State {
+        var user: String?
+        var observer: RoundObserver?
+        var signOut: SignOut?
+        var session: UInt64?
+        /// Copies of the apps' directories from right before the last sign-out.
+        var copies: [String: [String]]?
+        /// The directory of the copies, which ends with the next sign-out.
+        var copyDirectory: TemporaryDirectory?
+        var slowCleanups: [String: Duration] = [:]
+    }
+
+    /// The apps, in the order in which they were given.
+    public let apps: [DeviceApp]
+    let host: DeviceHost
+    let control: ControlApp
+    private let broadcasts: NotificationObservation
+    let state = Locked(State())
+
+    /// Starts a device: bus and broker serve, the users are there, and the apps are started, but perhaps not ready
+    /// (``waitUntilRunning(within:)``).
+    ///
+    /// - Parameters:
+    ///   - apps: the apps; those with ``TestApp/startsWithDevice`` are started.
+    ///   - users: names to sign in with; each has the password “correct horse NAME”.
+    ///   - cleanup: whether the next sign-in waits for the cleanup of the last session.
+    ///   - organization: whose device it is.
+    ///   - programs: the directory of `shared-device-broker` and `shared-device`; `nil` for `SHARED_DEVICE_PROGRAMS`, the directory of the
+    ///     running program, and `PATH`.
+    ///   - directory: where everything is; it stays. `nil` for a temporary one that ends with the device.
+    /// - Throws: ``TestDeviceError/Code/programMissing``, ``TestDeviceError/Code/deviceFailed``.
+    public init(
+        apps: [TestApp] = [],
+        users: [String] = ["ada", "grace"],
+        cleanup: CleanupRule = .advisory,
+        organization: String = "Contoso",
+        programs: String? = nil,
+        directory: String? = nil
+    ) async throws(TestDeviceError) {
+        let host = try DeviceHost(directory: directory, programs: DevicePrograms(directory: programs), apps: apps)
+        self.host = host
+        var made: [DeviceApp] = []
+        for app in apps {
+            guard !made.contains(where: { $0.identifier == app.identifier || $0.home == host.home(of: app.identifier) })
+            else {
+                throw TestDeviceError(.deviceFailed, "there are two apps \(app.identifier)")
+            }
+            made.append(try DeviceApp(app, on: host))
+        }
+        self.apps = made
+        try host.configure(cleanup, organization: organization, apps: made)
+        for user in users { try await host.addUser(user) }
+        try await host.startBroker()
+        control = ControlApp(on: host)
+        broadcasts = try await host.noteBroadcasts()
+        for app in made where app.description.startsWithDevice { try app.start() }
+    }
+
+    /// The bus.
+    public var bus: PrivateBus { host.bus }
+    /// The directory of broker and apps.
+    public var directory: String { host.directory }
+    /// What the broker wrote to its log.
+    public var brokerText: String { host.brokerText }
+
+    /// The app of this identifier.
+    ///
+    /// - Throws: ``TestDeviceError/Code/notThere``.
+    public func app(_ identifier: String) throws(TestDeviceError) -> DeviceApp {
+        if let app = apps.first(where: { $0.identifier == identifier }) { return app }
+        let names = apps.map(\.identifier).joined(separator: ", ")
+        throw TestDeviceError(.notThere, "the device has no app \(identifier); it has: \(names)")
+    }
+
+    /// An app in the test's own process; the same identifier is the same app. It is in no report.
+    public func application(_ identifier: String) -> SharedDeviceApplication {
+        SharedDeviceApplication(
+            identifier: identifier,
+            bus: bus.bus,
+            stateDirectory: "\(directory)/applications/\(DeviceHost.fileName(identifier))"
+        )
+    }
+}

@@ -1,0 +1,191 @@
+import Foundation
+import Glibc
+
+/// Searches every byte of every file under a directory, the files' names and the targets of links, for markers. The case of A to Z does
+/// not count.
+public struct ByteSearch: Sendable {
+    /// A place where a marker is.
+    public struct Finding: Sendable, Hashable, Codable, CustomStringConvertible {
+        /// The file, relative to the directory that was searched.
+        public let path: String
+        /// The marker's ``Marker/kind``.
+        public let marker: String
+        /// How it was written there.
+        public let encoding: String
+        /// In bytes from the file's beginning; `nil` where it is in the file's name.
+        public let offset: Int?
+
+        /// One line.
+        public var description: String {
+            "\(marker) (\(encoding)) \(offset.map { "at byte \($0)" } ?? "in the name") of \(path)"
+        }
+    }
+
+    /// What one search saw.
+    public struct Result: Sendable, Hashable, Codable {
+        /// A file that was searched.
+        public struct File: Sendable, Hashable, Codable {
+            /// Relative to the directory that was searched.
+            public let path: String
+            /// Its size.
+            public let bytes: Int
+            /// How many markers are in it and in its name.
+            public let findings: Int
+        }
+
+        /// All files, in the order of their names.
+        public internal(set) var files: [File] = []
+        /// All places, in the order of the files.
+        public internal(set) var findings: [Finding] = []
+        /// How much was searched.
+        public var bytes: Int { files.reduce(0) { $0 + $1.bytes } }
+
+        /// Whether the marker is anywhere.
+        public func contains(_ marker: Marker) -> Bool { findings.contains { $0.marker == marker.kind } }
+    }
+
+    private struct Pattern: Sendable {
+        let marker: Marker
+        let encoding: Marker.Encoding
+        let bytes: [UInt8]
+
+        func finding(in path: String, at offset: Int?) -> Finding {
+            Finding(path: path, marker: marker.kind, encoding: encoding.rawValue, offset: offset)
+        }
+    }
+
+    private let patterns: [Pattern]
+    private let longest: Int
+
+    /// A search for these markers; empty ones are nowhere.
+    public init(_ markers: [Marker]) {
+        patterns = markers.filter { !$0.text.isEmpty }.flatMap { marker in
+            Marker.Encoding.allCases.map { encoding in
+                Pattern(marker: marker, encoding: encoding, bytes: Self.folded(marker.bytes(encoding)))
+            }
+        }
+        longest = patterns.map(\.bytes.count).max() ?? 0
+    }
+
+    /// Searches what is under `directory`, or that one file. What is changed meanwhile may be missed: stop those who write there. What
+    /// disappears meanwhile is gone; sockets, pipes and devices have but a name. A directory that is missing has nothing in it.
+    ///
+    /// - Throws: ``TestDeviceError/Code/filesFailed`` where something cannot be read.
+    public func run(under directory: String) throws -> Result {
+        var result = Result()
+        try visit(directory, "", &result)
+        return result
+    }
+
+    /// Where the markers are in these bytes.
+    public func findings(in bytes: [UInt8], path: String) -> [Finding] {
+        let folded = Self.folded(bytes)
+        return patterns.flatMap { pattern in
+            Self.offsets(of: pattern.bytes, in: folded).map { pattern.finding(in: path, at: $0) }
+        }
+    }
+
+    private func visit(_ path: String, _ relative: String, _ result: inout Result) throws {
+        var status = stat()
+        guard lstat(path, &status) == 0 else {
+            if errno == ENOENT || errno == ENOTDIR { return }
+            throw Self.failure(path)
+        }
+        let name = String(relative[(relative.lastIndex(of: "/").map(relative.index(after:)) ?? relative.startIndex)...])
+        let inName = findings(in: Array(name.utf8), path: relative)
+            .map { Finding(path: $0.path, marker: $0.marker, encoding: $0.encoding, offset: nil) }
+        result.findings += inName
+        switch status.st_mode & S_IFMT {
+        case S_IFDIR:
+            guard let names = try Self.names(in: path) else { return }
+            for name in names {
+                try visit("\(path)/\(name)", relative.isEmpty ? name : "\(relative)/\(name)", &result)
+            }
+        case S_IFREG:
+            guard let (inContent, bytes) = try search(path, relative) else { return }
+            result.findings += inContent
+            let file = Result.File(path: relative, bytes: bytes, findings: inName.count + inContent.count)
+            result.files.append(file)
+        case S_IFLNK:
+            let target = (try? FileManager.default.destinationOfSymbolicLink(atPath: path)) ?? ""
+            let inTarget = findings(in: Array(target.utf8), path: relative)
+            result.findings += inTarget
+            let file = Result.File(path: relative, bytes: target.utf8.count, findings: inName.count + inTarget.count)
+            result.files.append(file)
+        default:
+            break
+        }
+    }
+
+    /// A piece at a time: files may be larger than the memory.
+    private func search(_ path: String, _ relative: String) throws -> (findings: [Finding], bytes: Int)? {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+        guard descriptor >= 0 else {
+            if errno == ENOENT { return nil }
+            throw Self.failure(path)
+        }
+        defer { close(descriptor) }
+        var found: [Finding] = []
+        // What of the piece before may be the beginning of a marker.
+        var carried: [UInt8] = []
+        var start = 0
+        var piece = [UInt8](repeating: 0, count: 1 << 20)
+        while true {
+            let count = read(descriptor, &piece, piece.count)
+            if count < 0 {
+                if errno == EINTR { continue }
+                throw Self.failure(path)
+            }
+            if count == 0 { break }
+            let bytes = carried + Self.folded(Array(piece[..<count]))
+            for pattern in patterns {
+                for offset in Self.offsets(of: pattern.bytes, in: bytes)
+                where offset + pattern.bytes.count > carried.count {
+                    found.append(pattern.finding(in: relative, at: start - carried.count + offset))
+                }
+            }
+            start += count
+            carried = Array(bytes.suffix(max(0, longest - 1)))
+        }
+        return (found, start)
+    }
+
+    private static func names(in directory: String) throws -> [String]? {
+        do {
+            return try FileManager.default.contentsOfDirectory(atPath: directory).sorted()
+        } catch {
+            guard FileManager.default.fileExists(atPath: directory) else { return nil }
+            throw TestDeviceError(.filesFailed, "could not search \(directory): \(error)")
+        }
+    }
+
+    private static func failure(_ path: String) -> TestDeviceError {
+        TestDeviceError(.filesFailed, "could not search \(path): \(String(cString: strerror(errno)))")
+    }
+
+    /// Letters A to Z as small ones, in markers and files alike; in UTF-16 too, whose other bytes change alike on both sides.
+    private static func folded(_ bytes: [UInt8]) -> [UInt8] {
+        bytes.map { $0 >= 0x41 && $0 <= 0x5A ? $0 | 0x20 : $0 }
+    }
+
+    private static func offsets(of pattern: [UInt8], in bytes: [UInt8]) -> [Int] {
+        // Zeros are what files have most of, and what half of UTF-16 is.
+        guard let anchor = pattern.firstIndex(where: { $0 != 0 }) else { return [] }
+        return bytes.withUnsafeBytes { content in
+            guard let base = content.baseAddress else { return [] }
+            var offsets: [Int] = []
+            var position = anchor
+            while position < content.count,
+                let found = memchr(base + position, CInt(pattern[anchor]), content.count - position)
+            {
+                position = base.distance(to: UnsafeRawPointer(found))
+                let start = position - anchor
+                if start + pattern.count <= content.count, memcmp(base + start, pattern, pattern.count) == 0 {
+                    offsets.append(start)
+                }
+                position += 1
+            }
+            return offsets
+        }
+    }
+}

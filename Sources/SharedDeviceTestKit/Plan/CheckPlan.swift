@@ -1,0 +1,112 @@
+public import Foundation
+
+/// What is to be checked of some apps: a device, steps and expectations, as JSON. The format is described in
+/// `Documentation/CheckPlan.md`.
+public struct CheckPlan: Sendable, Hashable, Codable {
+    /// What reports are headed with.
+    public var title: String
+    /// The apps of the device.
+    public var apps: [TestApp]
+    /// The names of the users.
+    public var users: [String]
+    /// Whether the next sign-in waits for the cleanup of the last session.
+    public var cleanup: CleanupRule
+    /// What happens, in order.
+    public var steps: [CheckStep]
+
+    /// The plan that `json` says.
+    ///
+    /// - Throws: ``CheckPlanError`` with the place of what is wrong; what a plan expects in vain is wrong too.
+    public init(json: Data) throws(CheckPlanError) {
+        self = try Self.read(JSONCursor(document: json))
+    }
+
+    /// As ``init(json:)``; the error is a `DecodingError`.
+    public init(from decoder: any Decoder) throws {
+        let value = try JSONValue(from: decoder)
+        do throws(CheckPlanError) {
+            self = try Self.read(JSONCursor(value, path: "$"))
+        } catch {
+            throw DecodingError.dataCorrupted(
+                .init(codingPath: decoder.codingPath, debugDescription: "\(error)", underlyingError: error)
+            )
+        }
+    }
+
+    /// As ``init(json:)`` takes it.
+    public func encode(to encoder: any Encoder) throws {
+        var members: [String: JSONValue] = [
+            "title": .string(title), "users": .list(users.map(JSONValue.string)),
+            "policy": .string(cleanup.policy.rawValue),
+            "apps": .list(apps.map(\.json)), "steps": .list(steps.map(\.json)),
+        ]
+        if let timeout = cleanup.timeout { members["cleanupTimeout"] = .number(timeout) }
+        try JSONValue.object(members).encode(to: encoder)
+    }
+
+    private init(title: String, apps: [TestApp], users: [String], cleanup: CleanupRule, steps: [CheckStep]) {
+        (self.title, self.apps, self.users, self.cleanup, self.steps) = (title, apps, users, cleanup, steps)
+    }
+
+    /// The same with the programs and data directories that are relative paths taken relative to a directory.
+    public func relative(to directory: String) -> CheckPlan {
+        let absolute: (String) -> String = { path in
+            let isRelative = path.contains("/") && !path.hasPrefix("/") && !path.hasPrefix("{")
+            return isRelative ? "\(directory)/\(path)" : path
+        }
+        var plan = self
+        for index in plan.apps.indices {
+            plan.apps[index].executable = absolute(plan.apps[index].executable)
+            plan.apps[index].dataDirectories = plan.apps[index].dataDirectories.map(absolute)
+        }
+        return plan
+    }
+
+    private static func read(_ root: JSONCursor) throws(CheckPlanError) -> CheckPlan {
+        let members = try root.object(keys: ["title", "apps", "users", "policy", "cleanupTimeout", "steps"])
+        let string = { (cursor: JSONCursor) throws(CheckPlanError) in try cursor.string() }
+        let apps = try members.required("apps").list { (cursor) throws(CheckPlanError) in try TestApp(cursor) }
+        var cleanup = CleanupRule(try members["policy"]?.choice(CleanupRule.Policy.self) ?? .advisory)
+        cleanup.timeout = try members["cleanupTimeout"]?.number()
+        let plan = CheckPlan(
+            title: try members["title"]?.string() ?? "shared device check",
+            apps: apps,
+            users: try members["users"]?.list(string) ?? ["ada", "grace"],
+            cleanup: cleanup,
+            steps: try members.required("steps").list { (cursor) throws(CheckPlanError) in try CheckStep(cursor) }
+        )
+        try plan.validate()
+        return plan
+    }
+}
+
+extension TestApp {
+    fileprivate init(_ cursor: JSONCursor) throws(CheckPlanError) {
+        let members = try cursor.object(keys: [
+            "identifier", "executable", "arguments", "environment", "dataDirectories", "busName", "enrolled", "start",
+        ])
+        let string = { (cursor: JSONCursor) throws(CheckPlanError) in try cursor.string() }
+        self.init(
+            try members.required("identifier").string(),
+            executable: try members.required("executable").string(),
+            arguments: try members["arguments"]?.list(string) ?? [],
+            environment: try members["environment"]?.strings() ?? [:],
+            dataDirectories: try members["dataDirectories"]?.list(string) ?? [],
+            busName: try members["busName"]?.string(),
+            isEnrolled: try members["enrolled"]?.boolean() ?? true,
+            startsWithDevice: try members["start"]?.boolean() ?? true
+        )
+    }
+
+    fileprivate var json: JSONValue {
+        var members: [String: JSONValue] = [
+            "identifier": .string(identifier), "executable": .string(executable),
+            "arguments": .list(arguments.map(JSONValue.string)),
+            "environment": .object(environment.mapValues(JSONValue.string)),
+            "dataDirectories": .list(dataDirectories.map(JSONValue.string)), "start": .boolean(startsWithDevice),
+            "enrolled": .boolean(isEnrolled),
+        ]
+        if let busName { members["busName"] = .string(busName) }
+        return .object(members)
+    }
+}

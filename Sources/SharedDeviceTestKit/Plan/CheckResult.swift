@@ -1,0 +1,99 @@
+public import Foundation
+
+/// What came of a plan. Encoded, its property names are the keys of the JSON report; times are in milliseconds.
+public struct CheckResult: Sendable, Hashable, Codable {
+    /// One expectation of one app.
+    public struct Verdict: Sendable, Hashable, Codable {
+        /// Whether it holds.
+        public enum Outcome: String, Sendable, Codable {
+            /// It was looked at, and holds or not.
+            case holds, fails
+            /// It was not looked at, because an earlier step could not be done.
+            case skipped
+        }
+
+        /// The app's identifier.
+        public let app: String
+        /// What was expected.
+        public let expectation: String
+        /// The step of the plan, counted from 0.
+        public let step: Int
+        /// Whether it holds.
+        public let outcome: Outcome
+        /// What was seen.
+        public let detail: String
+    }
+
+    /// A sign-out, and how it reached the apps.
+    public struct Round: Sendable, Hashable, Codable {
+        /// One app of a round; see ``PropagationReport/App``.
+        public struct App: Sendable, Hashable, Codable {
+            /// The app's identifier.
+            public let identifier: String
+            /// Whether it is clean.
+            public let isClean: Bool
+            /// By the ledger.
+            public let heardAfter: Double?
+            /// By the ledger.
+            public let begunAfter: Double?
+            /// By the ledger.
+            public let cleanedAfter: Double?
+            /// By the kit.
+            public let seenCleanAfter: Double?
+            /// For people.
+            public let summary: String
+        }
+
+        /// The session that ended, by the epoch of its sign-in.
+        public let session: UInt64
+        /// Who was signed out.
+        public let user: String
+        /// The apps, in the order of the plan.
+        public let apps: [App]
+        /// What happened since the sign-in, in the order of time.
+        public let events: [DeviceEvent]
+
+        init(_ report: PropagationReport) {
+            session = report.session
+            user = report.user
+            apps = report.apps.map { app in
+                App(
+                    identifier: app.identifier,
+                    isClean: app.isClean,
+                    heardAfter: app.heardAfter.map(Text.number),
+                    begunAfter: app.begunAfter.map(Text.number),
+                    cleanedAfter: app.cleanedAfter.map(Text.number),
+                    seenCleanAfter: app.seenCleanAfter.map(Text.number),
+                    summary: app.summary
+                )
+            }
+            events = report.events
+        }
+    }
+
+    /// A step that could not be done.
+    public struct Failure: Sendable, Hashable, Codable {
+        /// The step of the plan, counted from 0.
+        public let step: Int
+        /// What was attempted and what happened.
+        public let message: String
+    }
+
+    /// The plan's title.
+    public let title: String
+    /// When it began.
+    public let startedAt: Date
+    /// How long it took.
+    public let milliseconds: Double
+    /// The expectations, in the order of the plan.
+    public let verdicts: [Verdict]
+    /// The sign-outs, in order.
+    public let rounds: [Round]
+    /// The step that could not be done; `nil` where all could.
+    public let failure: Failure?
+    /// The end of what each process wrote, where something does not hold.
+    public let output: [String: String]
+
+    /// Whether all was done and everything holds.
+    public var holds: Bool { failure == nil && verdicts.allSatisfy { $0.outcome == .holds } }
+}

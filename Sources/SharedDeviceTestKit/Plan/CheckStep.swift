@@ -1,0 +1,174 @@
+/// One step of a plan. Times are in milliseconds.
+public enum CheckStep: Sendable, Hashable {
+    /// The kit signs somebody in.
+    case signIn(user: String)
+    /// The kit signs out whoever is signed in; does not wait for the apps.
+    case signOut
+    /// Waits until the apps that have a process have asked who is signed in.
+    case waitUntilRunning(within: Double)
+    /// Writes a line to an app's standard input.
+    case send(app: String, line: String)
+    /// Waits for a line of an app's standard output, written since the app was last sent something.
+    case waitForLine(app: String, containing: String, within: Double)
+    /// Waits until a marker is in an app's data.
+    case waitForMarker(app: String, marker: String, within: Double)
+    /// Waits.
+    case pause(milliseconds: Double)
+    /// Starts an app that has no process.
+    case start(app: String)
+    /// SIGSTOP.
+    case stop(app: String)
+    /// SIGCONT.
+    case resume(app: String)
+    /// SIGKILL.
+    case kill(app: String)
+    /// Stops the app as soon as the ledger says that it was told of the next sign-out, and lets it go on after the pause.
+    case slowCleanup(app: String, milliseconds: Double)
+    /// SIGKILL.
+    case killBroker
+    /// Starts the broker again.
+    case startBroker
+    /// Kills the bus and starts it again.
+    case restartBus
+    /// Somebody else posts the broker's broadcast.
+    case spoofBroadcast
+    /// What is to hold.
+    case expect(CheckExpectation)
+
+    /// The names of the steps in a plan, as the value of `do`.
+    enum Action: String, CaseIterable {
+        case signIn, signOut, waitUntilRunning, send, waitForLine, waitForMarker, pause, start, stop
+        case resume = "continue"
+        case kill, slowCleanup, killBroker, startBroker, restartBus, spoofBroadcast, expect
+
+        /// The keys beside `do`.
+        var keys: [String] {
+            switch self {
+            case .signIn: ["user"]
+            case .signOut, .killBroker, .startBroker, .restartBus, .spoofBroadcast: []
+            case .waitUntilRunning: ["within"]
+            case .send: ["app", "line"]
+            case .waitForLine: ["app", "containing", "within"]
+            case .waitForMarker: ["app", "marker", "within"]
+            case .pause: ["milliseconds"]
+            case .start, .stop, .resume, .kill: ["app"]
+            case .slowCleanup: ["app", "milliseconds"]
+            case .expect: ["apps", "present", "heardWithin", "cleanedWithin", "absent"]
+            }
+        }
+    }
+
+    /// How long a step waits where the plan does not say, in milliseconds.
+    static let patience: Double = 30_000
+
+    init(_ cursor: JSONCursor) throws(CheckPlanError) {
+        let action = try cursor.discriminator("do").choice(Action.self)
+        let members = try cursor.object(keys: ["do"] + action.keys)
+        let app = { () throws(CheckPlanError) in try members.required("app").string() }
+        let within = try members["within"]?.number() ?? Self.patience
+        switch action {
+        case .signIn: self = .signIn(user: try members.required("user").string())
+        case .signOut: self = .signOut
+        case .waitUntilRunning: self = .waitUntilRunning(within: within)
+        case .send: self = .send(app: try app(), line: try members.required("line").string())
+        case .waitForLine:
+            let text = try members.required("containing").string()
+            self = .waitForLine(app: try app(), containing: text, within: within)
+        case .waitForMarker:
+            let marker = try members.required("marker").string()
+            self = .waitForMarker(app: try app(), marker: marker, within: within)
+        case .pause: self = .pause(milliseconds: try members.required("milliseconds").number())
+        case .start: self = .start(app: try app())
+        case .stop: self = .stop(app: try app())
+        case .resume: self = .resume(app: try app())
+        case .kill: self = .kill(app: try app())
+        case .slowCleanup:
+            self = .slowCleanup(app: try app(), milliseconds: try members.required("milliseconds").number())
+        case .killBroker: self = .killBroker
+        case .startBroker: self = .startBroker
+        case .restartBus: self = .restartBus
+        case .spoofBroadcast: self = .spoofBroadcast
+        case .expect: self = .expect(try CheckExpectation(members))
+        }
+    }
+
+    /// As it is written in a plan.
+    var json: JSONValue {
+        let (action, members): (Action, [String: JSONValue]) =
+            switch self {
+            case .signIn(let user): (.signIn, ["user": .string(user)])
+            case .signOut: (.signOut, [:])
+            case .waitUntilRunning(let within): (.waitUntilRunning, ["within": .number(within)])
+            case .send(let app, let line): (.send, ["app": .string(app), "line": .string(line)])
+            case .waitForLine(let app, let text, let within):
+                (.waitForLine, ["app": .string(app), "containing": .string(text), "within": .number(within)])
+            case .waitForMarker(let app, let marker, let within):
+                (.waitForMarker, ["app": .string(app), "marker": .string(marker), "within": .number(within)])
+            case .pause(let time): (.pause, ["milliseconds": .number(time)])
+            case .start(let app): (.start, ["app": .string(app)])
+            case .stop(let app): (.stop, ["app": .string(app)])
+            case .resume(let app): (.resume, ["app": .string(app)])
+            case .kill(let app): (.kill, ["app": .string(app)])
+            case .slowCleanup(let app, let time):
+                (.slowCleanup, ["app": .string(app), "milliseconds": .number(time)])
+            case .killBroker: (.killBroker, [:])
+            case .startBroker: (.startBroker, [:])
+            case .restartBus: (.restartBus, [:])
+            case .spoofBroadcast: (.spoofBroadcast, [:])
+            case .expect(let expectation): (.expect, expectation.members)
+            }
+        return .object(members.merging(["do": .string(action.rawValue)]) { $1 })
+    }
+
+    /// The app that the step is about; `nil` for those that are about the device.
+    var app: String? {
+        switch self {
+        case .send(let app, _), .waitForLine(let app, _, _), .waitForMarker(let app, _, _), .start(let app),
+            .stop(let app), .resume(let app), .kill(let app), .slowCleanup(let app, _):
+            app
+        default: nil
+        }
+    }
+}
+
+/// What a plan expects of apps. Times are in milliseconds since the last sign-out, by the broker's ledger.
+public struct CheckExpectation: Sendable, Hashable {
+    /// The apps; `nil` for all.
+    public var apps: [String]?
+    /// Strings that are in the data of each app.
+    public var present: [String] = []
+    /// By when each app was told of the last sign-out.
+    public var heardWithin: Double?
+    /// By when each app reported that it is clean.
+    public var cleanedWithin: Double?
+    /// Strings that are nowhere in the data of any of the apps.
+    public var absent: [String] = []
+
+    /// An expectation of nothing, of these apps.
+    public init(apps: [String]? = nil) { self.apps = apps }
+
+    init(_ members: JSONCursor.Members) throws(CheckPlanError) {
+        let string = { (cursor: JSONCursor) throws(CheckPlanError) in try cursor.string() }
+        apps = try members["apps"]?.list(string)
+        present = try members["present"]?.list(string) ?? []
+        heardWithin = try members["heardWithin"]?.number()
+        cleanedWithin = try members["cleanedWithin"]?.number()
+        absent = try members["absent"]?.list(string) ?? []
+        guard !present.isEmpty || heardWithin != nil || cleanedWithin != nil || !absent.isEmpty else {
+            throw CheckPlanError(
+                members.path,
+                "it expects nothing; say “present”, “heardWithin”, “cleanedWithin” or “absent”"
+            )
+        }
+    }
+
+    var members: [String: JSONValue] {
+        var members: [String: JSONValue] = [:]
+        if let apps { members["apps"] = .list(apps.map(JSONValue.string)) }
+        if !present.isEmpty { members["present"] = .list(present.map(JSONValue.string)) }
+        if let heardWithin { members["heardWithin"] = .number(heardWithin) }
+        if let cleanedWithin { members["cleanedWithin"] = .number(cleanedWithin) }
+        if !absent.isEmpty { members["absent"] = .list(absent.map(JSONValue.string)) }
+        return members
+    }
+}

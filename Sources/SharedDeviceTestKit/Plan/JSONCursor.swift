@@ -1,0 +1,184 @@
+import Foundation
+
+/// A value of a JSON document, with its place, so that what is wrong with it can be said with its path.
+struct JSONCursor {
+    let path: String
+    private let value: JSONValue
+
+    /// The document's root, `$`.
+    ///
+    /// - Throws: ``CheckPlanError`` where it is no JSON.
+    init(document: Data) throws(CheckPlanError) {
+        do {
+            value = try JSONDecoder().decode(JSONValue.self, from: document)
+        } catch {
+            throw CheckPlanError("$", "it is no JSON: \(Self.reason(error))")
+        }
+        path = "$"
+    }
+
+    init(_ value: JSONValue, path: String) {
+        self.value = value
+        self.path = path
+    }
+
+    // MARK: Objects
+
+    /// The members of an object, whose keys are all among the known ones.
+    func object(keys known: [String]) throws(CheckPlanError) -> Members {
+        guard case .object(let members) = value else { throw wrong("an object") }
+        for key in members.keys.sorted() where !known.contains(key) {
+            let names = known.map { "“\($0)”" }.joined(separator: ", ")
+            throw CheckPlanError(Self.path(path, key), "there is no such key here; there are \(names)")
+        }
+        return Members(path: path, members: members)
+    }
+
+    /// A member without which the others mean nothing; the other keys are not looked at.
+    func discriminator(_ key: String) throws(CheckPlanError) -> JSONCursor {
+        guard case .object(let members) = value else { throw wrong("an object") }
+        guard let found = members[key] else { throw CheckPlanError(path, "it lacks “\(key)”") }
+        return JSONCursor(found, path: Self.path(path, key))
+    }
+
+    struct Members {
+        let path: String
+        fileprivate let members: [String: JSONValue]
+
+        /// The member; `nil` where there is none.
+        subscript(_ key: String) -> JSONCursor? {
+            members[key].map { JSONCursor($0, path: JSONCursor.path(path, key)) }
+        }
+
+        /// The member.
+        func required(_ key: String) throws(CheckPlanError) -> JSONCursor {
+            guard let found = self[key] else { throw CheckPlanError(path, "it lacks “\(key)”") }
+            return found
+        }
+    }
+
+    private static func path(_ path: String, _ key: String) -> String {
+        let isPlain = !key.isEmpty && key.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "_") }
+        return isPlain ? "\(path).\(key)" : "\(path)[\"\(Text.printable(key))\"]"
+    }
+
+    // MARK: Values
+
+    /// A string with something in it.
+    func string() throws(CheckPlanError) -> String {
+        guard case .string(let text) = value else { throw wrong("a string") }
+        guard !text.isEmpty else { throw CheckPlanError(path, "it is empty") }
+        return text
+    }
+
+    /// `true` or `false`.
+    func boolean() throws(CheckPlanError) -> Bool {
+        guard case .boolean(let flag) = value else { throw wrong("true or false") }
+        return flag
+    }
+
+    /// A number between zero and a day of milliseconds.
+    func number() throws(CheckPlanError) -> Double {
+        guard case .number(let number) = value else { throw wrong("a number") }
+        guard (0...86_400_000).contains(number) else {
+            throw CheckPlanError(path, "\(number) is not between 0 and 86400000")
+        }
+        return number
+    }
+
+    /// The elements of a list.
+    func list<Element>(_ element: (JSONCursor) throws(CheckPlanError) -> Element) throws(CheckPlanError) -> [Element] {
+        guard case .list(let elements) = value else { throw wrong("a list") }
+        var made: [Element] = []
+        for (index, value) in elements.enumerated() {
+            made.append(try element(JSONCursor(value, path: "\(path)[\(index)]")))
+        }
+        return made
+    }
+
+    /// The strings of an object with any keys.
+    func strings() throws(CheckPlanError) -> [String: String] {
+        guard case .object(let members) = value else { throw wrong("an object with strings") }
+        var made: [String: String] = [:]
+        for (key, value) in members {
+            guard case .string(let text) = value else {
+                throw JSONCursor(value, path: Self.path(path, key)).wrong("a string")
+            }
+            made[key] = text
+        }
+        return made
+    }
+
+    /// One of some words.
+    func choice<Choice: RawRepresentable & CaseIterable>(
+        _: Choice.Type
+    ) throws(CheckPlanError) -> Choice where Choice.RawValue == String {
+        let text = try string()
+        guard let choice = Choice(rawValue: text) else {
+            let names = Choice.allCases.map { "“\($0.rawValue)”" }.joined(separator: ", ")
+            throw CheckPlanError(path, "“\(Text.printable(text))” is none of \(names)")
+        }
+        return choice
+    }
+
+    private func wrong(_ wanted: String) -> CheckPlanError {
+        CheckPlanError(path, "it is \(value.kind), not \(wanted)")
+    }
+
+    private static func reason(_ error: any Error) -> String {
+        guard case DecodingError.dataCorrupted(let context) = error else { return "\(error)" }
+        let place = (context.underlyingError as NSError?)?.userInfo[NSDebugDescriptionErrorKey] as? String
+        return place ?? context.debugDescription
+    }
+}
+
+/// Any JSON.
+enum JSONValue: Sendable, Hashable, Codable {
+    case null
+    case boolean(Bool)
+    case number(Double)
+    case string(String)
+    case list([JSONValue])
+    case object([String: JSONValue])
+
+    init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        if container.decodeNil() {
+            self = .null
+        } else if let flag = try? container.decode(Bool.self) {
+            self = .boolean(flag)
+        } else if let number = try? container.decode(Double.self) {
+            self = .number(number)
+        } else if let text = try? container.decode(String.self) {
+            self = .string(text)
+        } else if let list = try? container.decode([JSONValue].self) {
+            self = .list(list)
+        } else {
+            self = .object(try container.decode([String: JSONValue].self))
+        }
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        switch self {
+        case .null: try container.encodeNil()
+        case .boolean(let flag): try container.encode(flag)
+        case .number(let number): try container.encode(number)
+        case .string(let text): try container.encode(text)
+        case .list(let list): try container.encode(list)
+        case .object(let members): try container.encode(members)
+        }
+    }
+
+    /// For people.
+    var kind: String {
+        switch self {
+        case .null: "null"
+        case .boolean: "true or false"
+        case .number: "a number"
+        case .string: "a string"
+        case .list: "a list"
+        case .object: "an object"
+        }
+    }
+}

@@ -1,0 +1,229 @@
+import DBusTransport
+import Foundation
+public import SharedDevice
+import Synchronization
+
+/// How one sign-out reached the apps of a test's device.
+///
+/// ``App/heardAfter``, ``App/begunAfter`` and ``App/cleanedAfter`` are the broker's ledger's times, from the sign-out's commit to the
+/// app's question or report; ``App/seenCleanAfter``, faults and the life of processes are what the kit saw itself.
+public struct PropagationReport: Sendable, CustomStringConvertible {
+    /// One app of the device.
+    public struct App: Sendable, Hashable {
+        /// The app's identifier.
+        public let identifier: String
+        /// How far it is, by the ledger; `nil` where it took no part: it was never given the session's account.
+        public let progress: CleanupReport.Progress?
+        /// When it asked the broker and was told; `nil` where it did not.
+        public let heardAfter: Duration?
+        /// When it reported that it began; `nil` where it did not, as many apps do not.
+        public let begunAfter: Duration?
+        /// When it reported the end, good or bad; `nil` before.
+        public let cleanedAfter: Duration?
+        /// When the kit saw the report that it is clean; `nil` before.
+        public let seenCleanAfter: Duration?
+        /// What became of it, for people.
+        public let summary: String
+        /// Whether it had a process at the sign-out.
+        public let ranAtSignOut: Bool
+        /// Whether it has a process.
+        public let isRunning: Bool
+
+        /// Whether it knows of the sign-out, or need not.
+        public var hasHeard: Bool { progress == nil ? !ranAtSignOut : heardAfter != nil }
+        /// Whether it has reported that the data is gone, or was never given any.
+        public var isClean: Bool { progress == nil ? !ranAtSignOut : progress == .finished }
+    }
+
+    /// The session that ended, by the epoch of its sign-in.
+    public let session: UInt64
+    /// Who was signed out.
+    public let user: String
+    /// The apps of the device, in its order.
+    public let apps: [App]
+    /// What happened since the sign-in, in the order of time.
+    public let events: [DeviceEvent]
+    /// What became of the round; `nil` where the broker did not tell yet.
+    public let outcome: CleanupReport.Outcome?
+    /// Keeps device and directories for the search.
+    private let device: TestDevice
+    private let copies: [String: [String]]?
+
+    init(of device: TestDevice) throws(TestDeviceError) {
+        let state = device.state.withLock { ($0.signOut, $0.observer, $0.copies) }
+        guard let signOut = state.0, let observer = state.1 else {
+            throw TestDeviceError(.notThere, "there is nothing to report: nobody has signed out")
+        }
+        let round = observer.report
+        let origin = Self.origin(of: signOut, endedAt: round?.endedAt)
+        self.device = device
+        copies = state.2
+        session = observer.session
+        user = signOut.user
+        outcome = round?.outcome
+        apps = device.apps.map { app in
+            let entry = round?.apps.first { TestApp.isNamed($0.identifier, app.identifier) }
+            return App(
+                identifier: app.identifier,
+                progress: entry?.progress,
+                heardAfter: entry?.toldAfter.map { .seconds($0) },
+                begunAfter: entry?.begunAfter.map { .seconds($0) },
+                cleanedAfter: entry?.finishedAfter.map { .seconds($0) },
+                seenCleanAfter: observer.seen(entry?.identifier ?? app.identifier, .finished).map { $0 - origin },
+                summary: Self.summary(app, entry, signOut, origin),
+                ranAtSignOut: signOut.running.contains(app.identifier),
+                isRunning: app.isRunning
+            )
+        }
+        events = Self.events(device, round, signOut, origin)
+    }
+
+    /// Whether the broker has told of the round.
+    var hasRound: Bool { outcome != nil }
+
+    /// Whether every app that was given the account, or ran at the sign-out, has reported that the data is gone.
+    public var isClean: Bool { hasRound && apps.allSatisfy(\.isClean) }
+
+    /// Throws unless every app is clean by its own report, and at least one took part.
+    ///
+    /// - Throws: ``TestDeviceError/Code/notClean``, ``TestDeviceError/Code/provesNothing``; both describe all apps.
+    public func requireClean() throws(TestDeviceError) {
+        guard isClean else { throw TestDeviceError(.notClean, "not all apps are clean\n\(self)") }
+        guard apps.contains(where: { $0.progress != nil }) else {
+            throw TestDeviceError(.provesNothing, "no app took part in the session, so nothing is proved\n\(self)")
+        }
+    }
+
+    /// As ``requireClean()``, and searches the directories of all apps for the markers: nothing may be left of them, in names or contents,
+    /// in UTF-8 or UTF-16, and each must have been there right before the sign-out.
+    ///
+    /// - Throws: as ``requireClean()``, and ``TestDeviceError/Code/filesFailed``.
+    public func requireClean(of markers: Marker...) throws(TestDeviceError) {
+        try requireClean()
+        try requireAbsent(markers)
+    }
+
+    private func requireAbsent(_ markers: [Marker]) throws(TestDeviceError) {
+        guard let copies else {
+            throw TestDeviceError(.provesNothing, "the apps' directories were not copied before the sign-out")
+        }
+        var before: Set<String> = []
+        for directories in copies.values {
+            before.formUnion(try DeviceApp.findings(of: markers, in: directories).map(\.marker))
+        }
+        if let marker = markers.first(where: { !before.contains($0.kind) }) {
+            throw TestDeviceError(
+                .provesNothing,
+                "\(marker.kind) was in no app's data right before the sign-out; that it is not there now proves nothing"
+            )
+        }
+        let lines = try findings(of: markers).map { "\($0.app): \($0.finding)" }
+        guard lines.isEmpty else {
+            let text = lines.prefix(20).joined(separator: "\n") + (lines.count > 20 ? "\n… \(lines.count) in all" : "")
+            throw TestDeviceError(.notClean, "something of \(user) is left\n\(text)\n\(self)")
+        }
+    }
+
+    /// Where markers are in the apps' directories as they are at the time of the call.
+    ///
+    /// - Throws: ``TestDeviceError/Code/filesFailed``.
+    public func findings(
+        of markers: [Marker]
+    ) throws(TestDeviceError) -> [(app: String, finding: ByteSearch.Finding)] {
+        var found: [(app: String, finding: ByteSearch.Finding)] = []
+        for app in device.apps {
+            found += try app.findings(of: markers).map { (app.identifier, $0) }
+        }
+        return found
+    }
+
+    /// A table of the apps, for people.
+    public var description: String {
+        let clean = apps.count { $0.isClean }
+        let head = "sign-out of \(user), session \(session): \(clean) of \(apps.count) apps are clean"
+        let rows = apps.map { app in
+            [app.identifier] + [app.heardAfter, app.begunAfter, app.cleanedAfter].map(Text.milliseconds) + [app.summary]
+        }
+        return head + "\n" + Text.table(["APP", "HEARD", "BEGAN", "CLEAN", "STATE"], rows)
+    }
+}
+
+extension PropagationReport {
+    /// The instant of the sign-out's commit. The broker says it by the wall clock, the kit counts by the monotonic one: it is between the
+    /// kit's question and the broker's answer in any case.
+    private static func origin(of signOut: TestDevice.SignOut, endedAt: Date?) -> ContinuousClock.Instant {
+        guard let endedAt else { return signOut.asked }
+        let instant = ContinuousClock.now - .seconds(Date().timeIntervalSince(endedAt))
+        return min(max(instant, signOut.asked), signOut.answered)
+    }
+
+    private static func summary(
+        _ app: DeviceApp,
+        _ entry: CleanupReport.App?,
+        _ signOut: TestDevice.SignOut,
+        _ origin: ContinuousClock.Instant
+    ) -> String {
+        let process =
+            if let end = app.end {
+                "its process ended \(DeviceApp.text(status: end.status)), "
+                    + (end.instant < origin
+                        ? "before the sign-out" : "\(Text.milliseconds(end.instant - origin)) after it")
+            } else if app.isStopped {
+                "its process is stopped"
+            } else {
+                app.isRunning ? "" : "it does not run"
+            }
+        let more = process.isEmpty ? "" : "; \(process)"
+        guard let entry else {
+            guard signOut.running.contains(app.identifier) else { return "took no part; it did not run" }
+            return "ran, but the broker knows of no app of this identifier that was given the account" + more
+        }
+        let detail = entry.detail.map { ": \($0)" } ?? ""
+        return switch entry.progress {
+        case .owed: "has not heard of it\(more)"
+        case .told: "has heard, reported nothing\(more)"
+        case .begun: "began, and is not done\(more)"
+        case .failed: "could not clean up\(detail)\(more)"
+        case .finished: "clean\(detail)"
+        case .waived: "waived by an administrator\(detail)"
+        }
+    }
+
+    private static func events(
+        _ device: TestDevice,
+        _ round: CleanupReport?,
+        _ signOut: TestDevice.SignOut,
+        _ origin: ContinuousClock.Instant
+    ) -> [DeviceEvent] {
+        let entries = device.host.log.entries
+        let signIn = entries.last { $0.kind == .signIn && $0.instant <= signOut.asked }
+        let seen = entries.filter { entry in signIn.map { entry.instant >= $0.instant } ?? true }.map { entry in
+            // The sign-out itself is what the others are counted from.
+            DeviceEvent(
+                milliseconds: entry.kind == .signOut ? 0 : Text.number(entry.instant - origin),
+                lane: entry.lane,
+                kind: entry.kind,
+                text: entry.text
+            )
+        }
+        let told = (round?.apps ?? []).flatMap { app -> [DeviceEvent] in
+            let owner = device.apps.first { TestApp.isNamed(app.identifier, $0.identifier) }
+            guard let lane = owner?.identifier else { return [] }
+            let end: (DeviceEvent.Kind, String) =
+                switch app.progress {
+                case .failed: (.failed, "reports that it could not clean up")
+                case .waived: (.waived, "is declared clean by an administrator")
+                default: (.finished, "reports that it is clean")
+                }
+            let detail = app.detail.map { ": \($0)" } ?? ""
+            let marks: [(Double?, DeviceEvent.Kind, String)] = [
+                (app.toldAfter, .told, "asks, and is told of the sign-out"),
+                (app.begunAfter, .begun, "reports that it began"), (app.finishedAfter, end.0, end.1 + detail),
+            ]
+            return marks.compactMap { time, kind, text in
+                time.map { DeviceEvent(milliseconds: $0 * 1000, lane: lane, kind: kind, text: text) }
+            }
+        }
+        return (seen + told).sorted { $0.milliseconds < $1.milliseconds }
+    }
+}

@@ -1,1 +1,0 @@
-// A device of a test's own.

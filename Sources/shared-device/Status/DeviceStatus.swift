@@ -1,0 +1,70 @@
+import DBusTransport
+import Foundation
+import SharedDevice
+import SharedDeviceBroker
+
+/// What is known of the device: from its database, and from the broker where one answers. The properties' names are the JSON's keys, which
+/// programs rely on.
+struct DeviceStatus: Encodable {
+    struct Broker: Encodable {
+        let answers: Bool
+        let version: String?
+        /// Why there is no answer, or why the configuration as it is now is not in force.
+        let problem: String?
+    }
+
+    let mode: String
+    let epoch: UInt64
+    let organization: String?
+    /// Who is signed in.
+    let account: String?
+    let signedInAt: Date?
+    let broker: Broker
+    /// Whether the next sign-in waits for apps to clean up; `nil` where no broker tells.
+    let signInHeldFor: [String]?
+    /// The round that is open, else the last one.
+    let round: Round?
+
+    init(database: DeviceDatabase, broker: BrokerView) throws {
+        // In this order: an app that comes in between is told of by the ledger.
+        let state = try AccountStore(database: database).state()
+        let ledger = try LedgerStore(database: database).ledger()
+        mode = state.mode.rawValue
+        epoch = state.epoch
+        account = state.account?.username
+        signedInAt = state.account.flatMap { _ in ledger.sessions[state.epoch]?.startedAt }
+        organization = broker.information?["organization"]?.stringValue
+        self.broker = Broker(
+            answers: broker.information != nil,
+            version: broker.information?["brokerVersion"]?.stringValue,
+            problem: broker.problem ?? broker.information?["configurationProblem"]?.stringValue
+        )
+        signInHeldFor = broker.information.map { $0["signInHeldFor"]?.stringsValue ?? [] }
+        let epoch = ledger.openRounds.last ?? ledger.rounds.last
+        round = epoch.flatMap { ledger.report(of: $0, running: broker.running ?? []) }
+            .map { Round($0, knowsRunning: broker.running != nil) }
+    }
+
+    /// For people.
+    var text: String {
+        var facts: [(String, String)] = [("mode", mode)]
+        if let organization { facts.append(("organization", organization)) }
+        let since = signedInAt.map { ", since \(Form.time($0))" } ?? ""
+        facts.append(("signed in", account.map { $0 + since } ?? "nobody"))
+        facts.append(("epoch", "\(epoch)"))
+        let version = broker.version.map { " (\($0))" } ?? ""
+        facts.append(("broker", broker.answers ? "answers\(version)" : "does not answer"))
+        if let problem = broker.problem { facts.append(("problem", problem)) }
+        if let signInHeldFor {
+            facts.append(
+                ("sign-in", signInHeldFor.isEmpty ? "open" : "held for \(signInHeldFor.joined(separator: ", "))")
+            )
+        }
+        let width = facts.map(\.0.count).max() ?? 0
+        var lines = facts.map { name, value in
+            Terminal.bold(name) + String(repeating: " ", count: width - name.count + 2) + Terminal.printable(value)
+        }
+        if let round { lines += ["", round.headline] + round.table.lines }
+        return lines.joined(separator: "\n")
+    }
+}

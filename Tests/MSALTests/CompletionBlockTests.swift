@@ -1,0 +1,127 @@
+import DBusTransport
+import Dispatch
+import MSAL
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@Suite("Completion blocks")
+struct CompletionBlockTests {
+    private static let key = DispatchSpecificKey<String>()
+
+    /// Says where it is called.
+    private final class Places: Sendable {
+        private let entries = Locked<[String: String]>([:])
+
+        init() { DispatchQueue.main.setSpecific(key: CompletionBlockTests.key, value: "main") }
+
+        func note(_ request: String, _ worked: Bool) {
+            let place = DispatchQueue.getSpecific(key: CompletionBlockTests.key) ?? "some"
+            entries.withLock { $0[request, default: ""] += worked ? place : "failed" }
+        }
+
+        func expect(_ request: String, on place: String) async throws {
+            try await eventually("\(request) is answered") { entries.withLock { $0[request] } != nil }
+            #expect(entries.withLock { $0[request] } == place, "\(request)")
+        }
+    }
+
+    @Test(
+        "each is called once: sign-in and sign-out on the main queue, the others on some queue, or all where asked for"
+    )
+    func queues() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        for queue in [nil, DispatchQueue(label: "own")] {
+            queue?.setSpecific(key: Self.key, value: "own")
+            let (main, some) = queue == nil ? ("main", "some") : ("own", "own")
+            let places = Places()
+            func on<Parameters: MSALParameters>(_ parameters: Parameters) -> Parameters {
+                parameters.completionBlockQueue = queue
+                return parameters
+            }
+            app.getDeviceInformation(with: on(MSALParameters())) { places.note("information", $0 != nil && $1 == nil) }
+            try await places.expect("information", on: some)
+            let interactive = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .typing("ada"))
+            app.acquireToken(with: on(interactive)) { places.note("token", $0 != nil && $1 == nil) }
+            try await places.expect("token", on: main)
+            app.getCurrentAccount(with: on(MSALParameters())) { places.note("account", $0 != nil && $2 == nil) }
+            try await places.expect("account", on: some)
+            let accounts = MSALAccountEnumerationParameters()
+            app.accountsFromDevice(for: on(accounts)) { places.note("accounts", $0?.count == 1 && $1 == nil) }
+            try await places.expect("accounts", on: some)
+            let account = try #require(try app.allAccounts().first)
+            let silent = MSALSilentTokenParameters(scopes: ["a"], account: account)
+            app.acquireTokenSilent(with: on(silent)) { places.note("silent", $0 != nil && $1 == nil) }
+            try await places.expect("silent", on: some)
+            app.signout(with: account, signoutParameters: on(MSALSignoutParameters())) {
+                places.note("sign-out", $0 && $1 == nil)
+            }
+            try await places.expect("sign-out", on: main)
+            // Failures come on the same queues.
+            app.acquireTokenSilent(with: on(silent)) { places.note("refused", $0 == nil && $1 != nil) }
+            try await places.expect("refused", on: some)
+            app.signout(with: account, signoutParameters: on(MSALSignoutParameters())) {
+                places.note("not out", !$0 && $1 != nil)
+            }
+            try await places.expect("not out", on: main)
+        }
+    }
+
+    @Test("parameters that are changed after the call change nothing")
+    func snapshot() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        let account = try await app.signIn("ada").account
+        let silent = MSALSilentTokenParameters(scopes: ["a"], account: account)
+        let scopes = Locked<[String]?>(nil)
+        app.acquireTokenSilent(with: silent) { result, _ in scopes.withLock { $0 = result?.scopes ?? [] } }
+        silent.scopes = []
+        try await eventually("the block") { scopes.withLock { $0 } != nil }
+        #expect(scopes.withLock { $0 } == ["a"])
+    }
+
+    /// Code of the main actor in Swift 6 mode, with state that nobody else may touch.
+    @MainActor
+    private final class ViewModel {
+        private(set) var name: String?
+        private(set) var isShared: Bool?
+
+        func load(_ app: MSALPublicClientApplication) {
+            let parameters = MSALParameters()
+            parameters.completionBlockQueue = .main
+            app.getCurrentAccount(with: parameters) { account, _, _ in self.name = account?.username }
+            app.getDeviceInformation(with: parameters) { information, _ in
+                self.isShared = information?.deviceMode == .shared
+            }
+        }
+
+        func sign(_ user: String, into app: MSALPublicClientApplication) async throws {
+            let parameters = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .typing(user))
+            name = try await app.acquireToken(with: parameters).account.username
+            let (account, previous) = try await app.currentAccount(with: nil)
+            #expect(account?.username == user)
+            #expect(previous == nil)
+        }
+    }
+
+    @Test("code of the main actor uses blocks and async functions in Swift 6 mode")
+    func mainActor() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        let model = ViewModel()
+        try await model.sign("ada", into: app)
+        await model.load(app)
+        try await eventually("its state is set") { await model.isShared == true }
+        #expect(await model.name == "ada")
+    }
+
+    // Swift's import of MSAL crashed here.
+    @Test("the async function returns where nobody is and nobody was signed in")
+    func nobody() async throws {
+        let device = try await TestDevice()
+        let (account, previous) = try await device.application().getCurrentAccount(with: nil)
+        #expect(account == nil)
+        #expect(previous == nil)
+    }
+}

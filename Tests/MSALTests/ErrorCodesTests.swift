@@ -1,0 +1,73 @@
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import MSAL
+
+@Suite("MSAL's error codes for what the shared device says")
+struct ErrorCodesTests {
+    private static let expected: [(SharedDeviceError.Code, Codes)] = [
+        (.brokerUnavailable, .internal(.internalBrokerNotAvailable)),
+        (.notSharedDevice, .internal(.internalBrokerNotAvailable)),
+        (.noCurrentAccount, .internal(.internalErrorAccountRequired)),
+        (.currentAccountMismatch, .internal(.internalErrorMismatchedUser)),
+        (.accountAlreadySignedIn, .internal(.internalErrorMismatchedUser)),
+        (.authenticationFailed, .internal(.internalErrorAuthorizationFailed)),
+        (.tooManyAttempts, .internal(.internalErrorAuthorizationFailed)),
+        (.tenantMismatch, .internal(.internalErrorAuthorizationFailed)),
+        (.cleanupPending, .internal(.internalErrorAuthorizationFailed)),
+        (.cleanupRequired, .internal(.internalErrorAmbiguousAccount)),
+        (.userCanceled, Codes(.userCanceled)),
+        (.deviceNotJoined, Codes(.workplaceJoinRequired)),
+        (.invalidRequest, .internal(.internalErrorInvalidParameter)),
+        (.appNotEligible, .internal(.internalErrorUnauthorizedClient)),
+        (.notPermitted, .internal(.internalErrorUnauthorizedClient)),
+        (.brokerFailed, .internal(.internalErrorBrokerUnknown)),
+        (.recordUnusable, .internal(.internalErrorUnexpected)),
+    ]
+
+    @Test("each code has its pair, and the error says what the shared device said", arguments: expected)
+    func mapped(_ code: SharedDeviceError.Code, _ codes: Codes) throws {
+        let error = SharedDeviceError(code, attempted: "try it", message: "it did not work")
+        let nsError = RequestFailure(error).nsError
+        #expect(Codes(nsError) == codes)
+        #expect((nsError.userInfo[MSALInternalErrorCodeKey] == nil) == (codes.code != MSALError.internal.rawValue))
+        #expect(nsError.userInfo[MSALErrorDescriptionKey] as? String == "\(error)")
+        #expect(nsError.userInfo[NSUnderlyingErrorKey] as? SharedDeviceError == error)
+        #expect(nsError.localizedDescription == "\(error)")
+    }
+
+    @Test("no code is without a row")
+    func complete() {
+        #expect(Set(Self.expected.map(\.0)) == Set(SharedDeviceError.Code.all))
+        #expect(Set(ErrorCodes.table.keys) == Set(SharedDeviceError.Code.all))
+    }
+
+    @Test("what a person can settle is “interaction required” of a silent request, and of no other")
+    func silent() {
+        for code in SharedDeviceError.Code.all {
+            let codes = ErrorCodes(code, in: .silentToken)
+            if code == .noCurrentAccount || code == .authenticationFailed {
+                #expect(codes == .surfaced(.interactionRequired))
+            } else {
+                #expect(codes == ErrorCodes(code))
+            }
+        }
+    }
+
+    @Test("the numbers are MSAL's")
+    func numbers() {
+        #expect(MSALErrorDomain == "MSALErrorDomain")
+        #expect(MSALError.allCases.map(\.rawValue) == Array(-50008 ... -50000).reversed() + [-50142])
+        #expect(MSALError.interactionRequired.rawValue == -50002)
+        #expect(MSALError.userCanceled.rawValue == -50005)
+        #expect(MSALInternalError.internalErrorInvalidParameter.rawValue == -42000)
+        #expect(MSALInternalError.internalErrorMismatchedUser.rawValue == -42101)
+        #expect(MSALInternalError.internalErrorAmbiguousAccount.rawValue == -42102)
+        #expect(MSALInternalError.internalErrorInteractiveSessionAlreadyRunning.rawValue == -42402)
+        #expect(MSALInternalError.internalBrokerNotAvailable.rawValue == -42714)
+        #expect(MSALDeviceMode.default.rawValue == 0)
+        #expect(MSALDeviceMode.shared.rawValue == 1)
+        #expect(MSALPromptType.default == .promptIfNecessary)
+    }
+}

@@ -1,0 +1,231 @@
+import DBusTransport
+import Foundation
+import NotifyCenterTestKit
+import SharedDevice
+import Synchronization
+import Testing
+
+@testable import MSAL
+
+@Suite("Requests with MSAL's names, and the real broker")
+struct RequestTests {
+    @Test("what one app signs in, another uses without a person; a sign-out ends it for both")
+    func singleSignOn() async throws {
+        let device = try await TestDevice()
+        let (one, other) = (try device.application("one"), try device.application("other"))
+        let result = try await one.signIn("ada")
+        #expect(result.account.username == "ada")
+        #expect(result.scopes == ["orders.read"])
+        #expect(result.authorizationHeader == "Bearer \(result.accessToken)")
+        #expect(try #require(result.expiresOn) > Date())
+        #expect(result.account.accountClaims?["name"] as? String == "Ada")
+        let id = try #require(result.account.homeAccountId)
+        #expect(id.identifier == result.account.identifier)
+        #expect("\(id.objectId).\(id.tenantId)" == id.identifier)
+
+        let interactive = MSALInteractiveTokenParameters(scopes: ["orders.read"], webviewParameters: .unasked)
+        #expect(try await other.acquireToken(with: interactive).accessToken == result.accessToken)
+        let silent = MSALSilentTokenParameters(scopes: ["orders.read"], account: result.account)
+        let correlationId = UUID()
+        silent.correlationId = correlationId
+        let again = try await other.acquireTokenSilent(with: silent)
+        #expect(again.accessToken == result.accessToken)
+        #expect(again.correlationId == correlationId)
+        silent.forceRefresh = true
+        #expect(try await other.acquireTokenSilent(with: silent).accessToken != result.accessToken)
+        #expect(try other.allAccounts() == [result.account])
+
+        let signedOut = try await other.signout(with: result.account, signoutParameters: MSALSignoutParameters())
+        #expect(signedOut)
+        #expect(try other.allAccounts() == [])
+        // It was told of the account with the token, though it never asked: MSAL would not name anybody.
+        #expect(try await one.told() == "- ada")
+        #expect(await codes { _ = try await one.acquireTokenSilent(with: silent) } == Codes(.interactionRequired))
+    }
+
+    @Test("arguments are checked before anything is changed")
+    func argumentChecks() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        let account = try await app.signIn("ada").account
+        let invalid = Codes.internal(.internalErrorInvalidParameter)
+        let browser = MSALSignoutParameters()
+        browser.signoutFromBrowser = true
+        #expect(await codes { try await app.signout(with: account, signoutParameters: browser) } == invalid)
+        for scopes in [[], [""]] {
+            let silent = MSALSilentTokenParameters(scopes: scopes, account: account)
+            #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == invalid)
+            let interactive = MSALInteractiveTokenParameters(scopes: scopes, webviewParameters: .unasked)
+            #expect(await codes { _ = try await app.acquireToken(with: interactive) } == invalid)
+        }
+        #expect(try await app.currentAccount(with: nil).0 == account)
+        let parameters = MSALSignoutParameters(webviewParameters: .unasked)
+        parameters.signoutFromBrowser = true
+        try await app.signout(with: account, signoutParameters: parameters)
+        #expect(try await app.told() == "- ada")
+    }
+
+    @Test("the sign-out of the browser is off unless it is asked for, and goes along with the request")
+    func browser() async throws {
+        let device = try await TestDevice()
+        let account = try await device.application().signIn("ada").account
+        let parameters = MSALSignoutParameters(webviewParameters: .unasked)
+        #expect(!SignoutRequest(account, parameters).fromBrowser)
+        parameters.signoutFromBrowser = true
+        let request = SignoutRequest(account, parameters)
+        #expect(request.fromBrowser)
+        #expect(request.hasWebviewParameters)
+        #expect(!parameters.wipeAccount)
+        #expect(!parameters.wipeCacheForAllAccounts)
+    }
+
+    @Test("an account that is not the current one is neither signed out nor given a token")
+    func mismatch() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        let ada = try await app.signIn("ada").account
+        try await app.signout(with: ada, signoutParameters: MSALSignoutParameters())
+        _ = try await app.told()
+        let nobody = await codes { try await app.signout(with: ada, signoutParameters: MSALSignoutParameters()) }
+        #expect(nobody == .internal(.internalErrorAccountRequired))
+        let grace = try await app.signIn("grace").account
+        let mismatched = Codes.internal(.internalErrorMismatchedUser)
+        #expect(
+            await codes { try await app.signout(with: ada, signoutParameters: MSALSignoutParameters()) } == mismatched
+        )
+        let silent = MSALSilentTokenParameters(scopes: ["a"], account: ada)
+        #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == mismatched)
+        // Nor is anybody asked for a password that could not be used.
+        let interactive = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
+        interactive.account = ada
+        #expect(await codes { _ = try await app.acquireToken(with: interactive) } == mismatched)
+        interactive.account = nil
+        interactive.loginHint = "ada"
+        #expect(await codes { _ = try await app.acquireToken(with: interactive) } == mismatched)
+        interactive.loginHint = "Grace"
+        interactive.promptType = .login
+        #expect(await codes { _ = try await app.acquireToken(with: interactive) } == mismatched)
+        interactive.promptType = .default
+        #expect(try await app.acquireToken(with: interactive).account == grace)
+    }
+
+    @Test("what happens at the prompt has its code, and what the prompt throws comes as it is")
+    func prompts() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        func signIn(_ parameters: MSALWebviewParameters, account: MSALAccount? = nil) async -> Codes? {
+            let parameters = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
+            parameters.account = account
+            return await codes { _ = try await app.acquireToken(with: parameters) }
+        }
+        #expect(await signIn(MSALWebviewParameters { _ in nil }) == Codes(.userCanceled))
+        let wrong = MSALWebviewParameters { _ in MSALCredentials(username: "ada", password: "wrong") }
+        #expect(await signIn(wrong) == .internal(.internalErrorAuthorizationFailed))
+        let ada = try await app.signIn("ada").account
+        try await app.signout(with: ada, signoutParameters: MSALSignoutParameters())
+        #expect(await signIn(.typing("grace"), account: ada) == .internal(.internalErrorMismatchedUser))
+        #expect(try await app.told() == "- ada")
+        let throwing = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
+        await #expect(throws: TestDevice.Unexpected.self) { _ = try await app.acquireToken(with: throwing) }
+        // The account's own name is offered.
+        let offered = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .typing())
+        offered.account = ada
+        #expect(try await app.acquireToken(with: offered).account == ada)
+    }
+
+    @Test("a second prompt of the same app is refused while the first is open")
+    func oneAtATime() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        let (typed, type) = AsyncStream<Void>.makeStream()
+        let isOpen = Locked(false)
+        let slow = MSALWebviewParameters { _ in
+            isOpen.withLock { $0 = true }
+            for await _ in typed { break }
+            return MSALCredentials(username: "ada", password: "correct horse ada")
+        }
+        let first = Task {
+            let parameters = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: slow)
+            return try await app.acquireToken(with: parameters).account.username
+        }
+        try await eventually("the first prompt is open") { isOpen.withLock { $0 } }
+        let second = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
+        #expect(
+            await codes { _ = try await app.acquireToken(with: second) }
+                == .internal(.internalErrorInteractiveSessionAlreadyRunning)
+        )
+        type.yield()
+        #expect(try await first.value == "ada")
+        // It is over, and nobody is in the way of the next.
+        #expect(try await app.acquireToken(with: second).account.username == "ada")
+    }
+
+    @Test("accounts are listed without reporting a change; those without asking are what the app has heard of")
+    func lists() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        #expect(try app.allAccounts() == [])
+        #expect(await codes { _ = try app.account(forUsername: "ada") } == .internal(.internalErrorAccountRequired))
+        try await device.control.signIn("ada")
+        let everybody = MSALAccountEnumerationParameters()
+        let ada = try #require(try await app.accountsFromDevice(for: everybody).first)
+        #expect(ada.username == "ada")
+        let identifier = try #require(ada.identifier)
+        let byIdentifier = MSALAccountEnumerationParameters(identifier: identifier)
+        #expect(try await app.accountsFromDevice(for: byIdentifier) == [ada])
+        let other = MSALAccountEnumerationParameters(identifier: nil, username: "grace")
+        #expect(try await app.accountsFromDevice(for: other) == [])
+        #expect(try app.account(forIdentifier: identifier) == ada)
+        #expect(try app.account(forUsername: "ADA") == ada)
+        #expect(try app.accounts(for: other) == [])
+        // Nothing of this was a report.
+        #expect(try await app.told() == "ada -")
+        try await device.control.signOut()
+        #expect(try await app.accountsFromDevice(for: everybody) == [])
+        #expect(try app.allAccounts() == [])
+        #expect(try await app.told() == "- ada")
+    }
+
+    @Test("every request says so where there is no broker")
+    func noBroker() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        let account = try await app.signIn("ada").account
+        device.killBroker()
+        let unavailable = Codes.internal(.internalBrokerNotAvailable)
+        let interactive = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
+        let silent = MSALSilentTokenParameters(scopes: ["a"], account: account)
+        #expect(await codes { _ = try await app.acquireToken(with: interactive) } == unavailable)
+        #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == unavailable)
+        #expect(
+            await codes { try await app.signout(with: account, signoutParameters: MSALSignoutParameters()) }
+                == unavailable
+        )
+        let everybody = MSALAccountEnumerationParameters()
+        #expect(await codes { _ = try await app.accountsFromDevice(for: everybody) } == unavailable)
+        do {
+            _ = try await app.acquireTokenSilent(with: silent)
+        } catch let error as NSError {
+            #expect(error.userInfo[MSALHomeAccountIdKey] as? String == account.identifier)
+            #expect(error.userInfo[MSALDisplayableUserIdKey] as? String == "ada")
+            #expect((error.userInfo[MSALCorrelationIDKey] as? String).flatMap(UUID.init) != nil)
+            #expect((error.userInfo[NSUnderlyingErrorKey] as? SharedDeviceError)?.code == .brokerUnavailable)
+        }
+    }
+
+    @Test("a configuration without an identity, or with one that names another folder, makes no application")
+    func configurations() async throws {
+        let invalid = Codes.internal(.internalErrorInvalidParameter)
+        for clientId in ["", "../../etc", ".hidden", "a/b"] {
+            #expect(await codes { _ = try MSALPublicClientApplication(clientId: clientId) } == invalid, "\(clientId)")
+        }
+        let plain = try #require(URL(string: "http://login.example.com"))
+        #expect(await codes { _ = try MSALAADAuthority(url: plain) } == invalid)
+        let authority = try MSALAADAuthority(url: try #require(URL(string: "https://login.example.com/contoso")))
+        let application = try MSALPublicClientApplication(clientId: "x", authority: authority, redirectUri: nil)
+        #expect(application.configuration.authority === authority)
+        // A copy: an application does not change under its app's feet.
+        application.configuration.clientId = "y"
+        #expect(application.configuration.clientId == "x")
+    }
+}

@@ -1,0 +1,159 @@
+import DBusTransport
+import Foundation
+import MSAL
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+/// What happens on the device between two questions of the app.
+enum Step: Sendable {
+    case signIn(String)
+    case signOut
+    /// The app asks, and is to be told this: “current previous”.
+    case ask(String)
+    /// The broker dies, and the app's question fails.
+    case askInVain
+}
+
+@Suite("What an app is told when it asks for the current account")
+struct SequenceTests {
+    /// MSAL's table, row by row.
+    private static let rows: [[Step]] = [
+        [.ask("- -")],
+        [.signIn("ada"), .ask("ada -")],
+        [.signIn("ada"), .ask("ada -"), .ask("ada ada")],
+        [.signIn("ada"), .ask("ada -"), .signOut, .ask("- ada")],
+        [.signIn("ada"), .ask("ada -"), .signOut, .ask("- ada"), .ask("- -")],
+        [.signIn("ada"), .ask("ada -"), .signOut, .signIn("grace"), .ask("grace ada"), .ask("grace grace")],
+        [.signIn("ada"), .ask("ada -"), .signOut, .signIn("ada"), .ask("ada ada")],
+        [.signIn("ada"), .ask("ada -"), .signOut, .signIn("grace"), .signOut, .ask("- ada"), .ask("- -")],
+        [.signIn("ada"), .ask("ada -"), .signOut, .askInVain, .ask("- ada"), .ask("- -")],
+    ]
+
+    @Test("the real broker and MSAL's table agree", arguments: rows)
+    func table(_ row: [Step]) async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        for step in row {
+            switch step {
+            case .signIn(let user): try await device.control.signIn(user)
+            case .signOut: try await device.control.signOut()
+            case .ask(let expected): #expect(try await app.told() == expected, "\(row)")
+            case .askInVain:
+                device.killBroker()
+                #expect(await codes { _ = try await app.told() } == .internal(.internalBrokerNotAvailable))
+                try await device.startBroker()
+            }
+        }
+    }
+
+    @Test("a change that the app was told of right before it crashed is told again, once")
+    func crash() async throws {
+        let device = try await TestDevice()
+        try await device.control.signIn("ada")
+        #expect(try await device.application().told() == "ada -")
+        try await device.control.signOut()
+        // A new object for each start of the app: only the file connects them.
+        #expect(try await device.application().told() == "- ada")
+        let restarted = try device.application()
+        #expect(try await restarted.told() == "- ada")
+        #expect(try await restarted.told() == "- -")
+        #expect(try await device.application().told() == "- -")
+    }
+
+    @Test("people whose data the app missed to delete are named one after the other")
+    func several() async throws {
+        let device = try await TestDevice()
+        // Each of them is told to another process of the app, which ends at once.
+        for user in ["ada", "grace"] {
+            try await device.control.signIn(user)
+            _ = try await device.application().told()
+            try await device.control.signOut()
+        }
+        let app = try device.application()
+        #expect(try await app.told() == "- grace")
+        #expect(try await app.told() == "- ada")
+        #expect(try await app.told() == "- -")
+    }
+
+    @Test("a token request settles what the app was told, so that the next question does not repeat it")
+    func settledByToken() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        try await device.control.signIn("ada")
+        _ = try await app.told()
+        try await device.control.signOut()
+        #expect(try await app.told() == "- ada")
+        try await app.signIn("grace")
+        #expect(try await device.application().told() == "grace -")
+    }
+
+    @Test("an app that reports its cleanups is told until it has, by the same person's return too, and after a crash")
+    func receipts() async throws {
+        let device = try await TestDevice()
+        func start() throws -> MSALPublicClientApplication { try device.application { $0.reportsCleanup = true } }
+        var app = try start()
+        try await device.control.signIn("ada")
+        let (ada, nobody) = try await app.currentAccount(with: nil)
+        #expect(ada?.needsCleanup == false)
+        #expect(nobody == nil)
+        try await device.control.signOut()
+        try await device.control.signIn("ada")
+        for _ in 0..<2 {
+            let (current, previous) = try await app.currentAccount(with: nil)
+            #expect(current == ada)
+            #expect(previous == ada)
+            #expect(previous?.needsCleanup == true)
+            app = try start()
+        }
+        let previous = try #require(try await app.currentAccount(with: nil).1)
+        try await app.cleanupDone(of: previous)
+        let (current, clean) = try await app.currentAccount(with: nil)
+        #expect(current == ada)
+        #expect(clean?.needsCleanup != true)
+        // The same with a block, and the other kind of change.
+        try await device.control.signOut()
+        let left = try #require(try await app.currentAccount(with: nil).1)
+        #expect(left.needsCleanup)
+        #expect(try await app.told() == "- ada")
+        let done = Locked(false)
+        app.cleanupDone(of: left) { success, error in done.withLock { $0 = success && error == nil } }
+        try await eventually("the receipt is given") { done.withLock { $0 } }
+        #expect(try await app.told() == "- -")
+    }
+
+    @Test("the same person's return is settled by nothing but a receipt or the next change")
+    func hidden() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        try await device.control.signIn("ada")
+        _ = try await app.told()
+        try await device.control.signOut()
+        try await device.control.signIn("ada")
+        for _ in 0..<2 {
+            let (current, previous) = try await app.currentAccount(with: nil)
+            #expect(current == previous)
+            #expect(previous?.needsCleanup == true)
+        }
+        try await device.control.signOut()
+        #expect(try await app.told() == "- ada")
+        #expect(try await app.told() == "- -")
+    }
+
+    // E10
+    @Test("overlapping questions lose no change and invent none")
+    func overlapping() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        try await device.control.signIn("ada")
+        _ = try await app.told()
+        try await device.control.signOut()
+        let answers = try await withThrowingTaskGroup(of: String.self) { group in
+            for _ in 0..<16 { group.addTask { try await app.told() } }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(answers.contains("- ada"))
+        #expect(Set(answers).isSubset(of: ["- ada", "- -"]))
+        #expect(try await app.told() == "- -")
+    }
+}

@@ -1,0 +1,106 @@
+import Foundation
+import MSAL
+import NotifyCenterTestKit
+import SharedDevice
+
+/// A device of the test's own: a private bus, the real broker as a process, and the users `ada` and `grace`, whose passwords
+/// are “correct horse ada” and “correct horse grace”.
+final class TestDevice {
+    let bus: PrivateBus
+    let directory: TemporaryDirectory
+    private(set) var broker: ChildProcess?
+
+    init(starts: Bool = true) async throws {
+        bus = try PrivateBus()
+        directory = try TemporaryDirectory("msal-test")
+        try configure(#"{"sharedDeviceMode": true, "organization": "Contoso"}"#)
+        for user in ["ada", "grace"] {
+            let add = try ChildProcess(
+                ChildProcess.built("shared-device"),
+                ["user", "add", user, "--display-name", user.capitalized, "--password-stdin", "--state", state]
+            )
+            try add.write("correct horse \(user)")
+            try add.closeInput()
+            guard await add.exitStatus() == 0 else { throw Unexpected(description: add.errorText) }
+        }
+        if starts { try await startBroker() }
+    }
+
+    struct Unexpected: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    private var state: String { "\(directory.path)/state" }
+    private var configuration: String { "\(directory.path)/managed.json" }
+
+    func configure(_ json: String) throws {
+        try json.write(toFile: configuration, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: configuration)
+    }
+
+    func startBroker() async throws {
+        let broker = try ChildProcess(
+            ChildProcess.built("shared-device-broker"),
+            ["--state", state, "--configuration", configuration, "--bus", bus.address]
+        )
+        self.broker = broker
+        try await broker.line { $0 == "ready" }
+    }
+
+    func killBroker() {
+        broker?.kill()
+        broker?.waitUntilExit()
+    }
+
+    /// An app of this device; the same name is the same app after a restart.
+    func application(
+        _ name: String = "app",
+        configure: (MSALPublicClientApplicationConfig) -> Void = { _ in }
+    ) throws -> MSALPublicClientApplication {
+        let configuration = MSALPublicClientApplicationConfig(clientId: "org.example.\(name)")
+        configure(configuration)
+        return try MSALPublicClientApplication(
+            configuration: configuration,
+            bus: bus.bus,
+            stateDirectory: "\(directory.path)/apps/\(name)"
+        )
+    }
+
+    /// The other app, through which people come and go.
+    var control: Control { Control(device: self) }
+}
+
+/// Signs people in and out through an app of the shared device that cleans up at once, as a good one does.
+struct Control {
+    private let application: SharedDeviceApplication
+
+    init(device: TestDevice) {
+        application = SharedDeviceApplication(
+            identifier: "org.example.control",
+            bus: device.bus.bus,
+            stateDirectory: "\(device.directory.path)/apps/control"
+        )
+    }
+
+    func signIn(_ user: String) async throws {
+        try await cleanUp()
+        let parameters = InteractiveTokenParameters(scopes: ["orders.read"], loginHint: user) { hint in
+            Credentials(username: hint ?? "", password: "correct horse \(user)")
+        }
+        _ = try await application.acquireToken(with: parameters)
+    }
+
+    func signOut() async throws {
+        guard let account = try await application.getCurrentAccount().current else {
+            throw TestDevice.Unexpected(description: "nobody is signed in")
+        }
+        try await application.signout(with: account)
+        try await cleanUp()
+    }
+
+    private func cleanUp() async throws {
+        for await change in application.accountChanges {
+            return try await application.cleanupDone(change)
+        }
+    }
+}

@@ -1,0 +1,189 @@
+import Foundation
+import NotifyCenterTestKit
+import SharedDeviceTestKit
+import Testing
+
+#if canImport(FoundationXML)
+import FoundationXML
+#endif
+
+@Suite("shared-device check")
+struct CheckCommandTests {
+    private struct Outcome {
+        let status: Int32
+        let output: String
+        let errors: String
+    }
+
+    private func check(_ arguments: [String], environment: [String: String] = [:]) async throws -> Outcome {
+        let command = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["check"] + arguments,
+            environment: environment
+        )
+        try command.closeInput()
+        let status = await command.exitStatus()
+        // It ends with all lines read.
+        _ = try? await command.line { _ in false }
+        return Outcome(status: status, output: command.lines.joined(separator: "\n"), errors: command.errorText)
+    }
+
+    private func file(_ content: Data, in directory: TemporaryDirectory) throws -> String {
+        let path = "\(directory.path)/plan.json"
+        try content.write(to: URL(fileURLWithPath: path))
+        return path
+    }
+
+    /// Whether it is well-formed XML, and how many of some elements it has.
+    private final class Reader: NSObject, XMLParserDelegate {
+        var counts: [String: Int] = [:]
+        var text = ""
+
+        static func read(_ document: String) throws -> Reader {
+            let reader = Reader()
+            let parser = XMLParser(data: Data(document.utf8))
+            parser.delegate = reader
+            let isWellFormed = parser.parse()
+            try #require(isWellFormed, "\(String(describing: parser.parserError)) in line \(parser.lineNumber)")
+            return reader
+        }
+
+        func parser(
+            _ parser: XMLParser,
+            didStartElement name: String,
+            namespaceURI: String?,
+            qualifiedName: String?,
+            attributes: [String: String]
+        ) {
+            counts[name, default: 0] += 1
+            text += attributes.values.joined(separator: " ")
+        }
+
+        func parser(_ parser: XMLParser, foundCharacters string: String) { text += string }
+    }
+
+    @Test("the example plan holds, with all reports")
+    func examplePlan() async throws {
+        let directory = try TemporaryDirectory("check-reports")
+        let (junit, html, json) = ("\(directory.path)/r.xml", "\(directory.path)/r.html", "\(directory.path)/r.json")
+        let plan = CheckPlanTests.root.appending(path: "Examples/check-plan.json").path
+        let outcome = try await check([plan, "--junit", junit, "--html", html, "--json", json])
+        try #require(outcome.status == 0, "\(outcome.errors)\n\(outcome.output)")
+        #expect(outcome.output.hasSuffix("expectations hold"), "\(outcome.output)")
+        #expect(!outcome.output.contains("\u{1B}"), "colour that no terminal reads")
+        #expect(outcome.errors.contains("shared-device: ada signs in"))
+        let content = try Data(contentsOf: URL(fileURLWithPath: json))
+        let result = try #require(try JSONSerialization.jsonObject(with: content) as? [String: Any])
+        #expect(result["holds"] as? Bool == true)
+        let verdicts = try #require(result["verdicts"] as? [[String: Any]])
+        let cases = try Reader.read(String(contentsOfFile: junit, encoding: .utf8))
+        #expect(cases.counts["testcase"] == verdicts.count && cases.counts["failure"] == nil)
+        let page = try Reader.read(String(contentsOfFile: html, encoding: .utf8))
+        #expect(page.counts["svg"] == 1 && page.counts["script"] == nil)
+        // The killed app, the stopped one, and what the ledger knows of them are in the drawing.
+        #expect(page.text.contains("is killed (SIGKILL)") && page.text.contains("is stopped (SIGSTOP)"))
+    }
+
+    /// An app that takes no part: it leaves its data where it is.
+    private static let untidy = """
+        {"title": "<script>alert(1)</script> & \\u0007", "users": ["ada"], "apps": [{"identifier": "<script>'\\"&", "executable": "sh",
+        "arguments": ["-c", "echo \\"$1\\" > \\"$XDG_DATA_HOME/notes\\"; echo up; exec sleep 600", "sh", "<script>]]>"]}],
+        "steps": [{"do": "signIn", "user": "ada"},
+        {"do": "waitForLine", "app": "<script>'\\"&", "containing": "up"},
+        {"do": "expect", "present": ["<script>]]>"]}, {"do": "signOut"},
+        {"do": "expect", "heardWithin": 50, "cleanedWithin": 50, "absent": ["<script>]]>"]}]}
+        """
+
+    @Test("an app that leaves its data fails the check; names and markers with markup in them stay text")
+    func untidyApp() async throws {
+        let directory = try TemporaryDirectory("check-untidy")
+        let (junit, html) = ("\(directory.path)/r.xml", "\(directory.path)/r.html")
+        let plan = try file(Data(Self.untidy.utf8), in: directory)
+        let outcome = try await check([plan, "--junit", junit, "--html", html, "--json", "-"])
+        try #require(outcome.status == 1, "\(outcome.errors)\n\(outcome.output)")
+        let result = try JSONDecoder.withDates.decode(CheckResult.self, from: Data(outcome.output.utf8))
+        #expect(!result.holds && result.failure == nil)
+        #expect(result.verdicts.map(\.outcome) == [.holds, .fails, .fails, .fails])
+        #expect(result.verdicts.last?.detail.contains("UTF-8 at byte 0 of data/notes") == true)
+        let cases = try Reader.read(String(contentsOfFile: junit, encoding: .utf8))
+        #expect(cases.counts["testcase"] == 4 && cases.counts["failure"] == 3 && cases.counts["error"] == nil)
+        #expect(cases.text.contains("<script>]]>"))
+        let text = try String(contentsOfFile: html, encoding: .utf8)
+        #expect(!text.contains("<script"))
+        let page = try Reader.read(text)
+        #expect(page.counts["script"] == nil)
+        #expect(page.text.contains("<script>alert(1)</script> & \u{FFFD}") && page.text.contains("<script>'\"&"))
+    }
+
+    @Test("a step that cannot be done is an error of its own, and what comes after it is skipped")
+    func brokenStep() async throws {
+        let steps = """
+            {"do": "signIn", "user": "ada"}, {"do": "waitForMarker", "app": "a", "marker": "x", "within": 100},
+            {"do": "signOut"}, {"do": "expect", "absent": ["x"]}
+            """
+        let apps = #"[{"identifier": "a", "executable": "sleep", "arguments": ["600"]}]"#
+        let result = try await CheckRunner(CheckPlan(json: CheckPlanTests.plan(steps, apps: apps))).run()
+        #expect(!result.holds)
+        #expect(result.failure?.step == 1)
+        #expect(result.verdicts.map(\.outcome) == [.skipped])
+        let cases = try Reader.read(result.junit)
+        #expect(cases.counts["error"] == 1 && cases.counts["skipped"] == 1)
+        #expect(try Reader.read(result.html).text.contains("was not in the data of a within 100.0 ms"))
+        #expect(result.text(inColor: true).contains("\u{1B}[31m") && !result.text().contains("\u{1B}"))
+    }
+
+    @Test("each kind of failure has its exit status")
+    func exitStatus() async throws {
+        let directory = try TemporaryDirectory("check-status")
+        #expect(try await check([]).status == 64)
+        #expect(try await check(["/nonexistent/plan.json"]).status == 66)
+        let wrong = try await check([try file(Data(#"{"apps": []}"#.utf8), in: directory)])
+        #expect(wrong.status == 65)
+        #expect(wrong.errors.contains("plan.json: $"), "\(wrong.errors)")
+        let apps = #"[{"identifier": "a", "executable": "./not-built"}]"#
+        let noApp = try await check([try file(CheckPlanTests.plan(CheckPlanTests.expect, apps: apps), in: directory)])
+        #expect(noApp.status == 66)
+        #expect(noApp.errors.contains("not-built cannot be run"), "\(noApp.errors)")
+    }
+
+    @Test("a signal ends the check with all its processes")
+    func interrupted() async throws {
+        let directory = try TemporaryDirectory("check-signal")
+        let apps = """
+            [{"identifier": "a", "executable": "sh", "arguments": ["-c", "echo $$ > \(directory.path)/pid; exec sleep 600"]}]
+            """
+        let steps = #"{"do": "pause", "milliseconds": 600000}, "# + CheckPlanTests.expect
+        let plan = try file(CheckPlanTests.plan(steps, apps: apps), in: directory)
+        let command = try ChildProcess(ChildProcess.built("shared-device"), ["check", plan])
+        var app: Int32?
+        try await eventually("the plan is under way") {
+            let text = (try? String(contentsOfFile: "\(directory.path)/pid", encoding: .utf8)) ?? ""
+            app = Int32(text.trimmingCharacters(in: .whitespacesAndNewlines))
+            return app != nil && command.errorText.contains("a pause")
+        }
+        command.send(SIGTERM)
+        #expect(await command.exitStatus() == 128 + SIGTERM)
+        let process = try #require(app)
+        #expect(ProcessState.letter(of: process) == nil)
+    }
+
+    @Test("a broker that does not start is 69")
+    func noBroker() async throws {
+        let directory = try TemporaryDirectory("check-broker")
+        let broken = "\(directory.path)/shared-device-broker"
+        try "#!/bin/sh\necho broken >&2\nexit 3\n".write(toFile: broken, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: broken)
+        let plan = try file(CheckPlanTests.plan(CheckPlanTests.expect), in: directory)
+        let outcome = try await check([plan], environment: ["SHARED_DEVICE_PROGRAMS": directory.path])
+        #expect(outcome.status == 69)
+        #expect(outcome.errors.contains("the device's broker does not start"), "\(outcome.errors)")
+    }
+}
+
+extension JSONDecoder {
+    fileprivate static var withDates: JSONDecoder {
+        let decoder = JSONDecoder()
+        decoder.dateDecodingStrategy = .iso8601
+        return decoder
+    }
+}

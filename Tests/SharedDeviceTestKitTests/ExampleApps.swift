@@ -1,0 +1,28 @@
+import Foundation
+import NotifyCenterTestKit
+import SharedDeviceTestKit
+
+/// The example apps, as apps of a test's device.
+enum ExampleApps {
+    static let names = ["point-of-sale", "flight-briefing", "field-service"]
+
+    static func identifier(_ name: String) -> String { "org.notifycenter.example.\(name)" }
+
+    static func app(_ name: String) -> TestApp {
+        TestApp(
+            identifier(name),
+            executable: TestApp.built(name),
+            arguments: ["--stay", "--bus", "{bus}", "--data", "{data}"]
+        )
+    }
+}
+
+extension DeviceApp {
+    /// Has the signed-in user leave data; returns when it is there.
+    func work(_ marker: Marker = "Ada <ada>") async throws {
+        // Before the screen is that of somebody, there is nobody to work for.
+        try await line { $0.contains("signed in: \(marker.text.prefix(3))") }
+        try write("work")
+        try await eventually("\(identifier) holds \(marker.kind)") { try !findings(of: [marker]).isEmpty }
+    }
+}

@@ -1,0 +1,32 @@
+import NotifyCenterTestKit
+import SharedDeviceTestKit
+import Testing
+import XCTest
+
+/// The kit as a test of XCTest uses it.
+final class KitInXCTestTests: XCTestCase {
+    func testNotesAreGoneAfterSignOut() async throws {
+        let device = try await TestDevice(apps: [ExampleApps.app("field-service")])
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        try await device.app(ExampleApps.identifier("field-service")).work()
+        let report = try await device.signOut(deadline: .seconds(60))
+        try report.requireClean(of: "Ada <ada>")
+        XCTAssertEqual(report.apps.map(\.isClean), [true])
+        XCTAssertThrowsError(try report.requireClean(of: "never there"))
+    }
+}
+
+@Suite("The kit in XCTest")
+struct KitUnderXCTestTests {
+    @Test("a test of XCTest uses the kit and passes")
+    func passes() async throws {
+        // This very program runs either kind of test.
+        let arguments = ["SharedDeviceTestKitTests.KitInXCTestTests"]
+        let run = try ChildProcess("/proc/self/exe", arguments)
+        let status = await run.exitStatus()
+        let output = (run.lines + [run.errorText]).joined(separator: "\n")
+        #expect(status == 0, "\(output)")
+        #expect(output.contains("Executed 1 test, with 0 failures"), "\(output)")
+    }
+}

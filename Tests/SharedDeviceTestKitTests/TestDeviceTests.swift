@@ -1,0 +1,246 @@
+import Foundation
+import NotifyCenterTestKit
+import SharedDevice
+import SharedDeviceTestKit
+import Testing
+
+@Suite("A device of a test's own")
+struct TestDeviceTests {
+    @Test("an app that cleans up is clean, and its times are in order", arguments: ExampleApps.names)
+    func clean(name: String) async throws {
+        let device = try await TestDevice(apps: [ExampleApps.app(name)])
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        try await device.app(ExampleApps.identifier(name)).work()
+        let report = try await device.signOut(deadline: .seconds(60))
+        try report.requireClean(of: "Ada <ada>")
+        let app = try #require(report.apps.first)
+        let heard = try #require(app.heardAfter)
+        let cleaned = try #require(app.cleanedAfter)
+        #expect(heard <= cleaned)
+        #expect(app.seenCleanAfter != nil)
+        #expect(report.user == "ada")
+    }
+
+    @Test("a stopped app has not heard, is not clean, and is when it goes on")
+    func stopped() async throws {
+        let device = try await TestDevice(apps: [ExampleApps.app("field-service"), ExampleApps.app("point-of-sale")])
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let app = try device.app(ExampleApps.identifier("field-service"))
+        try await app.work()
+        try await app.stop()
+        try await device.beginSignOut()
+        let other = ExampleApps.identifier("point-of-sale")
+        try await eventually("the other is clean") {
+            try device.report().apps.contains { $0.identifier == other && $0.isClean }
+        }
+        let report = try device.report()
+        let error = try #require(throws: TestDeviceError.self) { try report.requireClean() }
+        #expect(error.code == .notClean)
+        #expect(error.description.contains("has not heard of it; its process is stopped"), "\(error)")
+        #expect(try !app.findings(of: ["Ada <ada>"]).isEmpty)
+        try app.resume()
+        try await device.waitUntilClean().requireClean(of: "Ada <ada>")
+        let kinds = try device.report().events.filter { $0.lane == app.identifier }.map(\.kind)
+        #expect(kinds.contains(.stopped) && kinds.contains(.continued) && kinds.contains(.told))
+    }
+
+    @Test("a killed app owes its cleanup until it is started again")
+    func killed() async throws {
+        let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")])
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let app = try device.app(ExampleApps.identifier("point-of-sale"))
+        try await app.work()
+        try await app.kill()
+        #expect(!app.isRunning)
+        // It took part, so it is not taken for one that never ran.
+        let report = try await device.signOut(deadline: .milliseconds(300))
+        #expect(!report.isClean)
+        #expect("\(report)".contains("its process ended by signal 9"), "\(report)")
+        try app.start()
+        try await device.waitUntilClean().requireClean(of: "Ada <ada>")
+    }
+
+    @Test("an app that starts after the sign-out holds nothing, and a round without anybody proves nothing")
+    func lateStart() async throws {
+        var late = ExampleApps.app("point-of-sale")
+        late.startsWithDevice = false
+        let device = try await TestDevice(apps: [late])
+        try await device.signIn("ada")
+        let report = try await device.signOut()
+        #expect(report.isClean)
+        #expect(try #require(throws: TestDeviceError.self) { try report.requireClean() }.code == .provesNothing)
+        try device.app(late.identifier).start()
+        try await device.waitUntilRunning()
+        #expect(try device.report().isClean)
+    }
+
+    @Test("a search for what was never there proves nothing")
+    func nothingToFind() async throws {
+        let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")])
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        try await device.app(ExampleApps.identifier("point-of-sale")).work()
+        let report = try await device.signOut(deadline: .seconds(60))
+        let error = try #require(throws: TestDeviceError.self) { try report.requireClean(of: "no such secret") }
+        #expect(error.code == .provesNothing)
+    }
+
+    @Test("what an app leaves behind is found, with its place")
+    func leftBehind() async throws {
+        let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")])
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let app = try device.app(ExampleApps.identifier("point-of-sale"))
+        try await app.work()
+        try "0123ada's note".write(toFile: "\(app.home)/cache/left", atomically: true, encoding: .utf16LittleEndian)
+        let report = try await device.signOut(deadline: .seconds(60))
+        try report.requireClean()
+        let error = try #require(throws: TestDeviceError.self) { try report.requireClean(of: "Ada's note") }
+        #expect(error.code == .notClean)
+        #expect(error.description.contains("at byte 8 of cache/left"), "\(error)")
+    }
+
+    @Test("a cleanup is slowed down by stopping the app when it is told")
+    func slow() async throws {
+        let device = try await TestDevice(apps: [ExampleApps.app("flight-briefing")])
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let app = try device.app(ExampleApps.identifier("flight-briefing"))
+        try await app.work()
+        try device.slowCleanup(of: app.identifier, by: .milliseconds(300))
+        try await device.signOut(deadline: .seconds(60))
+        try await eventually("it was stopped and went on") {
+            let kinds = try device.report().events.filter { $0.lane == app.identifier }.map(\.kind)
+            return kinds.contains(.stopped) && kinds.contains(.continued)
+        }
+        try await device.waitUntilClean().requireClean(of: "Ada <ada>")
+    }
+
+    @Test("bus and broker may go and come back under the apps; a sign-out after it reaches them")
+    func faults() async throws {
+        let device = try await TestDevice(apps: [ExampleApps.app("field-service")])
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let app = try device.app(ExampleApps.identifier("field-service"))
+        try await app.work()
+        try device.restartBus()
+        try await device.restartBroker()
+        try await device.waitUntilRunning()
+        try await device.spoofBroadcast()
+        #expect(try !app.findings(of: ["Ada <ada>"]).isEmpty)
+        try await device.signOut(deadline: .seconds(60)).requireClean(of: "Ada <ada>")
+        let events = try device.report().events
+        #expect(events.contains { $0.lane == DeviceEvent.brokerLane && $0.kind == .killed })
+        #expect(events.contains { $0.lane == DeviceEvent.busLane && $0.kind == .spoofed })
+    }
+
+    @Test("a broker that is killed in the middle of a round is followed when it is back")
+    func brokerDuringRound() async throws {
+        let device = try await TestDevice(apps: [ExampleApps.app("field-service")])
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let app = try device.app(ExampleApps.identifier("field-service"))
+        try await app.work()
+        try await app.stop()
+        try await device.beginSignOut()
+        let error = try await #require(throws: TestDeviceError.self) {
+            try await device.waitUntilHeard(within: .milliseconds(100))
+        }
+        #expect(error.code == .timeout && error.description.contains("has not heard of it"), "\(error)")
+        await device.killBroker()
+        try app.resume()
+        try await device.restartBroker()
+        #expect(try await device.waitUntilHeard().apps.allSatisfy { $0.heardAfter != nil })
+        try await device.waitUntilClean().requireClean(of: "Ada <ada>")
+    }
+
+    @Test("a search leaves a stopped app stopped, and a running one running")
+    func searchLeavesState() async throws {
+        let device = try await TestDevice(apps: [ExampleApps.app("field-service")])
+        let app = try device.app(ExampleApps.identifier("field-service"))
+        try await device.waitUntilRunning()
+        _ = try app.findings(of: ["x"])
+        try await eventually("it goes on") { !app.isStopped }
+        try await app.stop()
+        _ = try app.findings(of: ["x"])
+        #expect(app.isStopped)
+        try app.resume()
+        try await eventually("it goes on") { !app.isStopped }
+    }
+
+    @Test("an app that never asks the broker is named, with a reason")
+    func stranger() async throws {
+        let device = try await TestDevice(apps: [
+            TestApp("org.example.sleeper", executable: "sleep", arguments: ["600"])
+        ])
+        let error = try await #require(throws: TestDeviceError.self) {
+            try await device.waitUntilRunning(within: .milliseconds(200))
+        }
+        #expect(error.code == .timeout)
+        #expect(error.description.contains("org.example.sleeper: it runs, but no app of this identifier"), "\(error)")
+        try await device.signIn("ada")
+        let report = try await device.signOut(deadline: .milliseconds(300))
+        #expect(!report.isClean)
+    }
+
+    @Test("an app that ends at once is named, with what it wrote")
+    func endsAtOnce() async throws {
+        let app = TestApp("org.example.gone", executable: "sh", arguments: ["-c", "echo no such option >&2; exit 3"])
+        let device = try await TestDevice(apps: [app])
+        let error = try await #require(throws: TestDeviceError.self) { try await device.waitUntilRunning() }
+        #expect(error.description.contains("ended with status 3") && error.description.contains("no such option"))
+    }
+
+    @Test("the bus starts an app by its name, with directories and environment of its own")
+    func activation() async throws {
+        var app = ExampleApps.app("point-of-sale")
+        app.busName = "org.notifycenter.example.PointOfSale"
+        app.startsWithDevice = false
+        app.arguments = ["--stay"]
+        let device = try await TestDevice(apps: [app])
+        try await device.signIn("ada")
+        #expect(try !device.app(app.identifier).isRunning)
+        try await device.activate(app.identifier)
+        try await device.waitUntilRunning()
+        try await device.signOut(deadline: .seconds(60)).requireClean()
+        try await device.app(app.identifier).kill()
+        #expect(try !device.app(app.identifier).isRunning)
+    }
+
+    @Test("apps have a manifest beside the configuration, but for scripts and those that are not to be enrolled")
+    func manifests() async throws {
+        let directory = try TemporaryDirectory("manifests")
+        let script = "\(directory.path)/script"
+        try "#!/bin/sh\nexec sleep 600\n".write(toFile: script, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: script)
+        try FileManager.default.createSymbolicLink(atPath: "\(directory.path)/link", withDestinationPath: "/bin/sleep")
+        let arguments = ["600"]
+        let device = try await TestDevice(apps: [
+            TestApp(
+                "org.example.link",
+                executable: "\(directory.path)/link",
+                arguments: arguments,
+                busName: "org.example.Link"
+            ),
+            TestApp("org.example.script", executable: script),
+            TestApp("org.example.launcher", executable: "sleep", arguments: arguments, isEnrolled: false),
+        ])
+        let manifests = "\(device.directory)/configuration/apps"
+        #expect(try FileManager.default.contentsOfDirectory(atPath: manifests) == ["org.example.link.json"])
+        let content = try Data(contentsOf: URL(fileURLWithPath: "\(manifests)/org.example.link.json"))
+        let manifest = try JSONDecoder().decode([String: String].self, from: content)
+        let program = URL(fileURLWithPath: "/bin/sleep").resolvingSymlinksInPath().path
+        #expect(manifest == ["id": "org.example.link", "executable": program, "busName": "org.example.Link"])
+    }
+
+    @Test("a missing program is an error that says what to do")
+    func missingProgram() async throws {
+        let error = try await #require(throws: TestDeviceError.self) {
+            _ = try await TestDevice(apps: [TestApp("org.example.none", executable: "/nonexistent/app")])
+        }
+        #expect(error.code == .programMissing)
+    }
+}

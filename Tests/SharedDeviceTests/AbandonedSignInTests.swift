@@ -1,0 +1,57 @@
+import DBusTransport
+import NotifyCenter
+import NotifyCenterTestKit
+import Testing
+
+@testable import SharedDevice
+
+@Suite("A sign-in that nobody waits for any more")
+struct AbandonedSignInTests {
+    @Test("an app that ends while its sign-in waits for a cleanup signs nobody in when that is done")
+    func abandoned() async throws {
+        let device = try await TestDevice(starts: false)
+        try device.configure(#"{"sharedDeviceMode": true, "cleanupPolicy": "strict", "requiresEnrolment": false}"#)
+        try await device.startBroker()
+        let holder = device.application("holder")
+        try await holder.signIn("ada")
+        try await holder.signOutCurrent()
+
+        let waiting = try DBusConnection.open(device.bus.bus)
+        let request: BrokerProtocol.Fields = [
+            "application": .string("org.example.waiting"), "username": .string("grace"),
+            "password": .string("correct horse grace"), "wait": .double(60),
+        ]
+        let answer = Task {
+            try await waiting.call(call(.signIn, request), timeout: .seconds(60))
+        }
+        let administrator = try DBusConnection.open(device.bus.bus)
+        try await eventually("the broker has the request") {
+            let answer = try await administrator.call(call(.getRunningApps, [:]))
+            return answer.first?.fieldsValue?["apps"]?.stringsValue?.contains("org.example.waiting") == true
+        }
+        waiting.close()
+        _ = await answer.result
+        try await eventually("the broker has noticed that it is gone") {
+            let answer = try await administrator.call(call(.getRunningApps, [:]))
+            return answer.first?.fieldsValue?["apps"]?.stringsValue?.contains("org.example.waiting") == false
+        }
+
+        for await change in holder.accountChanges where change.previous != nil {
+            try await holder.cleanupDone(change)
+            break
+        }
+        try await eventually("the broker refuses it") { device.broker?.errorText.contains("has left the bus") == true }
+        #expect(try await holder.getCurrentAccount().current == nil)
+        try await holder.signIn("ada")
+    }
+
+    private func call(_ method: BrokerProtocol.Method, _ fields: BrokerProtocol.Fields) throws -> DBusMessage {
+        try DBusMessage.methodCall(
+            destination: BrokerProtocol.busName,
+            path: BrokerProtocol.path,
+            interface: BrokerProtocol.interface,
+            member: method.rawValue,
+            arguments: [.fields(fields)]
+        )
+    }
+}

@@ -1,0 +1,204 @@
+import DBusTransport
+import Foundation
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@Suite("A session ends by itself")
+struct AutomaticSignOutTests {
+    private func configure(_ device: TestDevice, _ settings: String) throws {
+        try device.configure(#"{"sharedDeviceMode": true, "# + settings + "}")
+    }
+
+    private func lastActivity(_ device: TestDevice) throws -> Date {
+        let attributes = try FileManager.default.attributesOfItem(atPath: "\(device.state)/last-activity")
+        return try #require(attributes[.modificationDate] as? Date)
+    }
+
+    @Test("after a time without activity the user is signed out, all apps hear of it, and the log says why")
+    func inactivity() async throws {
+        let device = try await TestDevice(starts: false)
+        try configure(device, #""inactivityTimeout": 0.5"#)
+        try await device.startBroker()
+        let follower = Follower(device.application("listener"))
+        try await device.application().signIn("ada")
+        try await follower.hears("ada")
+        try await follower.hears("-")
+        #expect(try device.audit("signed-out") == ["inactivity for 0.5 s"])
+    }
+
+    @Test("signing in, tokens and reported activity count; asking for the account does not")
+    func activity() async throws {
+        let device = try await TestDevice(starts: false)
+        try configure(device, #""inactivityTimeout": 900"#)
+        try await device.startBroker()
+        let application = device.application()
+        let account = try await application.signIn("ada").account
+        let signedIn = try lastActivity(device)
+        // Long enough for what is not written more often than once a second.
+        try await eventually("time passes") {
+            _ = try await application.getCurrentAccount()
+            return Date().timeIntervalSince(signedIn) > 1.5
+        }
+        #expect(try lastActivity(device) == signedIn)
+        application.noteActivity()
+        try await eventually("the report counts") { try lastActivity(device) > signedIn }
+        let reported = try lastActivity(device)
+        let parameters = SilentTokenParameters(scopes: [], account: account)
+        try await eventually("a token counts") {
+            _ = try await application.acquireTokenSilent(with: parameters)
+            return try lastActivity(device) > reported
+        }
+        #expect(try await application.getCurrentAccount().current == account)
+    }
+
+    @Test("a timeout that is set while somebody is signed in counts from the last activity")
+    func timeoutSetLater() async throws {
+        let device = try await TestDevice()
+        let application = device.application()
+        try await application.signIn("ada")
+        try configure(device, #""inactivityTimeout": 0.2"#)
+        try await eventually("ada is out") { try await application.getCurrentAccount().current == nil }
+        #expect(try device.audit("signed-out") == ["inactivity for 0.2 s"])
+    }
+
+    @Test("a broker that was down while nobody used the device signs out at its start")
+    func inactiveWhileDown() async throws {
+        let device = try await TestDevice(starts: false)
+        try configure(device, #""inactivityTimeout": 900"#)
+        try await device.startBroker()
+        let application = device.application()
+        try await application.signIn("ada")
+        // A restart alone is no reason.
+        device.killBroker()
+        try await device.startBroker()
+        #expect(try await application.getCurrentAccount().current?.username == "ada")
+        device.killBroker()
+        let hourAgo = Date(timeIntervalSinceNow: -3600)
+        try device.backdate(to: hourAgo)
+        try FileManager.default.setAttributes(
+            [.modificationDate: hourAgo],
+            ofItemAtPath: "\(device.state)/last-activity"
+        )
+        try await device.startBroker()
+        try await eventually("ada is out") { try await application.getCurrentAccount().current == nil }
+        #expect(try device.audit("signed-out") == ["inactivity for 900 s"])
+    }
+
+    @Test("a broker that was down at the end of the shift signs out at its start, and the apps hear of it")
+    func shiftEndWhileDown() async throws {
+        let device = try await TestDevice(starts: false)
+        // At 23:59 of each day: two days ago is before one of them, whatever time it is.
+        try configure(device, #""shiftEnds": ["23:59"]"#)
+        try await device.startBroker()
+        let follower = Follower(device.application("listener"))
+        try await device.application().signIn("ada")
+        try await follower.hears("ada")
+        device.killBroker()
+        try device.backdate(to: Date(timeIntervalSinceNow: -48 * 3600))
+        try await device.startBroker()
+        try await follower.hears("-")
+        #expect(try device.audit("signed-out") == ["shift end 23:59"])
+        // The next one is of the next shift.
+        try await device.application().signIn("grace")
+        try await follower.hears("grace")
+    }
+
+    @Test("locking the screen signs out: by the desktop's word, by a request to lock, and where it was locked unseen")
+    func screenLock() async throws {
+        let device = try await TestDevice(starts: false)
+        try configure(device, #""signOutOnScreenLock": true"#)
+        device.brokerArguments = ["--login-bus", device.bus.address]
+        try await device.startBroker()
+        let broker = try #require(device.broker)
+        // It comes later than the broker.
+        try await eventually("its absence is told") { broker.errorText.contains("no logind") }
+        var login: FakeLogin? = try await FakeLogin(device.bus)
+        try await eventually("it is followed") { broker.errorText.contains("following login sessions") }
+        let follower = Follower(device.application("listener"))
+        let application = device.application()
+        try await application.signIn("ada")
+        try await follower.hears("ada")
+        // Neither of these is the device's to heed.
+        try login?.logOut()
+        login = nil
+        try await eventually("its end is told") { broker.errorText.components(separatedBy: "no logind").count == 3 }
+        login = try await FakeLogin(device.bus)
+        try await eventually("it is followed again") {
+            broker.errorText.components(separatedBy: "following login sessions").count == 3
+        }
+        #expect(try await application.getCurrentAccount().current?.username == "ada")
+        try login?.setLocked(true)
+        try await follower.hears("-")
+        #expect(try device.audit("signed-out") == ["screen lock"])
+        try login?.setLocked(false)
+        try await application.signIn("grace")
+        try await follower.hears("grace")
+        try login?.requestLock()
+        try await follower.hears("-")
+        try await application.signIn("ada")
+        try await follower.hears("ada")
+        device.killBroker()
+        try login?.setLocked(true)
+        try await device.startBroker()
+        try await follower.hears("-")
+        #expect(try device.audit("signed-out") == ["screen lock", "screen lock", "screen lock"])
+        withExtendedLifetime(login) {}
+    }
+
+    @Test("the end of the login session signs out; its screen lock does not, where that is not set")
+    func logout() async throws {
+        let bus = try PrivateBus()
+        let device = try await TestDevice(starts: false, bus: bus)
+        try configure(device, #""signOutOnLogout": true"#)
+        device.brokerArguments = ["--login-bus", bus.address]
+        try await device.startBroker()
+        let broker = try #require(device.broker)
+        let login = try await FakeLogin(bus, type: "tty")
+        try await eventually("it is followed") { broker.errorText.contains("following login sessions") }
+        let application = device.application()
+        try await application.signIn("ada")
+        try login.setLocked(true)
+        try login.logOut()
+        try await eventually("ada is out") { try await application.getCurrentAccount().current == nil }
+        #expect(try device.audit("signed-out") == ["logout"])
+    }
+
+    @Test("signals that come from another process than logind are ignored")
+    func spoofedLogin() async throws {
+        let device = try await TestDevice(starts: false)
+        try configure(device, #""signOutOnScreenLock": true, "signOutOnLogout": true"#)
+        device.brokerArguments = ["--login-bus", device.bus.address]
+        try await device.startBroker()
+        let broker = try #require(device.broker)
+        let login = try await FakeLogin(device.bus)
+        try await eventually("it is followed") { broker.errorText.contains("following login sessions") }
+        let application = device.application()
+        try await application.signIn("ada")
+        // Sent to each connection by itself, so that no match rule keeps it away.
+        let spoofer = try DBusConnection.open(device.bus.bus)
+        let names =
+            try await spoofer.call(
+                try DBusMessage.methodCall(
+                    destination: "org.freedesktop.DBus",
+                    path: "/org/freedesktop/DBus",
+                    interface: "org.freedesktop.DBus",
+                    member: "ListNames"
+                )
+            ).first?.stringsValue ?? []
+        for name in names where name.hasPrefix(":") {
+            let signal = try DBusMessage.signal(
+                path: "/org/freedesktop/login1/session/_31",
+                interface: "org.freedesktop.login1.Session",
+                member: "Lock",
+                destination: name
+            )
+            try spoofer.send(signal)
+        }
+        // What the bus gets after the spoof, the broker sees after it.
+        try spoofer.synchronize()
+        try login.logOut()
+        try await eventually("ada is out") { try await application.getCurrentAccount().current == nil }
+        #expect(try device.audit("signed-out") == ["logout"])
+    }
+}

@@ -1,0 +1,179 @@
+import DBusTransport
+import Foundation
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@testable import SharedDevice
+
+@Suite("A sign-out ends the browser's session too")
+struct BrowserSignoutTests {
+    private static let page = "https://login.example/logout?client_id=device"
+
+    private func device(page: String? = Self.page) async throws -> TestDevice {
+        let device = try await TestDevice(starts: false)
+        let setting = page.map { #", "endSessionURL": "\#($0)""# } ?? ""
+        try device.configure(#"{"sharedDeviceMode": true\#(setting)}"#)
+        try await device.startBroker()
+        return device
+    }
+
+    private func signOut(_ device: TestDevice, _ parameters: SignoutParameters) async throws -> BrowserSignout {
+        let application = device.application()
+        let account = try await application.signIn("ada").account
+        let result = try await application.signout(with: account, signoutParameters: parameters)
+        // Whatever the browser does, the device is signed out.
+        #expect(try await application.getCurrentAccount().current == nil)
+        return result.browser
+    }
+
+    @Test("the configured page is opened, after the broker has signed out")
+    func opened() async throws {
+        let device = try await device()
+        let seen = Log()
+        let application = device.application("looker")
+        var parameters = SignoutParameters(signoutFromBrowser: true)
+        parameters.browserOpener = BrowserOpener { address in
+            seen.add(address)
+            seen.add(try await application.getCurrentAccount().current?.username ?? "nobody")
+        }
+        #expect(try await signOut(device, parameters) == .opened)
+        #expect(seen.lines == [Self.page, "nobody"])
+    }
+
+    @Test("a sign-out that does not ask for it opens nothing, nor does one without a configured page")
+    func notOpened() async throws {
+        let opener = BrowserOpener { address in Issue.record("\(address) was opened") }
+        var parameters = SignoutParameters()
+        parameters.browserOpener = opener
+        #expect(try await signOut(try await device(), parameters) == .notRequested)
+        parameters.signoutFromBrowser = true
+        #expect(try await signOut(try await device(page: nil), parameters) == .notConfigured)
+    }
+
+    @Test("an opener that fails or never returns does not fail the sign-out")
+    func failures() async throws {
+        struct NoScreen: Error {}
+        let device = try await device()
+        var parameters = SignoutParameters(signoutFromBrowser: true)
+        parameters.browserOpener = BrowserOpener { _ in throw NoScreen() }
+        #expect(try await signOut(device, parameters) == .failed("NoScreen()"))
+        let held = Locked<CheckedContinuation<Void, Never>?>(nil)
+        parameters.browserOpener = BrowserOpener { _ in
+            // It does not heed its cancellation.
+            await withCheckedContinuation { continuation in held.withLock { $0 = continuation } }
+        }
+        parameters.browserDeadline = .milliseconds(100)
+        #expect(try await signOut(device, parameters) == .timedOut)
+        try await eventually("it was called") { held.withLock { $0 != nil } }
+        held.withLock { $0 }?.resume()
+    }
+
+    @Test("only https and this machine's own http pages are opened")
+    func addresses() async throws {
+        let allowed = [Self.page, "HTTPS://login.example", "http://localhost:8080/logout"]
+        let forbidden = [
+            "http://login.example/", "http://localhost.evil.example/", "file:///etc/passwd", "javascript:alert(1)",
+            "https://", "--help", "https://a.example/ b", "https://a.example/\n", "",
+        ]
+        for address in allowed { #expect(EndSessionPage.isAllowed(address), "\(address)") }
+        for address in forbidden { #expect(!EndSessionPage.isAllowed(address), "\(address)") }
+        let opener = BrowserOpener { address in Issue.record("\(address) was opened") }
+        var parameters = SignoutParameters(signoutFromBrowser: true)
+        parameters.browserOpener = opener
+        let result = try await signOut(try await device(page: "http://login.example/"), parameters)
+        guard case .failed = result else {
+            Issue.record("\(result)")
+            return
+        }
+    }
+
+    // MARK: The program that opens pages
+
+    /// A directory of programs, with one that does what `script` says. To be run by `sh`: what was written a moment ago may still be open in a
+    /// child of another test, and is then no program yet (`ETXTBSY`).
+    private func program(_ script: String) throws -> (path: String, directory: TemporaryDirectory) {
+        let directory = try TemporaryDirectory("opener")
+        let path = "\(directory.path)/opener"
+        try "#!/bin/sh\n\(script)\n".write(toFile: path, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: path)
+        return (path, directory)
+    }
+
+    /// Signs `ada` out in a process of its own, whose `xdg-open` does what `script` says; what the sign-out said of the browser.
+    private func signOutInProcess(_ script: String, deadline: String) async throws -> (said: String, opener: String) {
+        let device = try await device()
+        try await device.application().signIn("ada")
+        let (path, directory) = try program(script)
+        try FileManager.default.moveItem(atPath: path, toPath: "\(directory.path)/xdg-open")
+        let probe = try ChildProcess(
+            ChildProcess.built("signout-probe"),
+            [device.bus.address, "\(device.directory.path)/apps/probe", deadline],
+            environment: ["PATH": "\(directory.path):/usr/bin:/bin"]
+        )
+        let said = try await probe.line { _ in true }
+        #expect(try await device.application().getCurrentAccount().current == nil)
+        let text = try? String(contentsOfFile: "\(directory.path)/xdg-open.said", encoding: .utf8)
+        return (said, text ?? "")
+    }
+
+    @Test("by default xdg-open gets the page as its one argument")
+    func desktop() async throws {
+        let outcome = try await signOutInProcess(#"printf '%s\n' "$#" "$1" > "$0.said""#, deadline: "60")
+        #expect(outcome.said == "opened")
+        #expect(outcome.opener == "1\n\(Self.page)\n")
+    }
+
+    @Test("an xdg-open that hangs is killed when time is over")
+    func desktopHangs() async throws {
+        let outcome = try await signOutInProcess(#"echo $$ > "$0.said"; exec sleep 1000"#, deadline: "2")
+        #expect(outcome.said == "timedOut")
+        // A machine that is so slow that the script had not begun has nothing to show.
+        if let identifier = pid_t(outcome.opener.trimmingCharacters(in: .whitespacesAndNewlines)) {
+            try await eventually("it is gone") { kill(identifier, 0) == -1 }
+        }
+    }
+
+    @Test("a program gets its arguments as they are, and no descriptor of this process")
+    func helperArguments() async throws {
+        let (path, directory) = try program(#"printf '%s\n' "$@" > "$0.arguments"; ls /proc/$$/fd > "$0.descriptors""#)
+        // Inheritable, as a careless library's.
+        let original = open("/dev/null", O_RDONLY)
+        let descriptor = fcntl(original, F_DUPFD, 200)
+        defer {
+            close(original)
+            close(descriptor)
+        }
+        try #require(descriptor >= 200)
+        try await HelperProcess.run("sh", [path, "https://a.example/?a=1&b=$(id);x='", "second one"])
+        let arguments = try String(contentsOfFile: "\(path).arguments", encoding: .utf8)
+        #expect(arguments == "https://a.example/?a=1&b=$(id);x='\nsecond one\n")
+        let descriptors = try String(contentsOfFile: "\(path).descriptors", encoding: .utf8).split(separator: "\n")
+        #expect(!descriptors.isEmpty)
+        #expect(!descriptors.contains("\(descriptor)"))
+        withExtendedLifetime(directory) {}
+    }
+
+    @Test("a program that fails or is not there is an error with its reason")
+    func helperFailures() async throws {
+        let (path, directory) = try program("exit 3")
+        let failure = await #expect(throws: HelperProcess.Failure.self) { try await HelperProcess.run("sh", [path]) }
+        #expect(failure?.description == "sh ended with status 3")
+        await #expect(throws: HelperProcess.Failure.self) { try await HelperProcess.run("\(path)-missing", []) }
+        withExtendedLifetime(directory) {}
+    }
+
+    @Test("a program that hangs is killed when its task is cancelled, and leaves no zombie")
+    func helperHangs() async throws {
+        let (path, directory) = try program(#"echo $$ > "$0.new"; mv "$0.new" "$0.pid"; exec sleep 1000"#)
+        let running = Task { try await HelperProcess.run("sh", [path]) }
+        try await eventually("it runs") { FileManager.default.fileExists(atPath: "\(path).pid") }
+        let text = try String(contentsOfFile: "\(path).pid", encoding: .utf8)
+        let identifier = try #require(pid_t(text.trimmingCharacters(in: .whitespacesAndNewlines)))
+        running.cancel()
+        await #expect(throws: HelperProcess.Failure.self) { try await running.value }
+        // A zombie could still be signalled.
+        #expect(kill(identifier, 0) == -1)
+        withExtendedLifetime(directory) {}
+    }
+}

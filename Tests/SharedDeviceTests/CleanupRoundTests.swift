@@ -1,0 +1,174 @@
+import DBusTransport
+import ExampleSupport
+import Foundation
+import NotifyCenterTestKit
+import SharedDevice
+import Synchronization
+import Testing
+
+@Suite("Rounds of cleanup across real processes", .serialized)
+struct CleanupRoundTests {
+    private func app(_ name: String, on device: TestDevice) async throws -> ListenerApp {
+        let app = try ListenerApp(name, on: device)
+        try app.start()
+        try await app.wait("ada's screen") { $0.event == .screen && $0.detail == "open" && $0.account == "ada" }
+        return app
+    }
+
+    /// Follows the changes of an app in this process, and cleans up at once.
+    private func follow(_ application: SharedDeviceApplication) -> Task<Void, any Error> {
+        Task {
+            for await change in application.accountChanges where !change.previousAccounts.isEmpty {
+                try await application.cleanupDone(change)
+            }
+        }
+    }
+
+    @Test("a sign-out that waits returns what each app did and when, and is told of each step in order")
+    func completeRound() async throws {
+        let device = try await TestDevice()
+        let control = device.application("control")
+        try await control.signIn("ada")
+        let apps = [try await app("point-of-sale", on: device), try await app("field-service", on: device)]
+        for app in apps { try await app.work() }
+        let following = follow(control)
+        defer { following.cancel() }
+        let account = try #require(try await control.getCurrentAccount().current)
+        let steps = Locked<[CleanupReport]>([])
+        let result = try await control.signout(
+            with: account,
+            signoutParameters: SignoutParameters(cleanupDeadline: .seconds(60)) { report in
+                steps.withLock { $0.append(report) }
+            }
+        )
+        let report = try #require(result.cleanup)
+        #expect(report.isComplete)
+        #expect(report.session == result.session)
+        #expect(
+            report.apps.map(\.identifier) == [
+                "org.example.control", "org.notifycenter.example.field-service",
+                "org.notifycenter.example.point-of-sale",
+            ]
+        )
+        #expect(report.apps.allSatisfy { $0.progress == .finished && $0.isRunning })
+        for app in report.apps where app.identifier != "org.example.control" {
+            let (told, begun) = (try #require(app.toldAfter), try #require(app.begunAfter))
+            let finished = try #require(app.finishedAfter)
+            #expect(told <= begun)
+            #expect(begun <= finished)
+            #expect(app.detail?.isEmpty == false)
+        }
+        let seen = steps.withLock { $0 }
+        #expect(seen.last == report)
+        #expect(seen.allSatisfy { $0.session == result.session })
+        // Nothing that was settled is open again in a later step.
+        for (earlier, later) in zip(seen, seen.dropFirst()) {
+            let settled = Set(earlier.apps.filter { $0.progress.isSettled }.map(\.identifier))
+            #expect(settled.isDisjoint(with: later.owing.map(\.identifier)))
+        }
+        for app in apps { #expect(try app.files(holding: "Ada").isEmpty, "reported gone, and is not") }
+        #expect(try await AdministrationCommand("log", "--event", "completed", on: device).lines.count == 1)
+    }
+
+    @Test("when the deadline passes the report says who still owes, and the sign-out is done all the same")
+    func deadline() async throws {
+        let device = try await TestDevice()
+        let control = device.application("control")
+        try await control.signIn("ada")
+        let app = try await app("field-service", on: device)
+        app.suspend()
+        let following = follow(control)
+        defer { following.cancel() }
+        let account = try #require(try await control.getCurrentAccount().current)
+        let result = try await control.signout(
+            with: account,
+            signoutParameters: SignoutParameters(cleanupDeadline: .seconds(2))
+        )
+        let report = try #require(result.cleanup)
+        #expect(!report.isComplete)
+        #expect(report.owing.map(\.identifier) == ["org.notifycenter.example.field-service"])
+        #expect(report.owing.map(\.progress) == [.owed])
+        #expect(try await control.getCurrentAccount().current == nil)
+        app.resume()
+        let later = try await control.waitForCleanup(ofSession: result.session, within: .seconds(60))
+        #expect(later?.isComplete == true)
+    }
+
+    @Test("an app that is killed after it was told owes all of it again, and the log says so")
+    func killedWhileCleaning() async throws {
+        let device = try await TestDevice()
+        let control = device.application("control")
+        try await control.signIn("ada")
+        let helper = try CleanupHelper(on: device)
+        try await helper.begin()
+        let account = try #require(try await control.getCurrentAccount().current)
+        let session = try await control.signout(with: account).session
+        try await eventually("it has begun") {
+            try await control.cleanupReport(ofSession: session)?.apps.contains {
+                $0.identifier == CleanupHelper.identifier && $0.progress == .begun
+            } == true
+        }
+        helper.kill()
+        try await eventually("it owes the cleanup again") {
+            try await control.cleanupReport(ofSession: session)?.apps.contains {
+                $0.identifier == CleanupHelper.identifier && $0.progress == .owed && !$0.isRunning
+            } == true
+        }
+        try await eventually("the log says so") {
+            try await AdministrationCommand(
+                "log",
+                "--event",
+                "interrupted",
+                "--app",
+                CleanupHelper.identifier,
+                on: device
+            ).lines.count == 1
+        }
+    }
+
+    @Test("receipts arrive though the broker was killed after the sign-out")
+    func brokerKilledBeforeReceipts() async throws {
+        let device = try await TestDevice()
+        let control = device.application("control")
+        try await control.signIn("ada")
+        var changes = control.accountChanges.makeAsyncIterator()
+        let first = await changes.next(isolation: nil)
+        #expect(first?.current?.username == "ada")
+        try await control.signOutCurrent()
+        var over = await changes.next(isolation: nil)
+        while over?.previousAccounts.isEmpty == true { over = await changes.next(isolation: nil) }
+        let change = try #require(over)
+        device.killBroker()
+        // On the app's own disk: the broker is not there to hear it.
+        try await control.cleanupDone(change, detail: "while you were away")
+        try await device.startBroker()
+        try await eventually("the broker has the receipt") {
+            _ = try? await control.getCurrentAccount()
+            let report = try? await control.cleanupReport()
+            return report?.isComplete == true && report?.apps.first?.detail == "while you were away"
+        }
+        // Another life of the app owes nothing either.
+        let again = device.application("control")
+        #expect(try await again.getCurrentAccount().previous == nil)
+    }
+}
+
+/// An app as a process that begins its cleanup and never ends it: raw calls from `dbus-send` would be other connections.
+private final class CleanupHelper {
+    static let identifier = "org.example.slow"
+    private let process: ChildProcess
+
+    init(on device: TestDevice) throws {
+        process = try ChildProcess(
+            ChildProcess.built("cleanup-beginner"),
+            [Self.identifier, device.bus.address, "\(device.directory.path)/apps/slow"]
+        )
+    }
+
+    func begin() async throws { try await process.line { $0 == "following" } }
+
+    func kill() {
+        process.kill()
+        process.waitUntilExit()
+    }
+}

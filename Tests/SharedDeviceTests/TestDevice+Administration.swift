@@ -1,0 +1,89 @@
+import Foundation
+import GRDB
+import NotifyCenterTestKit
+import SharedDevice
+import SharedDeviceBroker
+
+/// What an administrator does, and reads.
+extension TestDevice {
+    struct Outcome {
+        let status: Int32
+        let errors: String
+    }
+
+    /// Runs `shared-device` to its end.
+    func run(_ arguments: [String], input: String? = nil) async throws -> Outcome {
+        let command = try ChildProcess(ChildProcess.built("shared-device"), arguments)
+        // A command that reads nothing may be gone already.
+        if let input { try? command.write(input) }
+        try command.closeInput()
+        let status = await command.exitStatus()
+        return Outcome(status: status, errors: command.errorText)
+    }
+
+    /// Runs `shared-device user …` on this device's state.
+    func user(_ arguments: String..., input: String? = nil) async throws -> Outcome {
+        try await run(["user"] + arguments + ["--state", state], input: input)
+    }
+
+    /// Adds a user whose password is as that of the others.
+    func add(_ name: String, _ arguments: String...) async throws {
+        let outcome = try await run(
+            ["user", "add", name, "--password-stdin", "--state", state] + arguments,
+            input: "correct horse \(name)"
+        )
+        guard outcome.status == 0 else { throw Unexpected(description: outcome.errors) }
+    }
+
+    /// Runs `shared-device join` or `leave` as this administrator.
+    func enrol(_ command: String, as name: String, password: String? = nil) async throws -> Outcome {
+        try await run(
+            [command, name, "--password-stdin", "--bus", bus.address],
+            input: password ?? "correct horse \(name)"
+        )
+    }
+
+    /// The details of all entries of this event in the audit log, oldest first.
+    func audit(_ event: String) throws -> [String] {
+        let queue = try DatabaseQueue(path: "\(state)/\(DeviceDatabase.fileName)")
+        return try queue.read { db in
+            try String.fetchAll(
+                db,
+                sql: "SELECT coalesce(detail, '') FROM audit WHERE event = ? ORDER BY sequence",
+                arguments: [event]
+            )
+        }
+    }
+
+    /// Makes the open session one that began then. The broker must not run.
+    func backdate(to date: Date) throws {
+        let database = try DeviceDatabase(directory: state)
+        let device = try AccountStore(database: database).state()
+        let store = LedgerStore(database: database)
+        let old = try store.ledger()
+        guard let account = device.account else { throw Unexpected(description: "nobody is signed in") }
+        var ledger = old
+        ledger.begin(device.epoch, account: account, subject: old.sessions[device.epoch]?.subject, at: date)
+        try store.commit(nil, from: old, to: ledger, log: [])
+    }
+}
+
+/// Follows the changes of an app, cleaning up after each, and notes who is signed in.
+final class Follower {
+    private let log = Log()
+    private let task: Task<Void, any Error>
+
+    init(_ application: SharedDeviceApplication) {
+        task = Task { [log] in
+            for await change in application.accountChanges {
+                log.add(change.current?.username ?? "-")
+                try await application.cleanupDone(change)
+            }
+        }
+    }
+
+    deinit { task.cancel() }
+
+    /// Waits until it has last heard this.
+    func hears(_ name: String) async throws { try await eventually("\(name) is heard") { log.lines.last == name } }
+}

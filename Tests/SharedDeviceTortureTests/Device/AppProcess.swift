@@ -1,0 +1,115 @@
+import Foundation
+import NotifyCenterTestKit
+
+/// An app of the device, over all its lives: its process, where there is one, and what that has been told and has not answered.
+final class AppProcess {
+    struct Request {
+        let command: String
+        /// What was on the broker's disk before the app was told.
+        let before: Truth
+    }
+
+    let identifier: String
+    let directory: String
+    private let bus: String
+    private let environment: [String: String]
+    private var process: ChildProcess?
+    private var pending: [Int: Request] = [:]
+    private var answersTaken = 0
+    private var nextNumber = 0
+    private(set) var isStopped = false
+
+    init(number: Int, in directory: String, bus: String, mutant: String?) {
+        identifier = "org.example.app\(number)"
+        self.directory = "\(directory)/app\(number)"
+        self.bus = bus
+        environment = mutant.map { ["TORTURE_MUTANT": $0] } ?? [:]
+    }
+
+    /// Whether it has been started, and not killed since.
+    var isAlive: Bool { process != nil }
+    /// Whether it has answered all that it can.
+    var isIdle: Bool { pending.isEmpty || !isAlive || isStopped }
+    var sight: Sight { Sight(app: identifier, directory: directory) }
+
+    func start() throws {
+        guard process == nil else { return }
+        answersTaken = 0
+        process = try ChildProcess(
+            ChildProcess.built("torture-app"),
+            [identifier, bus, directory],
+            environment: environment
+        )
+    }
+
+    /// What it has not answered it does not have to answer any more.
+    func kill() {
+        process?.kill()
+        process?.waitUntilExit()
+        process = nil
+        pending = [:]
+        isStopped = false
+    }
+
+    func stop() {
+        guard isAlive else { return }
+        process?.suspend()
+        isStopped = true
+    }
+
+    func resume() {
+        process?.resume()
+        isStopped = false
+    }
+
+    /// One that is dead hears nothing; one that is stopped, later.
+    func tell(_ command: String, before: Truth) throws {
+        guard let process else { return }
+        nextNumber += 1
+        pending[nextNumber] = Request(command: command, before: before)
+        try process.write("\(nextNumber) \(command)")
+    }
+
+    /// The answers that have come since the last call.
+    ///
+    /// - Throws: `Monitor.Violation` where it has ended by itself.
+    func answers() throws -> [(request: Request, answer: [String])] {
+        guard let process else { return [] }
+        guard process.isRunning else {
+            throw Monitor.Violation("\(identifier) ended by itself: \(process.errorText)")
+        }
+        let lines = process.lines.dropFirst(answersTaken)
+        answersTaken += lines.count
+        return lines.compactMap { line in
+            let words = line.split(separator: " ").map(String.init)
+            guard let number = words.first.flatMap({ Int($0) }), let request = pending.removeValue(forKey: number)
+            else { return nil }
+            return (request, Array(words.dropFirst()))
+        }
+    }
+
+    // MARK: Its journal
+
+    private var journalPath: String { directory + "/journal" }
+
+    var journal: [String] {
+        let text = (try? String(contentsOfFile: journalPath, encoding: .utf8)) ?? ""
+        return text.split(separator: "\n").map(String.init)
+    }
+
+    /// Whether it has deleted something, and has more to do.
+    var isDeleting: Bool { isAlive && !isStopped && journal.last?.hasPrefix("deleted") == true }
+
+    /// Begins a new page. The app appends wherever the end is.
+    func clearJournal() { truncate(journalPath, 0) }
+
+    /// The sessions whose data its own record says it may have; `nil` where it has no record.
+    var recordedEpochs: [UInt64]? {
+        struct Record: Decodable {
+            struct Session: Decodable { let epoch: UInt64 }
+            let mayHoldData: [Session]
+        }
+        let data = FileManager.default.contents(atPath: directory + "/state/shared-device-sessions.json")
+        return data.flatMap { try? JSONDecoder().decode(Record.self, from: $0) }?.mayHoldData.map(\.epoch)
+    }
+}

@@ -1,0 +1,106 @@
+import SharedDevice
+import Testing
+
+@Suite("What the monitor takes for a violation")
+struct MonitorTests {
+    private typealias Progress = CleanupReport.Progress
+
+    private static let app = "org.example.app0"
+    private let ada = Marker(user: "ada", epoch: 12)
+    private let grace = Marker(user: "grace", epoch: 14)
+
+    /// Ada's session 12 is over, or open; the app is as far with it as `progress` says.
+    private func truth(
+        epoch: UInt64,
+        adaIsOpen: Bool = false,
+        _ progress: Progress?,
+        graceIsOpen: Bool = false
+    ) -> Truth {
+        var truth = Truth(epoch: epoch)
+        truth.sessions[12] = Truth.Session(isOpen: adaIsOpen, user: "ada", apps: [Self.app: progress])
+        if graceIsOpen {
+            truth.sessions[14] = Truth.Session(isOpen: true, user: "grace", apps: [Self.app: Progress?.none])
+        }
+        return truth
+    }
+
+    private func violation(
+        strict: Bool = false,
+        base: UInt64 = 10,
+        before: Truth,
+        _ sight: Sight,
+        after: Truth? = nil
+    ) -> String? {
+        do throws(Monitor.Violation) {
+            try Monitor(isStrict: strict, base: base).check(before: before, [sight], after: after ?? before)
+            return nil
+        } catch {
+            return error.description
+        }
+    }
+
+    private func files(_ markers: Marker...) -> Sight { Sight(app: Self.app, files: Set(markers)) }
+
+    @Test("a session's data while it is open, and afterwards while the app owes the cleanup, is none")
+    func rightful() {
+        #expect(violation(before: truth(epoch: 12, adaIsOpen: true, nil), files(ada)) == nil)
+        #expect(violation(before: truth(epoch: 13, .begun), files(ada)) == nil)
+        // The receipt came while somebody looked.
+        #expect(violation(before: truth(epoch: 13, .begun), files(ada), after: truth(epoch: 13, .finished)) == nil)
+        #expect(violation(strict: true, before: truth(epoch: 14, .finished, graceIsOpen: true), files(grace)) == nil)
+    }
+
+    @Test("data or a screen of a session whose cleanup is reported is one")
+    func debt() {
+        #expect(violation(before: truth(epoch: 13, .finished), files(ada))?.contains("names no debt") == true)
+        let screen = Sight(app: Self.app, screen: ada)
+        #expect(violation(before: truth(epoch: 13, .finished), screen)?.contains("the screen") == true)
+    }
+
+    @Test("an earlier session's data beside an open one is one under a strict policy, and not under an advisory one")
+    func policy() {
+        let before = truth(epoch: 14, .owed, graceIsOpen: true)
+        #expect(violation(strict: true, before: before, files(ada))?.contains("is open") == true)
+        #expect(violation(before: before, files(ada)) == nil)
+    }
+
+    @Test("data of a session that the ledger does not know the app to hold is one, and so is data from before")
+    func unlisted() {
+        #expect(violation(before: Truth(epoch: 12), files(ada))?.contains("does not know") == true)
+        #expect(violation(base: 12, before: Truth(epoch: 12), files(ada))?.contains("before this schedule") == true)
+    }
+
+    @Test("an epoch that goes back is one")
+    func epoch() {
+        #expect(violation(before: Truth(epoch: 13), files(), after: Truth(epoch: 12)) != nil)
+    }
+
+    @Test("anything at all is one when nobody owes anything")
+    func quiet() throws {
+        let monitor = Monitor(isStrict: false, base: 10)
+        try monitor.checkQuiet([files()])
+        #expect(throws: Monitor.Violation.self) { try monitor.checkQuiet([Sight(app: Self.app, screen: grace)]) }
+    }
+
+    @Test("an app that shows an earlier session after a later one, or is told of one, is one")
+    func journal() throws {
+        let monitor = Monitor(isStrict: false, base: 10)
+        try monitor.checkJournal(["change 12 ada, of ", "show 12 ada", "change 13 -, of ada", "start"], of: Self.app)
+        for lines in [["show 14 grace", "show 12 ada"], ["change 13 -, of ada", "start", "change 12 ada, of "]] {
+            #expect(throws: Monitor.Violation.self) { try monitor.checkJournal(lines, of: Self.app) }
+        }
+    }
+
+    @Test("a token of who is not signed in is one, and so is a token that is handed out again in a later session")
+    func tokens() throws {
+        let (ada, nobody) = (truth(epoch: 12, adaIsOpen: true, nil), truth(epoch: 13, .finished))
+        var monitor = TokenMonitor()
+        try monitor.granted("t", of: "ada", before: ada, after: ada)
+        // It was under way when the session ended.
+        try monitor.granted("t", of: "ada", before: ada, after: nobody)
+        #expect(throws: Monitor.Violation.self) { try monitor.granted("u", of: "ada", before: nobody, after: nobody) }
+        var later = Truth(epoch: 16)
+        later.sessions[16] = Truth.Session(isOpen: true, user: "ada")
+        #expect(throws: Monitor.Violation.self) { try monitor.granted("t", of: "ada", before: later, after: later) }
+    }
+}

@@ -1,0 +1,70 @@
+/// What must never be seen. Pure: the caller looks, before and after.
+struct Monitor: Sendable {
+    /// A state that must not be.
+    struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
+        let description: String
+
+        init(_ description: String) { self.description = description }
+    }
+
+    /// Whether nobody is to be signed in while there is something left of an earlier session.
+    let isStrict: Bool
+    /// Sessions up to this epoch are of another schedule, and over.
+    let base: UInt64
+
+    /// Holds what the apps have against what the broker had on its disk before anybody looked at them, and after.
+    ///
+    /// Each demand is on what cannot come back: a session that has ended, a duty that is settled, a session that has begun after another.
+    /// So it makes no difference how long the looking took.
+    func check(before: Truth, _ sights: [Sight], after: Truth) throws(Violation) {
+        guard before.epoch <= after.epoch else {
+            throw Violation("the epoch went back from \(before.epoch) to \(after.epoch)")
+        }
+        for sight in sights {
+            for (marker, place) in sight.traces { try check(before, sight.app, marker, place, after) }
+        }
+    }
+
+    private func check(
+        _ before: Truth,
+        _ app: String,
+        _ marker: Marker,
+        _ place: String,
+        _ after: Truth
+    ) throws(Violation) {
+        let what = "\(app) has \(place) of \(marker)"
+        if isStrict, let open = before.open, marker.epoch < open.epoch {
+            throw Violation("\(what), and \(open.session.user ?? "somebody")'s session \(open.epoch) is open")
+        }
+        if marker.epoch <= base { throw Violation("\(what), which was over before this schedule began") }
+        if let session = before.sessions[marker.epoch], !session.isOpen, !session.debtors.contains(app) {
+            throw Violation("\(what), which is over, and the ledger names no debt of it: \(session)")
+        }
+        guard after.sessions[marker.epoch]?.apps.keys.contains(app) == true else {
+            throw Violation("\(what), and the ledger does not know that it was given the account")
+        }
+    }
+
+    /// Nobody is signed in, and nobody owes anything: then nothing is left of anybody.
+    func checkQuiet(_ sights: [Sight]) throws(Violation) {
+        for sight in sights {
+            guard let (marker, place) = sight.traces.first else { continue }
+            throw Violation("in the end \(sight.app) has \(place) of \(marker)")
+        }
+    }
+
+    /// What an app told of itself, in order: it shows no earlier session after a later one, and is told of none.
+    func checkJournal(_ lines: [String], of app: String) throws(Violation) {
+        var latest: [Substring: UInt64] = [:]
+        for line in lines {
+            let words = line.split(separator: " ")
+            guard words.count >= 2, words[0] == "show" || words[0] == "change", let epoch = UInt64(words[1]) else {
+                continue
+            }
+            if let before = latest[words[0]], epoch < before {
+                throw Violation("\(app): “\(line)” after epoch \(before)")
+            }
+            latest[words[0]] = epoch
+        }
+    }
+}

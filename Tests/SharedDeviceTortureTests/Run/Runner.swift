@@ -1,0 +1,202 @@
+/// Carries a schedule out on a device, and looks at the device all the time.
+struct Runner {
+    private let device: TortureDevice
+    private let schedule: Schedule
+    private let monitor: Monitor
+    /// What was on the broker's disk when it was read last.
+    private var truth: Truth
+    private var tokens = TokenMonitor()
+    private var signOuts: [Task<Bool, Never>] = []
+    /// How far it is, for the report of a failure.
+    private(set) var place = "the beginning"
+    private(set) var counts: [String: Int] = [:]
+
+    /// The device is new, or another schedule has come to rest on it.
+    init(_ schedule: Schedule, on device: TortureDevice) throws {
+        self.device = device
+        self.schedule = schedule
+        monitor = Monitor(isStrict: schedule.isStrict, base: device.restEpoch)
+        truth = try device.truth.read(after: device.restEpoch)
+    }
+
+    /// - Throws: `Monitor.Violation`; what else keeps the programs from running.
+    mutating func run() async throws {
+        for app in device.apps { app.clearJournal() }
+        try device.use(strict: schedule.isStrict)
+        for app in device.apps { try app.start() }
+        try await waitForBroker()
+        for (index, step) in schedule.steps.enumerated() {
+            place = "step \(index + 1), \(step)"
+            try await carryOut(step)
+            try look()
+        }
+        place = "the end"
+        try await comeToRest()
+    }
+
+    // MARK: Steps
+
+    private mutating func carryOut(_ step: Step) async throws {
+        switch step {
+        case .signIn(let app, let user, let patience): try tell(app, "sign-in \(user) \(patience)")
+        case .signOut(let app, let user): try tell(app, "sign-out \(user) \(account(user))")
+        case .signOutAnyone: signOuts.append(device.signOutAnyone())
+        case .token(let app, let user): try tell(app, "token \(user) \(account(user))")
+        case .ask(let app): try tell(app, "ask")
+        case .work(let app): try tell(app, "work")
+        case .kill(let app):
+            count("app kills")
+            device.apps[app].kill()
+        case .killCleaning(let number):
+            count("app kills amid a cleanup")
+            let app = device.apps[number]
+            try await wait("\(app.identifier) cleans up") { runner in
+                app.isIdle && (app.isDeleting || !runner.owes(app.identifier))
+            }
+            app.kill()
+        case .start(let app): try device.apps[app].start()
+        case .stop(let app):
+            count("app stops")
+            device.apps[app].stop()
+        case .resume(let app): device.apps[app].resume()
+        case .killBroker:
+            count("broker kills")
+            device.killBroker()
+        case .startBroker:
+            try device.startBroker()
+            try await waitForBroker()
+        case .stopBroker:
+            count("broker stops")
+            device.stopBroker()
+        case .resumeBroker: device.resumeBroker()
+        case .restartBus:
+            count("bus restarts")
+            try device.restartBus()
+        case .becomeStrict:
+            let known = device.configurations
+            try device.becomeStrict()
+            try await wait("the policy is strict") { $0.device.configurations > known }
+        case .pause(let milliseconds):
+            let end = ContinuousClock.now + .milliseconds(milliseconds)
+            try await wait("the pause is over") { _ in .now >= end }
+        case .untilAnswered: try await waitForAnswers()
+        case .untilCleaned:
+            try await wait("all is cleaned") { $0.truth.sessions.values.allSatisfy(\.debtors.isEmpty) }
+        case .untilShown:
+            try await wait("all apps show the user") { runner in
+                guard let open = runner.truth.open, let user = open.session.user else { return true }
+                let marker = Marker(user: user, epoch: open.epoch)
+                return runner.device.apps.allSatisfy { $0.sight.screen == marker }
+            }
+        }
+    }
+
+    private func owes(_ app: String) -> Bool { truth.sessions.values.contains { $0.debtors.contains(app) } }
+
+    private func account(_ user: String) -> String { device.accounts[user] ?? "" }
+
+    private func tell(_ app: Int, _ command: String) throws { try device.apps[app].tell(command, before: truth) }
+
+    private mutating func count(_ what: String) { counts[what, default: 0] += 1 }
+
+    // MARK: The end
+
+    /// Everything runs again, and nobody is signed in: then all is cleaned, and nobody owes anything.
+    private mutating func comeToRest() async throws {
+        device.resumeBroker()
+        try device.startBroker()
+        for app in device.apps {
+            app.resume()
+            try app.start()
+        }
+        try await waitForBroker()
+        try await waitForAnswers()
+        for task in signOuts { _ = await task.value }
+        var (sights, recorded): ([Sight], [[UInt64]?])
+        var quiet: Truth
+        repeat {
+            try await waitForQuiet()
+            quiet = truth
+            (sights, recorded) = (device.apps.map(\.sight), device.apps.map(\.recordedEpochs))
+            try look()
+            // The sign-in of an app that died a moment ago may still have come true.
+        } while truth.epoch != quiet.epoch
+        try monitor.checkQuiet(sights)
+        for (app, epochs) in zip(device.apps, recorded) {
+            try monitor.checkJournal(app.journal, of: app.identifier)
+            if let left = epochs?.first {
+                throw Monitor.Violation("in the end \(app.identifier)'s record names session \(left)")
+            }
+        }
+        device.restEpoch = quiet.epoch
+    }
+
+    /// Signs out whoever is signed in, and waits until nobody owes anything.
+    private mutating func waitForQuiet() async throws {
+        let deadline = ContinuousClock.now + Self.longest
+        repeat {
+            guard .now < deadline else { throw stuck("nobody owes anything") }
+            while truth.open != nil, .now < deadline {
+                _ = await device.signOutAnyone().value
+                try look()
+            }
+            try await wait("nobody owes anything") { $0.truth.isQuiet || $0.truth.open != nil }
+        } while !truth.isQuiet
+    }
+
+    private func stuck(_ what: String) -> Monitor.Violation {
+        Monitor.Violation("waited for \(Self.longest) in vain until \(what); the ledger has \(truth.sessions)")
+    }
+
+    // MARK: Waiting
+
+    /// The longest that a thing may take which takes milliseconds.
+    private static let longest = Duration.seconds(40)
+
+    private mutating func waitForBroker() async throws {
+        try await wait("the broker is ready") { $0.device.isBrokerReady }
+    }
+
+    private mutating func waitForAnswers() async throws {
+        try await wait("all apps have answered") { $0.device.apps.allSatisfy(\.isIdle) }
+    }
+
+    /// Looks again and again, until `condition` holds.
+    private mutating func wait(_ what: String, until condition: (Runner) -> Bool) async throws {
+        let deadline = ContinuousClock.now + Self.longest
+        while true {
+            try look()
+            if condition(self) { return }
+            guard .now < deadline else { throw stuck(what) }
+            try await Task.sleep(for: .milliseconds(4))
+        }
+    }
+
+    // MARK: Looking
+
+    private mutating func look() throws {
+        if let failure = device.brokerFailure {
+            // The kernel gives back what many brokers and buses have taken, with a delay.
+            guard failure.contains("fs.inotify") else {
+                throw Monitor.Violation("the broker ended by itself: \(failure)")
+            }
+            count("broker starts without a free inotify instance")
+            device.killBroker()
+            try device.startBroker()
+        }
+        // What was answered and seen is older than what is read now, and younger than what was read before.
+        let answers = try device.apps.flatMap { try $0.answers() }
+        let before = truth
+        let sights = device.apps.map(\.sight)
+        truth = try device.truth.read(after: monitor.base)
+        try monitor.check(before: before, sights, after: truth)
+        for (request, answer) in answers { try take(answer, to: request) }
+    }
+
+    private mutating func take(_ answer: [String], to request: AppProcess.Request) throws {
+        let kind = answer.first ?? "empty"
+        count(kind == "refused" ? "refusals: \(answer.last ?? "")" : "answers: \(kind)")
+        guard answer.count == 3, kind == "token" || kind == "signed-in" else { return }
+        try tokens.granted(answer[2], of: answer[1], before: request.before, after: truth)
+    }
+}

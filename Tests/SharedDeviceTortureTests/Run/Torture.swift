@@ -1,0 +1,145 @@
+import DBusTransport
+import Synchronization
+
+/// Carries out many schedules, on several devices at a time.
+struct Torture: Sendable {
+    /// How many schedules there are.
+    var schedules = 200
+    /// The seed of the first; the others follow it.
+    var seed: UInt64 = 1
+    /// How often each schedule is carried out.
+    var repeats = 1
+    /// How many devices are used at a time.
+    var jobs = 2
+    /// What the apps do wrong.
+    var mutant: String?
+
+    /// How many failures are enough.
+    var enoughFailures = 3
+    /// Whether steps that a failure does not need are looked for.
+    var shrinks = false
+    /// Hears how far it is.
+    var progress: @Sendable (String) -> Void = { _ in }
+
+    /// A schedule that went wrong.
+    struct Failure: Sendable, CustomStringConvertible {
+        let seed: UInt64
+        let reason: String
+        /// Whether it was a state that must not be, rather than the torture's own trouble.
+        let isViolation: Bool
+        let description: String
+    }
+
+    struct Result: Sendable {
+        var done = 0
+        var failures: [Failure] = []
+        /// How often each thing happened.
+        var counts: [String: Int] = [:]
+
+        mutating func count(_ more: [String: Int]) { counts.merge(more, uniquingKeysWith: +) }
+    }
+
+    /// What the workers share.
+    final class Board: Sendable {
+        let next = Locked(0)
+        let result = Locked(Result())
+    }
+
+    /// How many schedules a device is used for: what one leaves behind must not trouble the next, and what it does is found.
+    private static let schedulesPerDevice = 10
+
+    func run() async -> Result {
+        let board = Board()
+        await withTaskGroup { group in
+            for _ in 0..<jobs { group.addTask { await work(board) } }
+        }
+        return board.result.withLock { $0 }
+    }
+
+    private func work(_ board: Board) async {
+        var device: TortureDevice?
+        var uses = 0
+        while let index = take(board) {
+            let schedule = Schedule(seed: seed &+ UInt64(index / repeats))
+            do {
+                if device == nil {
+                    device = try await TortureDevice(mutant: mutant)
+                    uses = 0
+                }
+                guard let current = device else { continue }
+                uses += 1
+                var failure = await carryOut(schedule, on: current, board)
+                if let found = failure {
+                    progress("seed \(found.seed) failed: \(found.reason)")
+                    if shrinks { failure = await shrink(schedule, found) }
+                }
+                if let failure {
+                    board.result.withLock { $0.failures.append(failure) }
+                }
+                if failure != nil || uses == Self.schedulesPerDevice {
+                    retire(current, board)
+                    device = nil
+                }
+            } catch {
+                let failure = Failure(
+                    seed: schedule.seed,
+                    reason: "no device: \(error)",
+                    isViolation: false,
+                    description: "there is no device to torture: \(error)"
+                )
+                board.result.withLock { $0.failures.append(failure) }
+            }
+        }
+        if let device { retire(device, board) }
+    }
+
+    /// Takes over what the broker's log has counted.
+    private func retire(_ device: TortureDevice, _ board: Board) {
+        let events = ((try? device.truth.events()) ?? [:]).map { (key: "log: \($0)", value: $1) }
+        board.result.withLock { $0.count(Dictionary(uniqueKeysWithValues: events)) }
+    }
+
+    private func take(_ board: Board) -> Int? {
+        guard board.result.withLock({ $0.failures.count }) < enoughFailures else { return nil }
+        return board.next.withLock { next in
+            guard next < schedules * repeats else { return nil }
+            defer { next += 1 }
+            return next
+        }
+    }
+
+    func carryOut(_ schedule: Schedule, on device: TortureDevice, _ board: Board) async -> Failure? {
+        var place = "the beginning"
+        do {
+            var runner = try Runner(schedule, on: device)
+            defer {
+                place = runner.place
+                let counts = runner.counts
+                board.result.withLock { $0.count(counts) }
+            }
+            try await runner.run()
+            let (done, failures) = board.result.withLock { result in
+                result.done += 1
+                return (result.done, result.failures.count)
+            }
+            if done.isMultiple(of: 50) { progress("\(done) schedules, \(failures) failures") }
+            return nil
+        } catch {
+            return Failure(
+                seed: schedule.seed,
+                reason: "\(error)",
+                isViolation: error is Monitor.Violation,
+                description: report(of: schedule, "\(error)", at: place, device)
+            )
+        }
+    }
+
+    private func report(of schedule: Schedule, _ reason: String, at place: String, _ device: TortureDevice) -> String {
+        let journals = device.apps.flatMap { app in
+            ["journal of \(app.identifier):"] + app.journal.suffix(60).map { "  " + $0 }
+        }
+        let broker = ["the broker's log:"] + device.brokerLog.suffix(40).map { "  " + $0 }
+        let lines = ["\(reason)", "at \(place)", "\(schedule)"] + journals + broker
+        return lines.joined(separator: "\n") + "\nagain: make torture SEED=\(schedule.seed) SCHEDULES=1"
+    }
+}

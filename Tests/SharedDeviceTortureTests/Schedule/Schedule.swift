@@ -1,0 +1,167 @@
+/// What happens to a device, in order: made from a seed alone, and so the same on every machine.
+///
+/// What is not in it is the time that each step takes in the programs: the same schedule may interleave differently each time.
+struct Schedule: Sendable, Hashable {
+    static let users = ["ada", "grace"]
+    static let appCount = 3
+
+    let seed: UInt64
+    /// Whether the next sign-in waits until all apps have cleaned up.
+    let isStrict: Bool
+    let steps: [Step]
+
+    /// - Parameter steps: some of those that the seed gives.
+    init(seed: UInt64, isStrict: Bool, steps: [Step]) {
+        self.seed = seed
+        self.isStrict = isStrict
+        self.steps = steps
+    }
+
+    init(seed: UInt64) {
+        var generator = Generator(seed: seed)
+        self.seed = seed
+        isStrict = generator.random.chance(60)
+        generator.mayBecomeStrict = !isStrict
+        steps = generator.steps(count: 12 + generator.random.below(20))
+    }
+}
+
+extension Schedule: CustomStringConvertible {
+    var description: String {
+        let lines = steps.enumerated().map { "  \($0 + 1). \($1)" }
+        return (["seed \(seed), \(isStrict ? "strict" : "advisory")"] + lines).joined(separator: "\n")
+    }
+}
+
+/// Chooses steps that make sense where the earlier ones may have led: what is dead is started rather than stopped, and where somebody is
+/// likely signed in, a sign-out is more likely than a sign-in. It only guesses; a wrong guess is a request that is refused.
+private struct Generator {
+    private enum Life { case running, stopped, dead }
+
+    private enum Kind: CaseIterable {
+        case signIn, signOut, signOutAnyone, token, ask, work
+        case kill, killCleaning, start, stop, resume
+        case killBroker, startBroker, stopBroker, resumeBroker, restartBus, becomeStrict
+        case pause, untilAnswered, untilCleaned, untilShown
+    }
+
+    var random: SplitMix64
+    private var apps = [Life](repeating: .running, count: Schedule.appCount)
+    private var broker = Life.running
+    private var user: String?
+    var mayBecomeStrict = false
+
+    init(seed: UInt64) { random = SplitMix64(seed: seed) }
+
+    mutating func steps(count: Int) -> [Step] {
+        // Nothing happens to a device that nobody uses.
+        var steps = step(.signIn)
+        while steps.count < count {
+            let kind = random.pick(weighted: Kind.allCases.map { (weight(of: $0), $0) })
+            steps += step(kind)
+        }
+        return steps
+    }
+
+    private var isHealthy: Bool { broker == .running && apps.allSatisfy { $0 == .running } }
+
+    private func weight(of kind: Kind) -> Int {
+        let serves = broker == .running
+        func exists(_ life: Life) -> Bool { apps.contains(life) }
+        return switch kind {
+        case .signIn: user == nil ? (serves ? 50 : 8) : 2
+        case .signOut: user == nil ? 2 : (serves ? 16 : 4)
+        case .signOutAnyone: user == nil ? 0 : 5
+        case .token: serves ? 10 : 2
+        case .ask: 4
+        case .work: 4
+        case .kill: exists(.running) || exists(.stopped) ? 10 : 0
+        case .killCleaning: serves && exists(.running) && user != nil ? 8 : 0
+        case .start: exists(.dead) ? 24 : 0
+        case .stop: exists(.running) ? 8 : 0
+        case .resume: exists(.stopped) ? 18 : 0
+        case .killBroker: broker == .dead ? 0 : 6
+        case .startBroker: broker == .dead ? 40 : 0
+        case .stopBroker: serves ? 3 : 0
+        case .resumeBroker: broker == .stopped ? 40 : 0
+        case .restartBus: 1
+        case .becomeStrict: mayBecomeStrict && serves ? 3 : 0
+        case .pause: 16
+        case .untilAnswered: serves ? 14 : 0
+        case .untilCleaned: isHealthy ? 8 : 0
+        case .untilShown: isHealthy && user != nil ? 12 : 0
+        }
+    }
+
+    private mutating func step(_ kind: Kind) -> [Step] {
+        switch kind {
+        case .signIn:
+            let user = random.pick(Schedule.users)
+            self.user = user
+            // Long only where it will not be long.
+            let patience = isHealthy ? 3000 : random.pick([0, 30, 150])
+            let request = Step.signIn(app: app(.running), user: user, patience: patience)
+            return isHealthy && random.chance(60) ? [request, .untilAnswered] : [request]
+        case .signOut:
+            let user = user ?? random.pick(Schedule.users)
+            self.user = nil
+            return [.signOut(app: app(.running), user: user)]
+        case .signOutAnyone:
+            user = nil
+            return [.signOutAnyone]
+        case .token:
+            let user = random.chance(50) ? user : nil
+            return [.token(app: app(.running), user: user ?? random.pick(Schedule.users))]
+        case .ask: return [.ask(app: app(.running))]
+        case .work: return [.work(app: app(.running))]
+        case .kill:
+            let app = random.chance(80) ? app(.running) : app(.stopped)
+            apps[app] = .dead
+            return [.kill(app: app)]
+        case .killCleaning:
+            let app = app(.running)
+            apps[app] = .dead
+            let user = user ?? random.pick(Schedule.users)
+            self.user = nil
+            return [.signOut(app: self.app(.running), user: user), .untilAnswered, .killCleaning(app: app)]
+        case .start:
+            let app = app(.dead)
+            apps[app] = .running
+            return [.start(app: app)]
+        case .stop:
+            let app = app(.running)
+            apps[app] = .stopped
+            return [.stop(app: app)]
+        case .resume:
+            let app = app(.stopped)
+            apps[app] = .running
+            return [.resume(app: app)]
+        case .killBroker:
+            broker = .dead
+            return [.killBroker]
+        case .startBroker:
+            broker = .running
+            return [.startBroker]
+        case .stopBroker:
+            broker = .stopped
+            return [.stopBroker]
+        case .resumeBroker:
+            broker = .running
+            return [.resumeBroker]
+        case .restartBus: return [.restartBus]
+        case .becomeStrict:
+            mayBecomeStrict = false
+            return [.becomeStrict]
+        case .pause: return [.pause(1 + random.below(random.chance(20) ? 60 : 15))]
+        case .untilAnswered: return [.untilAnswered]
+        case .untilCleaned: return [.untilCleaned]
+        case .untilShown: return [.untilShown]
+        }
+    }
+
+    /// An app in this condition; where there is none, any.
+    private mutating func app(_ life: Life) -> Int {
+        let candidates = apps.indices.filter { apps[$0] == life }
+        return random.pick(candidates.isEmpty ? Array(apps.indices) : candidates)
+    }
+}

@@ -1,0 +1,62 @@
+import Foundation
+import Testing
+
+@Suite("A device under random schedules of sign-ins, sign-outs, kills, stops and restarts", .serialized)
+struct TortureTests {
+    /// Whole numbers that `make torture` sets.
+    private static func setting(_ name: String) -> Int? {
+        ProcessInfo.processInfo.environment["TORTURE_\(name)"].flatMap { Int($0) }
+    }
+
+    @Test("no trace of an ended session is left where it must not be, and nobody owes anything in the end")
+    func torture() async throws {
+        var torture = Torture()
+        torture.schedules = Self.setting("SCHEDULES") ?? torture.schedules
+        torture.seed = Self.setting("SEED").map { UInt64(bitPattern: Int64($0)) } ?? torture.seed
+        torture.repeats = Self.setting("REPEAT") ?? torture.repeats
+        torture.jobs = max(1, Self.setting("JOBS") ?? torture.jobs)
+        torture.shrinks = Self.setting("SHRINK") == 1
+        torture.progress = { print("torture: \($0)") }
+        print("torture: \(torture.schedules) schedules from seed \(torture.seed), \(torture.jobs) devices at a time")
+        let result = await torture.run()
+        print("torture: \(result.done) done, \(result.failures.count) failures")
+        for (what, count) in result.counts.sorted(by: { $0.key < $1.key }) { print("torture:   \(what): \(count)") }
+        for failure in result.failures { Issue.record("\(failure)") }
+        #expect(result.done == torture.schedules * torture.repeats)
+    }
+
+    /// As `Mutant` in the app, which does not start with a name that it does not know.
+    static let mutants = [
+        "reports-before-deleting", "forgets-debts", "keeps-screen", "works-on", "spares-returning-user",
+        "cleans-for-nobody-only",
+    ]
+
+    @Test("each mistake of an app is found", arguments: mutants)
+    func finds(mutant: String) async throws {
+        var torture = Torture()
+        torture.schedules = 100
+        torture.mutant = mutant
+        torture.enoughFailures = 1
+        let result = await torture.run()
+        let failure = try #require(result.failures.first, "\(result.done) schedules without a finding")
+        #expect(failure.isViolation, "\(failure)")
+        let schedule = Schedule(seed: failure.seed)
+        #expect(failure.description.contains("\(schedule)"))
+        #expect(failure.description.contains("make torture SEED=\(failure.seed) SCHEDULES=1"))
+    }
+
+    @Test("a failure is found again without the steps that it does not need")
+    func shrinks() async throws {
+        let steps: [Step] = [
+            .ask(app: 2), .signIn(app: 0, user: "ada", patience: 0), .untilAnswered, .untilShown,
+            .signOut(app: 1, user: "ada"), .untilAnswered, .untilCleaned,
+        ]
+        var torture = Torture()
+        torture.mutant = "reports-before-deleting"
+        let whole = Torture.Failure(seed: 0, reason: "", isViolation: true, description: "")
+        let failure = await torture.shrink(Schedule(seed: 0, isStrict: false, steps: steps), whole)
+        #expect(failure.isViolation)
+        #expect(failure.description.contains("sign ada in"))
+        #expect(!failure.description.contains("app 2: ask"))
+    }
+}
