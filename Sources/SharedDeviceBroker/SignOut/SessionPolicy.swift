@@ -1,3 +1,5 @@
+import Foundation
+
 /// What the administrator wants of sessions: who may have one, and when it ends by itself.
 package struct SessionPolicy: Sendable, Equatable {
     /// Whether the device has to be joined to its organisation before anybody signs in.

@@ -59,16 +59,6 @@ private func exitStatus(for code: SharedDeviceError.Code) -> CInt {
     }
 }
 
-private func exitStatus(for code: SharedDeviceError.Code) -> CInt {
-    switch code {
-    case .brokerUnavailable: EX_UNAVAILABLE
-    case .notPermitted, .authenticationFailed: EX_NOPERM
-    case .tooManyAttempts, .cleanupPending: EX_TEMPFAIL
-    case .invalidRequest, .tenantMismatch, .deviceNotJoined, .noCurrentAccount, .currentAccountMismatch: EX_DATAERR
-    default: EX_SOFTWARE
-    }
-}
-
 private func exitStatus(for error: StoreError) -> CInt {
     switch error.code {
     case .notFound: EX_NOINPUT

@@ -24,7 +24,7 @@ struct CallersTests {
                 guard let claimed else { throw .notPermitted }
                 return AppIdentity(identifier: claimed)
             },
-            appStarted: { app in told.withLock { $0.append("+\(app.identifier)") } },
+            appStarted: { app, _ in told.withLock { $0.append("+\(app.identifier)") } },
             appEnded: { app in
                 // An end that is slow to be told must not come after the next start.
                 try? await Task.sleep(for: .milliseconds(20))
