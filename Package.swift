@@ -334,6 +334,15 @@ let package = Package(
             dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"],
             path: "Tests/SharedDeviceTests/SignoutProbe"
         ),
+        // An app that follows the account, and does what its standard input says.
+        .executableTarget(
+            name: "listener-app",
+            dependencies: [
+                "SharedDevice", "NotifyCenter", "DBusTransport",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Tests/SharedDeviceTests/ListenerProgram"
+        ),
         .testTarget(
             name: "SharedDeviceTests",
             dependencies: [
@@ -343,9 +352,9 @@ let package = Package(
                 // Started as processes.
                 "notifyutil", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
                 "field-service",
-                "demo", "cleanup-probe", "cleanup-beginner", "signout-probe",
+                "demo", "cleanup-probe", "cleanup-beginner", "signout-probe", "listener-app",
             ],
-            exclude: ["CleanupProbe", "CleanupBeginner", "SignoutProbe"]
+            exclude: ["CleanupProbe", "CleanupBeginner", "SignoutProbe", "ListenerProgram"]
         ),
         // A listener app that does what its standard input says, and what its environment has it do wrong.
         .executableTarget(

@@ -1,0 +1,88 @@
+import Foundation
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@Suite("Edge cases of browsers, organisations and administrators")
+struct AdministrationEdgeCaseTests {
+    // E16
+    @Test("a browser that never answers holds neither the device nor, for long, the app; what became of it is told")
+    func hangingBrowser() async throws {
+        let device = try await TestDevice(configuration: #""endSessionURL": "https://login.example/logout""#)
+        let control = ControlApp(on: device)
+        let programs = try TemporaryDirectory("hanging-browser")
+        let opener = "\(programs.path)/xdg-open"
+        let script = "#!/bin/sh\necho $$ $1 > \(opener).new; mv \(opener).new \(opener).called; exec sleep 1000\n"
+        try script.write(toFile: opener, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: opener)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        let path = ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"
+        try app.start(environment: ["PATH": "\(programs.path):\(path)"])
+        try await app.wait("open ada")
+        let mark = app.mark
+        try app.tell("signout-browser 4000")
+        try await eventually("the browser is called") { FileManager.default.fileExists(atPath: "\(opener).called") }
+        let call = try String(contentsOfFile: "\(opener).called", encoding: .utf8).split(whereSeparator: \.isWhitespace)
+        #expect(call.last == "https://login.example/logout")
+        let browser = try #require(call.first.flatMap { pid_t($0) })
+        // The sign-out does not wait for it.
+        #expect(try await control.application.getCurrentAccount().current == nil)
+        try await app.wait("nobody", after: mark)
+        let answer = try await app.wait("signout-browser", after: mark)
+        #expect(answer.code == nil)
+        #expect(answer.detail == "timedOut")
+        try await eventually("the browser is ended") { kill(browser, 0) != 0 }
+        #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
+    }
+
+    // E19
+    @Test("somebody of another organisation is refused, but only where the password is right, and nothing changes")
+    func anotherTenant() async throws {
+        let device = try await TestDevice(configuration: #""tenantIdentifier": "contoso""#)
+        try await device.add("eve", "--tenant", "fabrikam")
+        try await device.add("carol", "--tenant", "contoso")
+        let app = try Listener(on: device)
+        try app.start()
+        try await app.wait("nobody")
+        let before = try device.deviceRow()
+        #expect(try await app.ask("signin eve wrong").code == "authentication_failed")
+        #expect(try await app.ask("signin eve correct horse eve").code == "brt_tenant_mismatch")
+        #expect(try device.deviceRow() == before)
+        #expect(try await app.ask("current").account == nil)
+        #expect(app.story() == ["hidden", "nobody"])
+        #expect(try await app.ask("signin carol correct horse carol").code == nil)
+        try await app.wait("open carol")
+    }
+
+    // E20
+    @Test("an account that the administrator removes is signed out as by anybody: round, broadcast and receipts")
+    func removal() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let (app, sleeper) = (try Listener(on: device), try Listener("sleeper", on: device))
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        try await sleeper.start(showing: "ada")
+        let session = try #require(app.sessions.first)
+        sleeper.kill()
+        let mark = app.mark
+        let removal = try await device.user("remove", "ada", "--sign-out", "--bus", device.bus.address)
+        #expect(removal.status == 0, "\(removal.errors)")
+        try await app.wait("nobody", after: mark)
+        #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
+        #expect(app.files.isEmpty)
+        try await control.wait(for: app, in: session, .finished)
+        #expect(try await app.ask("signin ada correct horse ada").code == "authentication_failed")
+        // Who was away hears of somebody who exists no more.
+        try await control.wait(forAllBut: sleeper, in: session)
+        let late = sleeper.mark
+        try sleeper.start()
+        try await sleeper.wait("nobody", after: late)
+        #expect(sleeper.story(after: late) == ["hidden", "hidden", "cleanup ada → -", "cleaned", "nobody"])
+        #expect(sleeper.files.isEmpty)
+        try await eventually("the round is complete") {
+            try await control.application.cleanupReport(ofSession: session)?.isComplete == true
+        }
+    }
+}

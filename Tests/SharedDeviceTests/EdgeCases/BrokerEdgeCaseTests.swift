@@ -1,0 +1,153 @@
+import Foundation
+import GRDB
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@Suite("Edge cases of the broker, sign-ins and sign-outs")
+struct BrokerEdgeCaseTests {
+    // E11
+    @Test("without a broker the mode is unknown and never personal, requests say why, and nothing is shown or deleted")
+    func noBroker() async throws {
+        let device = try await TestDevice(starts: false)
+        let app = try Listener(on: device)
+        try app.start()
+        try await app.wait("hidden broker_unavailable")
+        func expectRefusals() async throws {
+            let information = try await app.ask("device")
+            #expect(information.detail?.hasPrefix("unknown ") == true)
+            #expect(information.code == "broker_unavailable")
+            for command in ["signin ada correct horse ada", "signout", "token someone.here", "current"] {
+                #expect(try await app.ask(command).code == "broker_unavailable", "\(command)")
+            }
+        }
+        try await expectRefusals()
+        try await device.startBroker()
+        try await app.wait("nobody")
+        #expect(try await app.ask("signin ada correct horse ada").code == nil)
+        try await app.wait("open ada")
+        let (mark, files) = (app.mark, app.files)
+        device.killBroker()
+        try await app.wait("hidden broker_unavailable", after: mark)
+        try await expectRefusals()
+        #expect(app.files == files)
+        try await device.startBroker()
+        try await app.wait("open ada", after: mark)
+        #expect(!app.story(after: mark).contains { $0.hasPrefix("clean") || $0 == "nobody" })
+    }
+
+    // E12
+    @Test("an error of the broker consumes nothing: the change comes with the next answer")
+    func brokerFails() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        app.suspend()
+        let mark = app.mark
+        let session = try await control.signOut()
+        try await control.signIn("grace")
+        try await eventually("nobody else owes") {
+            try await control.application.cleanupReport(ofSession: session)?.owing.count == 1
+        }
+        // The broker has to write down that the app hears of grace, and cannot.
+        let database = try device.database()
+        try database.inDatabase { db in try db.execute(sql: "BEGIN EXCLUSIVE") }
+        app.resume()
+        try await app.wait("hidden broker_failed", after: mark)
+        #expect(try await app.ask("current").code == "broker_failed")
+        #expect(app.events(after: mark).allSatisfy { $0.account == nil && $0.previous == nil })
+        #expect(app.sessions == [session])
+        try database.inDatabase { db in try db.execute(sql: "ROLLBACK") }
+        try await app.wait("open grace", after: mark)
+        #expect(app.story(after: mark).suffix(3) == ["cleanup ada → grace", "cleaned", "open grace"])
+        #expect(app.story(after: mark).filter { $0.hasPrefix("cleanup") }.count == 1)
+        #expect(!app.sessions.contains(session))
+    }
+
+    // E13
+    @Test("there is room for one account, in the broker's table too")
+    func oneAccount() async throws {
+        let device = try await TestDevice()
+        let apps = try (0..<3).map { try Listener("listener\($0)", on: device) }
+        for app in apps { try app.start() }
+        for app in apps { try await app.wait("nobody") }
+        // All at once, from processes of their own.
+        for (app, user) in zip(apps, ["ada", "grace", "ada"]) { try app.tell("signin \(user) correct horse \(user)") }
+        var answers: [Listener.Event] = []
+        for app in apps { answers.append(try await app.wait("signin")) }
+        #expect(answers.compactMap(\.code) == ["account_already_signed_in", "account_already_signed_in"])
+        let winner = try #require(answers.first { $0.code == nil }?.account)
+        for app in apps { try await app.wait("open \(winner)") }
+        #expect(Set(apps.flatMap(\.events).filter { $0.event == "open" }.map(\.account)) == [winner])
+        let before = try device.deviceRow()
+        for row in [2, 1] {
+            #expect(throws: DatabaseError.self) { try device.insertAccount(row) }
+        }
+        #expect(try device.deviceRow() == before)
+        #expect(try device.rows("SELECT count(*) || '' FROM device") == ["1"])
+    }
+
+    // E17
+    @Test("a sign-out of somebody who is not signed in is refused, and changes nothing")
+    func signOutOfAnother() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try app.start()
+        try await app.wait("nobody")
+        let grace = try await control.signIn("grace")
+        try await control.signOut()
+        try await app.wait("cleaned")
+        #expect(try await app.ask("signout \(grace.identifier)").code == "no_current_account")
+        try await control.signIn("ada")
+        try await app.wait("open ada")
+        let (mark, files) = (app.mark, app.files)
+        let before = try device.deviceRow()
+        #expect(try await app.ask("signout \(grace.identifier)").code == "current_account_mismatch")
+        #expect(try device.deviceRow() == before)
+        // What it would have done would be done when the next answer is there.
+        #expect(try await app.ask("current").account == "ada")
+        #expect(app.story(after: mark) == [])
+        #expect(app.files == files)
+    }
+
+    // E18
+    @Test("a second sign-in is refused, for the same person too, and does not say whether the password was right")
+    func secondSignIn() async throws {
+        let device = try await TestDevice()
+        try await ControlApp(on: device).signIn("ada")
+        let app = try Listener(on: device)
+        try await app.start(showing: "ada")
+        let mark = app.mark
+        let before = try device.deviceRow()
+        for user in ["grace", "ada"] {
+            for password in ["correct horse \(user)", "wrong"] {
+                let answer = try await app.ask("signin \(user) \(password)")
+                #expect(answer.code == "account_already_signed_in", "\(user)")
+            }
+        }
+        #expect(try device.deviceRow() == before)
+        #expect(try await app.ask("current").account == "ada")
+        #expect(app.story(after: mark) == [])
+    }
+}
+
+extension TestDevice {
+    /// The device's table, as text.
+    func deviceRow() throws -> [String] {
+        try rows("SELECT id || mode || epoch || coalesce(account_identifier, '-') FROM device")
+    }
+
+    /// A second account in the device's table.
+    func insertAccount(_ row: Int) throws {
+        try database().write { db in
+            try db.execute(
+                sql:
+                    "INSERT INTO device (id, mode, epoch, account_identifier, account_username) VALUES (?, 'shared', 9, 'b', 'b')",
+                arguments: [row]
+            )
+        }
+    }
+}

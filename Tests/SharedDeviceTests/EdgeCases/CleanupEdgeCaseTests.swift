@@ -1,0 +1,283 @@
+import Foundation
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@Suite("Edge cases of broadcasts, questions and cleanups")
+struct CleanupEdgeCaseTests {
+    // E6
+    @Test(
+        "in the background, too, an app hears of its debt before any work, and gets nothing of anybody until it is paid"
+    )
+    func background() async throws {
+        // The next person does not wait long; the app does.
+        let device = try await TestDevice(configuration: TestDevice.strict + #", "cleanupTimeout": 0.5"#)
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        let ada = try #require(app.events.last { $0.event == "open" }?.identifier)
+        app.kill()
+        let session = try await control.signOut()
+        let mark = app.mark
+        try app.start("--hold")
+        try await app.wait("cleanup ada → -", after: mark)
+        #expect(app.story(after: mark) == ["hidden", "hidden", "cleanup ada → -"])
+        #expect(try await app.ask("token \(ada)").code == "no_current_account")
+        #expect(try await app.ask("signin grace correct horse grace").code == "cleanup_required")
+        #expect(try await app.ask("work").detail == nil)
+        // Somebody else is there, and the app does not hear who.
+        let grace = try await control.signIn("grace")
+        #expect(try await app.ask("token \(grace.identifier)").code == "cleanup_required")
+        let answer = try await app.ask("current")
+        #expect(answer.account == nil)
+        #expect(answer.previous == ["ada"])
+        #expect(app.sessions == [session])
+        try app.tell("go")
+        try await app.wait("open grace", after: mark)
+        #expect(app.story(after: mark).suffix(2) == ["cleaned", "open grace"])
+        #expect(!app.sessions.contains(session))
+        #expect(try await app.ask("token \(grace.identifier)").code == nil)
+    }
+
+    // E7
+    @Test("a broadcast that comes several times, or late, is one cleanup")
+    func repeatedBroadcast() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let (app, sleeper) = (try Listener(on: device), try Listener("sleeper", on: device))
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        try await sleeper.start(showing: "ada")
+        _ = try await app.ask("watch")
+        sleeper.suspend()
+        let mark = app.mark
+        try await control.signOut()
+        try await app.wait("nobody", after: mark)
+        // One app has not asked yet: the broker says it again, to all.
+        try await eventually("more broadcasts") { app.events(after: mark).filter { $0.event == "asked" }.count >= 3 }
+        #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
+        // All of them are late for this one, and those of the next session too.
+        let late = sleeper.mark
+        try await control.signIn("grace")
+        try await control.signOut()
+        sleeper.resume()
+        try await sleeper.wait("nobody", after: late)
+        _ = try await sleeper.ask("current")
+        #expect(sleeper.story(after: late) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
+        #expect(sleeper.files.isEmpty)
+    }
+
+    // E7
+    @Test("a stranger's broadcast is counted, and moves nothing")
+    func stranger() async throws {
+        let device = try await TestDevice()
+        try await ControlApp(on: device).signIn("ada")
+        let app = try Listener(on: device)
+        try await app.start(showing: "ada")
+        let (mark, files) = (app.mark, app.files)
+        for _ in 0..<3 {
+            let spoofer = try ChildProcess(
+                ChildProcess.built("notifyutil"),
+                ["-p", "SHARED_MODE_CURRENT_ACCOUNT_CHANGED"],
+                environment: device.bus.environment
+            )
+            #expect(await spoofer.exitStatus() == 0)
+        }
+        try await eventually("they are counted") { try await app.ask("device").detail == "shared 3" }
+        #expect(app.story(after: mark) == [])
+        #expect(app.files == files)
+    }
+
+    // E8
+    @Test("whoever hears the broadcast and asks gets the new answer, the first time")
+    func commitFirst() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try app.start()
+        try await app.wait("nobody")
+        _ = try await app.ask("watch")
+        for round in 0..<60 {
+            let user = round % 4 == 0 ? "ada" : round % 4 == 2 ? "grace" : nil
+            let mark = app.mark
+            if let user { try await control.signIn(user) } else { try await control.signOut() }
+            let answer = try await app.wait("asked", after: mark)
+            #expect(answer.code == nil)
+            #expect(answer.account == user, "round \(round)")
+            // Broadcasts that were said again belong to this round, not to the next.
+            try await app.wait(user.map { "open \($0)" } ?? "nobody", after: mark)
+        }
+    }
+
+    // E9
+    @Test(
+        "an app that ends between being told and having cleaned up owes the cleanup still",
+        arguments: ["begin", "midway"]
+    )
+    func crash(_ point: String) async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try app.start("--crash", point)
+        try await app.wait("open ada")
+        let session = try await control.signOut()
+        // It ends twice at the same point, the second time without having heard a broadcast.
+        for _ in 0..<2 {
+            let process = try #require(app.process)
+            #expect(await process.exitStatus() == 128 + SIGKILL)
+            #expect(app.story().last == "cleanup ada → -")
+            try await control.wait(for: app, in: session, .owed)
+            #expect(point == "begin" ? app.files.count == 3 : true)
+            let report = try await control.application.cleanupReport(ofSession: session)
+            #expect(report?.isComplete == false)
+            try app.start("--crash", point)
+        }
+        app.kill()
+        let mark = app.mark
+        try app.start()
+        try await app.wait("nobody", after: mark)
+        #expect(app.story(after: mark) == ["hidden", "hidden", "cleanup ada → -", "cleaned", "nobody"])
+        #expect(app.files.isEmpty)
+        try await control.wait(for: app, in: session, .finished)
+    }
+
+    // E10
+    @Test("fifty overlapping questions agree: all of them name the change before its cleanup, none after it")
+    func overlapping() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try app.start("--hold")
+        try await app.wait("open ada")
+        try await control.signOut()
+        try await app.wait("cleanup ada → -")
+        func answers() async throws -> [String] {
+            let mark = app.mark
+            try app.tell("current 50")
+            try await app.wait("currents", after: mark)
+            let answers = app.events(after: mark).filter { $0.event == "current" }
+            #expect(answers.count == 50)
+            return Set(answers.map { "\($0.code ?? "") \($0.previous ?? []) → \($0.account ?? "-")" }).sorted()
+        }
+        #expect(try await answers() == [#" ["ada"] → -"#])
+        let mark = app.mark
+        try app.tell("go")
+        try await app.wait("nobody", after: mark)
+        #expect(try await answers() == [" [] → -"])
+    }
+
+    // E10
+    @Test("questions that overlap a change lose nothing of it")
+    func overlappingAChange() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        for _ in 0..<5 {
+            try await control.signIn("ada")
+            var mark = app.mark
+            try app.start("--hold")
+            try await app.wait("open ada", after: mark)
+            mark = app.mark
+            try app.tell("current 50")
+            try await control.signOut()
+            try app.tell("current 50")
+            try await control.signIn("grace")
+            try app.tell("current 50")
+            try await eventually("all are answered") {
+                app.events(after: mark).filter { $0.event == "currents" }.count == 3
+            }
+            // An older answer that came last would have been kept.
+            let answer = try await app.ask("current")
+            #expect(answer.account == "grace")
+            #expect(answer.previous == ["ada"])
+            try app.tell("go")
+            try await app.wait("open grace", after: mark)
+            #expect(app.story(after: mark).filter { $0 == "cleaned" }.count == 1)
+            #expect(app.sessions.count == 1)
+            app.kill()
+            try await control.signOut()
+            mark = app.mark
+            try app.start("--until-nobody")
+            try await app.wait("nobody", after: mark)
+            app.kill()
+        }
+    }
+
+    // E21
+    @Test("leaving shared mode ends the session of apps that run, like a sign-out; coming back is heard too")
+    func modeChange() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        let session = try #require(app.sessions.first)
+        let mark = app.mark
+        _ = try await app.ask("watch")
+        try device.configure(#"{"sharedDeviceMode": false}"#)
+        try await app.wait("nobody", after: mark)
+        #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
+        #expect(app.files.isEmpty)
+        #expect(try await app.ask("device").detail == "personal 0")
+        #expect(try await app.ask("signin ada correct horse ada").code == "not_shared_device")
+        try await eventually("the round is complete") {
+            try await control.application.cleanupReport(ofSession: session)?.isComplete == true
+        }
+        let back = app.mark
+        try device.configure(#"{"sharedDeviceMode": true}"#)
+        try await app.wait("asked", after: back)
+        #expect(try await app.ask("device").detail == "shared 0")
+        #expect(try await app.ask("signin ada correct horse ada").code == nil)
+        try await app.wait("open ada", after: back)
+    }
+
+    // E25
+    @Test("where a manifest says which program an identifier is, another program with it is refused")
+    func impostor() async throws {
+        let device = try await TestDevice(starts: false)
+        try device.writeManifest(of: "org.example.listener", executable: ChildProcess.built("listener-app"))
+        try await device.startBroker()
+        let control = ControlApp(on: device)
+        // This process is another program.
+        let impostor = device.application("listener")
+        try await control.signIn("ada")
+        let app = try Listener(on: device)
+        try await app.start(showing: "ada")
+        #expect(await code { _ = try await impostor.getCurrentAccount() } == .appNotEligible)
+        let session = try await control.signOut()
+        try await app.wait("nobody")
+        #expect(await code { _ = try await impostor.getCurrentAccount() } == .appNotEligible)
+        let report = try #require(try await control.application.cleanupReport(ofSession: session))
+        #expect(report.apps.filter { $0.identifier.hasPrefix(app.identifier) }.map(\.identifier) == [app.identifier])
+        try await control.wait(for: app, in: session, .finished)
+    }
+
+    // E25
+    @Test("without manifests two programs with one identifier are two apps: neither's cleanup is the other's")
+    func namesakes() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        try await control.signIn("ada")
+        let app = try Listener(on: device)
+        try await app.start(showing: "ada")
+        app.suspend()
+        let mark = app.mark
+        let namesake = ControlApp(on: device, name: "listener")
+        #expect(try await namesake.application.getCurrentAccount().current?.username == "ada")
+        let session = try await control.signOut()
+        try await eventually("the namesake has cleaned up") {
+            let report = try await control.application.cleanupReport(ofSession: session)
+            let namesakes = report?.apps.filter { $0.identifier.hasPrefix(app.identifier) } ?? []
+            return namesakes.count == 2 && namesakes.contains { $0.progress == .finished }
+        }
+        try await control.wait(forAllBut: app, in: session)
+        #expect(app.files.count == 3)
+        app.resume()
+        try await app.wait("nobody", after: mark)
+        #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
+        try await control.wait(for: app, in: session, .finished)
+    }
+}

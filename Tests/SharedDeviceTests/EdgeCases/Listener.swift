@@ -1,0 +1,222 @@
+import Foundation
+import GRDB
+import NotifyCenterTestKit
+import SharedDevice
+import Synchronization
+import Testing
+
+/// `listener-app` as a process, with all that it noted over its lives.
+final class Listener {
+    struct Event: Decodable {
+        let event: String
+        let account: String?
+        let identifier: String?
+        let epoch: UInt64?
+        let previous: [String]?
+        let detail: String?
+        let code: String?
+
+        /// What it is about, in short: `cleanup ada → grace`, `open ada`.
+        var line: String {
+            switch event {
+            case "cleanup": "cleanup \(previous?.joined(separator: ", ") ?? "") → \(account ?? "-")"
+            case "hidden": code.map { "hidden \($0)" } ?? "hidden"
+            case "open": "open \(account ?? "-")"
+            default: event
+            }
+        }
+    }
+
+    let identifier: String
+    let directory: String
+    private let device: TestDevice
+    private(set) var process: ChildProcess?
+
+    init(_ name: String = "listener", on device: TestDevice, directory: String? = nil) throws {
+        self.device = device
+        identifier = "org.example.\(name)"
+        self.directory = directory ?? "\(device.directory.path)/\(name)"
+        let directory = self.directory
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+    }
+
+    func start(_ further: String..., environment: [String: String] = [:]) throws {
+        process = try ChildProcess(
+            ChildProcess.built("listener-app"),
+            ["--identifier", identifier, "--directory", directory, "--bus", device.bus.address] + further,
+            environment: environment
+        )
+    }
+
+    /// Starts it, and waits until it shows whose data it has.
+    func start(showing user: String) async throws {
+        let mark = mark
+        try start()
+        try await wait("open \(user)", after: mark)
+    }
+
+    func kill() {
+        process?.kill()
+        process?.waitUntilExit()
+    }
+
+    func suspend() { process?.suspend() }
+    func resume() { process?.resume() }
+
+    // MARK: Events
+
+    var events: [Event] {
+        let text = (try? String(contentsOfFile: "\(directory)/events", encoding: .utf8)) ?? ""
+        // The last line may still be on its way.
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false).dropLast()
+        return lines.map { line in
+            let event = try? JSONDecoder().decode(Event.self, from: Data(line.utf8))
+            return event
+                ?? Event(
+                    event: "nonsense: \(line)",
+                    account: nil,
+                    identifier: nil,
+                    epoch: nil,
+                    previous: nil,
+                    detail: nil,
+                    code: nil
+                )
+        }
+    }
+
+    /// How many events there are; what comes later comes after it.
+    var mark: Int { events.count }
+
+    func events(after mark: Int) -> [Event] { Array(events.dropFirst(mark)) }
+
+    /// What it hid, cleaned up and showed; not what it was asked.
+    func story(after mark: Int = 0) -> [String] {
+        let chapters: Set = ["hidden", "cleanup", "cleaned", "nobody", "open"]
+        return events(after: mark).filter { chapters.contains($0.event) }.map(\.line)
+    }
+
+    /// Waits for an event with this line after the first `mark` ones.
+    @discardableResult
+    func wait(_ line: String, after mark: Int = 0) async throws -> Event {
+        var found: Event?
+        do {
+            try await eventually("\(identifier): \(line)") {
+                found = events(after: mark).first { $0.line == line }
+                return found != nil
+            }
+        } catch {
+            throw TestDevice.Unexpected(
+                description: "\(error): \(events(after: mark).map(\.line))\n\(process?.errorText ?? "")"
+            )
+        }
+        return try #require(found)
+    }
+
+    /// Gives it a command, and waits for the answer.
+    @discardableResult
+    func ask(_ command: String) async throws -> Event {
+        let mark = mark
+        try process?.write(command)
+        return try await wait(String(command.prefix { $0 != " " }), after: mark)
+    }
+
+    func tell(_ command: String) throws { try process?.write(command) }
+
+    // MARK: Data
+
+    /// The names of the files that it keeps, those of half done removals included.
+    var files: [String] {
+        let paths = FileManager.default.enumerator(atPath: "\(directory)/data")?.compactMap { $0 as? String } ?? []
+        return paths.map { URL(fileURLWithPath: $0).lastPathComponent }.filter { $0.hasPrefix("session-") }.sorted()
+    }
+
+    /// The epochs of the sessions that it has files of.
+    var sessions: Set<UInt64> { Set(files.compactMap { UInt64($0.split(separator: "-")[1]) }) }
+
+    /// Its entry in a round.
+    func part(in report: CleanupReport?) -> CleanupReport.App? {
+        report?.apps.first {
+            $0.identifier.hasPrefix(identifier) && $0.identifier.contains("listener-app") || $0.identifier == identifier
+        }
+    }
+}
+
+/// An app in the test's process that signs people in and out, and cleans up at once.
+final class ControlApp {
+    let application: SharedDeviceApplication
+    private let following: Task<Void, any Error>
+
+    init(on device: TestDevice, name: String = "control") {
+        let application = device.application(name)
+        self.application = application
+        following = Task {
+            for await change in application.accountChanges { try await application.cleanupDone(change) }
+        }
+    }
+
+    deinit { following.cancel() }
+
+    @discardableResult
+    func signIn(_ user: String) async throws -> Account { try await application.signIn(user).account }
+
+    /// Signs out whoever is there; the session that ended.
+    @discardableResult
+    func signOut() async throws -> UInt64 {
+        let account = try #require(try await application.getCurrentAccount().current)
+        return try await application.signout(with: account).session
+    }
+
+    /// Waits until an app of a round is as far as this.
+    func wait(for app: Listener, in session: UInt64, _ progress: CleanupReport.Progress) async throws {
+        try await eventually("\(app.identifier) has \(progress)") {
+            app.part(in: try await application.cleanupReport(ofSession: session))?.progress == progress
+        }
+    }
+}
+
+extension ControlApp {
+    /// Waits until this app is the only one that owes the cleanup.
+    func wait(forAllBut app: Listener, in session: UInt64) async throws {
+        try await eventually("only \(app.identifier) owes") {
+            let report = try await application.cleanupReport(ofSession: session)
+            return report?.owing.count == 1 && app.part(in: report)?.progress.isSettled == false
+        }
+    }
+}
+
+extension TestDevice {
+    /// A device with these keys beside `sharedDeviceMode`.
+    convenience init(configuration: String, bus: PrivateBus? = nil) async throws {
+        try await self.init(starts: false, bus: bus)
+        try configure(#"{"sharedDeviceMode": true, \#(configuration)}"#)
+        try await startBroker()
+    }
+
+    /// Writes an app's manifest.
+    func writeManifest(of identifier: String, executable: String, further: String = "") throws {
+        let directory = "\(self.directory.path)/apps"
+        try FileManager.default.createDirectory(
+            atPath: directory,
+            withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o755]
+        )
+        let path = "\(directory)/\(identifier).json"
+        try #"{"id": "\#(identifier)", "executable": "\#(executable)"\#(further)}"#
+            .write(toFile: path, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
+    }
+
+    /// The strictest there is.
+    static let strict = #""cleanupPolicy": "strict", "requiresEnrolment": false"#
+
+    /// The broker's database, as another process may open it.
+    func database() throws -> DatabaseQueue {
+        var configuration = Configuration()
+        // A test may hold it for a while.
+        configuration.allowsUnsafeTransactions = true
+        return try DatabaseQueue(path: "\(state)/shared-device.sqlite", configuration: configuration)
+    }
+
+    /// The first column of a query's rows.
+    func rows(_ sql: String) throws -> [String] { try database().read { db in try String.fetchAll(db, sql: sql) } }
+}

@@ -1,0 +1,276 @@
+import Foundation
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@Suite("Edge cases of sessions, and of apps that were away")
+struct SessionEdgeCaseTests {
+    // E1
+    @Test("somebody who signed out and in again, unseen by an app, is somebody new to it: it cleans up first")
+    func sameAccountAgain() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        let first = try #require(app.sessions.first)
+        app.suspend()
+        let mark = app.mark
+        let left = try await control.signOut()
+        #expect(left == first)
+        try await control.signIn("ada")
+        app.resume()
+        let open = try await app.wait("open ada", after: mark)
+        #expect(app.story(after: mark) == ["hidden", "cleanup ada → ada", "cleaned", "open ada"])
+        #expect(try #require(open.epoch) > first)
+        #expect(app.sessions == [try #require(open.epoch)])
+        try await control.wait(for: app, in: first, .finished)
+    }
+
+    // E2
+    @Test("that somebody else came in between changes nothing for an app that did not see it")
+    func anotherInBetween() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        let first = try #require(app.sessions.first)
+        app.suspend()
+        let mark = app.mark
+        for user in ["grace", "ada"] {
+            try await control.signOut()
+            try await control.signIn(user)
+        }
+        app.resume()
+        let open = try await app.wait("open ada", after: mark)
+        #expect(app.story(after: mark) == ["hidden", "cleanup ada → ada", "cleaned", "open ada"])
+        #expect(!app.events.contains { $0.account == "grace" || $0.previous?.contains("grace") == true })
+        #expect(app.sessions == [try #require(open.epoch)])
+        #expect(try #require(open.epoch) > first)
+    }
+
+    // E3
+    @Test("an app is told of the sessions that it holds data of and of no others; the log has all")
+    func twoUnseen() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        app.kill()
+        let mark = app.mark
+        let first = try await control.signOut()
+        try await control.signIn("grace")
+        let second = try await control.signOut()
+        // Nobody asks the app for what it never had.
+        #expect(app.part(in: try await control.application.cleanupReport(ofSession: first)) != nil)
+        #expect(app.part(in: try await control.application.cleanupReport(ofSession: second)) == nil)
+        try app.start()
+        try await app.wait("nobody", after: mark)
+        #expect(app.story(after: mark) == ["hidden", "hidden", "cleanup ada → -", "cleaned", "nobody"])
+        #expect(app.files.isEmpty)
+        let log = try device.rows(
+            "SELECT event || ' ' || session FROM audit WHERE event LIKE 'signed-%' ORDER BY sequence"
+        )
+        #expect(log == ["signed-in \(first)", "signed-out \(first)", "signed-in \(second)", "signed-out \(second)"])
+    }
+
+    // E4
+    @Test(
+        "an app that does not run at the sign-out owes its cleanup, and is told at its next start before anything else"
+    )
+    func notRunning() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        app.kill()
+        let mark = app.mark
+        let session = try await control.signOut()
+        let report = try #require(try await control.application.cleanupReport(ofSession: session))
+        #expect(app.part(in: report)?.progress == .owed)
+        #expect(!report.isComplete)
+        // Nor does the broker forget it.
+        device.killBroker()
+        try await device.startBroker()
+        try await eventually("it answers") { await control.application.getDeviceInformation().problem == nil }
+        #expect(app.files.count == 3)
+        try app.start()
+        try await app.wait("nobody", after: mark)
+        #expect(app.story(after: mark) == ["hidden", "hidden", "cleanup ada → -", "cleaned", "nobody"])
+        #expect(app.files.isEmpty)
+        try await control.wait(for: app, in: session, .finished)
+    }
+
+    // E4
+    @Test(
+        "the bus starts an app that owes a cleanup and has a bus name, and it cleans up",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts nothing without systemd")
+    )
+    func startedByTheBus() async throws {
+        let home = try TemporaryDirectory("started-by-the-bus")
+        let program = ChildProcess.built("listener-app")
+        let name = "org.example.listener"
+        let command = "\(program) --identifier \(name) --directory \(home.path) --bus-name \(name) --until-nobody"
+        let bus = try PrivateBus(PrivateBus.Options(services: [name: command]))
+        let device = try await TestDevice(starts: false, bus: bus)
+        try device.writeManifest(of: name, executable: program, further: #", "busName": "\#(name)""#)
+        try await device.startBroker()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device, directory: home.path)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        app.kill()
+        let mark = app.mark
+        let session = try await control.signOut()
+        try await control.wait(for: app, in: session, .finished)
+        #expect(app.story(after: mark).starts(with: ["hidden", "hidden", "cleanup ada → -", "cleaned"]))
+        #expect(app.files.isEmpty)
+        try await app.wait("nobody", after: mark)
+    }
+
+    // E5
+    @Test("an app that is stopped owes its cleanup; a strict device lets nobody in until it goes on and has cleaned up")
+    func stopped() async throws {
+        let device = try await TestDevice(configuration: TestDevice.strict)
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        app.suspend()
+        let mark = app.mark
+        let session = try await control.signOut()
+        var impatient = InteractiveTokenParameters(scopes: []) { _ in
+            Credentials(username: "grace", password: "correct horse grace")
+        }
+        impatient.patience = .milliseconds(300)
+        try await control.wait(forAllBut: app, in: session)
+        #expect(await code { _ = try await control.application.acquireToken(with: impatient) } == .cleanupPending)
+        #expect(app.part(in: try await control.application.cleanupReport(ofSession: session))?.progress == .owed)
+        #expect(app.mark == mark)
+        app.resume()
+        // This sign-in waits for it.
+        try await control.signIn("grace")
+        #expect(!app.sessions.contains(session))
+        try await app.wait("open grace", after: mark)
+        let story = app.story(after: mark)
+        #expect(story.prefix(3) == ["hidden", "cleanup ada → -", "cleaned"])
+    }
+
+    // E22
+    @Test("at an app's first question there is a current account and nothing to clean up")
+    func firstQuestion() async throws {
+        let device = try await TestDevice()
+        try await ControlApp(on: device).signIn("ada")
+        let app = try Listener(on: device)
+        try await app.start(showing: "ada")
+        #expect(app.story() == ["hidden", "open ada"])
+        let answer = try await app.ask("current")
+        #expect(answer.account == "ada")
+        #expect(answer.previous == [])
+    }
+
+    // E23
+    @Test("without a current and a previous account nobody is signed in, and the app owes nothing")
+    func nobody() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try app.start()
+        try await app.wait("nobody")
+        #expect(app.story() == ["hidden", "nobody"])
+        func expectNobody() async throws {
+            let answer = try await app.ask("current")
+            #expect(answer.code == nil)
+            #expect(answer.account == nil)
+            #expect(answer.previous == [])
+        }
+        try await expectNobody()
+        // The same after a change that was taken care of.
+        try await control.signIn("ada")
+        try await app.wait("open ada")
+        let mark = app.mark
+        let session = try await control.signOut()
+        try await app.wait("nobody", after: mark)
+        try await expectNobody()
+        #expect(app.part(in: try await control.application.cleanupReport(ofSession: session))?.progress == .finished)
+    }
+
+    // E24
+    @Test(
+        "of a change from one person to another both are named, and the first one's data goes before the second is shown",
+        arguments: ["stopped", "killed"]
+    )
+    func oneToAnother(_ fate: String) async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        let first = try #require(app.sessions.first)
+        if fate == "stopped" { app.suspend() } else { app.kill() }
+        let mark = app.mark
+        try await control.signOut()
+        try await control.signIn("grace")
+        #expect(app.sessions == [first])
+        if fate == "stopped" { app.resume() } else { try app.start("--hold") }
+        if fate == "killed" {
+            try await app.wait("cleanup ada → grace", after: mark)
+            let answer = try await app.ask("current")
+            #expect(answer.account == "grace")
+            #expect(answer.previous == ["ada"])
+            #expect(!app.story(after: mark).contains("open grace"))
+            #expect(app.sessions == [first])
+            try app.tell("go")
+        }
+        let open = try await app.wait("open grace", after: mark)
+        #expect(app.story(after: mark).suffix(3) == ["cleanup ada → grace", "cleaned", "open grace"])
+        #expect(app.sessions == [try #require(open.epoch)])
+    }
+
+    // E26
+    @Test("an app whose record is gone is told by the broker's ledger what it owes")
+    func reinstalled() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        app.kill()
+        let session = try await control.signOut()
+        try FileManager.default.removeItem(atPath: "\(app.directory)/state")
+        let mark = app.mark
+        try app.start()
+        try await app.wait("nobody", after: mark)
+        #expect(app.story(after: mark) == ["hidden", "hidden", "cleanup ada → -", "cleaned", "nobody"])
+        #expect(app.files.isEmpty)
+        try await control.wait(for: app, in: session, .finished)
+    }
+
+    // E26
+    @Test("cleaning up twice does no harm")
+    func twice() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        app.kill()
+        let session = try await control.signOut()
+        // It deletes all, and ends before it has reported it. Then its record goes.
+        var mark = app.mark
+        try app.start("--crash", "end")
+        try await app.wait("cleaned", after: mark)
+        app.process?.waitUntilExit()
+        #expect(app.files.isEmpty)
+        #expect(app.part(in: try await control.application.cleanupReport(ofSession: session))?.progress != .finished)
+        try FileManager.default.removeItem(atPath: "\(app.directory)/state")
+        mark = app.mark
+        try app.start()
+        try await app.wait("nobody", after: mark)
+        #expect(app.story(after: mark) == ["hidden", "hidden", "cleanup ada → -", "cleaned", "nobody"])
+        try await control.wait(for: app, in: session, .finished)
+    }
+}

@@ -1,0 +1,145 @@
+import Foundation
+import GRDB
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@Suite("Edge cases of sign-outs that meet something else")
+struct SignoutEdgeCaseTests {
+    // E14
+    @Test(
+        "a token request that meets a sign-out is refused, or brings a token of the session that it was for; never later"
+    )
+    func tokenDuringSignOut() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        var user = "ada"
+        for round in 0..<24 {
+            let next = [nil, "ada", "grace"].randomElement() ?? nil
+            let mark = app.mark
+            try app.tell("tokens 40")
+            try await Task.sleep(for: .microseconds(Int.random(in: 0..<20_000)))
+            // One that was stopped finds the answer and the broadcast together.
+            let stops = round % 3 == 0
+            if stops { app.suspend() }
+            try await control.signOut()
+            if let next { try await control.signIn(next) }
+            if stops { app.resume() }
+            try await app.wait("tokens", after: mark)
+            try await app.wait("cleaned", after: mark)
+            try await app.wait(next.map { "open \($0)" } ?? "nobody", after: mark)
+            expectTokens(app.events(after: mark), of: user, then: next)
+            if next == nil {
+                try await control.signIn("ada")
+                try await app.wait("open ada", after: mark)
+            }
+            user = next ?? "ada"
+        }
+    }
+
+    /// What of an app's token requests may be where, in one round.
+    private func expectTokens(_ events: [Listener.Event], of user: String, then next: String?) {
+        let refusals: Set = ["no_current_account", "current_account_mismatch"]
+        let answers = events.filter { $0.event == "token" }
+        #expect(answers.count == 40)
+        #expect(answers.compactMap(\.code).allSatisfy(refusals.contains), "\(Set(answers.compactMap(\.code)))")
+        #expect(answers.filter { $0.code == nil }.allSatisfy { $0.account == user })
+        guard let hidden = events.firstIndex(where: { $0.event == "hidden" }),
+            let cleanup = events.firstIndex(where: { $0.event == "cleanup" })
+        else {
+            Issue.record("it was not told: \(events.map(\.line))")
+            return
+        }
+        func tokens(_ events: ArraySlice<Listener.Event>) -> Set<String> {
+            Set(events.filter { $0.event == "token" && $0.code == nil }.compactMap(\.detail))
+        }
+        // Between the two the app waits for the requests that were under way when it was told.
+        let (before, after) = (tokens(events[..<hidden]), tokens(events[cleanup...]))
+        if next == user {
+            // The same person's new session has other tokens.
+            #expect(after.isDisjoint(with: before))
+        } else {
+            #expect(after.isEmpty)
+        }
+    }
+
+    // E15
+    @Test("a broker that is killed during a sign-out has done all of it or nothing; one that was answered stays")
+    func killedDuringSignOut() async throws {
+        let device = try await TestDevice()
+        let control = device.application("control")
+        let app = try Listener(on: device)
+        try app.start()
+        try await app.wait("nobody")
+        // The first one is not disturbed, and tells how long one takes.
+        var longest = Duration.zero
+        for round in 0..<12 {
+            let mark = app.mark
+            if try await control.getCurrentAccount().current == nil { try await control.signIn("ada") }
+            try await eventually("ada is on the screen") { app.story().last == "open ada" }
+            let session = try #require(try device.epoch())
+            let start = ContinuousClock.now
+            try app.tell("signout")
+            if round == 0 {
+                try await app.wait("signout", after: mark)
+                longest = (ContinuousClock.now - start) * 2
+            } else {
+                try await Task.sleep(for: longest * Double.random(in: 0..<1))
+            }
+            device.killBroker()
+            let answer = try await app.wait("signout", after: mark)
+            let isOut = try device.expectWhole(session)
+            if answer.code == nil { #expect(isOut) }
+            try await device.startBroker()
+            if isOut {
+                try await app.wait("cleanup ada → -", after: mark)
+                try await eventually("nobody is on the screen") { app.story().last == "nobody" }
+                #expect(app.files.isEmpty)
+            } else {
+                try await eventually("ada is back on the screen") { app.story().last == "open ada" }
+                #expect(!app.story(after: mark).contains { $0.hasPrefix("cleanup") })
+                #expect(app.sessions == [session])
+            }
+            let current = try await control.getCurrentAccount().current
+            #expect((current == nil) == isOut)
+        }
+    }
+}
+
+extension TestDevice {
+    /// The epoch by the broker's database.
+    func epoch() throws -> UInt64? {
+        try database().read { db in try Int64.fetchOne(db, sql: "SELECT epoch FROM device") }.map(
+            UInt64.init(clamping:)
+        )
+    }
+
+    /// Sees that a session ended in all of the broker's tables or in none; whether it ended.
+    func expectWhole(_ session: UInt64) throws -> Bool {
+        try database().read { db in
+            func count(_ sql: String) throws -> Int {
+                try Int.fetchOne(db, sql: sql.replacing("SESSION", with: "\(session)")) ?? -1
+            }
+            let isOut = try count("SELECT count(*) FROM device WHERE account_identifier IS NULL") == 1
+            #expect(try count("SELECT epoch FROM device") == Int(session) + (isOut ? 1 : 0))
+            #expect(
+                try count("SELECT count(*) FROM session WHERE epoch = SESSION AND ended_at IS NOT NULL")
+                    == (isOut ? 1 : 0)
+            )
+            #expect(
+                try count("SELECT count(*) FROM audit WHERE event = 'signed-out' AND session = SESSION")
+                    == (isOut ? 1 : 0)
+            )
+            let duties = try count(
+                "SELECT count(*) FROM participation WHERE session = SESSION AND progress IS NOT NULL"
+            )
+            let parts = try count("SELECT count(*) FROM participation WHERE session = SESSION")
+            #expect(parts >= 1)
+            #expect(duties == (isOut ? parts : 0))
+            return isOut
+        }
+    }
+}

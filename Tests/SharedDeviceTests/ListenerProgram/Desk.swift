@@ -1,0 +1,108 @@
+import DBusTransport
+import FoundationEssentials
+import Glibc
+import SharedDevice
+import Synchronization
+
+/// Something that happened in the app.
+struct Event: Encodable {
+    var event: String
+    /// Who is signed in, as far as the event knows.
+    var account: String?
+    var identifier: String?
+    var epoch: UInt64?
+    var previous: [String]?
+    var detail: String?
+    /// Why a request was refused, or nobody knows who is signed in.
+    var code: String?
+
+    init(_ event: String, detail: String? = nil) {
+        self.event = event
+        self.detail = detail
+    }
+}
+
+/// A file of events, in which each is a whole line.
+struct Journal: Sendable {
+    let path: String
+
+    func note(_ event: Event) {
+        let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        guard file >= 0, var line = try? JSONEncoder().encode(event) else { exit(74) }
+        line.append(UInt8(ascii: "\n"))
+        guard line.withUnsafeBytes({ write(file, $0.baseAddress, $0.count) }) == line.count else { exit(74) }
+        close(file)
+    }
+}
+
+/// What the app shows and keeps.
+final class Desk: Sendable {
+    private let directory: String
+    private let data: UserDataDirectory
+    private let journal: Journal
+    private let shown = Locked<Account?>(nil)
+    private let requests = Locked<[UInt64: Task<Void, Never>]>([:])
+
+    init(directory: String, data: UserDataDirectory, journal: Journal) {
+        self.directory = directory
+        self.data = data
+        self.journal = journal
+    }
+
+    /// Whose data may be shown.
+    var account: Account? { shown.withLock { $0 } }
+
+    func show(_ state: AccountState) async throws {
+        shown.withLock { $0 = state.account }
+        var event = Event("open")
+        switch state {
+        case .hidden(let reason):
+            event = Event("hidden", detail: "\(reason)")
+            if case .unknown(let error) = reason { event.code = "\(error.code)" }
+            journal.note(event)
+            // To stop its work is also to stop waiting for answers.
+            await finishRequests()
+            return
+        case .nobody: event = Event("nobody")
+        case .open(let account):
+            event.account = account.username
+            event.identifier = account.identifier
+            event.epoch = try epoch(of: account)
+            for number in 1...3 { try work("\(number)", for: account, event.epoch) }
+        }
+        journal.note(event)
+    }
+
+    /// Has the account's user do something that leaves data.
+    func work(_ name: String, for account: Account, _ epoch: UInt64?) throws {
+        let path = "\(try data.open(for: account))/session-\(epoch ?? 0)-\(name)"
+        try Data("data of \(account.username)".utf8).write(to: URL(filePath: path))
+    }
+
+    /// The session that the app's record has for the account.
+    func epoch(of account: Account) throws -> UInt64? {
+        struct Record: Decodable {
+            struct Session: Decodable {
+                let account: Account
+                let epoch: UInt64
+            }
+            let mayHoldData: [Session]
+        }
+        let record = try Data(contentsOf: URL(filePath: "\(directory)/state/shared-device-sessions.json"))
+        return try JSONDecoder().decode(Record.self, from: record).mayHoldData.last { $0.account == account }?.epoch
+    }
+
+    func finishRequests() async {
+        for request in requests.withLock({ Array($0.values) }) { await request.value }
+    }
+
+    /// A request that is waited for before the screen counts as hidden.
+    func request(_ number: UInt64, _ body: @escaping @Sendable () async -> Void) {
+        requests.withLock { requests in
+            requests[number] = Task {
+                await body()
+                self.requests.withLock { $0[number] = nil }
+            }
+        }
+    }
+}
