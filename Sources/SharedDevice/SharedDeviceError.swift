@@ -58,7 +58,7 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         public static let tenantMismatch = Code(kind: .tenantMismatch)
         /// The device has to be joined to its organisation first, by a user with the administrator's role.
         public static let deviceNotJoined = Code(kind: .deviceNotJoined)
-        /// Only an administrator of the device may do this.
+        /// Only an administrator of the device may do this, or the bus's policy forbids it.
         public static let notPermitted = Code(kind: .notPermitted)
 
         /// The code's text, which also travels on the bus.

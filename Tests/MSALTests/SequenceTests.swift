@@ -1,4 +1,5 @@
 import DBusTransport
+import Dispatch
 import Foundation
 import MSAL
 import NotifyCenterTestKit
@@ -74,6 +75,41 @@ struct SequenceTests {
         #expect(try await app.told() == "- grace")
         #expect(try await app.told() == "- ada")
         #expect(try await app.told() == "- -")
+    }
+
+    @Test("the return of one person does not hide that the data of another is still there")
+    func behindReturn() async throws {
+        let device = try await TestDevice()
+        // Each of them is told to another process of the app, which ends at once.
+        for user in ["grace", "ada"] {
+            try await device.control.signIn(user)
+            _ = try await device.application().told()
+            try await device.control.signOut()
+        }
+        try await device.control.signIn("ada")
+        let app = try device.application()
+        #expect(try await app.told() == "ada grace")
+        #expect(try await app.told() == "ada ada")
+    }
+
+    @Test("a request that comes while the app's block is deleting does not settle what the block was told")
+    func whileDeleting() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        try await device.control.signIn("ada")
+        _ = try await app.told()
+        try await device.control.signOut()
+        let isDeleting = Locked(false)
+        let mayEnd = DispatchSemaphore(value: 0)
+        app.getCurrentAccount(with: nil) { _, _, _ in
+            isDeleting.withLock { $0 = true }
+            mayEnd.wait()
+        }
+        defer { mayEnd.signal() }
+        try await eventually("the block runs") { isDeleting.withLock { $0 } }
+        #expect(try await app.told() == "- ada")
+        // As after a crash in the block.
+        #expect(try await device.application().told() == "- ada")
     }
 
     @Test("a token request settles what the app was told, so that the next question does not repeat it")

@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import NotifyCenterTestKit
 import Testing
 
@@ -42,6 +43,35 @@ struct SessionRecordTests {
         record.cleaned(stale)
         #expect(enter(&record, session(second, 3)) == [])
         #expect(record.mayHoldData.map(\.account.username) == ["two"])
+    }
+
+    @Test("what another process has written is seen, whatever inode and times the file has")
+    func rewritten() throws {
+        let directory = try TemporaryDirectory("record")
+        let path = "\(directory.path)/record.json"
+        let record = SharedRecord(store: SessionStore(path: path))
+        let entered = try record.update { $0.enter(session(first, 1)) }
+        #expect(entered.isEmpty)
+        var before = stat()
+        try #require(stat(path, &before) == 0)
+        // The same inode, and as old to the nanosecond: as when names change places within one tick of the file system's clock.
+        var other = SessionRecord()
+        _ = other.enter(session(second, 3))
+        let file = try #require(FileHandle(forWritingAtPath: path))
+        try file.truncate(atOffset: 0)
+        try file.write(contentsOf: JSONEncoder().encode(other))
+        try file.close()
+        try #require(utimensat(AT_FDCWD, path, [before.st_atim, before.st_mtim], 0) == 0)
+        let names = try record.update { $0.mayHoldData.map(\.account.username) }
+        #expect(names == ["two"])
+    }
+
+    @Test("the previous account is another than the current one as long as data of another is left")
+    func previous() {
+        let change = AccountChange(previous: [(first, 1), (second, 3)], current: second, epoch: 5)
+        #expect(change.previous == first)
+        #expect(AccountChange(previous: [(second, 3)], current: second, epoch: 5).previous == second)
+        #expect(AccountChange(previous: [(first, 1), (second, 3)], current: nil, epoch: 5).previous == second)
     }
 
     // E1, E2

@@ -291,6 +291,63 @@ struct SharedDeviceApplicationTests {
         #expect(!outcomes.isEmpty)
     }
 
+    @Test("a text that the bus does not take is an invalid request, and no receipt is held up by it")
+    func textsWithNUL() async throws {
+        let device = try await TestDevice()
+        let (control, app) = (device.application("control"), device.application())
+        #expect(await code { try await control.signIn("ada\0") } == .invalidRequest)
+        try await control.signIn("ada")
+        _ = try await app.getCurrentAccount()
+        let account = try #require(try await control.getCurrentAccount().current)
+        let session = try await control.signout(with: account).session
+        let change = try await app.reportCurrentAccount().change
+        try await app.cleanupDone(change, detail: "12\0 rows")
+        // Also by a process that finds the receipt in the record.
+        #expect(try await device.application().getCurrentAccount().previous == nil)
+        let apps = try await control.cleanupReport(ofSession: session)?.apps ?? []
+        let entry = try #require(apps.first { $0.identifier == app.identifier })
+        #expect(entry.progress == .finished)
+        #expect(entry.detail == "12 rows")
+    }
+
+    @Test("an app that the bus does not let have its name follows the account all the same, and can say so")
+    func deniedName() async throws {
+        let bus = try PrivateBus(PrivateBus.Options(denials: [#"<deny own="org.example.Denied"/>"#]))
+        let device = try await TestDevice(bus: bus)
+        let app = SharedDeviceApplication(
+            identifier: "org.example.app",
+            bus: bus.bus,
+            busName: "org.example.Denied",
+            stateDirectory: "\(device.directory.path)/apps/app"
+        )
+        #expect(await app.getDeviceInformation().deviceMode == .shared)
+        #expect(app.busNameProblem?.code == .notPermitted)
+        try await app.signIn("ada")
+        #expect(try await app.getCurrentAccount().current?.username == "ada")
+    }
+
+    @Test("a strict device gives no token beside the data of the same person's earlier session, waived or not")
+    func tokenBesideEarlierSession() async throws {
+        let device = try await TestDevice(starts: false)
+        try device.configure(#"{"sharedDeviceMode": true, "cleanupPolicy": "strict"}"#)
+        try await device.startBroker()
+        let (control, app) = (device.application("control"), device.application("other"))
+        let account = try await control.signIn("ada").account
+        _ = try await app.getCurrentAccount()
+        try await control.signout(with: account)
+        try await control.cleanupDone(control.reportCurrentAccount().change)
+        let waiver = try await AdministrationCommand("apps", "waive", app.identifier, "--reason", "lost", on: device)
+        #expect(waiver.status == 0, "\(waiver.errors)")
+        try await control.signIn("ada")
+        let change = try await app.reportCurrentAccount().change
+        #expect(change.current == account)
+        #expect(change.previousAccounts == [account])
+        let parameters = SilentTokenParameters(scopes: ["orders.read"], account: account)
+        #expect(await code { _ = try await app.acquireTokenSilent(with: parameters) } == .cleanupRequired)
+        try await app.cleanupDone(change)
+        #expect(try await app.acquireTokenSilent(with: parameters).account == account)
+    }
+
     @Test("completion blocks are called once, on the queue that was asked for")
     func completionBlocks() async throws {
         let device = try await TestDevice()

@@ -13,11 +13,11 @@ struct Completion<Arguments: Sendable>: @unchecked Sendable {
         self.block = block
     }
 
-    /// Calls the block on its queue; `before` there right before.
-    func callAsFunction(_ arguments: Arguments, before: @escaping @Sendable () -> Void = {}) {
+    /// Calls the block on its queue; `after` there when it has returned.
+    func callAsFunction(_ arguments: Arguments, after: @escaping @Sendable () -> Void = {}) {
         queue.async {
-            before()
             block(arguments)
+            after()
         }
     }
 }

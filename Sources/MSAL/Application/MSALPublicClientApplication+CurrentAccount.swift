@@ -13,9 +13,9 @@ extension MSALPublicClientApplication {
     /// the foreground, and before work in the background. By default the block runs on a queue of the system's choice.
     ///
     /// The rule: where there is a previous account and it is not the current one, delete its data from disk and screen, whatever the
-    /// current one is. A change counts as settled when the app makes its next request for an account or a token in the same process; with
-    /// ``MSALPublicClientApplicationConfig/reportsCleanup``, when it calls ``cleanupDone(of:)``. Until then it is reported again, also
-    /// after a crash. A device whose policy is strict takes nothing but ``cleanupDone(of:)`` for a receipt. A request that fails settles
+    /// current one is. A change counts as settled when the app makes its next request for an account or a token in the same process, after
+    /// the block has returned: so delete in the block, not later. With ``MSALPublicClientApplicationConfig/reportsCleanup`` it is settled
+    /// when the app calls ``cleanupDone(of:)``. Until then it is reported again, also after a crash. A device whose policy is strict takes nothing but ``cleanupDone(of:)`` for a receipt. A request that fails settles
     /// nothing.
     ///
     /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` where the broker does not answer,
@@ -32,7 +32,7 @@ extension MSALPublicClientApplication {
         }
         Task {
             let accounts = await outcome { () throws(RequestFailure) in try await reportedAccounts() }
-            completion(accounts) { [self] in handedOver(accounts.value) }
+            completion(accounts, after: { [self] in handedOver(accounts.value) })
         }
     }
 
@@ -69,7 +69,7 @@ extension MSALPublicClientApplication {
         )
     }
 
-    /// The app is told right now: its next request settles the change. Not one that MSAL's callers cannot see, because the same person
+    /// The app has been told: its next request settles the change. Requests that come while its block deletes do not. Not one that MSAL's callers cannot see, because the same person
     /// has come back: they have not deleted anything then.
     private func handedOver(_ accounts: ReportedAccounts?) {
         guard !setup.reportsCleanup, let previous = accounts?.previous, let debt = previous.debt,

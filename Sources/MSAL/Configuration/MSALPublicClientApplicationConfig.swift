@@ -18,7 +18,8 @@ public final class MSALPublicClientApplicationConfig {
     /// ``redirectUri`` or, where that is `nil`, for ``clientId``. Two apps with one client id need two of them.
     public var applicationIdentifier: String?
     /// Whether the app reports each cleanup by ``MSALPublicClientApplication/cleanupDone(of:)``. False, as MSAL has it: a change that
-    /// the app was told of counts as settled when the app makes its next request for an account or a token.
+    /// the app was told of counts as settled when the app makes its next request for an account or a token, after the block in which it was
+    /// told has returned.
     public var reportsCleanup = false
 
     /// A configuration of these parts.

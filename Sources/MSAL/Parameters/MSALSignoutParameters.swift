@@ -9,7 +9,7 @@ public final class MSALSignoutParameters: MSALParameters {
     public var wipeAccount = false
     /// Whether the tokens of all accounts are removed. A shared device has one account, and its tokens end in any case.
     public var wipeCacheForAllAccounts = false
-    /// Parameters for the page that signs the browser out. There is no such page here: the browser's data is deleted instead.
+    /// Parameters for the page that signs the browser out. Not used: the page is the one that the device's configuration names.
     public var extraQueryParameters: [String: String]?
 
     /// Parameters of a sign-out that may include the browser.

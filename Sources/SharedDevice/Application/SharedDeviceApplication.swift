@@ -28,7 +28,8 @@ public final class SharedDeviceApplication: Sendable {
     ///   - identifier: the app's own, in reverse DNS.
     ///   - bus: where the broker is; the environment's choice by default.
     ///   - busName: a name on the bus that this app owns while it follows changes, by which the bus can start it to clean up: the one in its
-    ///     manifest and in its D-Bus service file. A second process of the app does without.
+    ///     manifest and in its D-Bus service file. A second process of the app does without; so does one that the bus's policy does not let
+    ///     have it (``busNameProblem``).
     ///   - stateDirectory: where the record is kept; `nil` for `$XDG_STATE_HOME` (`~/.local/state`) and `identifier`. It must
     ///     outlast the user data of the app.
     public init(
@@ -142,6 +143,10 @@ public final class SharedDeviceApplication: Sendable {
     /// Broadcasts of an account change that came from another process than the broker, and were ignored.
     public var ignoredBroadcasts: Int { broker.ignoredBroadcasts }
 
+    /// Why this app does not own its bus name, so that the bus cannot start it to clean up; `nil` where it does, asked for none, or has
+    /// not reached the bus yet. All else works without the name.
+    public var busNameProblem: SharedDeviceError? { broker.busNameProblem }
+
     // MARK: Signing in and out
 
     /// Signs somebody in for the whole device: prompts, and hands name and password to the broker.
@@ -153,7 +158,8 @@ public final class SharedDeviceApplication: Sendable {
     ///   ``SharedDeviceError/Code/tooManyAttempts``, ``SharedDeviceError/Code/notSharedDevice``,
     ///   ``SharedDeviceError/Code/cleanupPending``, ``SharedDeviceError/Code/cleanupRequired``,
     ///   ``SharedDeviceError/Code/tenantMismatch``, ``SharedDeviceError/Code/deviceNotJoined``,
-    ///   ``SharedDeviceError/Code/appNotEligible``,
+    ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/currentAccountMismatch`` where somebody has signed out
+    ///   again meanwhile, ``SharedDeviceError/Code/recordUnusable``,
     ///   ``SharedDeviceError/Code/userCanceled``, ``SharedDeviceError/Code/brokerUnavailable``.
     public func acquireToken(with parameters: InteractiveTokenParameters) async throws(SharedDeviceError) -> TokenResult
     {

@@ -9,6 +9,7 @@ final class BrokerClient: Sendable {
         var owner: String?
         /// Grows with each word of the bus about the owner, so that an older answer is known for one.
         var generation: UInt64 = 0
+        var busNameProblem: SharedDeviceError?
         var ignoredBroadcasts = 0
         var heardBroadcasts: UInt64 = 0
         var listeners: [UInt64: @Sendable () -> Void] = [:]
@@ -38,22 +39,28 @@ final class BrokerClient: Sendable {
 
     /// Calls the broker.
     ///
-    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` for whatever keeps an answer away.
+    /// - Throws: ``SharedDeviceError``; `invalidRequest` for what the bus does not take, for instance a text with a NUL, and
+    ///   `brokerUnavailable` for whatever keeps an answer away.
     func call(
         _ method: BrokerProtocol.Method,
         _ request: BrokerProtocol.Fields? = nil,
         attempted: String,
         timeout: Duration = .seconds(25)
     ) async throws(SharedDeviceError) -> BrokerProtocol.Fields {
-        do {
-            let connection = try await connected()
-            let message = try DBusMessage.methodCall(
+        let message: DBusMessage
+        do throws(DBusError) {
+            message = try DBusMessage.methodCall(
                 destination: BrokerProtocol.busName,
                 path: BrokerProtocol.path,
                 interface: BrokerProtocol.interface,
                 member: method.rawValue,
                 arguments: request.map { [.fields($0)] } ?? []
             )
+        } catch {
+            throw SharedDeviceError(.invalidRequest, attempted: attempted, message: error.message)
+        }
+        do {
+            let connection = try await connected()
             let answer = try await connection.call(message, timeout: timeout)
             guard let fields = answer.first?.fieldsValue else {
                 throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer is no dictionary")
@@ -96,6 +103,9 @@ final class BrokerClient: Sendable {
     /// Broadcasts of the broker's name that came from somebody else, and were ignored (architecture, D11).
     var ignoredBroadcasts: Int { state.withLock { $0.ignoredBroadcasts } }
 
+    /// Why the bus did not let this app have its name; `nil` where it did, or was not asked.
+    var busNameProblem: SharedDeviceError? { state.withLock { $0.busNameProblem } }
+
     /// The broker's own broadcasts so far. One that comes while a request is under way makes its answer doubtful.
     var heardBroadcasts: UInt64 { state.withLock { $0.heardBroadcasts } }
 
@@ -124,14 +134,7 @@ final class BrokerClient: Sendable {
 
     private func watch() async throws -> Watch {
         let connection = try DBusConnection.open(bus)
-        if let ownName {
-            do throws(DBusError) {
-                try await connection.requestName(ownName)
-            } catch {
-                // Another process of this app has it: the bus need not start one.
-                guard error.code == .nameTaken else { throw error }
-            }
-        }
+        if let ownName { try await takeName(ownName, connection) }
         let tokens = [
             connection.onSignal { [weak self] in self?.receive($0) },
             try connection.onEvent { [weak self] event in
@@ -156,6 +159,27 @@ final class BrokerClient: Sendable {
         let owner = try await connection.owner(of: BrokerProtocol.busName)
         state.withLock { if $0.generation == generation { $0.owner = owner } }
         return Watch(connection: connection, tokens: tokens, lease: lease, broadcast: broadcast)
+    }
+
+    private func takeName(_ name: String, _ connection: DBusConnection) async throws(DBusError) {
+        var problem: SharedDeviceError?
+        do throws(DBusError) {
+            try await connection.requestName(name)
+        } catch {
+            switch error.code {
+            // Another process of this app has it: the bus need not start one.
+            case .nameTaken: break
+            // An app that the bus cannot start must hear of changes all the more.
+            case .refused, .limitsExceeded:
+                problem = SharedDeviceError(
+                    .notPermitted,
+                    attempted: "own the bus name \(name)",
+                    message: "\(error); until then the bus cannot start this app to clean up"
+                )
+            default: throw error
+            }
+        }
+        state.withLock { $0.busNameProblem = problem }
     }
 
     private func receive(_ message: borrowing DBusMessage) {

@@ -18,8 +18,9 @@ public struct AccountChange: Sendable {
         }
     }
 
-    /// The account that this app last worked for, whose data is to go; `nil` where there is nothing to clean up.
-    public var previous: Account? { stale.last?.account }
+    /// The account that this app last worked for, whose data is to go; `nil` where there is nothing to clean up. It is ``current`` only
+    /// where no other is left: who looks at nothing else must hear of each other account.
+    public var previous: Account? { (stale.last { $0.account != current } ?? stale.last)?.account }
 }
 
 extension AccountChange {

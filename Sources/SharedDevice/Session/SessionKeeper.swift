@@ -5,7 +5,7 @@ import DBusTransport
 actor SessionKeeper {
     private let application: String
     private let broker: BrokerClient
-    private var record: SharedRecord
+    private let record: SharedRecord
     private var last: Task<Void, Never>?
     /// The session that the app was last told of as a change.
     private var told: DeviceSession?
@@ -32,7 +32,7 @@ actor SessionKeeper {
                 let stale = record.enter(answer.session)
                 let previous = record.report(answer.session)
                 let change = AccountChange(stale: stale, current: answer.session.account, epoch: answer.session.epoch)
-                return AccountReport(change: change, previous: stale.last?.account ?? previous)
+                return AccountReport(change: change, previous: change.previous ?? previous)
             }
         }
     }
@@ -69,7 +69,8 @@ actor SessionKeeper {
     ///
     /// - Parameter isDoubtful: the broker has said meanwhile that something changed: it is asked whether this did.
     /// - Throws: ``SharedDeviceError/Code/currentAccountMismatch`` where the session is over by what the broker has said since
-    ///   (edge case E14); the token is then not to be used.
+    ///   (edge case E14), ``SharedDeviceError/Code/cleanupRequired`` where the policy is strict and there may be data of another
+    ///   session; the token is then not to be used.
     func enter(_ session: DeviceSession, attempted: String, isDoubtful: Bool) async throws(SharedDeviceError) {
         try await inTurn { keeper throws(SharedDeviceError) in
             let isOver =
@@ -85,7 +86,10 @@ actor SessionKeeper {
                     message: "the account was signed out meanwhile"
                 )
             }
-            _ = try await keeper.update { $0.enter(session) }
+            let stale = try await keeper.update { $0.enter(session) }
+            // It came up while the request was under way; the ledger does not know of it where an administrator has waived it.
+            let isStrict = await keeper.isStrict == true
+            guard stale.isEmpty || !isStrict else { throw Self.cleanupRequired(attempted) }
         }
     }
 
@@ -94,7 +98,7 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in try await keeper.update { $0.session(of: account) } }
     }
 
-    /// Before the app gets what it needs to work for anybody: under a strict policy it is to have nothing of anybody else. The broker's
+    /// Before the app gets what it needs to work for anybody: under a strict policy it is to have nothing of any other session. The broker's
     /// ledger says the same, but for what an administrator waived.
     ///
     /// - Parameter account: for whom; `nil` for somebody who is yet to sign in.
@@ -104,18 +108,22 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in
             if await keeper.isStrict == nil { _ = try await keeper.ask() }
             let (hasOthers, session) = try await keeper.update { record in
-                (record.mayHoldData.contains { $0.account != account }, account.flatMap(record.session))
+                let session = account.flatMap(record.session)
+                // The same account's earlier session is another one, too.
+                return (record.mayHoldData.contains { $0.account != account || $0.epoch != session }, session)
             }
             let isStrict = await keeper.isStrict == true
-            guard !hasOthers || !isStrict else {
-                throw SharedDeviceError(
-                    .cleanupRequired,
-                    attempted: attempted,
-                    message: "this app has not reported the cleanup after an earlier session; follow accountChanges"
-                )
-            }
+            guard !hasOthers || !isStrict else { throw Self.cleanupRequired(attempted) }
             return session
         }
+    }
+
+    private static func cleanupRequired(_ attempted: String) -> SharedDeviceError {
+        SharedDeviceError(
+            .cleanupRequired,
+            attempted: attempted,
+            message: "this app has not reported the cleanup after an earlier session; follow accountChanges"
+        )
     }
 
     /// The app reports that the data of a change's previous accounts is gone. That is on disk when this returns; the broker has it then, or
@@ -193,8 +201,13 @@ actor SessionKeeper {
         var request: BrokerProtocol.Fields = [
             "application": .string(application), "session": .uint64(epoch), "progress": .string(progress.rawValue),
         ]
-        if let detail { request["detail"] = .string(detail) }
+        request["detail"] = detail.map { .string(Self.sendable($0)) }
         _ = try await broker.call(.reportCleanup, request, attempted: "report a cleanup to the broker")
+    }
+
+    /// What the bus takes of an app's text: a receipt that cannot be sent would be in the way of every question.
+    private static func sendable(_ detail: String) -> String {
+        String(String.UnicodeScalarView(detail.unicodeScalars.lazy.filter { $0 != "\0" }.prefix(2000)))
     }
 
     /// Whether the app has not been told of this session.

@@ -3,55 +3,31 @@ import Glibc
 
 /// The app's record, which all processes of the app share: what one of them writes the others see at their next question.
 ///
+/// It is read anew each time: no stamp of a file tells all changes of its content, because file systems use inodes again and count time in
+/// steps.
+///
 /// For one caller at a time within a process; ``SessionKeeper`` sees to that. Between processes a lock on a file beside the record does.
-struct SharedRecord {
-    /// Which version of the file the kept one is: each write makes another file.
-    private struct Version: Equatable {
-        var inode: UInt64
-        var seconds: Int
-        var nanoseconds: Int
-    }
-
+struct SharedRecord: Sendable {
     private let store: SessionStore
-    private var kept: SessionRecord?
-    private var version: Version?
 
     init(store: SessionStore) { self.store = store }
 
     /// Changes the record; it is on the disk on return. `body` may run twice.
     ///
     /// - Throws: ``SharedDeviceError/Code/recordUnusable``; nothing has changed then.
-    mutating func update<Value>(_ body: (inout SessionRecord) -> Value) throws(SharedDeviceError) -> Value {
-        let before = try read()
+    func update<Value>(_ body: (inout SessionRecord) -> Value) throws(SharedDeviceError) -> Value {
+        let before = try store.load()
         var record = before
         let value = body(&record)
         if record == before { return value }
         let lock = try FileLock(path: store.path + ".lock")
         defer { withExtendedLifetime(lock) {} }
         // Another process may have been quicker.
-        let latest = try read()
+        let latest = try store.load()
         record = latest
         let result = body(&record)
-        guard record != latest else { return result }
-        try store.save(record)
-        kept = record
-        version = currentVersion
+        if record != latest { try store.save(record) }
         return result
-    }
-
-    private mutating func read() throws(SharedDeviceError) -> SessionRecord {
-        let current = currentVersion
-        if let kept, current == version { return kept }
-        let loaded = try store.load()
-        kept = loaded
-        version = current
-        return loaded
-    }
-
-    private var currentVersion: Version? {
-        var info = stat()
-        guard stat(store.path, &info) == 0 else { return nil }
-        return Version(inode: UInt64(info.st_ino), seconds: info.st_mtim.tv_sec, nanoseconds: info.st_mtim.tv_nsec)
     }
 }
 
