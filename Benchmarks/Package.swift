@@ -22,6 +22,14 @@ let package = Package(
             name: "swift-peer",
             dependencies: [.product(name: "NotifyCenter", package: "notify-center")]
         ),
+        // An app on a shared device.
+        .executableTarget(
+            name: "shared-peer",
+            dependencies: [
+                .product(name: "SharedDevice", package: "notify-center"),
+                .product(name: "NotifyCenter", package: "notify-center"),
+            ]
+        ),
         .testTarget(name: "BenchTests", dependencies: ["bench"]),
     ],
     swiftLanguageModes: [.v6]

@@ -65,6 +65,25 @@ public final class DBusConnection: Sendable {
         return try result.get()
     }
 
+    /// As ``call(_:timeout:)``, but a task that is cancelled waits for the answer all the same.
+    package func callUncancelled(
+        _ message: consuming DBusMessage,
+        timeout: Duration = .seconds(25)
+    ) async throws(DBusError) -> [DBusValue] {
+        let core = core
+        try core.checkProcess(Self.attempt(message))
+        let held = ConnectionCore.HeldMessage(message)
+        let result: Result<[DBusValue], DBusError> = await withCheckedContinuation { continuation in
+            core.startCall(
+                held.message,
+                attempted: Self.attempt(held.message),
+                id: core.takeID(),
+                timeout: timeout
+            ) { continuation.resume(returning: $0) }
+        }
+        return try result.get()
+    }
+
     /// Calls a method and blocks this thread until the answer is there. Allowed on the reading thread too, which goes on
     /// reading meanwhile and delivers afterwards.
     ///

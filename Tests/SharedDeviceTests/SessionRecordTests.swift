@@ -49,7 +49,7 @@ struct SessionRecordTests {
     func rewritten() throws {
         let directory = try TemporaryDirectory("record")
         let path = "\(directory.path)/record.json"
-        let record = SharedRecord(store: SessionStore(path: path))
+        var record = SharedRecord(store: SessionStore(path: path))
         let entered = try record.update { $0.enter(session(first, 1)) }
         #expect(entered.isEmpty)
         var before = stat()

@@ -2,29 +2,38 @@ import Synchronization
 
 extension ConnectionCore {
     /// Answers a method call: in a task of its own, because the I/O thread must go on reading, or right here where the method
-    /// wants its calls in order.
+    /// wants its calls in order or has the answer.
     func dispatchCall(_ message: borrowing DBusMessage, from socket: BusSocket) {
         let objects = state.withLock { $0.objects }
         let reply = CallReply(HeldMessage(message.sharedReference()), self, socket)
-        if Self.startInOrder(message, reply, objects) { return }
+        if Self.answerHere(message, reply, objects) { return }
         Task { reply.send(await Self.reply(to: reply.call, objects: objects)) }
     }
 
-    /// Whether the call is of a method that wants its calls in order.
-    private static func startInOrder(
+    /// Whether the method wants its calls in order, or has the answer without waiting.
+    private static func answerHere(
         _ message: borrowing DBusMessage,
         _ reply: CallReply,
         _ objects: ObjectTable
     ) -> Bool {
         guard let member = message.member, let path = message.path, !StandardInterfaces.have(message.interface),
-            let method = try? objects.method(path: path, interface: message.interface, member: member),
-            case .inOrder(let handler) = method.handler
+            let method = try? objects.method(path: path, interface: message.interface, member: member)
         else { return false }
-        do {
-            try method.check(message.signature)
-            handler(try call(message), reply)
-        } catch {
-            reply.send(.failure(failure(error)))
+        switch method.handler {
+        case .task(nil, _): return false
+        case .task(.some(let atOnce), _):
+            // What is wrong with the call, its task tells.
+            guard (try? method.check(message.signature)) != nil, let call = try? call(message),
+                let answer = atOnce(call)
+            else { return false }
+            reply.send(.success(answer))
+        case .inOrder(let handler):
+            do {
+                try method.check(message.signature)
+                handler(try call(message), reply)
+            } catch {
+                reply.send(.failure(failure(error)))
+            }
         }
         return true
     }
@@ -50,8 +59,8 @@ extension ConnectionCore {
             }
             let method = try objects.method(path: path, interface: interface, member: call.member)
             try method.check(held.message.signature)
-            guard case .task(let handler) = method.handler else {
-                // Taken by `startInOrder`, unless the object has come to be meanwhile.
+            guard case .task(_, let handler) = method.handler else {
+                // Taken by `answerHere`, unless the object has come to be meanwhile.
                 throw MethodFailure.standard("UnknownObject", "there is no object \(path)")
             }
             return .success(try await handler(call))

@@ -18,8 +18,11 @@ public struct DBusInterface: Sendable {
 
     /// A method. By a task for each call, so that calls of one client may overlap; or in order, on the reading thread.
     public struct Method: Sendable {
+        /// An answer that is there without waiting for anything; `nil` where it is not.
+        public typealias AtOnce = @Sendable (IncomingCall) -> [DBusValue]?
+
         enum Handler: Sendable {
-            case task(@Sendable (IncomingCall) async throws -> [DBusValue])
+            case task(AtOnce?, @Sendable (IncomingCall) async throws -> [DBusValue])
             case inOrder(@Sendable (IncomingCall, CallReply) -> Void)
         }
 
@@ -30,18 +33,22 @@ public struct DBusInterface: Sendable {
 
         /// A method; calls whose arguments have another signature are refused before the handler sees them.
         ///
-        /// - Parameter handler: returns the output arguments. A thrown ``MethodFailure`` travels under its name, any other
-        ///   error as `org.freedesktop.DBus.Error.Failed`.
+        /// - Parameters:
+        ///   - atOnce: asked first, on the reading thread, so that it must return soon; what it answers costs no change of threads. Calls
+        ///     that it has no answer to go to `handler`.
+        ///   - handler: returns the output arguments. A thrown ``MethodFailure`` travels under its name, any other error as
+        ///     `org.freedesktop.DBus.Error.Failed`.
         public init(
             _ name: String,
             in inputs: [Argument] = [],
             out outputs: [Argument] = [],
+            atOnce: AtOnce? = nil,
             handler: @escaping @Sendable (IncomingCall) async throws -> [DBusValue]
         ) {
             self.name = name
             self.inputs = inputs
             self.outputs = outputs
-            self.handler = .task(handler)
+            self.handler = .task(atOnce, handler)
         }
 
         /// A method whose calls are handled in the order in which the bus delivers them, signals included: on the reading

@@ -32,7 +32,7 @@ extension SharedDeviceApplication {
             cleanup = await lastReport(
                 of: session,
                 within: deadline,
-                onProgress: signoutParameters.onProgress ?? { _ in }
+                onProgress: signoutParameters.onProgress
             )
         }
         return SignoutResult(session: session, cleanup: cleanup, browser: await browser)
@@ -49,24 +49,40 @@ extension SharedDeviceApplication {
 
     /// Waits until all apps have cleaned up after a session, or for `duration`.
     ///
-    /// - Parameter onProgress: hears each step, in order, on this task.
+    /// - Parameters:
+    ///   - session: as ``SignoutResult/session`` names it; `nil` for the session that ended last.
+    ///   - duration: how long to wait at most.
+    ///   - onProgress: hears each step, in order, on this task.
     /// - Returns: the round as it is then; `nil` where there is none.
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
     public func waitForCleanup(
         ofSession session: UInt64? = nil,
         within duration: Duration,
-        onProgress: @Sendable (CleanupReport) -> Void = { _ in }
+        onProgress: (@Sendable (CleanupReport) -> Void)? = nil
+    ) async throws(SharedDeviceError) -> CleanupReport? {
+        try await lastReport(of: session, within: duration, isFollowed: onProgress != nil) { onProgress?($0) }
+    }
+
+    /// - Parameter isFollowed: whether each step is worth an answer of the broker; otherwise the first report and the last are.
+    private func lastReport(
+        of session: UInt64?,
+        within duration: Duration,
+        isFollowed: Bool,
+        onReport: @Sendable (CleanupReport) -> Void
     ) async throws(SharedDeviceError) -> CleanupReport? {
         let deadline = ContinuousClock.now + duration
         var known: (report: CleanupReport, revision: UInt64)?
         while true {
             // A broker that ends while it is asked, or a bus that is restarted, must not hold the request for ever.
             let wait = min(max(.zero, deadline - .now), .seconds(5))
-            guard let next = try await round(known?.report.session ?? session, after: known?.revision, wait: wait)
-            else {
-                return nil
-            }
-            if next.report != known?.report { onProgress(next.report) }
+            let next = try await round(
+                known?.report.session ?? session,
+                after: known?.revision,
+                awaitsEnd: known != nil && !isFollowed,
+                wait: wait
+            )
+            guard let next else { return nil }
+            if next.report != known?.report { onReport(next.report) }
             known = next
             if next.report.isComplete || deadline <= .now || Task.isCancelled { return next.report }
         }
@@ -77,18 +93,22 @@ extension SharedDeviceApplication {
     private func lastReport(
         of session: UInt64,
         within duration: Duration,
-        onProgress: @Sendable (CleanupReport) -> Void
+        onProgress: (@Sendable (CleanupReport) -> Void)?
     ) async -> CleanupReport? {
         let deadline = ContinuousClock.now + duration
         let latest = Locked<CleanupReport?>(nil)
         while true {
             do throws(SharedDeviceError) {
-                return try await waitForCleanup(ofSession: session, within: max(.zero, deadline - .now)) { report in
+                return try await lastReport(
+                    of: session,
+                    within: max(.zero, deadline - .now),
+                    isFollowed: onProgress != nil
+                ) { report in
                     let isNews = latest.withLock { latest in
                         defer { latest = report }
                         return latest != report
                     }
-                    if isNews { onProgress(report) }
+                    if isNews { onProgress?(report) }
                 }
             } catch {
                 guard deadline > .now, (try? await Task.sleep(for: .milliseconds(200))) != nil else {
@@ -101,6 +121,7 @@ extension SharedDeviceApplication {
     private func round(
         _ session: UInt64?,
         after revision: UInt64?,
+        awaitsEnd: Bool = false,
         wait: Duration
     ) async throws(SharedDeviceError) -> (report: CleanupReport, revision: UInt64)? {
         let attempted = "ask how far the cleanup is"
@@ -109,6 +130,7 @@ extension SharedDeviceApplication {
         ]
         if let session { request["session"] = .uint64(session) }
         if let revision { request["revision"] = .uint64(revision) }
+        if awaitsEnd { request["awaitsEnd"] = .boolean(true) }
         let fields = try await broker.call(.getRound, request, attempted: attempted, timeout: .seconds(25) + wait)
         guard let round = fields["round"] else { return nil }
         do throws(BrokerProtocol.Malformed) {

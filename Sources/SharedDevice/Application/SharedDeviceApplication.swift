@@ -116,7 +116,9 @@ public final class SharedDeviceApplication: Sendable {
     ///
     /// On return the report is on this app's disk. A broker that does not answer gets it as soon as it does.
     ///
-    /// - Parameter detail: what was done, for people who read the report; no names.
+    /// - Parameters:
+    ///   - change: what was cleaned up after.
+    ///   - detail: what was done, for people who read the report; no names.
     /// - Throws: ``SharedDeviceError/Code/recordUnusable``: the change is then reported again at the next start;
     ///   ``SharedDeviceError/Code/appNotEligible`` or ``SharedDeviceError/Code/brokerFailed`` where the broker does not take it: it is
     ///   sent again with the next question.
@@ -134,7 +136,9 @@ public final class SharedDeviceApplication: Sendable {
     /// Reports that the cleanup after `change.previousAccounts` did not succeed. The app still owes it, and is told so by the next
     /// question.
     ///
-    /// - Parameter reason: for the administrator who reads the report; no names.
+    /// - Parameters:
+    ///   - change: what was to be cleaned up after.
+    ///   - reason: for the administrator who reads the report; no names.
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
     public func cleanupFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError) {
         try await keeper.tell(.failed, of: change, detail: reason)

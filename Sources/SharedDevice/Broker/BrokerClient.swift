@@ -39,13 +39,15 @@ final class BrokerClient: Sendable {
 
     /// Calls the broker.
     ///
+    /// - Parameter isCancellable: whether the end of the caller's task ends the wait for the answer.
     /// - Throws: ``SharedDeviceError``; `invalidRequest` for what the bus does not take, for instance a text with a NUL, and
     ///   `brokerUnavailable` for whatever keeps an answer away.
     func call(
         _ method: BrokerProtocol.Method,
         _ request: BrokerProtocol.Fields? = nil,
         attempted: String,
-        timeout: Duration = .seconds(25)
+        timeout: Duration = .seconds(25),
+        isCancellable: Bool = true
     ) async throws(SharedDeviceError) -> BrokerProtocol.Fields {
         let message: DBusMessage
         do throws(DBusError) {
@@ -61,7 +63,10 @@ final class BrokerClient: Sendable {
         }
         do {
             let connection = try await connected()
-            let answer = try await connection.call(message, timeout: timeout)
+            let answer =
+                isCancellable
+                ? try await connection.call(message, timeout: timeout)
+                : try await connection.callUncancelled(message, timeout: timeout)
             guard let fields = answer.first?.fieldsValue else {
                 throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer is no dictionary")
             }

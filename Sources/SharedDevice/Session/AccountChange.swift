@@ -1,7 +1,7 @@
 /// Another account is on the device than this app was told before, or the same one in another session.
 ///
 /// Do, in this order: stop work under way, delete the data of ``previousAccounts`` on disk and on the screen, call
-/// ``SharedDeviceApplication/cleanupDone(_:)``, and only then show or load anything for ``current``. Until `cleanupDone` the
+/// ``SharedDeviceApplication/cleanupDone(_:detail:)``, and only then show or load anything for ``current``. Until `cleanupDone` the
 /// change is reported again at each start.
 public struct AccountChange: Sendable {
     let stale: [SessionRecord.Session]

@@ -2,7 +2,7 @@
 /// broadcasts and when it comes back, and hands out what differs from what the app was told before.
 ///
 /// The first element comes at once and tells where things stand, with what is left to clean up from before; so does the first
-/// one after a failure. A change that is not answered with ``SharedDeviceApplication/cleanupDone(_:)`` is handed out again at the
+/// one after a failure. A change that is not answered with ``SharedDeviceApplication/cleanupDone(_:detail:)`` is handed out again at the
 /// next question, or by a new sequence at once. For one loop at a time. While the broker is away there are no elements; ``SharedDeviceApplication/accountChanges(onFailure:)`` tells why, and
 /// the app keeps its screen hidden.
 public struct AccountChanges: AsyncSequence, Sendable {

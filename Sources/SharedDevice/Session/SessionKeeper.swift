@@ -5,8 +5,10 @@ import DBusTransport
 actor SessionKeeper {
     private let application: String
     private let broker: BrokerClient
-    private let record: SharedRecord
-    private var last: Task<Void, Never>?
+    private var record: SharedRecord
+    /// Whether a question is under way, and who waits for its end.
+    private var isBusy = false
+    private var waiting: [CheckedContinuation<Void, Never>] = []
     /// The session that the app was last told of as a change.
     private var told: DeviceSession?
     /// The epoch of the broker's last answer.
@@ -163,7 +165,8 @@ actor SessionKeeper {
         let fields = try await broker.call(
             .getCurrentAccount,
             ["application": .string(application)],
-            attempted: attempted
+            attempted: attempted,
+            isCancellable: false
         )
         let answer: SessionAnswer
         do throws(BrokerProtocol.Malformed) {
@@ -202,7 +205,12 @@ actor SessionKeeper {
             "application": .string(application), "session": .uint64(epoch), "progress": .string(progress.rawValue),
         ]
         request["detail"] = detail.map { .string(Self.sendable($0)) }
-        _ = try await broker.call(.reportCleanup, request, attempted: "report a cleanup to the broker")
+        _ = try await broker.call(
+            .reportCleanup,
+            request,
+            attempted: "report a cleanup to the broker",
+            isCancellable: false
+        )
     }
 
     /// What the bus takes of an app's text: a receipt that cannot be sent would be in the way of every question.
@@ -221,20 +229,15 @@ actor SessionKeeper {
         try record.update(body)
     }
 
-    /// An actor lets others in at each await; this queue does not.
+    /// An actor lets others in at each await; this queue does not. What is under way goes on where the caller's task is cancelled: a receipt
+    /// that is on the disk is to reach the broker.
     private func inTurn<Value: Sendable>(
-        _ body: @escaping @Sendable (SessionKeeper) async throws(SharedDeviceError) -> Value
+        _ body: (SessionKeeper) async throws(SharedDeviceError) -> Value
     ) async throws(SharedDeviceError) -> Value {
-        let previous = last
-        let turn = Task { () -> Result<Value, SharedDeviceError> in
-            await previous?.value
-            do throws(SharedDeviceError) {
-                return .success(try await body(self))
-            } catch {
-                return .failure(error)
-            }
-        }
-        last = Task { _ = await turn.value }
-        return try await turn.value.get()
+        if isBusy { await withCheckedContinuation { waiting.append($0) } }
+        isBusy = true
+        // Handed on without a gap: who comes meanwhile queues up behind those who wait.
+        defer { if waiting.isEmpty { isBusy = false } else { waiting.removeFirst().resume() } }
+        return try await body(self)
     }
 }

@@ -39,7 +39,7 @@ struct BrokerInterface: Sendable {
                     BrokerProtocol.Method.getDeviceInformation.rawValue,
                     out: [.init("answer", "a{sv}")]
                 ) { _ in [.fields(await deviceInformation())] },
-                method(.getCurrentAccount) { _, caller in
+                method(.getCurrentAccount, atOnce: { broker.standingAnswers[$0.app.identifier] }) { _, caller in
                     try await broker.session(for: caller.app.identifier).fields
                 },
                 method(.signIn) { try await signIn($0, caller: $1) },
@@ -158,6 +158,7 @@ struct BrokerInterface: Sendable {
         let found = await broker.round(
             of: fields["session"]?.unsignedValue,
             after: fields["revision"]?.unsignedValue,
+            awaitsEnd: fields["awaitsEnd"]?.booleanValue ?? false,
             until: deadline
         )
         guard let found else { return [:] }
@@ -209,11 +210,18 @@ struct BrokerInterface: Sendable {
         @Sendable (BrokerProtocol.Fields, Callers.Caller) async throws -> BrokerProtocol.Fields
 
     /// A method for every app that may take part.
-    private func method(_ method: BrokerProtocol.Method, answer: @escaping Answer) -> DBusInterface.Method {
+    ///
+    /// - Parameter atOnce: an answer that is there without waiting, for an app whose caller is known already.
+    private func method(
+        _ method: BrokerProtocol.Method,
+        atOnce: (@Sendable (Callers.Caller) -> DBusValue?)? = nil,
+        answer: @escaping Answer
+    ) -> DBusInterface.Method {
         DBusInterface.Method(
             method.rawValue,
             in: [.init("request", "a{sv}")],
-            out: [.init("answer", "a{sv}")]
+            out: [.init("answer", "a{sv}")],
+            atOnce: atOnce.map(standing)
         ) { call in
             let fields = call.arguments.first?.fieldsValue ?? [:]
             let claimed = fields["application"]?.stringValue
@@ -226,6 +234,14 @@ struct BrokerInterface: Sendable {
                 await note(error, of: method, by: app)
                 throw MethodFailure(broker: error)
             }
+        }
+    }
+
+    /// The answer to a known caller, where it is there.
+    private func standing(_ answer: @escaping @Sendable (Callers.Caller) -> DBusValue?) -> DBusInterface.Method.AtOnce {
+        { call in
+            let claimed = call.arguments.first?.fieldsValue?["application"]?.stringValue
+            return callers.known(call.sender, claiming: claimed).flatMap(answer).map { [$0] }
         }
     }
 

@@ -89,6 +89,14 @@ final class Callers: Sendable {
         self.token.withLock { $0 = token }
     }
 
+    /// Who `sender` is, which calls itself `claimed`, where that was found out before.
+    func known(_ sender: String, claiming claimed: String?) -> Caller? {
+        state.withLock { state in
+            guard let entry = state.entries[sender], let app = entry.apps[claimed] else { return nil }
+            return Caller(connection: sender, app: app, credentials: entry.credentials)
+        }
+    }
+
     /// Who `sender` is, which calls itself `claimed`.
     ///
     /// - Throws: ``DeviceRefusal`` where it may not take part; ``DBusError`` where it is gone.

@@ -101,17 +101,24 @@ extension DeviceBroker {
 
     /// A round, and the number of what it says: a later one has a larger number. Waits for one after `known`, at most until `deadline`.
     ///
-    /// - Parameter epoch: the session; `nil` for the one that ended last.
+    /// - Parameters:
+    ///   - epoch: the session; `nil` for the one that ended last.
+    ///   - awaitsEnd: whether only the round's completion is worth an answer before the deadline.
     /// - Returns: `nil` where there is no such round.
     package func round(
         of epoch: UInt64?,
         after known: UInt64? = nil,
+        awaitsEnd: Bool = false,
         until deadline: ContinuousClock.Instant = .now
     ) async -> (report: CleanupReport, revision: UInt64)? {
         guard let epoch = epoch ?? ledger.rounds.last else { return nil }
         while true {
-            guard let report = ledger.report(of: epoch, running: running) else { return nil }
-            if report.isComplete || revision != known || deadline <= .now { return (report, revision) }
+            let isComplete = ledger.sessions[epoch]?.outcome == .complete
+            if isComplete || (revision != known && !awaitsEnd) || deadline <= .now {
+                return ledger.report(of: epoch, running: running).map { ($0, revision) }
+            }
+            // Not a round, and nothing to wait for.
+            guard ledger.sessions[epoch]?.outcome != nil else { return nil }
             await waitForChange(after: revision, until: deadline)
         }
     }

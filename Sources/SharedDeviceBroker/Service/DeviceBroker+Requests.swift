@@ -32,7 +32,9 @@ extension DeviceBroker {
             try await hold(asked.epoch, by: app)
             // Somebody may have signed out while the disk was busy: that is then the answer.
             guard state.epoch == asked.epoch, ledger.owed(by: app) == owed else { continue }
-            return SessionAnswer(session: asked.session, owed: owed, isStrict: policy.isStrict)
+            let answer = SessionAnswer(session: asked.session, owed: owed, isStrict: policy.isStrict)
+            if owed.isEmpty { standingAnswers.keep(answer, for: app) }
+            return answer
         }
     }
 
@@ -116,17 +118,17 @@ extension DeviceBroker {
 
     /// Takes down that the app may hold data of the session; returns when that is on the disk.
     private func hold(_ epoch: UInt64, by app: String) async throws {
-        var isNews = false
-        change([]) { isNews = $0.hold(epoch, by: app) }
-        if isNews { change([AuditEntry(.held, at: surroundings.now(), session: epoch, app: app)]) { _ in } }
+        var ledger = ledger
+        if ledger.hold(epoch, by: app) {
+            change([AuditEntry(.held, at: surroundings.now(), session: epoch, app: app)]) { $0 = ledger }
+        }
         try await written()
     }
 
     private func tell(_ app: String, _ owed: [OwedSession], at now: Date) {
-        var isNews = false
-        change([]) { isNews = $0.tell(app, at: now) }
-        guard isNews else { return }
-        change(owed.map { AuditEntry(.told, at: now, session: $0.epoch, app: app) }) { _ in }
+        var ledger = ledger
+        guard ledger.tell(app, at: now) else { return }
+        change(owed.map { AuditEntry(.told, at: now, session: $0.epoch, app: app) }) { $0 = ledger }
         // That an app was told is for people to read; what it owes is on the disk already.
         writeSoon()
     }

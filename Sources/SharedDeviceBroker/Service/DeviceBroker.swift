@@ -32,6 +32,8 @@ package actor DeviceBroker {
     let provider: any IdentityProvider
     let surroundings: Surroundings
     let machine = DeviceStateMachine()
+    /// What is the same for the next who asks.
+    package nonisolated let standingAnswers = StandingAnswers()
     private let executor = QueueExecutor("org.notifycenter.SharedDeviceBroker")
     private(set) var state: DeviceState
     var tokens: TokenVault
@@ -190,6 +192,7 @@ package actor DeviceBroker {
         state = next
         tokens.enter(epoch: next.epoch)
         identity = nil
+        standingAnswers.forget()
         surroundings.announce(next)
         wakeDebtors()
         scheduleExpiry()
@@ -267,6 +270,7 @@ package actor DeviceBroker {
 
     func noteChange() {
         revision += 1
+        standingAnswers.forget()
         let waiting = waitingForChange
         waitingForChange = [:]
         for continuation in waiting.values { continuation.resume() }

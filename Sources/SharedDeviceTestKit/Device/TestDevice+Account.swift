@@ -166,6 +166,8 @@ extension TestDevice {
     /// - Throws: ``TestDeviceError/Code/notThere`` where nobody signed out yet.
     public func report() throws(TestDeviceError) -> PropagationReport { try PropagationReport(of: self) }
 
+    // Inlined, it crashes the compiler of Swift 6.2 in release (LLVM, while it splits the caller's coroutine).
+    @inline(never)
     func wait(for timeout: Duration, until condition: (PropagationReport) -> Bool) async {
         let deadline = ContinuousClock.now + timeout
         while deadline > .now, !Task.isCancelled {

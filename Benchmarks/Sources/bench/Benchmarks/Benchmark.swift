@@ -14,4 +14,5 @@ protocol Benchmark: Sendable {
 let benchmarks: [any Benchmark] = [
     RoundTrip(), Throughput(), OtherNames(), Registration(), FanOut(), SameName(), WholeProcess(), Memory(),
     NotifyCheck(), NotifyPost(), NotifyRegistration(), NotifyState(),
+    SignOut(), SharedDeviceCalls(), BrokerMemory(),
 ]

@@ -23,6 +23,15 @@ struct Programs {
     /// What waits for answers, on plain libdbus.
     let calls: Contender
 
+    let sharedDevice: SharedDevice
+
+    /// What a shared device consists of: its broker, its administration, and its apps.
+    struct SharedDevice {
+        let broker: Contender
+        let administration: String
+        let app: Contender
+    }
+
     /// The programs of the project.
     struct Swift {
         /// The peer with the delivery that a program gets when it asks for none.
@@ -43,6 +52,11 @@ struct Programs {
         dbusSend = send
         notify = Contender(label: "ours", program: try Self.existing("\(folder)/peer-notify"))
         notifyd = try Self.existing("\(folder)/notifyd")
+        sharedDevice = SharedDevice(
+            broker: Contender(label: "ours", program: try Self.existing("\(folder)/shared-device-broker")),
+            administration: try Self.existing("\(folder)/shared-device"),
+            app: Contender(label: "ours", program: try Self.existing("\(folder)/peer-shared"))
+        )
         calls = Contender(label: "libdbus", program: try Self.existing("\(folder)/peer-calls"))
 
         let program = try Self.existing("\(folder)/peer-\(subject.rawValue)")

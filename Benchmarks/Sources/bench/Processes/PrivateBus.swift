@@ -15,7 +15,7 @@ final class PrivateBus {
         guard let program = bench.program("dbus-daemon"), let send = bench.program("dbus-send") else {
             throw BenchmarkError(.missingProgram, "dbus-daemon and dbus-send are needed (Debian: dbus, dbus-bin)")
         }
-        let folder = try Self.makeFolder()
+        let folder = try makeFolder(in: getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp")
         do throws(BenchmarkError) {
             let configuration = "\(folder)/bus.conf"
             try writeText(Self.configuration(socket: "\(folder)/socket"), to: configuration)
@@ -62,13 +62,6 @@ final class PrivateBus {
                 throw BenchmarkError(.peer, "the bus still has \(connected) clients, \(clients) expected")
             }
         }
-    }
-
-    private static func makeFolder() throws(BenchmarkError) -> String {
-        let parent = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
-        var template = Array("\(parent)/notify-center-bench-XXXXXX".utf8CString)
-        guard mkdtemp(&template) != nil else { throw systemError("creating a folder in \(parent)", errno) }
-        return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
     private static func remove(_ folder: String) {

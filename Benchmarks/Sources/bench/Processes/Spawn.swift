@@ -19,8 +19,10 @@ struct Command {
     private static let setpriv = bench.program("setpriv")
 }
 
-/// Where a spawned program's standard streams go. Standard input is always /dev/null.
+/// Where a spawned program's standard streams go.
 struct Streams {
+    /// A descriptor of this process, or `nil` for /dev/null.
+    var input: Int32?
     /// A descriptor of this process, or `nil` for /dev/null.
     var output: Int32?
     /// As `output`; `inherited` by default, so that a peer's complaint is seen.
@@ -32,7 +34,11 @@ func spawn(_ command: Command, _ streams: Streams) throws(BenchmarkError) -> pid
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
+    if let input = streams.input {
+        posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO)
+    } else {
+        posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
+    }
     for (descriptor, source) in [(STDOUT_FILENO, streams.output), (STDERR_FILENO, streams.error)] {
         if let source {
             posix_spawn_file_actions_adddup2(&actions, source, descriptor)

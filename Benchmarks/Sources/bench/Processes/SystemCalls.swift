@@ -33,6 +33,13 @@ func writeText(_ text: String, to path: String) throws(BenchmarkError) {
     guard written >= 0, closed == 0 else { throw systemError("writing \(path)", errno) }
 }
 
+/// Makes a folder of this run's own. Throws `.systemCall`.
+func makeFolder(in parent: String) throws(BenchmarkError) -> String {
+    var template = Array("\(parent)/notify-center-bench-XXXXXX".utf8CString)
+    guard mkdtemp(&template) != nil else { throw systemError("creating a folder in \(parent)", errno) }
+    return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+}
+
 /// A pipe that no child inherits unless it is given one. Throws `.systemCall`.
 func makePipe() throws(BenchmarkError) -> (read: Int32, write: Int32) {
     var ends: [Int32] = [-1, -1]

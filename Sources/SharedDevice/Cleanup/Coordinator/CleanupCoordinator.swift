@@ -100,7 +100,7 @@ public final class CleanupCoordinator: Sendable {
     /// Runs the steps that are not finished for `change`, and reports how it went: begun, and then done or failed.
     ///
     /// For loops of an app's own; ``SharedDeviceApplication/follow(_:_:)`` calls it. Hide the screen first. On return all data is gone and
-    /// that is reported, so ``SharedDeviceApplication/cleanupDone(_:)`` is not to be called. Cancelling the waiting task does not
+    /// that is reported, so ``SharedDeviceApplication/cleanupDone(_:detail:)`` is not to be called. Cancelling the waiting task does not
     /// cancel the cleanup: a deletion that has begun is not given up, and this function returns at its end.
     ///
     /// - Throws: ``CleanupFailure``. Call again, after a pause: what is finished is not done twice.

@@ -1,0 +1,114 @@
+import Glibc
+
+/// A shared device of a benchmark's own: a broker with one user, and apps that follow the account. All of it is gone when this object goes.
+final class Device {
+    /// Where state outlasts the machine's power: a write is done when the disk has it.
+    static let disk = "/var/tmp"
+    /// Where it does not, and a write costs no disk; `nil` where the system has no such place.
+    static let memory = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : nil
+
+    private static let user = "ada@example.com"
+    private static let password = "a password of the benchmarks"
+
+    let broker: Peer
+    private let bus: PrivateBus
+    private let folder: String
+    private let setting: Setting
+    private var followers: [Peer] = []
+
+    /// Starts the broker, with its state and that of the apps in a new folder in `parent`. One device at a time for each bus. Throws
+    /// `.systemCall`, and `.peer` where the broker does not come up.
+    init(in parent: String, on bus: PrivateBus, _ setting: Setting) throws(BenchmarkError) {
+        let folder = try makeFolder(in: parent)
+        do throws(BenchmarkError) {
+            let configuration = "\(folder)/configuration.json"
+            try writeText(#"{"sharedDeviceMode": true, "cleanupPolicy": "advisory"}"#, to: configuration)
+            try Self.addUser(to: "\(folder)/broker", setting)
+            broker = try Peer(
+                setting.programs.sharedDevice.broker,
+                [
+                    "--state", "\(folder)/broker", "--configuration", configuration, "--login-bus", bus.address,
+                    "--log-level", "error",
+                ],
+                on: bus
+            )
+            try broker.waitUntilReady()
+        } catch {
+            removeFolder(folder)
+            throw error
+        }
+        self.bus = bus
+        self.folder = folder
+        self.setting = setting
+    }
+
+    deinit {
+        for follower in followers { follower.stop() }
+        broker.stop()
+        removeFolder(folder)
+    }
+
+    /// Sees to it that `count` apps follow the account, each a process.
+    func follow(_ count: Int) throws(BenchmarkError) {
+        let new = try (followers.count..<max(count, followers.count)).map { number throws(BenchmarkError) in
+            try app("follow", "org.example.follower\(number)")
+        }
+        for follower in new { try follower.waitUntilReady() }
+        followers += new
+    }
+
+    /// Somebody signs in by an app of its own, until it is stopped. On return all followers have the account.
+    func signIn() throws(BenchmarkError) -> Peer {
+        let peer = try app("sign-in", "org.example.desk", Self.user, Self.password, "\(followers.count)")
+        try peer.waitUntilReady()
+        return peer
+    }
+
+    /// The median of `count` times that an app signs out and has all receipts; all followers have the account each time, and so has this app.
+    func nanosecondsPerSignOut(count: Int) throws(BenchmarkError) -> Double {
+        let arguments = [Self.user, Self.password, "\(count)", "\(followers.count)"]
+        let peer = try app("sign-out", "org.example.desk", arguments)
+        defer { peer.stop() }
+        try peer.waitUntilReady()
+        return Double(try peer.result().integer("median-ns"))
+    }
+
+    /// The median of `count` requests of one kind, the one after the other, by an app of its own.
+    func nanosecondsPerRequest(_ role: String, count: Int) throws(BenchmarkError) -> Double {
+        let peer = try app(role, "org.example.reader", "\(count)")
+        defer { peer.stop() }
+        try peer.waitUntilReady()
+        return Double(try peer.result().integer("median-ns"))
+    }
+
+    private func app(_ role: String, _ identifier: String, _ rest: String...) throws(BenchmarkError) -> Peer {
+        try app(role, identifier, rest)
+    }
+
+    private func app(_ role: String, _ identifier: String, _ rest: [String]) throws(BenchmarkError) -> Peer {
+        try Peer(setting.programs.sharedDevice.app, [role, identifier, "\(folder)/\(identifier)"] + rest, on: bus)
+    }
+
+    private static func addUser(to state: String, _ setting: Setting) throws(BenchmarkError) {
+        let ends = try makePipe()
+        defer { close(ends.read) }
+        let line = Array("\(password)\n".utf8)
+        let written = write(ends.write, line, line.count)
+        close(ends.write)
+        guard written == line.count else { throw systemError("handing over a password", errno) }
+        let command = Command(
+            program: setting.programs.sharedDevice.administration,
+            arguments: ["user", "add", user, "--state", state, "--password-stdin"]
+        )
+        let status = reap(try spawn(command, Streams(input: ends.read)))
+        guard status == 0 else { throw BenchmarkError(.peer, "no user could be added (wait status \(status))") }
+    }
+}
+
+/// What cannot be removed stays: nothing depends on it.
+private func removeFolder(_ folder: String) {
+    guard let remove = program("rm") else { return }
+    if let process = try? spawn(Command(program: remove, arguments: ["-rf", "--", folder]), Streams()) {
+        reap(process)
+    }
+}
