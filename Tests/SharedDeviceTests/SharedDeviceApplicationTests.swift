@@ -310,6 +310,15 @@ struct SharedDeviceApplicationTests {
         #expect(entry.detail == "12 rows")
     }
 
+    @Test("a refusal of a kind that this version does not know is the broker's answer, not its silence")
+    func unknownRefusal() {
+        let name = "org.notifycenter.SharedDevice1.Error.not_on_sundays"
+        let refusal = DBusError(.refused, name: name, message: "it is Sunday", attempted: "call")
+        let error = SharedDeviceError(refusal, attempted: "sign in")
+        #expect(error.code == .brokerFailed)
+        #expect(error.message == "it is Sunday [not_on_sundays]")
+    }
+
     @Test("an app that the bus does not let have its name follows the account all the same, and can say so")
     func deniedName() async throws {
         let bus = try PrivateBus(PrivateBus.Options(denials: [#"<deny own="org.example.Denied"/>"#]))

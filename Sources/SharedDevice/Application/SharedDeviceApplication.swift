@@ -51,7 +51,8 @@ public final class SharedDeviceApplication: Sendable {
 
     private static func defaultStateDirectory(_ identifier: String) -> String {
         let environment = ProcessInfo.processInfo.environment
-        let base = environment["XDG_STATE_HOME"].flatMap { $0.isEmpty ? nil : $0 }
+        // A relative one does not count: the record would be another one in each working directory.
+        let base = environment["XDG_STATE_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
         return (base ?? "\(environment["HOME"] ?? ".")/.local/state") + "/" + identifier
     }
 

@@ -111,7 +111,7 @@ final class BrokerClient: Sendable {
     /// Why the bus did not let this app have its name; `nil` where it did, or was not asked.
     var busNameProblem: SharedDeviceError? { state.withLock { $0.busNameProblem } }
 
-    /// The broker's own broadcasts so far. One that comes while a request is under way makes its answer doubtful.
+    /// The broker's own broadcasts so far, and the bus's words about who it is. One that comes while a request is under way makes its answer doubtful.
     var heardBroadcasts: UInt64 { state.withLock { $0.heardBroadcasts } }
 
     /// Has all listeners ask again.
@@ -227,6 +227,8 @@ final class BrokerClient: Sendable {
             guard generation == nil || generation == state.generation else { return [] }
             state.generation += 1
             state.owner = owner
+            // While the owner was not known, a broadcast of its was taken for a stranger's.
+            state.heardBroadcasts += 1
             // Also when it goes: the question then fails, and the app learns that it knows nothing any more.
             return Array(state.listeners.values)
         }
@@ -258,10 +260,12 @@ final class ChangeSubscription: Sendable {
 extension SharedDeviceError {
     /// The broker's refusal, or what kept its answer away.
     package init(_ error: DBusError, attempted: String) {
-        if let name = error.name, name.hasPrefix(BrokerProtocol.errorPrefix),
-            let code = Code(String(name.dropFirst(BrokerProtocol.errorPrefix.count)))
-        {
-            self.init(code, attempted: attempted, message: error.message)
+        if let name = error.name, name.hasPrefix(BrokerProtocol.errorPrefix) {
+            let text = String(name.dropFirst(BrokerProtocol.errorPrefix.count))
+            // A later broker may have more kinds of refusals; it has answered all the same.
+            let code = Code(text)
+            let message = code == nil ? "\(error.message) [\(text)]" : error.message
+            self.init(code ?? .brokerFailed, attempted: attempted, message: message)
         } else if error.code == .cancelled {
             self.init(.userCanceled, attempted: attempted, message: "the task was cancelled")
         } else if error.name == "org.freedesktop.DBus.Error.Failed" {

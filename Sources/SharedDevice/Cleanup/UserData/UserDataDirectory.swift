@@ -84,7 +84,7 @@ public struct UserDataDirectory: Sendable {
             )
         }
         let environment = ProcessInfo.processInfo.environment
-        let base = environment["XDG_DATA_HOME"].flatMap { $0.isEmpty ? nil : $0 }
+        let base = environment["XDG_DATA_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
         try self.init(path: (base ?? "\(environment["HOME"] ?? ".")/.local/share") + "/" + name)
     }
 
