@@ -77,6 +77,7 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
         let following = Task { await service.run() }
         await end.first()
         following.cancel()
+        await following.value
     }
 }
 

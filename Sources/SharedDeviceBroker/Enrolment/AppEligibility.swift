@@ -65,14 +65,37 @@ package struct AppEligibility: Sendable {
         }
     }
 
-    private func identity(of caller: AppCaller) throws(EligibilityRefusal) -> AppIdentity {
-        let manifest = try manifest(of: caller)
-        if let manifest, manifest.supportsSharedDeviceMode {
-            return AppIdentity(identifier: manifest.identifier, manifest: manifest)
+    /// Which app this caller is or was, whether it takes part or not; `nil` where nobody can tell. One that claims to be another has the name
+    /// that it had before there was that one's manifest: its own program and user are in it.
+    func identityOfRefused(_ caller: AppCaller) -> AppIdentity? {
+        do throws(EligibilityRefusal) {
+            return try identityAsFound(of: caller)
+        } catch {
+            return error.code == .malformedIdentifier ? nil : AppIdentity(identifier: Self.key(of: caller))
         }
-        let identity = AppIdentity(identifier: manifest?.identifier ?? Self.key(of: caller), manifest: manifest)
-        try checkLists(manifest?.identifier ?? caller.identifier, identity)
+    }
+
+    /// The names that an enrolled app went by before it had its manifest, of those by which this program can be no other app now.
+    ///
+    /// - Parameter executable: as the kernel says it.
+    func formerKeys(of app: AppIdentity, executable: String, user: UInt32) -> [String] {
+        guard app.isEnrolled else { return [] }
+        return [app.identifier, nil]
+            .map { AppCaller(identifier: $0, executable: executable, user: user) }
+            .filter { identityOfRefused($0)?.identifier == app.identifier }
+            .map(Self.key)
+    }
+
+    private func identity(of caller: AppCaller) throws(EligibilityRefusal) -> AppIdentity {
+        let identity = try identityAsFound(of: caller)
+        if identity.manifest?.supportsSharedDeviceMode == true { return identity }
+        try checkLists(identity.manifest?.identifier ?? caller.identifier, identity)
         return identity
+    }
+
+    private func identityAsFound(of caller: AppCaller) throws(EligibilityRefusal) -> AppIdentity {
+        let manifest = try manifest(of: caller)
+        return AppIdentity(identifier: manifest?.identifier ?? Self.key(of: caller), manifest: manifest)
     }
 
     /// The manifest that speaks of this caller, if one does.

@@ -214,6 +214,11 @@ package struct CleanupLedger: Sendable, Equatable {
         return Set(apps).sorted()
     }
 
+    /// The rounds that are not complete, those that expired among them.
+    package var incompleteRounds: [UInt64] {
+        sessions.filter { $0.value.outcome == .open || $0.value.outcome == .expired }.keys.sorted()
+    }
+
     /// The round of a session; `nil` where it has not ended, or is not known.
     package func report(of epoch: UInt64, running: Set<String> = []) -> CleanupReport? {
         guard let session = sessions[epoch], let endedAt = session.endedAt, let outcome = session.outcome else {

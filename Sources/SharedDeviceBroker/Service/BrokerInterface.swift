@@ -30,6 +30,8 @@ struct BrokerInterface: Sendable {
     static let version = "0.1.0"
     /// The longest that a request may wait for something to change, in seconds.
     static let longestWait = 60.0
+    /// The longest list of scopes that is taken, in bytes.
+    static let longestScopes = 8192
 
     var interface: DBusInterface {
         DBusInterface(
@@ -39,13 +41,20 @@ struct BrokerInterface: Sendable {
                     BrokerProtocol.Method.getDeviceInformation.rawValue,
                     out: [.init("answer", "a{sv}")]
                 ) { _ in [.fields(await deviceInformation())] },
-                method(.getCurrentAccount, atOnce: { broker.standingAnswers[$0.app.identifier] }) { _, caller in
-                    try await broker.session(for: caller.app.identifier).fields
-                },
+                method(
+                    .getCurrentAccount,
+                    atOnce: { broker.standingAnswers[$0.app.identifier] },
+                    answer: { _, caller in try await broker.session(for: caller.app.identifier).fields },
+                    debtor: { _, caller in await broker.debt(of: caller.app.identifier)?.fields }
+                ),
                 method(.signIn) { try await signIn($0, caller: $1) },
                 method(.acquireTokenSilently) { try await acquireToken($0, caller: $1) },
                 method(.signOut) { try await signOut($0, caller: $1) },
-                method(.reportCleanup) { try await reportCleanup($0, caller: $1) },
+                method(
+                    .reportCleanup,
+                    answer: { try await reportCleanup($0, caller: $1) },
+                    debtor: { try await reportDebt($0, caller: $1) }
+                ),
                 method(.getRound) { fields, _ in try await round(fields) },
                 method(.reportActivity) { _, _ in
                     await life.noteActivity()
@@ -148,9 +157,18 @@ struct BrokerInterface: Sendable {
             throw BrokerProtocol.Malformed("progress")
         }
         // A log for people: what one app says must not fill the disk.
-        let detail = fields["detail"]?.stringValue.map { String($0.prefix(500)) }
+        let detail = fields["detail"]?.stringValue?.shortened(to: 500)
         try await broker.report(progress, of: session, by: caller.app.identifier, detail: detail)
         return [:]
+    }
+
+    /// From an app that may not take part any more.
+    private func reportDebt(
+        _ fields: BrokerProtocol.Fields,
+        caller: Callers.Caller
+    ) async throws -> BrokerProtocol.Fields? {
+        guard await broker.isOwing(caller.app.identifier) else { return nil }
+        return try await reportCleanup(fields, caller: caller)
     }
 
     private func round(_ fields: BrokerProtocol.Fields) async throws -> BrokerProtocol.Fields {
@@ -169,7 +187,7 @@ struct BrokerInterface: Sendable {
         _ fields: BrokerProtocol.Fields,
         caller: Callers.Caller
     ) async throws -> BrokerProtocol.Fields {
-        let reason = fields["reason"]?.stringValue.map { String($0.prefix(500)) } ?? "an administrator"
+        let reason = fields["reason"]?.stringValue?.shortened(to: 500) ?? "an administrator"
         let (state, session) = try await broker.signOut(fields["accountIdentifier"]?.stringValue, cause: reason)
         log.notice(
             "signed out by an administrator",
@@ -186,14 +204,17 @@ struct BrokerInterface: Sendable {
         let sessions = try await broker.waive(
             app,
             session: fields["session"]?.unsignedValue,
-            reason: String(reason.prefix(500))
+            reason: reason.shortened(to: 500)
         )
         return ["sessions": .array(sessions.map(DBusValue.uint64), of: "t")]
     }
 
     private func scopes(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) -> Set<String> {
         guard let value = fields["scopes"] else { return [] }
-        guard let scopes = value.stringsValue else { throw BrokerProtocol.Malformed("scopes") }
+        // Tokens are kept by their scopes: those must not fill the memory.
+        guard let scopes = value.stringsValue, scopes.reduce(0, { $0 + $1.utf8.count + 1 }) <= Self.longestScopes else {
+            throw BrokerProtocol.Malformed("scopes")
+        }
         return Set(scopes)
     }
 
@@ -209,13 +230,20 @@ struct BrokerInterface: Sendable {
     private typealias Answer =
         @Sendable (BrokerProtocol.Fields, Callers.Caller) async throws -> BrokerProtocol.Fields
 
+    /// An answer to an app that may not take part; `nil` where it gets none.
+    private typealias DebtorAnswer =
+        @Sendable (BrokerProtocol.Fields, Callers.Caller) async throws -> BrokerProtocol.Fields?
+
     /// A method for every app that may take part.
     ///
-    /// - Parameter atOnce: an answer that is there without waiting, for an app whose caller is known already.
+    /// - Parameters:
+    ///   - atOnce: an answer that is there without waiting, for an app whose caller is known already.
+    ///   - debtor: for what an app owes from when it took part: kept out, it could never settle that.
     private func method(
         _ method: BrokerProtocol.Method,
         atOnce: (@Sendable (Callers.Caller) -> DBusValue?)? = nil,
-        answer: @escaping Answer
+        answer: @escaping Answer,
+        debtor: @escaping DebtorAnswer = { _, _ in nil }
     ) -> DBusInterface.Method {
         DBusInterface.Method(
             method.rawValue,
@@ -225,9 +253,17 @@ struct BrokerInterface: Sendable {
         ) { call in
             let fields = call.arguments.first?.fieldsValue ?? [:]
             let claimed = fields["application"]?.stringValue
-            var app = "\(claimed ?? "an app without a name") (not eligible)"
+            var app = "\(claimed?.forLog(200) ?? "an app without a name") (not eligible)"
             do {
-                let caller = try await callers.caller(call.sender, claiming: claimed)
+                let caller: Callers.Caller
+                do {
+                    caller = try await callers.caller(call.sender, claiming: claimed)
+                } catch let refusal as DeviceRefusal where refusal.code == .appNotEligible {
+                    guard let former = try await callers.refused(call.sender, claiming: claimed),
+                        let answer = try await debtor(fields, former)
+                    else { throw refusal }
+                    return [.fields(answer)]
+                }
                 app = caller.app.identifier
                 return [.fields(try await answer(fields, caller))]
             } catch {

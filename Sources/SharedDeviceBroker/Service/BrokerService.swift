@@ -79,6 +79,7 @@ package final class BrokerService: Sendable {
         let callers = Callers(
             connection: connection,
             identify: { claimed, credentials throws(DeviceRefusal) in try enrolment.identify(claimed, credentials) },
+            identifyRefused: { claimed, credentials in enrolment.identifyRefused(claimed, credentials) },
             appStarted: { app, credentials in
                 for key in enrolment.formerKeys(app, credentials) {
                     do {
@@ -143,17 +144,23 @@ package final class BrokerService: Sendable {
         await broker.announceAgain()
     }
 
-    /// Follows the managed configuration and the apps' manifests until the task is cancelled.
+    /// Follows the managed configuration and the apps' manifests until the task is cancelled. All of the log is on the disk then.
     package func run() async {
         async let manifests: Void = followManifests()
         await followConfiguration()
         await manifests
+        // What need not have been on the disk at once is to be there before the process ends.
+        do {
+            try await broker.written()
+        } catch {
+            log.error("the ledger is not on the disk", metadata: ["reason": "\(error)"])
+        }
     }
 
     private func followManifests() async {
         for await manifests in manifests {
             enrolment.use(manifests)
-            callers.forgetIdentities()
+            callers.identifyAnew()
             await broker.wakeDebtors()
         }
     }
@@ -162,8 +169,13 @@ package final class BrokerService: Sendable {
         var latest: Task<Void, Never>?
         for await update in updates {
             // A newer configuration makes the attempts at an older one pointless.
-            latest?.cancel()
-            latest = Task { await insist(on: update) }
+            let earlier = latest
+            earlier?.cancel()
+            latest = Task {
+                // What is under way of it comes first, or its end would be in force instead.
+                await earlier?.value
+                await insist(on: update)
+            }
         }
         latest?.cancel()
     }
@@ -219,7 +231,7 @@ package final class BrokerService: Sendable {
             }
         }
         enrolment.use(configuration)
-        callers.forgetIdentities()
+        callers.identifyAnew()
         // Where nobody knows what the administrator wants, the next person waits.
         await broker.use(configuration?.cleanup ?? CleanupPolicy(isStrict: true))
         guard let configuration else { return }

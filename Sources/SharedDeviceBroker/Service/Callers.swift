@@ -39,8 +39,10 @@ final class Callers: Sendable {
         var arriving: [String: Int] = [:]
         /// Those of ``arriving`` that have left meanwhile: nobody would ever take their entries away.
         var left: Set<String> = []
-        /// The last report of an end: the next start of an app waits for it, or the two would be told in the wrong order.
-        var lastEnd: Task<Void, Never>?
+        /// What is told of apps, in its order: each start and end waits for the one before.
+        var lastTold: Task<Void, Never>?
+        /// The starts that are being told: whatever an app asks waits for its own.
+        var starting: [String: Task<Void, Never>] = [:]
         /// Grows when all identities are to be found anew.
         var generation = 0
 
@@ -57,32 +59,52 @@ final class Callers: Sendable {
         /// Tells of the ends of apps, after all that was told before.
         mutating func tell(_ apps: some Collection<String>, _ appEnded: @escaping @Sendable (String) async -> Void) {
             guard !apps.isEmpty else { return }
-            let (previous, apps) = (lastEnd, Array(apps))
-            lastEnd = Task {
+            for app in apps { starting[app] = nil }
+            let (previous, apps) = (lastTold, Array(apps))
+            lastTold = Task {
                 await previous?.value
                 for app in apps { await appEnded(app) }
             }
+        }
+
+        /// Tells of the start of an app, after all that was told before.
+        mutating func tellStart(of app: String, _ appStarted: @escaping @Sendable () async -> Void) {
+            let previous = lastTold
+            let task = Task {
+                await previous?.value
+                await appStarted()
+            }
+            lastTold = task
+            starting[app] = task
         }
     }
 
     private let connection: DBusConnection
     private let identify: Identification
+    private let identifyRefused: @Sendable (_ claimed: String?, DBusConnection.PeerCredentials) -> AppIdentity?
     private let appStarted: @Sendable (AppIdentity, DBusConnection.PeerCredentials) async -> Void
     private let appEnded: @Sendable (_ app: String) async -> Void
     private let state = Locked(State())
     private let token = Locked<HandlerToken?>(nil)
 
+    /// How many names one connection may go by. They are cheap to make up, and each is an app that may owe a cleanup.
+    static let namesOfAConnection = 64
+
     /// - Parameters:
-    ///   - appStarted: an app has called for the first time since it was gone. The call waits until it returns.
+    ///   - identifyRefused: tells who an app is that may not take part; `nil` where nobody can tell.
+    ///   - appStarted: an app has called for the first time since it was gone. Its calls wait until it returns.
     ///   - appEnded: the last connection of an app is gone. One at a time, and in order with `appStarted`.
     init(
         connection: DBusConnection,
         identify: @escaping Identification,
+        identifyRefused:
+            @escaping @Sendable (_ claimed: String?, DBusConnection.PeerCredentials) -> AppIdentity? = { _, _ in nil },
         appStarted: @escaping @Sendable (AppIdentity, DBusConnection.PeerCredentials) async -> Void,
         appEnded: @escaping @Sendable (_ app: String) async -> Void
     ) {
         self.connection = connection
         self.identify = identify
+        self.identifyRefused = identifyRefused
         self.appStarted = appStarted
         self.appEnded = appEnded
         let token = connection.onSignal { [weak self] in self?.receive($0) }
@@ -101,25 +123,44 @@ final class Callers: Sendable {
     ///
     /// - Throws: ``DeviceRefusal`` where it may not take part; ``DBusError`` where it is gone.
     func caller(_ sender: String, claiming claimed: String?) async throws -> Caller {
-        let (known, generation) = state.withLock { ($0.entries[sender], $0.generation) }
+        let (known, generation, starting) = state.withLock { state in
+            let known = state.entries[sender]
+            return (known, state.generation, known?.apps[claimed].flatMap { state.starting[$0.identifier] })
+        }
         if let known, let app = known.apps[claimed] {
+            await starting?.value
             return Caller(connection: sender, app: app, credentials: known.credentials)
         }
+        guard known.map({ $0.apps.count < Self.namesOfAConnection }) ?? true else { throw DeviceRefusal.tooManyNames }
         let credentials = try await credentials(of: sender)
         let app = try identify(claimed, credentials)
-        let (isFirst, end) = state.withLock { state -> (Bool, Task<Void, Never>?) in
+        let start = state.withLock { state -> Task<Void, Never>? in
             // An identity that was found by rules which are over is not kept; the call under way may still have it. Nor is that of a
             // connection which is gone: what has no end must not begin.
-            guard generation == state.generation, state.entries[sender] != nil else { return (false, nil) }
-            let isFirst = !state.isRunning(app.identifier)
+            guard generation == state.generation, state.entries[sender] != nil else { return nil }
+            if !state.isRunning(app.identifier) {
+                state.tellStart(of: app.identifier) { [appStarted] in await appStarted(app, credentials) }
+            }
             state.entries[sender]?.apps[claimed] = app
-            return (isFirst, state.lastEnd)
+            return state.starting[app.identifier]
         }
-        if isFirst {
-            await end?.value
-            await appStarted(app, credentials)
+        if let start {
+            await start.value
+            state.withLock { state in
+                if state.starting[app.identifier] == start { state.starting[app.identifier] = nil }
+            }
         }
         return Caller(connection: sender, app: app, credentials: credentials)
+    }
+
+    /// Which app `sender` is, though it may not take part; `nil` where nobody can tell. It does not count as running.
+    ///
+    /// - Throws: ``DBusError`` where it is gone.
+    func refused(_ sender: String, claiming claimed: String?) async throws -> Caller? {
+        let credentials = try await credentials(of: sender)
+        return identifyRefused(claimed, credentials).map {
+            Caller(connection: sender, app: $0, credentials: credentials)
+        }
     }
 
     /// Who `sender` is, whether it may take part or not.
@@ -150,12 +191,29 @@ final class Callers: Sendable {
     /// Whether the connection is still there, as far as the bus has told.
     func isConnected(_ caller: Caller) -> Bool { state.withLock { $0.entries[caller.connection] != nil } }
 
-    /// The rules have changed: everybody is identified anew at the next call.
-    func forgetIdentities() {
-        state.withLock { state in
-            state.tell(Self.apps(of: state.entries.values), appEnded)
+    /// The rules have changed: everybody is identified anew. Who is the same app by the new rules goes on as it: its process has not ended,
+    /// and neither has what it is about. Others end, and begin with their next call.
+    func identifyAnew() {
+        let entries = state.withLock { state in
             state.generation += 1
-            for sender in state.entries.keys { state.entries[sender]?.apps = [:] }
+            return state.entries
+        }
+        // Not under the lock: the rules have one of their own.
+        let kept = entries.mapValues { entry in
+            entry.apps.filter { claimed, app in
+                (try? identify(claimed, entry.credentials))?.identifier == app.identifier
+            }
+        }
+        state.withLock { state in
+            let before = Self.apps(of: state.entries.values)
+            for (sender, entry) in state.entries {
+                // What was found since was found by the new rules.
+                let known = entries[sender]?.apps ?? [:]
+                state.entries[sender]?.apps = entry.apps.filter { claimed, _ in
+                    known[claimed] == nil || kept[sender]?[claimed] != nil
+                }
+            }
+            state.tell(before.subtracting(Self.apps(of: state.entries.values)), appEnded)
         }
     }
 

@@ -130,22 +130,28 @@ extension DeviceBroker {
     /// - Throws: ``DeviceRefusal`` when the deadline comes first.
     func waitForCleanups(until deadline: ContinuousClock.Instant) async throws {
         while isSignInHeld {
-            guard deadline > .now else { throw DeviceRefusal.cleanupPending(ledger.awaited) }
+            guard deadline > .now else { throw DeviceRefusal.cleanupPending(awaited) }
             await waitForChange(after: revision, until: deadline)
         }
     }
 
     /// Right before somebody is signed in.
     func checkCleanups(of app: String) throws(DeviceRefusal) {
-        if isSignInHeld { throw .cleanupPending(ledger.awaited) }
+        if isSignInHeld { throw .cleanupPending(awaited) }
         if policy.isStrict, !ledger.owed(by: app).isEmpty { throw .cleanupRequired }
     }
 
     /// The apps that a sign-in would have to wait for.
-    package var signInHeldFor: [String] { isSignInHeld ? ledger.awaited : [] }
+    package var signInHeldFor: [String] { isSignInHeld ? awaited : [] }
 
-    /// Whether a round is open that the policy has people wait for. Those that it does not wait for any more have expired.
+    /// Whether a round is open that the policy has people wait for. Those that it does not wait for any more have expired; a policy that
+    /// waits without end waits for what expired under another one, too.
     private var isSignInHeld: Bool {
-        (policy.isStrict || policy.timeout != nil) && !ledger.openRounds.isEmpty
+        if waitsWithoutEnd { return !ledger.incompleteRounds.isEmpty }
+        return policy.timeout != nil && !ledger.openRounds.isEmpty
     }
+
+    private var awaited: [String] { waitsWithoutEnd ? ledger.debtors.sorted() : ledger.awaited }
+
+    private var waitsWithoutEnd: Bool { policy.isStrict && policy.timeout == nil }
 }

@@ -38,6 +38,19 @@ extension DeviceBroker {
         }
     }
 
+    /// What an app that may not take part any more has still to clean up; `nil` where that is nothing. It is given no account.
+    package func debt(of app: String) -> SessionAnswer? {
+        let owed = ledger.owed(by: app)
+        guard !owed.isEmpty else { return nil }
+        tell(app, owed, at: surroundings.now())
+        return SessionAnswer(
+            session: DeviceSession(account: nil, epoch: state.epoch),
+            owed: owed,
+            isWithheld: state.account != nil,
+            isStrict: policy.isStrict
+        )
+    }
+
     /// Signs somebody in for the whole device, when the policy lets anybody in.
     ///
     /// - Parameters:

@@ -52,10 +52,19 @@ final class Enrolment: Sendable {
         }
     }
 
-    /// What the app may have been called before it had a manifest.
+    /// What the app may have been called before it had a manifest. A name that another program may still go by is not among them: what
+    /// that one owes is not this one's to settle.
     func formerKeys(_ app: AppIdentity, _ credentials: DBusConnection.PeerCredentials) -> [String] {
-        guard app.isEnrolled else { return [] }
-        return [app.identifier, nil].map { AppEligibility.key(of: Self.caller($0, credentials)) }
+        content.withLock { $0.eligibility }.formerKeys(
+            of: app,
+            executable: Self.executable(credentials),
+            user: credentials.userID
+        )
+    }
+
+    /// Whom a caller is that may not take part any more, so that it can still clean up; `nil` where nobody can tell.
+    func identifyRefused(_ claimed: String?, _ credentials: DBusConnection.PeerCredentials) -> AppIdentity? {
+        content.withLock { $0.eligibility }.identityOfRefused(Self.caller(claimed, credentials))
     }
 
     /// The name by which the bus starts the app.
@@ -66,8 +75,15 @@ final class Enrolment: Sendable {
     private static func caller(_ claimed: String?, _ credentials: DBusConnection.PeerCredentials) -> AppCaller {
         AppCaller(
             identifier: claimed,
-            executable: credentials.executable ?? "a program that cannot be seen",
+            executable: executable(credentials),
             user: credentials.userID
         )
+    }
+
+    /// The kernel marks the path of a program whose file was removed or replaced while it runs, as an update does. It is the same app.
+    static func executable(_ credentials: DBusConnection.PeerCredentials) -> String {
+        guard let path = credentials.executable else { return "a program that cannot be seen" }
+        let mark = " (deleted)"
+        return path.hasSuffix(mark) ? String(path.dropLast(mark.count)) : path
     }
 }

@@ -16,7 +16,7 @@ final class RefusalLog: Sendable {
     ///   - app: what the refused one calls itself; of any length.
     ///   - code: why it was refused.
     func note(_ code: String, of method: String, by app: String) async {
-        let app = String(app.prefix(200))
+        let app = app.shortened(to: 200)
         let now = seconds
         switch limiter.withLock({ $0.note(app: app, code: code, at: now) }) {
         case .log: await broker.note(.refused, app: app, detail: "\(code) \(method)")

@@ -11,6 +11,8 @@ final class LoginWatch: Sendable {
     private static let properties = "org.freedesktop.DBus.Properties"
     /// A machine that has no such bus yet.
     private static let retryPause = Duration.seconds(30)
+    /// A logind that did not answer.
+    private static let answerPause = Duration.seconds(5)
 
     /// What logind said, in its order.
     private enum Word: Sendable {
@@ -117,6 +119,13 @@ final class LoginWatch: Sendable {
                     log.info(isThere ? "following login sessions" : "no logind: login sessions are not followed")
                 }
                 isKnown = isThere
+                if !isThere, owner.withLock({ $0 }) != nil {
+                    // It is there, and did not answer in time: its sessions are not to be missed for ever.
+                    Task {
+                        try? await Task.sleep(for: answerPause)
+                        continuation.yield(.doubt)
+                    }
+                }
             case .added(let path):
                 if let event = await look(connection, path, &sessions) { await heard(event) }
             case .lock(let path):

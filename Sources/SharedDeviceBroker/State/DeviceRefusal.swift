@@ -86,6 +86,10 @@ package struct DeviceRefusal: Error, Sendable, Hashable, CustomStringConvertible
     package static func appNotEligible(_ reason: String) -> DeviceRefusal {
         DeviceRefusal(code: .appNotEligible, description: reason)
     }
+    package static let tooManyNames = DeviceRefusal(
+        code: .invalidRequest,
+        description: "this process has called itself by too many names; give each app one, and connect anew"
+    )
     /// For the log: there is nobody to hear it.
     package static let requestAbandoned = DeviceRefusal(
         code: .invalidRequest,

@@ -1,5 +1,6 @@
-import SharedDeviceBroker
 import Testing
+
+@testable import SharedDeviceBroker
 
 @Suite("Which apps take part")
 struct AppEligibilityTests {
@@ -186,5 +187,47 @@ struct AppEligibilityTests {
 extension String {
     fileprivate func replacingPrefix(_ prefix: String, with other: String) -> String {
         hasPrefix(prefix) ? other + dropFirst(prefix.count) : self
+    }
+}
+
+extension AppEligibilityTests {
+    @Test(
+        "an app takes over what it owed before it had a manifest, and not what another program of its interpreter owes"
+    )
+    func formerKeys() {
+        let one = AppManifest(identifier: "org.example.one", executable: "/usr/bin/python3")
+        let two = AppManifest(identifier: "org.example.two", executable: "/usr/bin/python3")
+        let app = AppIdentity(identifier: "org.example.one", manifest: one)
+        func keys(_ manifests: [AppManifest], _ app: AppIdentity) -> [String] {
+            AppEligibility(manifests: manifests).formerKeys(of: app, executable: "/usr/bin/python3", user: 7)
+        }
+        let own = "org.example.one (/usr/bin/python3, uid 7)"
+        // Where the program is one app's only, so is what it owes without a name.
+        #expect(keys([one], app) == [own, "/usr/bin/python3 (uid 7)"])
+        #expect(keys([one, two], app) == [own])
+        #expect(keys([one], AppIdentity(identifier: own)).isEmpty)
+    }
+
+    @Test("who an app is that is kept out can be told, and it is never somebody else's app")
+    func refused() {
+        let orders = AppManifest(identifier: "org.example.orders", executable: "/usr/bin/orders", user: 1001)
+        let legacy = AppManifest(
+            identifier: "org.example.legacy",
+            executable: "/usr/bin/legacy",
+            supportsSharedDeviceMode: false
+        )
+        let eligibility = AppEligibility(
+            lists: AppLists(blocked: ["org.example.legacy"]),
+            requiresEnrolment: true,
+            manifests: [orders, legacy]
+        )
+        func identifier(_ claimed: String?, _ executable: String) -> String? {
+            eligibility.identityOfRefused(AppCaller(identifier: claimed, executable: executable, user: 1001))?
+                .identifier
+        }
+        #expect(identifier("org.example.legacy", "/usr/bin/legacy") == "org.example.legacy")
+        #expect(identifier("org.example.guest", "/usr/bin/guest") == "org.example.guest (/usr/bin/guest, uid 1001)")
+        #expect(identifier("org.example.orders", "/usr/bin/bad") == "org.example.orders (/usr/bin/bad, uid 1001)")
+        #expect(identifier("org.example.orders (/usr/bin/orders, uid 1001)", "/usr/bin/bad") == nil)
     }
 }

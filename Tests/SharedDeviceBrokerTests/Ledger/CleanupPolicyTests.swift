@@ -277,6 +277,20 @@ struct CleanupPolicyTests {
         #expect(await refusal { _ = try await signIn("grace", broker, by: "a") } == .cleanupRequired)
     }
 
+    @Test("a policy that waits without end waits for what expired under another one, too")
+    func stricterPolicy() async throws {
+        let broker = try await broker(CleanupPolicy(isStrict: true, timeout: .seconds(1)))
+        let session = try await adaWasHere(broker)
+        clock.withLock { $0 += 2 }
+        await broker.use(CleanupPolicy(isStrict: true, timeout: .seconds(1)))
+        #expect(await broker.signInHeldFor.isEmpty)
+        await broker.use(.strict)
+        #expect(await broker.signInHeldFor == ["a", "desk"])
+        #expect(await refusal { _ = try await signIn("grace", broker) } == .cleanupPending(["a", "desk"]))
+        for app in ["a", "desk"] { try await broker.report(.finished, of: session, by: app, detail: nil) }
+        _ = try await signIn("grace", broker)
+    }
+
     @Test("a round expires by itself, though nobody asks")
     func expiryByTimer() async throws {
         let broker = try await broker(CleanupPolicy(isStrict: true, timeout: .milliseconds(50)))

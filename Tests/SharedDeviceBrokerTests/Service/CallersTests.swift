@@ -95,4 +95,74 @@ struct CallersTests {
             return lines.count { $0 == "+a" } == lines.count { $0 == "-a" }
         }
     }
+
+    @Test("other rules end the apps that are no more what they were, and leave the others alone")
+    func otherRules() async throws {
+        let renamed = Shared<Set<String>>([])
+        let callers = Callers(
+            connection: connection,
+            identify: { claimed, _ throws(DeviceRefusal) in
+                guard let claimed else { throw .notPermitted }
+                return AppIdentity(
+                    identifier: renamed.withLock { $0.contains(claimed) } ? "\(claimed) (known)" : claimed
+                )
+            },
+            appStarted: { app, _ in told.withLock { $0.append("+\(app.identifier)") } },
+            appEnded: { app in told.withLock { $0.append("-\(app)") } }
+        )
+        let peer = try await peer()
+        for app in ["a", "b"] { _ = try await callers.caller(peer.name, claiming: app) }
+        renamed.withLock { $0 = ["b"] }
+        callers.identifyAnew()
+        for app in ["a", "b"] { _ = try await callers.caller(peer.name, claiming: app) }
+        #expect(told.withLock { $0 } == ["+a", "+b", "-b", "+b (known)"])
+        _ = peer.connection
+    }
+
+    @Test("each of the first calls of an app waits until its start was told")
+    func startsFirst() async throws {
+        let (hasBegun, mayEnd) = (Shared(false), Shared(false))
+        let callers = Callers(
+            connection: connection,
+            identify: { _, _ in AppIdentity(identifier: "a") },
+            appStarted: { _, _ in
+                hasBegun.withLock { $0 = true }
+                while !mayEnd.withLock({ $0 }) { try? await Task.sleep(for: .milliseconds(1)) }
+                told.withLock { $0.append("+a") }
+            },
+            appEnded: { _ in }
+        )
+        let peer = try await peer()
+        let first = Task { _ = try await callers.caller(peer.name, claiming: "a") }
+        try await eventually("it is being told") { hasBegun.withLock { $0 } }
+        let second = Task {
+            _ = try await callers.caller(peer.name, claiming: "a")
+            told.withLock { $0.append("second") }
+        }
+        let other = Task {
+            _ = try await callers.caller(peer.name, claiming: "another name of it")
+            told.withLock { $0.append("other") }
+        }
+        // Time for what must not happen.
+        try await Task.sleep(for: .milliseconds(100))
+        mayEnd.withLock { $0 = true }
+        try await first.value
+        try await second.value
+        try await other.value
+        #expect(told.withLock { $0.first } == "+a")
+        #expect(told.withLock { $0.count } == 3)
+        _ = peer.connection
+    }
+
+    @Test("a connection that makes up names is refused at some point, and goes on by those that it has")
+    func names() async throws {
+        let callers = callers()
+        let peer = try await peer()
+        for number in 0..<Callers.namesOfAConnection {
+            _ = try await callers.caller(peer.name, claiming: "app\(number)")
+        }
+        await #expect(throws: DeviceRefusal.tooManyNames) { try await callers.caller(peer.name, claiming: "one more") }
+        _ = try await callers.caller(peer.name, claiming: "app0")
+        _ = peer.connection
+    }
 }

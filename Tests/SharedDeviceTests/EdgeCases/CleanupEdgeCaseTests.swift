@@ -280,4 +280,28 @@ struct CleanupEdgeCaseTests {
         #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
         try await control.wait(for: app, in: session, .finished)
     }
+
+    @Test("an app that is kept out while it holds data is still told, cleans up, and its receipt counts")
+    func keptOut() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        try await control.signIn("ada")
+        let app = try Listener(on: device)
+        try await app.start(showing: "ada")
+        app.suspend()
+        let mark = app.mark
+        try device.configure(#"{"sharedDeviceMode": true, "requiresEnrolment": true, "cleanupPolicy": "strict"}"#)
+        // Another app without a manifest, which holds nothing, finds out when that is in force.
+        let guest = device.application("guest")
+        try await eventually("only apps with a manifest take part") {
+            await code { _ = try await guest.cleanupReport(ofSession: 1) } == .appNotEligible
+        }
+        let session = try await control.signOut()
+        try await control.wait(forAllBut: app, in: session)
+        app.resume()
+        try await app.wait("cleaned", after: mark)
+        try await control.wait(for: app, in: session, .finished)
+        #expect(try await control.application.cleanupReport(ofSession: session)?.isComplete == true)
+        #expect(await code { _ = try await guest.getCurrentAccount() } == .appNotEligible)
+    }
 }
