@@ -105,6 +105,28 @@ struct DeviceBrokerTests {
         #expect(entries.map(\.account) == [nil, "ada", nil, nil])
     }
 
+    @Test("an answer stands for the next question, and is gone before a change is announced")
+    func standingAnswers() async throws {
+        let asked = Locked<DeviceBroker?>(nil)
+        let standing = Locked<[Bool]>([])
+        let broker = try await sharedBroker { _ in
+            guard let answers = asked.withLock({ $0?.standingAnswers }) else { return }
+            standing.withLock { $0.append(answers["app"] != nil) }
+        }
+        _ = try await signIn(broker, "ada")
+        #expect(broker.standingAnswers["app"] == nil)
+        let answer = try await broker.session(for: "app")
+        #expect(answer.session.account?.username == "ada")
+        #expect(broker.standingAnswers["app"] == .fields(answer.fields))
+        #expect(broker.standingAnswers["other"] == nil)
+        asked.withLock { $0 = broker }
+        try await broker.apply(.signOut(accountIdentifier: nil))
+        #expect(standing.withLock { $0 } == [false])
+        // Who owes a cleanup is answered by the broker itself each time.
+        _ = try await broker.session(for: "app")
+        #expect(broker.standingAnswers["app"] == nil)
+    }
+
     @Test("every way to lose the account announces: sign-out, removal by administration, end of shared mode")
     func everyPath() async throws {
         let announced = Locked(0)

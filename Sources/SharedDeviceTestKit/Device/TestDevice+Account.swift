@@ -166,7 +166,7 @@ extension TestDevice {
     /// - Throws: ``TestDeviceError/Code/notThere`` where nobody signed out yet.
     public func report() throws(TestDeviceError) -> PropagationReport { try PropagationReport(of: self) }
 
-    // Inlined, it crashes the compiler of Swift 6.2 in release (LLVM, while it splits the caller's coroutine).
+    // Inlined, it crashes the compiler of Swift 6.3 in release (LLVM, while it splits the caller's coroutine).
     @inline(never)
     func wait(for timeout: Duration, until condition: (PropagationReport) -> Bool) async {
         let deadline = ContinuousClock.now + timeout
