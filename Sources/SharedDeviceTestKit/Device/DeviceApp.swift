@@ -243,8 +243,8 @@ public final class DeviceApp: Sendable {
     private var written: String {
         let written = (lines.suffix(20) + [errorText]).filter { !$0.isEmpty }
         guard written.isEmpty else { return "It wrote:\n\(written.joined(separator: "\n"))" }
-        return "It wrote nothing: its standard output is a pipe here, and has what it prints when it flushes; call fflush(nil) after print, "
-            + "or wait for its data with waitForMarker"
+        return "It wrote nothing: its standard output is a pipe here, which gets what it prints when it flushes; "
+            + "call fflush(nil) after print, or wait for its data with waitForMarker"
     }
 
     // MARK: Its data
