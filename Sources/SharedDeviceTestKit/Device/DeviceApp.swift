@@ -234,14 +234,41 @@ public final class DeviceApp: Sendable {
             if let line = lines.dropFirst(mark).first(where: matches) { return line }
             guard !hasEnded, ContinuousClock.now < deadline, !Task.isCancelled else {
                 let reason = hasEnded ? "it ended" : "time ran out (\(timeout)), or the task was cancelled"
-                let wrote = (lines.suffix(20) + [errorText]).joined(separator: "\n")
-                throw TestDeviceError(.timeout, "no such line from \(identifier) before \(reason). It wrote:\n\(wrote)")
+                throw TestDeviceError(.timeout, "no such line from \(identifier) before \(reason). \(written)")
             }
             await Wait.moment()
         }
     }
 
+    private var written: String {
+        let written = (lines.suffix(20) + [errorText]).filter { !$0.isEmpty }
+        guard written.isEmpty else { return "It wrote:\n\(written.joined(separator: "\n"))" }
+        return "It wrote nothing: its standard output is a pipe here, which gets what it prints when it flushes; "
+            + "call fflush(nil) after print, or wait for its data with waitForMarker"
+    }
+
     // MARK: Its data
+
+    /// Waits until `marker` is in the app's directories. Works with any program, whatever it prints.
+    ///
+    /// - Throws: ``TestDeviceError/Code/timeout`` with what the app wrote, when it ends or time runs out first;
+    ///   ``TestDeviceError/Code/filesFailed``.
+    public func waitForMarker(_ marker: Marker, within timeout: Duration = .seconds(60)) async throws(TestDeviceError) {
+        let deadline = ContinuousClock.now + timeout
+        while true {
+            let hasEnded = !isRunning
+            guard try findings(of: [marker]).isEmpty else { return }
+            guard !hasEnded, deadline > .now, !Task.isCancelled else {
+                let reason = hasEnded ? "it ended" : "time ran out (\(timeout)), or the task was cancelled"
+                throw TestDeviceError(
+                    .timeout,
+                    "\(marker.kind) was not in the data of \(identifier) before \(reason). \(written)"
+                )
+            }
+            // Each search stops the app for a moment; it is to get on.
+            try? await Task.sleep(for: .milliseconds(20))
+        }
+    }
 
     /// Where markers are in the app's directories: names and contents, UTF-8 and UTF-16. Paths are relative to ``home``, or absolute.
     /// The app is stopped meanwhile, where it runs. Blocks this thread for the search.

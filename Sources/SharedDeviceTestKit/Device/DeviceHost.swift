@@ -64,6 +64,8 @@ final class DeviceHost: Sendable {
         var settings: [String: Any] = ["sharedDeviceMode": true, "organization": organization]
         if rule != .advisory {
             settings["cleanupPolicy"] = rule.policy.rawValue
+            // The kit's own app, scripts and apps of the test's process have no manifest, and take part under this policy too.
+            settings["requiresEnrolment"] = false
             if let timeout = rule.timeout { settings["cleanupTimeout"] = timeout }
         }
         do {

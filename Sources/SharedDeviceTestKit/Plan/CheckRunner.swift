@@ -113,7 +113,7 @@ final class CheckCourse {
             try await device.app(app).line(after: mark, within: .milliseconds(time)) { $0.contains(text) }
         case .waitForMarker(let app, let marker, let time):
             progress("waiting until “\(Text.printable(marker))” is in the data of \(app)")
-            try await waitForMarker(app, Marker(marker), time)
+            try await device.app(app).waitForMarker(Marker(marker), within: .milliseconds(time))
         case .pause(let time):
             progress("a pause of \(Text.milliseconds(time))")
             try await Task.sleep(for: .milliseconds(time))
@@ -243,19 +243,6 @@ final class CheckCourse {
         }
         let more = places.count > limit ? "; \(places.count) places in all" : ""
         return shown.joined(separator: "; ") + more
-    }
-
-    private func waitForMarker(_ app: String, _ marker: Marker, _ time: Double) async throws {
-        let deadline = ContinuousClock.now + .milliseconds(time)
-        let app = try device.app(app)
-        while try app.findings(of: [marker]).isEmpty {
-            guard deadline > .now else {
-                let what = "\(marker.kind) was not in the data of \(app.identifier) within \(Text.milliseconds(time))"
-                throw TestDeviceError(.timeout, what)
-            }
-            // Each search stops the app for a moment; it is to get on.
-            try await Task.sleep(for: .milliseconds(20))
-        }
     }
 
     private func add(
