@@ -1,6 +1,7 @@
 import DBusTransport
 import NotifyCenter
 import NotifyCenterTestKit
+import Synchronization
 import Testing
 
 @testable import SharedDevice
@@ -43,6 +44,34 @@ struct AbandonedSignInTests {
         try await eventually("the broker refuses it") { device.broker?.errorText.contains("has left the bus") == true }
         #expect(try await holder.getCurrentAccount().current == nil)
         try await holder.signIn("ada")
+    }
+
+    @Test("a sign-in that is cancelled while it waits for a cleanup signs nobody in when that is done")
+    func cancelled() async throws {
+        let device = try await TestDevice(starts: false)
+        try device.configure(#"{"sharedDeviceMode": true, "cleanupPolicy": "strict"}"#)
+        try await device.startBroker()
+        let (holder, app) = (device.application("holder"), device.application("app"))
+        try await holder.signIn("ada")
+        try await holder.signOutCurrent()
+        let asked = Locked(false)
+        let signingIn = Task {
+            let parameters = InteractiveTokenParameters(scopes: []) { _ in
+                asked.withLock { $0 = true }
+                return Credentials(username: "grace", password: "correct horse grace")
+            }
+            return try await app.acquireToken(with: parameters)
+        }
+        try await eventually("the person was asked") { asked.withLock { $0 } }
+        signingIn.cancel()
+        await #expect(throws: SharedDeviceError.self) { try await signingIn.value }
+        for await change in holder.accountChanges where change.previous != nil {
+            try await holder.cleanupDone(change)
+            break
+        }
+        // Whatever became of the cancelled one, somebody else can sign in.
+        try await eventually("ada gets in") { await code { try await holder.signIn("ada") } == nil }
+        #expect(try await app.getCurrentAccount().current?.username == "ada")
     }
 
     private func call(_ method: BrokerProtocol.Method, _ fields: BrokerProtocol.Fields) throws -> DBusMessage {

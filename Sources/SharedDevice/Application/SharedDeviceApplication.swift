@@ -157,7 +157,7 @@ public final class SharedDeviceApplication: Sendable {
     /// Signs somebody in for the whole device: prompts, and hands name and password to the broker.
     ///
     /// Where the device's policy has a sign-in wait for the cleanup of the last session, this waits for it, for
-    /// ``InteractiveTokenParameters/patience`` at most.
+    /// ``InteractiveTokenParameters/patience`` at most. A task that is cancelled meanwhile signs nobody in.
     ///
     /// - Throws: ``SharedDeviceError/Code/accountAlreadySignedIn``, ``SharedDeviceError/Code/authenticationFailed``,
     ///   ``SharedDeviceError/Code/tooManyAttempts``, ``SharedDeviceError/Code/notSharedDevice``,
@@ -174,14 +174,33 @@ public final class SharedDeviceApplication: Sendable {
         }
         let patience = min(max(parameters.patience, .zero), .seconds(60))
         try await waitUntilClean(for: patience, attempted: attempted)
+        let number = UUID().uuidString
         let request: BrokerProtocol.Fields = [
             "application": .string(identifier),
+            "request": .string(number),
             "wait": .double(patience / .seconds(1)),
             "username": .string(credentials.username),
             "password": .string(credentials.password),
             "scopes": .array(parameters.scopes.map(DBusValue.string), of: "s"),
         ]
-        return try await token(.signIn, request, attempted, timeout: .seconds(25) + patience)
+        do {
+            return try await withTaskCancellationHandler {
+                try await token(.signIn, request, attempted, timeout: .seconds(25) + patience)
+            } onCancel: {
+                // Who gave up may have left the device: it is to sign nobody in, and out again who was signed in meanwhile.
+                Task { [broker, identifier] in
+                    _ = try? await broker.call(
+                        .cancelSignIn,
+                        ["application": .string(identifier), "request": .string(number)],
+                        attempted: "cancel a sign-in"
+                    )
+                }
+            }
+        } catch let error as SharedDeviceError {
+            throw error
+        } catch {
+            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "\(error)")
+        }
     }
 
     /// A token for the current account, without asking anybody.

@@ -15,6 +15,8 @@ package enum BrokerProtocol {
         case getDeviceInformation = "GetDeviceInformation"
         case getCurrentAccount = "GetCurrentAccount"
         case signIn = "SignIn"
+        /// The app does not wait for a sign-in any more.
+        case cancelSignIn = "CancelSignIn"
         case acquireTokenSilently = "AcquireTokenSilently"
         case signOut = "SignOut"
         /// An app's word on a cleanup.

@@ -48,6 +48,13 @@ struct BrokerInterface: Sendable {
                     debtor: { _, caller in await broker.debt(of: caller.app.identifier)?.fields }
                 ),
                 method(.signIn) { try await signIn($0, caller: $1) },
+                method(.cancelSignIn) { fields, _ in
+                    guard let number = fields["request"]?.stringValue, number.utf8.count <= 64 else {
+                        throw BrokerProtocol.Malformed("request")
+                    }
+                    try await broker.cancelSignIn(number)
+                    return [:]
+                },
                 method(.acquireTokenSilently) { try await acquireToken($0, caller: $1) },
                 method(.signOut) { try await signOut($0, caller: $1) },
                 method(
@@ -105,6 +112,7 @@ struct BrokerInterface: Sendable {
             scopes: try scopes(fields),
             by: caller.app.identifier,
             patience: .seconds(try wait(fields)),
+            request: fields["request"]?.stringValue,
             isAwaited: { callers.isConnected(caller) }
         )
         await life.noteActivity()

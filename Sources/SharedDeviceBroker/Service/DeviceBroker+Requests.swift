@@ -55,6 +55,7 @@ extension DeviceBroker {
     ///
     /// - Parameters:
     ///   - patience: how long the request waits for open cleanup rounds.
+    ///   - number: what ``cancelSignIn(_:)`` names it by.
     ///   - isAwaited: whether the app is still there to hear of it. Somebody whose app has ended meanwhile may have left the device, which
     ///     is then to sign nobody in. Called on the broker's queue.
     /// - Throws: ``DeviceRefusal``, ``IdentityError``, ``StoreError``.
@@ -63,6 +64,7 @@ extension DeviceBroker {
         scopes: Set<String>,
         by app: String,
         patience: Duration = .zero,
+        request number: String? = nil,
         isAwaited: @Sendable () -> Bool = { true }
     ) async throws -> Grant {
         // Before the password is looked at: a refusal must not tell whether it was right.
@@ -72,11 +74,25 @@ extension DeviceBroker {
         let token = try await provider.issueToken(for: identity, scopes: scopes)
         // Somebody else may have signed in and out meanwhile, or the mode may have changed: this decides again.
         try checkCleanups(of: app)
-        guard isAwaited() else { throw DeviceRefusal.requestAbandoned }
+        guard isAwaited(), !cancelledSignIns.contains(where: { $0 == number }) else {
+            throw DeviceRefusal.requestAbandoned
+        }
         let next = try apply(.signIn(identity.account), cause: app, holder: app)
         self.identity = identity
+        lastSignIn = number.map { ($0, next.epoch) }
         _ = tokens.store(token, for: identity.account, scopes: scopes, epoch: next.epoch, at: Date())
         return Grant(account: identity.account, epoch: next.epoch, token: token)
+    }
+
+    /// Nobody waits for this sign-in any more: it signs nobody in, and out again whom it has signed in.
+    ///
+    /// - Throws: ``StoreError``; who was signed in stays so then.
+    package func cancelSignIn(_ number: String) throws {
+        cancelledSignIns = cancelledSignIns.suffix(63) + [number]
+        guard let lastSignIn, lastSignIn.request == number, state.account != nil, state.epoch == lastSignIn.epoch else {
+            return
+        }
+        try apply(.signOut(accountIdentifier: nil), cause: "the sign-in was cancelled")
     }
 
     /// A token for the current account.

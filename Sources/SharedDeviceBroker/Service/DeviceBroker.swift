@@ -39,6 +39,10 @@ package actor DeviceBroker {
     var tokens: TokenVault
     /// What the provider gave at sign-in; gone after a restart, when the account alone has to do.
     var identity: AuthenticatedIdentity?
+    /// The sign-ins that nobody waits for any more, the last of them.
+    var cancelledSignIns: [String] = []
+    /// The last sign-in that had a number, and the session that it began.
+    var lastSignIn: (request: String, epoch: UInt64)?
     /// Whether the next sign-in waits for the cleanup of the last session.
     var policy = CleanupPolicy()
     /// Which organisation the device has joined; `nil` for none.
