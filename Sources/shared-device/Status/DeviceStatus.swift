@@ -13,7 +13,10 @@ struct DeviceStatus: Encodable {
         let problem: String?
     }
 
+    /// By the broker's last word, where none answers.
     let mode: String
+    /// Whether the device has joined its organisation; `nil` where no broker tells.
+    let joined: Bool?
     let epoch: UInt64
     let organization: String?
     /// Who is signed in.
@@ -33,6 +36,7 @@ struct DeviceStatus: Encodable {
         epoch = state.epoch
         account = state.account?.username
         signedInAt = state.account.flatMap { _ in ledger.sessions[state.epoch]?.startedAt }
+        joined = broker.information?["joined"]?.booleanValue
         organization = broker.information?["organization"]?.stringValue
         self.broker = Broker(
             answers: broker.information != nil,
@@ -47,8 +51,9 @@ struct DeviceStatus: Encodable {
 
     /// For people.
     var text: String {
-        var facts: [(String, String)] = [("mode", mode)]
+        var facts = [("mode", broker.answers ? mode : "not known now; \(mode) by the broker's last word")]
         if let organization { facts.append(("organization", organization)) }
+        if let joined { facts.append(("joined", joined ? "yes" : "no")) }
         let since = signedInAt.map { ", since \(Form.time($0))" } ?? ""
         facts.append(("signed in", account.map { $0 + since } ?? "nobody"))
         facts.append(("epoch", "\(epoch)"))

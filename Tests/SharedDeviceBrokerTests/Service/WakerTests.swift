@@ -23,8 +23,8 @@ struct WakerTests {
     private func service(_ rest: String) -> String {
         let script = directory.file("service.sh")
         try? "#!/bin/sh\necho started >> '\(marks)'\n\(rest)\n".write(toFile: script, atomically: true, encoding: .utf8)
-        try? FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: script)
-        return script
+        // Run by `sh`: what was written a moment ago may still be open in a child of another test, and is then no program yet (ETXTBSY).
+        return "/bin/sh \(script)"
     }
 
     /// A waker whose one app owes something until the test says otherwise.
