@@ -157,7 +157,8 @@ public final class SharedDeviceApplication: Sendable {
     /// Signs somebody in for the whole device: prompts, and hands name and password to the broker.
     ///
     /// Where the device's policy has a sign-in wait for the cleanup of the last session, this waits for it, for
-    /// ``InteractiveTokenParameters/patience`` at most. A task that is cancelled meanwhile signs nobody in.
+    /// ``InteractiveTokenParameters/patience`` at most. A task that is cancelled meanwhile signs nobody in, as long as the broker can
+    /// be told.
     ///
     /// - Throws: ``SharedDeviceError/Code/accountAlreadySignedIn``, ``SharedDeviceError/Code/authenticationFailed``,
     ///   ``SharedDeviceError/Code/tooManyAttempts``, ``SharedDeviceError/Code/notSharedDevice``,
