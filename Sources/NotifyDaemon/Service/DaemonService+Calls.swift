@@ -3,48 +3,55 @@ import NotifyCenter
 import NotifydProtocol
 
 extension DaemonService {
-    /// A connection that the bus was asked about, and what it called meanwhile.
-    struct Identification {
-        var calls: [IncomingWork]
-        let task: Task<Void, Never>
-    }
-
-    /// A call arrives. The calls of one connection are carried out in their order.
+    /// A call arrives.
     func receive(_ work: IncomingWork) {
+        let sender = work.sender
         figures.calls[work.method, default: 0] += 1
-        if let count = identifying[work.sender]?.calls.count {
-            guard count < state.limits.names else {
-                return refuse(work, Denial(.limitsExceeded, "too many calls at once; wait for the answers"))
-            }
-            identifying[work.sender]?.calls.append(work)
-        } else if work.method.needsIdentity, state.clients[work.sender] == nil {
-            let sender = work.sender
-            let task = Task { await identify(sender) }
-            identifying[sender] = Identification(calls: [work], task: task)
-        } else {
-            carryOut(work)
+        guard arrivals.count(of: sender) < state.limits.names else {
+            return refuse(work, Denial(.limitsExceeded, "too many calls at once; wait for the answers"))
         }
+        if work.method.needsIdentity, state.clients[sender] == nil, !arrivals.isUnidentified(sender) {
+            arrivals.identifying(sender)
+            identifications[sender] = Task { await identify(sender) }
+        }
+        arrivals.called(work, by: sender)
+        handleArrivals()
     }
 
     private func identify(_ sender: String) async {
         do throws(DBusError) {
             let credentials = try await connection.credentials(of: sender)
             // Gone meanwhile, it has nothing to say any more.
-            guard let calls = identifying.removeValue(forKey: sender)?.calls else { return }
+            guard arrivals.isUnidentified(sender) else { return }
             perform(state.arrived(sender, ClientIdentity(credentials)))
-            for work in calls { carryOut(work) }
+            arrivals.identified(sender)
         } catch {
-            let calls = identifying.removeValue(forKey: sender)?.calls ?? []
-            for work in calls { refuse(work, Denial(.notAuthorized, "the bus does not say who calls: \(error)")) }
+            for work in arrivals.withdraw(sender) {
+                refuse(work, Denial(.notAuthorized, "the bus does not say who calls: \(error)"))
+            }
         }
+        identifications[sender] = nil
+        handleArrivals()
     }
 
     /// A connection is gone.
     func gone(_ connection: String) {
-        identifying[connection] = nil
-        perform(state.gone(connection))
-        inquiries.gone(connection)
-        finishInquiry()
+        identifications[connection] = nil
+        arrivals.departed(connection)
+        handleArrivals()
+    }
+
+    /// Carries out what nothing holds up.
+    private func handleArrivals() {
+        for arrival in arrivals.next() {
+            switch arrival {
+            case .call(let work, of: _): carryOut(work)
+            case .departure(of: let connection):
+                perform(state.gone(connection))
+                inquiries.gone(connection)
+                finishInquiry()
+            }
+        }
     }
 
     func refuse(_ work: IncomingWork, _ denial: Denial) {

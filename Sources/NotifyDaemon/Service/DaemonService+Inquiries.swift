@@ -29,7 +29,7 @@ extension DaemonService {
             Diagnostics.write("could not ask who is there: \(error)")
         }
         // Reports among them are taken when the bus has said whose they are.
-        for identification in identifying.values { await identification.task.value }
+        for identification in identifications.values { await identification.value }
         // What changes at a path after an answer of this notifyd's is told.
         await watchesBegan(until: deadline)
     }

@@ -32,8 +32,10 @@ package actor DaemonService {
     var inquiries: Inquiries<CheckedContinuation<Listings, Never>>
     /// How many lists each connection waits for.
     var listing: [String: Int] = [:]
-    /// Calls of connections whose identity the bus was asked for.
-    var identifying: [String: Identification] = [:]
+    /// What came from the bus and is to be carried out.
+    var arrivals = ArrivalOrder<IncomingWork>()
+    /// By whom the bus is asked about.
+    var identifications: [String: Task<Void, Never>] = [:]
     /// Calls that wait until all have told what they have; `nil` when they have.
     var untilGathered: [IncomingWork]? = []
     /// What the configuration has watched.

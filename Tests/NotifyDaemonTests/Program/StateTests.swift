@@ -61,6 +61,21 @@ import Testing
         }
     }
 
+    /// The bus is asked first who the newcomer is; what others call meanwhile comes after it all the same.
+    @Test func whatOneClientHandsOnToAnotherThatIsNewStays() async throws {
+        for round in UInt64(1)...100 {
+            try await client.set("a", round, at: round)
+            let heir = try Client(daemon.bus)
+            try heir.send(.enter, .names(["a"]))
+            // When it answers, the bus has passed on what came before.
+            _ = try await heir.connection.owner(of: NotifydProtocol.busName)
+            try client.send(.leave, .names(["a"]))
+            #expect(try await heir.state("a") == round)
+            heir.connection.close()
+            try await eventually("notifyd has heard that it is gone") { try await client.state("a") == 0 }
+        }
+    }
+
     @Test func oneNameSaysWhichProcessServes() async throws {
         let value = try await client.state("com.apple.system.notify.ipc_version")
         #expect(value == UInt64(daemon.process.identifier) << 32 | 3)
