@@ -170,9 +170,7 @@ struct CheckCommandTests {
     @Test("a broker that does not start is 69")
     func noBroker() async throws {
         let directory = try TemporaryDirectory("check-broker")
-        let broken = "\(directory.path)/shared-device-broker"
-        try "#!/bin/sh\necho broken >&2\nexit 3\n".write(toFile: broken, atomically: true, encoding: .utf8)
-        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: broken)
+        _ = try directory.writeScript("shared-device-broker", "echo broken >&2\nexit 3")
         let plan = try file(CheckPlanTests.plan(CheckPlanTests.expect), in: directory)
         let outcome = try await check([plan], environment: ["SHARED_DEVICE_PROGRAMS": directory.path])
         #expect(outcome.status == 69)

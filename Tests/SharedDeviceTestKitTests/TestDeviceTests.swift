@@ -213,9 +213,7 @@ struct TestDeviceTests {
     @Test("apps have a manifest beside the configuration, but for scripts and those that are not to be enrolled")
     func manifests() async throws {
         let directory = try TemporaryDirectory("manifests")
-        let script = "\(directory.path)/script"
-        try "#!/bin/sh\nexec sleep 600\n".write(toFile: script, atomically: true, encoding: .utf8)
-        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: script)
+        let script = try directory.writeScript("script", "exec sleep 600")
         try FileManager.default.createSymbolicLink(atPath: "\(directory.path)/link", withDestinationPath: "/bin/sleep")
         let arguments = ["600"]
         let device = try await TestDevice(apps: [

@@ -91,14 +91,10 @@ struct BrowserSignoutTests {
 
     // MARK: The program that opens pages
 
-    /// A directory of programs, with one that does what `script` says. To be run by `sh`: what was written a moment ago may still be open in a
-    /// child of another test, and is then no program yet (`ETXTBSY`).
+    /// A directory of programs, with one that does what `script` says.
     private func program(_ script: String) throws -> (path: String, directory: TemporaryDirectory) {
         let directory = try TemporaryDirectory("opener")
-        let path = "\(directory.path)/opener"
-        try "#!/bin/sh\n\(script)\n".write(toFile: path, atomically: true, encoding: .utf8)
-        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: path)
-        return (path, directory)
+        return (try directory.writeScript("opener", script), directory)
     }
 
     /// Signs `ada` out in a process of its own, whose `xdg-open` does what `script` says; what the sign-out said of the browser.

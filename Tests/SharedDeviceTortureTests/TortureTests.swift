@@ -34,11 +34,13 @@ struct TortureTests {
     @Test("each mistake of an app is found", arguments: mutants)
     func finds(mutant: String) async throws {
         var torture = Torture()
-        torture.schedules = 100
+        // Most are found within ten, some depend on what the apps are at just then.
+        torture.schedules = 1000
         torture.mutant = mutant
         torture.enoughFailures = 1
         let result = await torture.run()
         let failure = try #require(result.failures.first, "\(result.done) schedules without a finding")
+        print("torture: \(mutant) is found after \(result.done) schedules")
         #expect(failure.isViolation, "\(failure)")
         let schedule = Schedule(seed: failure.seed)
         #expect(failure.description.contains("\(schedule)"))

@@ -11,17 +11,15 @@ struct AdministrationEdgeCaseTests {
         let device = try await TestDevice(configuration: #""endSessionURL": "https://login.example/logout""#)
         let control = ControlApp(on: device)
         let programs = try TemporaryDirectory("hanging-browser")
-        let opener = "\(programs.path)/xdg-open"
-        let script = "#!/bin/sh\necho $$ $1 > \(opener).new; mv \(opener).new \(opener).called; exec sleep 1000\n"
-        try script.write(toFile: opener, atomically: true, encoding: .utf8)
-        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: opener)
+        let script = #"echo $$ $1 > "$0.new"; mv "$0.new" "$0.called"; exec sleep 1000"#
+        let opener = try programs.writeScript("xdg-open", script)
         let app = try Listener(on: device)
         try await control.signIn("ada")
         let path = ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"
         try app.start(environment: ["PATH": "\(programs.path):\(path)"])
         try await app.wait("open ada")
         let mark = app.mark
-        try app.tell("signout-browser 4000")
+        try app.tell("signout-browser 8000")
         try await eventually("the browser is called") { FileManager.default.fileExists(atPath: "\(opener).called") }
         let call = try String(contentsOfFile: "\(opener).called", encoding: .utf8).split(whereSeparator: \.isWhitespace)
         #expect(call.last == "https://login.example/logout")
