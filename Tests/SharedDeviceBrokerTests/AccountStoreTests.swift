@@ -1,5 +1,6 @@
 import Dispatch
 import GRDB
+import Glibc
 import SharedDevice
 import Testing
 
@@ -12,7 +13,7 @@ struct AccountStoreTests {
     init() throws { directory = try TemporaryDirectory() }
 
     private func open() throws(StoreError) -> AccountStore {
-        AccountStore(database: try DeviceDatabase(directory: directory.state))
+        AccountStore(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0))
     }
 
     private func code(_ body: () throws -> Void) -> StoreError.Code? {
@@ -30,6 +31,18 @@ struct AccountStoreTests {
         #expect(state.mode == .personal)
         #expect(state.account == nil)
         #expect(state.epoch == 0)
+    }
+
+    @Test("a database that is made anew does not count again from where the one before began")
+    func epochsOfAnotherDatabase() throws {
+        let before = UInt64(time(nil))
+        let store = AccountStore(database: try DeviceDatabase(directory: directory.state))
+        let first = try store.state().epoch
+        #expect(first >= before)
+        try store.commit(DeviceState(mode: .shared, account: nil, epoch: first + 1))
+        // Opened again, it goes on from where it is.
+        let again = AccountStore(database: try DeviceDatabase(directory: directory.state))
+        #expect(try again.state().epoch == first + 1)
     }
 
     @Test("what was committed is there after opening again, with every field")
@@ -93,11 +106,11 @@ struct AccountStoreTests {
 
     @Test("a reader elsewhere delays the erasure, which shows, and is made up for")
     func delayedErasure() async throws {
-        let database = try DeviceDatabase(directory: directory.state, busyTimeout: .milliseconds(20))
+        let database = try DeviceDatabase(directory: directory.state, busyTimeout: .milliseconds(20), firstEpoch: 0)
         let store = AccountStore(database: database)
         try store.commit(DeviceState(mode: .shared, account: nil, epoch: 1))
         try store.commit(DeviceState(mode: .shared, account: .ada, epoch: 2))
-        let reader = try DeviceDatabase(directory: directory.state)
+        let reader = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
         let (isReading, mayEnd) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
         async let reading: Void = onThread {
             try reader.read("hold a transaction") { db in
@@ -119,7 +132,7 @@ struct AccountStoreTests {
 
     @Test("each commit is synced, deleted bytes are overwritten, references are checked")
     func settings() throws {
-        let database = try DeviceDatabase(directory: directory.state)
+        let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
         let (synchronous, secureDelete, foreignKeys, journal) = try database.read("look at the settings") { db in
             (
                 try Int.fetchOne(db, sql: "PRAGMA synchronous"), try Int.fetchOne(db, sql: "PRAGMA secure_delete"),

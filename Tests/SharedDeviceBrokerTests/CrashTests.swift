@@ -53,7 +53,7 @@ struct CrashTests {
             return String(decoding: lines, as: UTF8.self).split(separator: "\n").compactMap { UInt64($0) }
         }
         #expect(reported.count >= count)
-        let state = try AccountStore(database: DeviceDatabase(directory: path)).state()
+        let state = try AccountStore(database: DeviceDatabase(directory: path, firstEpoch: 0)).state()
         let last = reported.last ?? before
         #expect(state.epoch == last || state.epoch == last + 1, "\(last) was reported, \(state.epoch) is stored")
         // The loop makes the device shared, then signs in and out by turns.

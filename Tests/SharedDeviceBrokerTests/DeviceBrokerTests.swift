@@ -68,7 +68,7 @@ struct DeviceBrokerTests {
 
     init() throws {
         temporary = try TemporaryDirectory()
-        database = try DeviceDatabase(directory: temporary.state)
+        database = try DeviceDatabase(directory: temporary.state, firstEpoch: 0)
         store = AccountStore(database: database)
     }
 
@@ -90,7 +90,7 @@ struct DeviceBrokerTests {
 
     @Test("whoever is told finds the new state on the disk, through another connection")
     func commitBeforeAnnouncement() async throws {
-        let other = AccountStore(database: try DeviceDatabase(directory: temporary.state))
+        let other = AccountStore(database: try DeviceDatabase(directory: temporary.state, firstEpoch: 0))
         let seen = Locked<[(announced: UInt64, stored: UInt64?, account: String?)]>([])
         let broker = try await sharedBroker { state in
             let stored = try? other.state()

@@ -14,7 +14,7 @@ struct DeviceDatabaseTests {
 
     private func failure(_ opening: DeviceDatabase.Opening = .createIfMissing, in path: String? = nil) -> StoreError? {
         do throws(StoreError) {
-            _ = try DeviceDatabase(directory: path ?? directory.state, opening)
+            _ = try DeviceDatabase(directory: path ?? directory.state, opening, firstEpoch: 0)
             return nil
         } catch {
             return error
@@ -22,7 +22,7 @@ struct DeviceDatabaseTests {
     }
 
     private func makeSoundFile() throws {
-        let store = AccountStore(database: try DeviceDatabase(directory: directory.state))
+        let store = AccountStore(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0))
         try store.commit(DeviceState(mode: .shared, account: nil, epoch: 1))
         try store.commit(DeviceState(mode: .shared, account: .ada, epoch: 2))
     }
@@ -31,7 +31,7 @@ struct DeviceDatabaseTests {
 
     @Test("only the owner may read the directory and the files in it, the log too")
     func permissions() throws {
-        let database = try DeviceDatabase(directory: directory.state)
+        let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
         #expect(mode(of: directory.state) == 0o700)
         for suffix in ["", "-wal", "-shm"] { #expect(mode(of: database.path + suffix) == 0o600, "\(suffix)") }
         #expect(mode(of: directory.state + "/shared-device.lock") == 0o600)
@@ -40,7 +40,7 @@ struct DeviceDatabaseTests {
     @Test("missing parents of the directory are made as private as it")
     func parents() throws {
         let path = directory.file("a/b/c")
-        _ = try DeviceDatabase(directory: path)
+        _ = try DeviceDatabase(directory: path, firstEpoch: 0)
         for path in [path, directory.file("a/b"), directory.file("a")] { #expect(mode(of: path) == 0o700) }
     }
 
@@ -51,7 +51,7 @@ struct DeviceDatabaseTests {
     func ownership() throws {
         mkdir(directory.state, 0o700)
         chown(directory.state, 1234, 5678)
-        let database = try DeviceDatabase(directory: directory.state)
+        let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
         for path in [database.path, database.path + "-wal", directory.state + "/shared-device.lock"] {
             var info = stat()
             #expect(lstat(path, &info) == 0)
@@ -132,7 +132,10 @@ struct DeviceDatabaseTests {
     @Test("a database that contradicts itself, though every page can be read, is refused")
     func contradiction() throws {
         do {
-            let users = UserDirectory(database: try DeviceDatabase(directory: directory.state), passwordCost: .minimal)
+            let users = UserDirectory(
+                database: try DeviceDatabase(directory: directory.state, firstEpoch: 0),
+                passwordCost: .minimal
+            )
             try users.add(username: "Ada", password: Secret("correct horse"))
         }
         var damaged = try content
@@ -196,7 +199,7 @@ struct DeviceDatabaseTests {
             }
             try queue.close()
         }
-        let store = AccountStore(database: try DeviceDatabase(directory: directory.state))
+        let store = AccountStore(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0))
         let error = #expect(throws: StoreError.self) { try store.state() }
         #expect(error?.code == .damaged)
     }
@@ -205,7 +208,7 @@ struct DeviceDatabaseTests {
     func busy() throws {
         try makeSoundFile()
         let holder = try DatabaseQueue(path: directory.databaseFile)
-        let database = try DeviceDatabase(directory: directory.state, busyTimeout: .milliseconds(20))
+        let database = try DeviceDatabase(directory: directory.state, busyTimeout: .milliseconds(20), firstEpoch: 0)
         try holder.writeWithoutTransaction { db in
             try db.execute(sql: "BEGIN IMMEDIATE")
             let error = #expect(throws: StoreError.self) {
@@ -224,7 +227,7 @@ struct DeviceDatabaseTests {
             let path = directory.file("\(round)")
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<8 {
-                    group.addTask { try await onThread { _ = try DeviceDatabase(directory: path) } }
+                    group.addTask { try await onThread { _ = try DeviceDatabase(directory: path, firstEpoch: 0) } }
                 }
                 try await group.waitForAll()
             }

@@ -31,7 +31,10 @@ struct EmbeddedIdentityProviderTests {
 
     init() throws {
         temporary = try TemporaryDirectory()
-        directory = UserDirectory(database: try DeviceDatabase(directory: temporary.state), passwordCost: .minimal)
+        directory = UserDirectory(
+            database: try DeviceDatabase(directory: temporary.state, firstEpoch: 0),
+            passwordCost: .minimal
+        )
         ada = try directory.add(username: "ada@example.com", displayName: "Ada", password: Secret("correct horse"))
             .account
         provider = try EmbeddedIdentityProvider(
@@ -75,7 +78,7 @@ struct EmbeddedIdentityProviderTests {
 
     @Test("an unknown user takes the time of a wrong password")
     func sameTime() async throws {
-        let directory = UserDirectory(database: try DeviceDatabase(directory: temporary.file("slow")))
+        let directory = UserDirectory(database: try DeviceDatabase(directory: temporary.file("slow"), firstEpoch: 0))
         try directory.add(username: "ada", password: Secret("correct horse"))
         let provider = try EmbeddedIdentityProvider(directory: directory)
         var (known, unknown) = (Duration.seconds(3600), Duration.seconds(3600))

@@ -48,7 +48,9 @@ struct TerminalPromptTests {
     private var hasUser: Bool {
         get throws {
             guard mode(of: directory.databaseFile) != nil else { return false }
-            return try UserDirectory(database: DeviceDatabase(directory: directory.state)).user(named: "ada") != nil
+            return try UserDirectory(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).user(
+                named: "ada"
+            ) != nil
         }
     }
 
@@ -67,7 +69,7 @@ struct TerminalPromptTests {
         #expect(ending.status == 0)
         #expect(!ending.screen.contains("horse"))
         #expect(terminal.echoes)
-        let users = UserDirectory(database: try DeviceDatabase(directory: directory.state))
+        let users = UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0))
         let stored = try #require(try users.credentials(ofUserNamed: "ada")).passwordHash
         #expect(try PasswordHash(stored: stored).matches(Secret("correct horse")))
     }

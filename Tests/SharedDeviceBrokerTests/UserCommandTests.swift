@@ -29,7 +29,7 @@ struct UserCommandTests {
     }
 
     private func isPassword(_ text: String, of name: String) throws -> Bool {
-        let users = UserDirectory(database: try DeviceDatabase(directory: directory.state))
+        let users = UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0))
         let stored = try #require(try users.credentials(ofUserNamed: name)).passwordHash
         return try PasswordHash(stored: stored).matches(Secret(text))
     }
@@ -46,7 +46,7 @@ struct UserCommandTests {
         )
         #expect(outcome.status == 0)
         #expect(outcome.errors == "")
-        let users = try UserDirectory(database: DeviceDatabase(directory: directory.state)).users()
+        let users = try UserDirectory(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).users()
         #expect(users.map(\.account.displayName) == ["Ada Lovelace"])
         let identifier = try #require(users.first).account.identifier
         #expect(outcome.output == "added ada@example.com (\(identifier))\n")
@@ -106,7 +106,7 @@ struct UserCommandTests {
     @Test("disable and enable take effect, and name in another case is the same user")
     func disable() async throws {
         try await add("ada")
-        let users = UserDirectory(database: try DeviceDatabase(directory: directory.state))
+        let users = UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0))
         #expect(try await run("disable", "ADA").status == 0)
         #expect(try users.user(named: "ada")?.isDisabled == true)
         #expect(try await run("enable", "ada").status == 0)
@@ -134,8 +134,9 @@ struct UserCommandTests {
         let database = try DeviceDatabase(directory: directory.state)
         let account = try #require(try UserDirectory(database: database).user(named: "ada")).account
         let store = AccountStore(database: database)
-        try store.commit(DeviceState(mode: .shared, account: nil, epoch: 1))
-        try store.commit(DeviceState(mode: .shared, account: account, epoch: 2))
+        let epoch = try store.state().epoch
+        try store.commit(DeviceState(mode: .shared, account: nil, epoch: epoch + 1))
+        try store.commit(DeviceState(mode: .shared, account: account, epoch: epoch + 2))
         let removal = try await run("remove", "ada")
         #expect(removal.status == EX_TEMPFAIL)
         #expect(removal.errors.contains("ada is signed in on this device; sign the account out first"))
@@ -165,7 +166,9 @@ struct UserCommandTests {
             #expect(outcome.errors.hasPrefix("shared-device: "), "number \(number)")
             #expect(outcome.errors.count { $0 == "\n" } == 1, "number \(number): \(outcome.errors)")
         }
-        #expect(try UserDirectory(database: DeviceDatabase(directory: directory.state)).users().count == 1)
+        #expect(
+            try UserDirectory(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).users().count == 1
+        )
         #expect(try await run("add").status == EX_USAGE)
         #expect(try await run("rename", "ada", "grace").status == EX_USAGE)
     }
@@ -227,7 +230,10 @@ struct UserCommandTests {
             environment: ["SHARED_DEVICE_STATE": directory.state]
         )
         #expect(outcome.status == 0)
-        #expect(try UserDirectory(database: DeviceDatabase(directory: directory.state)).user(named: "ada") != nil)
+        #expect(
+            try UserDirectory(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).user(named: "ada")
+                != nil
+        )
     }
 
     @Test("commands at the same time on a new device all take effect")
@@ -245,7 +251,7 @@ struct UserCommandTests {
             return try await group.reduce(into: []) { $0.append("\($1.status)\($1.errors)") }
         }
         #expect(statuses == Array(repeating: "0", count: 6))
-        let users = try UserDirectory(database: DeviceDatabase(directory: state)).users()
+        let users = try UserDirectory(database: DeviceDatabase(directory: state, firstEpoch: 0)).users()
         #expect(users.count == 6)
         #expect(Set(users.map(\.account.tenantIdentifier)).count == 1)
     }

@@ -13,7 +13,7 @@ struct UserDirectoryTests {
 
     init() throws {
         temporary = try TemporaryDirectory()
-        database = try DeviceDatabase(directory: temporary.state)
+        database = try DeviceDatabase(directory: temporary.state, firstEpoch: 0)
         directory = UserDirectory(database: database, passwordCost: .minimal)
     }
 
@@ -37,7 +37,7 @@ struct UserDirectoryTests {
     func add() throws {
         let date = Date(timeIntervalSince1970: 1_800_000_000)
         let added = try directory.add(username: "Ada@Example.com", displayName: "Ada", password: password, at: date)
-        let later = try UserDirectory(database: DeviceDatabase(directory: temporary.state))
+        let later = try UserDirectory(database: DeviceDatabase(directory: temporary.state, firstEpoch: 0))
         for user in [
             added, try later.user(named: "ada@example.COM"),
             try later.user(withIdentifier: added.account.identifier.uppercased()),
@@ -63,7 +63,10 @@ struct UserDirectoryTests {
         }
         #expect(accounts[0].identifier != accounts[1].identifier)
         #expect(accounts[0].tenantIdentifier == accounts[1].tenantIdentifier)
-        let later = UserDirectory(database: try DeviceDatabase(directory: temporary.state), passwordCost: .minimal)
+        let later = UserDirectory(
+            database: try DeviceDatabase(directory: temporary.state, firstEpoch: 0),
+            passwordCost: .minimal
+        )
         let third = try later.add(username: "joan", password: password).account
         #expect(third.tenantIdentifier == accounts[0].tenantIdentifier)
     }

@@ -1,5 +1,6 @@
 import DBusTransport
 import GRDB
+import Glibc
 import Synchronization
 
 /// The one SQLite file of this device: who is signed in, and the embedded directory's users.
@@ -28,13 +29,18 @@ package final class DeviceDatabase: Sendable {
     ///
     /// The directory is made with mode 0700 and the file with 0600, whatever the umask.
     ///
-    /// - Parameter busyTimeout: How long a call waits for another process before it fails with `busy`. The longest that any
-    ///   of ours holds the database is one commit.
+    /// - Parameters:
+    ///   - busyTimeout: How long a call waits for another process before it fails with `busy`. The longest that any
+    ///     of ours holds the database is one commit.
+    ///   - firstEpoch: The epoch of a device that has had no session. Apps remember sessions by their epochs, so that one must not
+    ///     be of two sessions, also not where the database was removed in between: by default epochs go on from the seconds of the
+    ///     clock, which no device signs in and out faster than.
     /// - Throws: `StoreError`; a file that is damaged, foreign or of a newer version is left as it is.
     package init(
         directory: String,
         _ opening: Opening = .createIfMissing,
-        busyTimeout: Duration = .seconds(5)
+        busyTimeout: Duration = .seconds(5),
+        firstEpoch: UInt64 = UInt64(clamping: time(nil))
     ) throws(StoreError) {
         let path = directory + "/" + Self.fileName
         let lockPath = directory + "/shared-device.lock"
@@ -56,7 +62,7 @@ package final class DeviceDatabase: Sendable {
         _ = try PrivateFiles.prepareFile(lockPath, in: directory, create: true)
         let lock = try OpeningLock(path: lockPath, timeout: busyTimeout)
         do {
-            queue = try Self.open(path, busyTimeout)
+            queue = try Self.open(path, busyTimeout, firstEpoch)
         } catch {
             throw StoreError(error, attempted: "open the device's database", path: path)
         }
@@ -66,7 +72,7 @@ package final class DeviceDatabase: Sendable {
         eraseRemnants()
     }
 
-    private static func open(_ path: String, _ busyTimeout: Duration) throws -> DatabaseQueue {
+    private static func open(_ path: String, _ busyTimeout: Duration, _ firstEpoch: UInt64) throws -> DatabaseQueue {
         var configuration = Configuration()
         configuration.label = "SharedDeviceBroker.DeviceDatabase"
         configuration.busyMode = .timeout(busyTimeout / .seconds(1))
@@ -99,7 +105,7 @@ package final class DeviceDatabase: Sendable {
                 )
             }
         }
-        try DeviceSchema.migrator.migrate(queue)
+        try DeviceSchema.migrator(firstEpoch: firstEpoch).migrate(queue)
         return queue
     }
 

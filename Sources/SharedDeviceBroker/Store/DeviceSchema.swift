@@ -5,7 +5,8 @@ enum DeviceSchema {
     /// "SDM1" in SQLite's header: tells our file from another program's.
     private static let applicationIdentifier: Int64 = 0x5344_4D31
 
-    static var migrator: DatabaseMigrator {
+    /// - Parameter firstEpoch: the epoch of a device that has had no session.
+    static func migrator(firstEpoch: UInt64 = 0) -> DatabaseMigrator {
         var migrator = DatabaseMigrator()
         migrator.registerMigration("1: device and users") { db in
             try db.execute(
@@ -99,6 +100,12 @@ enum DeviceSchema {
                     """
             )
         }
+        migrator.registerMigration("3: epochs that no earlier database had") { db in
+            try db.execute(
+                sql: "UPDATE device SET epoch = ? WHERE epoch = 0",
+                arguments: [Int64(clamping: firstEpoch)]
+            )
+        }
         return migrator
     }
 
@@ -112,7 +119,7 @@ enum DeviceSchema {
         // No tables: a new file, or one whose maker was killed before the first migration.
         guard try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master") != 0 else { return }
         let identifier = try Int64.fetchOne(db, sql: "PRAGMA application_id")
-        let migrations = try migrator.appliedIdentifiers(db)
+        let migrations = try migrator().appliedIdentifiers(db)
         // The migrator makes its own table before the first migration, in a transaction of its own.
         let hasOnlyMigrationTable =
             try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master WHERE tbl_name <> 'grdb_migrations'") == 0
@@ -124,7 +131,7 @@ enum DeviceSchema {
                 remedy: "choose another state directory"
             )
         }
-        guard try !migrator.hasBeenSuperseded(db) else {
+        guard try !migrator().hasBeenSuperseded(db) else {
             throw StoreError(
                 .newerVersion,
                 attempted: attempted,

@@ -21,7 +21,10 @@ private struct AnybodyProvider: IdentityProvider {
 /// Signs in and out for ever; three apps ask at once, and clean up. What is answered is written: `held EPOCH APP`, `out EPOCH`,
 /// `finished EPOCH APP`.
 func keepLedger(in directory: String) async throws {
-    let broker = try DeviceBroker(database: DeviceDatabase(directory: directory), provider: AnybodyProvider())
+    let broker = try DeviceBroker(
+        database: DeviceDatabase(directory: directory, firstEpoch: 0),
+        provider: AnybodyProvider()
+    )
     try await broker.apply(.modeChanged(.shared))
     while true {
         if await broker.current.account == nil {

@@ -12,7 +12,7 @@ func report(_ text: String) {
 }
 
 if CommandLine.arguments.count > 2 { try await keepLedger(in: CommandLine.arguments[1]) }
-let store = try AccountStore(database: DeviceDatabase(directory: CommandLine.arguments[1]))
+let store = try AccountStore(database: DeviceDatabase(directory: CommandLine.arguments[1], firstEpoch: 0))
 var state = try store.state()
 if state.mode == .personal {
     state = state.next(mode: .shared, account: nil)

@@ -14,7 +14,7 @@ struct AuditLogTests {
 
     init() throws {
         directory = try TemporaryDirectory()
-        database = try DeviceDatabase(directory: directory.state)
+        database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
         store = LedgerStore(database: database)
         log = AuditLog(database: database)
     }

@@ -59,7 +59,7 @@ struct CleanupPolicyTests {
 
     init() throws {
         directory = try TemporaryDirectory()
-        database = try DeviceDatabase(directory: directory.state)
+        database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
     }
 
     private final class Woken: Sendable {
@@ -116,7 +116,7 @@ struct CleanupPolicyTests {
 
     /// What another process reads.
     private func storedLedger() throws -> CleanupLedger {
-        try LedgerStore(database: DeviceDatabase(directory: directory.state)).ledger()
+        try LedgerStore(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).ledger()
     }
 
     // MARK: The disk

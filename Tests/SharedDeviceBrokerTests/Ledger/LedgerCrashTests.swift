@@ -45,7 +45,7 @@ struct LedgerCrashTests {
             return String(decoding: lines, as: UTF8.self).split(separator: "\n").map { $0.split(separator: " ") }
         }
         #expect(answers.count >= count)
-        let database = try DeviceDatabase(directory: path)
+        let database = try DeviceDatabase(directory: path, firstEpoch: 0)
         let state = try AccountStore(database: database).state()
         let ledger = try LedgerStore(database: database).ledger()
         // The one session that is open is the device's.

@@ -13,7 +13,7 @@ struct LedgerStoreTests {
 
     init() throws {
         directory = try TemporaryDirectory()
-        database = try DeviceDatabase(directory: directory.state)
+        database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
         store = LedgerStore(database: database)
     }
 
@@ -58,7 +58,7 @@ struct LedgerStoreTests {
         #expect(Set(ledger.sessions.values.map(\.outcome)) == [nil, .open, .complete, .expired])
         try store.commit(nil, from: CleanupLedger(), to: ledger, log: [])
         #expect(try store.ledger() == ledger)
-        #expect(try LedgerStore(database: DeviceDatabase(directory: directory.state)).ledger() == ledger)
+        #expect(try LedgerStore(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).ledger() == ledger)
     }
 
     @Test("of random changes, each commit leaves the disk with what was committed", arguments: 0..<5)
@@ -226,7 +226,7 @@ struct LedgerStoreTests {
             in: path,
             "INSERT INTO device VALUES (1, 'shared', 6, 'a11ce.7e4a47', 'ada@example.com', 'Ada Lovelace');"
         )
-        let database = try DeviceDatabase(directory: path)
+        let database = try DeviceDatabase(directory: path, firstEpoch: 0)
         let ledger = try LedgerStore(database: database).ledger()
         #expect(ledger.sessions.keys.sorted() == [6])
         #expect(ledger.sessions[6]?.account == .ada)
@@ -245,7 +245,7 @@ struct LedgerStoreTests {
     func migrationSignedOut() throws {
         let path = directory.file("first")
         try makeFirstVersion(in: path, "INSERT INTO device VALUES (1, 'shared', 5, NULL, NULL, NULL);")
-        let database = try DeviceDatabase(directory: path)
+        let database = try DeviceDatabase(directory: path, firstEpoch: 0)
         #expect(try LedgerStore(database: database).ledger() == CleanupLedger())
         #expect(try AccountStore(database: database).state().epoch == 5)
     }
