@@ -88,7 +88,15 @@ public final class ChildProcess: Sendable {
     public var errorText: String { errors.lines.joined(separator: "\n") }
 
     /// Waits for its end without holding a thread; otherwise as ``waitUntilExit()``.
-    public func exitStatus() async -> Int32 {
+    ///
+    /// - Parameter limit: a process that has not ended by then is killed, so that a test of it fails rather than hangs.
+    public func exitStatus(within limit: Duration = .seconds(300)) async -> Int32 {
+        let watchdog = Task { [weak self] in
+            // Cancelled, it ended in time.
+            guard (try? await Task.sleep(for: limit)) != nil else { return }
+            self?.kill()
+        }
+        defer { watchdog.cancel() }
         await withCheckedContinuation { continuation in
             ended.notify(queue: .global()) { continuation.resume() }
         }

@@ -39,10 +39,12 @@ struct AccountStoreTests {
         let store = AccountStore(database: try DeviceDatabase(directory: directory.state))
         let first = try store.state().epoch
         #expect(first >= before)
+        #expect(try store.isUntouched())
         try store.commit(DeviceState(mode: .shared, account: nil, epoch: first + 1))
         // Opened again, it goes on from where it is.
         let again = AccountStore(database: try DeviceDatabase(directory: directory.state))
         #expect(try again.state().epoch == first + 1)
+        #expect(try !again.isUntouched())
     }
 
     @Test("what was committed is there after opening again, with every field")

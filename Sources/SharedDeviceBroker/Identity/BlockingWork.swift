@@ -24,7 +24,8 @@ final class BlockingWork: Sendable {
     init(label: String, width: Int, capacity: Int) {
         self.width = width
         self.capacity = capacity
-        queue = DispatchQueue(label: label, qos: .userInitiated, attributes: .concurrent)
+        // Of no raised priority: that takes a privilege, without which libdispatch complains in the system's log.
+        queue = DispatchQueue(label: label, attributes: .concurrent)
     }
 
     /// Runs `body` on a thread of the queue, in the order of the calls, and returns what it returns. A task that is

@@ -137,7 +137,9 @@ package final class BrokerService: Sendable {
         var iterator = updates.makeAsyncIterator()
         if let update = await iterator.next() {
             // A device that has never been configured has no last valid configuration to go on with.
-            if update.inForce == nil, let problem = update.problem, await broker.current.epoch == 0 { throw problem }
+            if update.inForce == nil, let problem = update.problem, try AccountStore(database: database).isUntouched() {
+                throw problem
+            }
             try await take(update)
         }
         try await connection.requestName(BrokerProtocol.busName)

@@ -16,8 +16,8 @@ package struct DeviceState: Sendable {
     package let mode: ManagedMode
     /// Who is signed in, if anyone.
     package let account: Account?
-    /// The number of changes of account or mode since the store was made. It grows by exactly one with each change, so
-    /// two states of the same epoch are the same state.
+    /// Grows by exactly one with each change of account or mode, so two states of the same epoch are the same state. Where it
+    /// begins is the store's matter.
     package let epoch: UInt64
 
     /// A new device: personal, nobody signed in, epoch 0.

@@ -19,6 +19,15 @@ package final class AccountStore: Sendable {
         return try database.read("read the device's state") { db in try Self.fetch(db, path: path) }
     }
 
+    /// Whether account and mode are as they were when the store was made, and have always been.
+    ///
+    /// - Throws: `StoreError`.
+    package func isUntouched() throws(StoreError) -> Bool {
+        try database.read("read whether the device was ever in use") { db in
+            try Bool.fetchOne(db, sql: "SELECT epoch = first_epoch FROM device WHERE id = 1") ?? false
+        }
+    }
+
     /// Makes `new` the stored state. When this returns, it is on the disk; when it throws, nothing has changed.
     ///
     /// Where an account has left, its bytes have left the file and its write-ahead log as well, unless

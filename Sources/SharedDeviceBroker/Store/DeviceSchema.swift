@@ -101,9 +101,11 @@ enum DeviceSchema {
             )
         }
         migrator.registerMigration("3: epochs that no earlier database had") { db in
+            let first = Int64(clamping: firstEpoch)
+            try db.execute(sql: "ALTER TABLE device ADD COLUMN first_epoch INTEGER NOT NULL DEFAULT 0")
             try db.execute(
-                sql: "UPDATE device SET epoch = ? WHERE epoch = 0",
-                arguments: [Int64(clamping: firstEpoch)]
+                sql: "UPDATE device SET epoch = ?, first_epoch = ? WHERE epoch = 0",
+                arguments: [first, first]
             )
         }
         return migrator
