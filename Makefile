@@ -6,7 +6,8 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3 spin
 
-.PHONY: help setup build model test test-release torture demo demo-live bench notifyutil notifyd library install uninstall c-example notify-tool docs lint clean
+.PHONY: help setup build model test test-release torture demo demo-live bench docs lint clean
+.PHONY: notifyutil notifyd shared-device shared-device-broker library install install-broker uninstall c-example notify-tool
 
 help:
 	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
@@ -18,7 +19,8 @@ help:
 	@echo 'make bench      the measurements, as ratios to plain C programs'
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
 	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR='
-	@echo 'make uninstall  removes them again'
+	@echo 'make install-broker  shared-device-broker and shared-device, with what D-Bus and systemd start the broker by'
+	@echo 'make uninstall  removes both again'
 	@echo 'make c-example  a listener in plain C, linked with -lCFNotificationCenter'
 	@echo 'make notify-tool  each way to hear of a post, in plain C against what make install installed'
 	@echo 'make docs       the documentation of the libraries, as a site of static pages'
@@ -58,6 +60,7 @@ test: setup model
 test-release: setup
 	SWIFT='$(SWIFT)' Tests/release-check
 	SWIFT='$(SWIFT)' Tests/install-check
+	SWIFT='$(SWIFT)' Tests/install-broker-check
 
 # A seed gives the same schedule each time: SEED=123 SCHEDULES=1. What the programs make of it may differ, so REPEAT=50.
 SCHEDULES ?= 2000
@@ -91,11 +94,12 @@ docs: setup
 lint:
 	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources
 
-# notifyutil for scripts that start it often, and notifyd, which starts when somebody waits for it. What a start costs is the dynamic
-# linker's work, so there is as little as possible of it: the Swift and C++ runtimes are linked in, and at a fixed address.
+# The programs as they are installed: the Swift and C++ runtimes are linked in, so that they need no Swift. notifyutil is for scripts that
+# start it often, and notifyd starts when somebody waits for it: what a start costs is the dynamic linker's work, so there is as little
+# as possible of it, at a fixed address.
 STATIC_SCRATCH ?= .build-static
 STATIC_LIBS := $(STATIC_SCRATCH)/static-libs
-notifyutil notifyd: setup
+notifyutil notifyd shared-device shared-device-broker: setup
 	@mkdir -p $(STATIC_LIBS)
 	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
 	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
@@ -108,10 +112,14 @@ library: setup
 
 PREFIX ?= /usr/local
 install: library notifyd notifyutil
-	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install notify
+
+install-broker: shared-device-broker shared-device
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install shared-device
 
 uninstall:
-	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' Packaging/install --remove
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' Packaging/install notify --remove
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' Packaging/install shared-device --remove
 
 c-example: setup
 	$(SWIFT) build --product CFNotificationCenter

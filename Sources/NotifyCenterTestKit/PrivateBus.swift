@@ -41,6 +41,10 @@ public final class PrivateBus: Sendable {
         /// without systemd.
         public var services: [String: String]
 
+        /// Files with further configuration, by absolute path, for instance the policy that a service installs for the system bus. They are
+        /// read after all else, so that what they allow or deny counts.
+        public var configurationFiles: [String] = []
+
         /// Whether other users may connect, as to a system bus; for tests that root runs. Otherwise only this one may.
         public var admitsOtherUsers = false
 
@@ -178,6 +182,7 @@ public final class PrivateBus: Sendable {
                 \(options.denials.joined(separator: "\n    "))
               </policy>
               \(limit ?? "")
+              \(options.configurationFiles.map { "<include>\($0)</include>" }.joined(separator: "\n  "))
             </busconfig>
             """
     }

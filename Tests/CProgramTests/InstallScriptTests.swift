@@ -11,7 +11,8 @@ import Testing
         directory = try TemporaryDirectory("install script")
         let built = "\(directory.path)/built"
         variables = ["DESTDIR": "\(directory.path)/root of another", "STATIC_SCRATCH": built]
-        for file in ["library/release/libdarwin-notify.so", "release/notifyd", "release/notifyutil"] {
+        let programs = ["notifyd", "notifyutil", "shared-device", "shared-device-broker"].map { "release/\($0)" }
+        for file in ["library/release/libdarwin-notify.so"] + programs {
             let url = URL(fileURLWithPath: "\(built)/\(file)")
             try FileManager.default.createDirectory(
                 at: url.deletingLastPathComponent(),
@@ -21,10 +22,10 @@ import Testing
         }
     }
 
-    private func install(_ prefix: String, _ arguments: [String] = []) async throws -> Int32 {
+    private func install(_ part: String, _ prefix: String, _ arguments: String...) async throws -> Int32 {
         let script = try ChildProcess(
             Installation.package("Packaging/install"),
-            arguments,
+            [part] + arguments,
             environment: variables.merging(["PREFIX": prefix]) { $1 }
         )
         return await script.exitStatus()
@@ -44,28 +45,52 @@ import Testing
     }
 
     @Test func aPrefixWithBlanksIsNamedAsOneWord() async throws {
-        #expect(try await install("/opt/a b & c") == 0)
-        let services = "opt/a b & c/share/dbus-1/services/org.notifycenter.Notifyd1.service"
-        #expect(try text(services).contains("\nExec=\"/opt/a b & c/bin/notifyd\"\n"))
-        let unit = try text("opt/a b & c/lib/systemd/system/notifyd.service")
-        #expect(unit.contains("\nExecStart=\"/opt/a b & c/bin/notifyd\" --system\n"))
-        #expect(try await install("/opt/a b & c", ["--remove"]) == 0)
-        #expect(files == [])
+        let prefix = "/opt/a b & c"
+        for (part, service, unit, option) in [
+            ("notify", "Notifyd1", "notifyd", "--system"),
+            ("shared-device", "SharedDevice1", "shared-device-broker", "--bus system"),
+        ] {
+            #expect(try await install(part, prefix) == 0)
+            let activation = try text("opt/a b & c/share/dbus-1/services/org.notifycenter.\(service).service")
+            #expect(activation.contains("\nExec=\"\(prefix)/bin/\(unit)\"\n"))
+            let start = try text("opt/a b & c/lib/systemd/system/\(unit).service")
+            #expect(start.contains("\nExecStart=\"\(prefix)/bin/\(unit)\" \(option)\n"))
+            #expect(try await install(part, prefix, "--remove") == 0)
+            #expect(files == [])
+        }
     }
 
     @Test(arguments: ["/a\"b", "/a%b", "/a$b", "/a|b", "/a\\b", "relative"])
     func aPrefixThatCouldNotBeNamedIsRefused(_ prefix: String) async throws {
-        #expect(try await install(prefix) == 64)
+        #expect(try await install("notify", prefix) == 64)
         #expect(files == [])
+    }
+
+    @Test(arguments: ["", "--remove", "notifyd"])
+    func aPartThatThereIsNotIsRefused(_ part: String) async throws {
+        #expect(try await install(part, "/usr") == 64)
+        #expect(files == [])
+    }
+
+    @Test func onePartIsRemovedWithoutTheOther() async throws {
+        #expect(try await install("notify", "/usr") == 0)
+        let notify = Set(files)
+        #expect(try await install("shared-device", "/usr") == 0)
+        #expect(notify.isDisjoint(with: ["usr/bin/shared-device", "usr/share/man/man8/shared-device-broker.8"]))
+        #expect(Set(files).isSuperset(of: ["usr/bin/shared-device", "usr/share/man/man8/shared-device-broker.8"]))
+        #expect(try await install("shared-device", "/usr", "--remove") == 0)
+        #expect(Set(files) == notify)
     }
 
     /// dbus-daemon reads policies below /usr/share and /etc, but not below /usr/local.
     @Test(arguments: [("/usr", "usr/share/dbus-1"), ("/usr/local", "etc/dbus-1")])
     func thePolicyIsWhereTheSystemBusLooks(_ prefix: String, _ folder: String) async throws {
-        #expect(try await install(prefix) == 0)
-        let policies = files.filter { $0.hasSuffix("org.notifycenter.Notifyd1.conf") }
-        #expect(policies == ["\(folder)/system.d/org.notifycenter.Notifyd1.conf"])
-        #expect(try await install(prefix, ["--remove"]) == 0)
-        #expect(files == [])
+        for (part, name) in [("notify", "Notifyd1"), ("shared-device", "SharedDevice1")] {
+            #expect(try await install(part, prefix) == 0)
+            let policies = files.filter { $0.hasSuffix("org.notifycenter.\(name).conf") }
+            #expect(policies == ["\(folder)/system.d/org.notifycenter.\(name).conf"])
+            #expect(try await install(part, prefix, "--remove") == 0)
+            #expect(files == [])
+        }
     }
 }

@@ -36,7 +36,9 @@ extension CheckResult {
     var verdict: String {
         let failed = verdicts.count { $0.outcome == .fails }
         let skipped = verdicts.count { $0.outcome == .skipped }
-        if holds { return "all \(verdicts.count) expectations hold" }
+        if holds {
+            return verdicts.count == 1 ? "the one expectation holds" : "all \(verdicts.count) expectations hold"
+        }
         let parts = [
             failed > 0 ? "\(failed) of \(verdicts.count) expectations fail" : nil,
             skipped > 0 ? "\(skipped) were not looked at" : nil,
