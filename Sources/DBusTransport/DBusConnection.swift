@@ -84,6 +84,23 @@ public final class DBusConnection: Sendable {
         return try result.get()
     }
 
+    /// Calls a method; `answered` hears on the reading thread what became of it, in the bus's order with what else arrives. Where the call
+    /// cannot be sent, it hears so at once, on this thread.
+    package func call(
+        _ message: consuming DBusMessage,
+        timeout: Duration = .seconds(25),
+        answered: @escaping @Sendable (Result<[DBusValue], DBusError>) -> Void
+    ) {
+        let held = ConnectionCore.HeldMessage(message)
+        core.startCall(
+            held.message,
+            attempted: Self.attempt(held.message),
+            id: core.takeID(),
+            timeout: timeout,
+            waiter: answered
+        )
+    }
+
     /// Calls a method and blocks this thread until the answer is there. Allowed on the reading thread too, which goes on
     /// reading meanwhile and delivers afterwards.
     ///

@@ -34,8 +34,8 @@ struct Server {
 
     private struct State {
         var service: DaemonService?
-        /// A SIGHUP came while it started: the configuration may have been read before.
-        var isStale = false
+        /// What came while it started: the configuration may have been read before, and who asks for the status waits for it.
+        var early: Set<CInt> = []
     }
 
     private static let state = Locked(State())
@@ -46,11 +46,11 @@ struct Server {
             do {
                 // Who needs notifyd when the bus is back starts another one.
                 let service = try await DaemonService.start(options) { exit(0) }
-                let isStale = Self.state.withLock { state in
+                let early = Self.state.withLock { state in
                     state.service = service
-                    return state.isStale
+                    return state.early
                 }
-                if isStale { await service.reload() }
+                for signal in early.sorted() { await Self.carryOut(signal, service) }
             } catch {
                 Diagnostics.write("\(error)")
                 exit(Exit.status(of: error))
@@ -60,17 +60,18 @@ struct Server {
 
     private func take(_ signal: CInt) {
         let service = Self.state.withLock { state in
-            if state.service == nil, signal == SIGHUP { state.isStale = true }
+            if state.service == nil { state.early.insert(signal) }
             return state.service
         }
-        // Before it has started there is nothing to tell.
         guard let service else { return }
-        Task {
-            switch signal {
-            case SIGHUP: await service.reload()
-            case SIGUSR1: await service.writeStatus(isLong: false)
-            default: await service.writeStatus(isLong: true)
-            }
+        Task { await Self.carryOut(signal, service) }
+    }
+
+    private static func carryOut(_ signal: CInt, _ service: DaemonService) async {
+        switch signal {
+        case SIGHUP: await service.reload()
+        case SIGUSR1: await service.writeStatus(isLong: false)
+        default: await service.writeStatus(isLong: true)
         }
     }
 }

@@ -94,7 +94,7 @@ final class NotifyClient: Sendable {
             leaveIfUnregistered(name)
             throw error
         }
-        link.settle()
+        link.settleRegistration()
         // The bus need not have been asked: another part of the process may observe the name, or all names.
         return try fenced(token, kind)
     }

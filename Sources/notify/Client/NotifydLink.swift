@@ -25,6 +25,9 @@ final class NotifydLink: Sendable {
         var changes = NameChanges()
         /// Whether the reading thread has taken changes, and not sent all of them.
         var isTelling = false
+        /// How many registrations were noted after their announcement was undone, and how many of them the bus has passed on for sure.
+        var notedAnew: UInt64 = 0
+        var passedOn: UInt64 = 0
         /// Rises with whatever may undo an announcement.
         var generation: UInt64 = 0
         var connection: DBusConnection?
@@ -75,10 +78,12 @@ final class NotifydLink: Sendable {
         return generation
     }
 
-    /// The name is registered. With the client's lock held; ``settle()`` follows.
+    /// The name is registered. With the client's lock held; ``settleRegistration()`` follows.
     func confirm(_ name: NotificationName, since generation: UInt64) {
         state.withLock { state in
-            if state.isHeard, state.generation != generation { state.changes.came(name) }
+            guard state.isHeard, state.generation != generation else { return }
+            state.changes.came(name)
+            state.notedAnew += 1
         }
     }
 
@@ -101,6 +106,19 @@ final class NotifydLink: Sendable {
             sent.signal()
         }
         sent.wait()
+    }
+
+    /// Waits until notifyd hears of a registration before of whatever happens next in any process. Costs a question to the bus where something
+    /// has undone its announcement.
+    func settleRegistration() {
+        settle()
+        let (noted, connection) = state.withLock { state in
+            (state.notedAnew, state.notedAnew > state.passedOn ? state.connection : nil)
+        }
+        guard let connection else { return }
+        // A bus that is lost has nothing to pass on.
+        try? connection.synchronize()
+        state.withLock { $0.passedOn = max($0.passedOn, noted) }
     }
 
     /// On the reading thread.
@@ -137,33 +155,32 @@ final class NotifydLink: Sendable {
         try? connection.send(message)
     }
 
-    /// Asks the bus once, without starting it, and tells it all if it runs.
+    /// Asks the bus once, without starting it, and tells it all if it runs. What it then sends to this process comes after its answer, and
+    /// finds it known.
     private func askWhetherItRuns(_ client: NotifyClient) {
-        guard let connection = state.withLock({ $0.connection }) else { return }
-        Task { [weak client] in
-            let found = await Self.presence(connection)
+        guard let connection = state.withLock({ $0.connection }),
+            let question = try? NotifydProtocol.call(.enter, [.array([], of: "s")], options: .noAutoStart)
+        else { return }
+        connection.call(question) { [weak client] answer in
+            let found = Self.presence(answer)
             let isNews = self.state.withLock { state in
                 // What it has said itself meanwhile is newer.
                 guard case .unknown = state.presence else { return false }
                 state.presence = found
                 return true
             }
-            guard isNews, case .present(let owner) = found else { return }
-            connection.perform { [weak client] in
-                if let client { self.report(to: owner, 0, false, client) }
-            }
+            guard isNews, case .present(let owner) = found, let client else { return }
+            self.report(to: owner, 0, false, client)
         }
     }
 
-    /// Whether notifyd runs.
-    private static func presence(_ connection: DBusConnection) async -> Presence {
-        do throws(DBusError) {
-            let message = try NotifydProtocol.call(.enter, [.array([], of: "s")], options: .noAutoStart)
-            return try await connection.call(message).first?.stringValue.map(Presence.present) ?? .unknown
-        } catch {
-            // Only the bus knows that it does not run. One that is slow to answer is told all the same, and a bus that is lost is asked
-            // again when it is back.
-            return absenceErrors.contains(error.name ?? "") ? .absent : .unknown
+    /// Whether notifyd runs, by its answer.
+    private static func presence(_ answer: Result<[DBusValue], DBusError>) -> Presence {
+        switch answer {
+        case .success(let values): values.first?.stringValue.map(Presence.present) ?? .unknown
+        // Only the bus knows that it does not run. One that is slow to answer is told all the same, and a bus that is lost is asked again
+        // when it is back.
+        case .failure(let error): absenceErrors.contains(error.name ?? "") ? .absent : .unknown
         }
     }
 
