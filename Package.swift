@@ -77,7 +77,7 @@ let package = Package(
         ),
 
         // MARK: Floor 3: what others link
-        .target(name: "NotifyCenterTestKit", dependencies: ["NotifyCenter", "DBusTransport"]),
+        .target(name: "NotifyCenterTestKit", dependencies: ["NotifyCenter", "DBusTransport", "CLinux"]),
         .target(name: "SharedDevice", dependencies: ["NotifyCenter", "DBusTransport", "CLinux"]),
 
         .target(name: "MSAL", dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"]),

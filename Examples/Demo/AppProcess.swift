@@ -58,7 +58,7 @@ final class AppProcess {
         where matches: (Event) -> Bool
     ) async throws -> Event {
         var found: Event?
-        try await eventually("“\(name): \(what)”", within: .seconds(20)) {
+        try await eventually("“\(name): \(what)”", within: .seconds(60)) {
             try log.refresh()
             found = events[mark...].first(where: matches)
             guard found != nil || process.isRunning || !isStarted else {
@@ -75,7 +75,7 @@ final class AppProcess {
     /// Stops it where it stands; it is stopped on return.
     func suspend() async throws {
         process.suspend()
-        try await eventually("\(name) is stopped", within: .seconds(20)) { ProcessState.isStopped(process.identifier) }
+        try await eventually("\(name) is stopped", within: .seconds(60)) { ProcessState.isStopped(process.identifier) }
     }
 
     func resume() { process.resume() }

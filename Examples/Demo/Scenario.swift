@@ -174,7 +174,7 @@ final class Scenario {
 
     /// What the broker has on record of the last round.
     private func addReceipts(_ title: String, amount: Int) async throws {
-        let report = try await application.waitForCleanup(within: .seconds(20))
+        let report = try await application.waitForCleanup(within: .seconds(60))
         guard let report else { throw DemoFailure("the broker knows of no sign-out") }
         receipts.append(Receipts(title: title, report: report))
         proof.add(
@@ -294,14 +294,14 @@ final class Scenario {
         let (shop, flight, field) = (
             try stage["point-of-sale"], try stage["flight-briefing"], try stage["field-service"]
         )
-        try await eventually("the flights' chart is being drawn", within: .seconds(20)) {
+        try await eventually("the flights' chart is being drawn", within: .seconds(60)) {
             try FileManager.default.subpathsOfDirectory(atPath: flight.dataDirectory)
                 .contains { $0.hasSuffix("chart.bin\(Files.partialSuffix)") }
         }
-        try await eventually("a photo is being developed", within: .seconds(20)) {
+        try await eventually("a photo is being developed", within: .seconds(60)) {
             try Files.names(in: "\(field.dataDirectory)/photos").contains { $0.hasSuffix(".png\(Files.partialSuffix)") }
         }
-        try await eventually("the open order is in the write-ahead log", within: .seconds(20)) {
+        try await eventually("the open order is in the write-ahead log", within: .seconds(60)) {
             try Files.names(in: shop.dataDirectory).contains("shop.sqlite-wal")
         }
     }

@@ -1,3 +1,4 @@
+import CLinux
 import DBusTransport
 import Dispatch
 import Foundation
@@ -216,6 +217,8 @@ public final class ChildProcess: Sendable {
         for (target, descriptor) in descriptors.enumerated() {
             posix_spawn_file_actions_adddup2(&actions, descriptor, CInt(target))
         }
+        // What another library opened in this process without a thought of children, for instance Foundation's pipes.
+        _ = CLinux_closeFrom(&actions, 3)
         var argv = ([path] + arguments).map { strdup($0) } + [nil]
         var envp = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
         defer { for text in argv + envp { free(text) } }

@@ -2,7 +2,7 @@ import NotifyCenter
 import NotifyCenterTestKit
 import Testing
 
-@Suite("What a userInfo holds")
+@Suite("What a userInfo holds", .timeLimit(.minutes(10)))
 struct UserInfoTests {
     private let bus: PrivateBus
     private let app: App

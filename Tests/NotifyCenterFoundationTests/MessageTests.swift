@@ -6,7 +6,7 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@Suite("Messages of types of their own")
+@Suite("Messages of types of their own", .timeLimit(.minutes(10)))
 struct MessageTests {
     private struct Everything: DistributedNotificationCenter.AsyncMessage, Equatable {
         static let name = Notification.Name("everything")

@@ -5,7 +5,7 @@ import NotifyCenterFoundation
 import NotifyCenterTestKit
 import Testing
 
-@Suite("Property lists and Foundation's values")
+@Suite("Property lists and Foundation's values", .timeLimit(.minutes(10)))
 struct PropertyListTests {
     static let values: [(any Sendable, PropertyListValue)] = [
         ("text", "text"), ("", ""), ("a\0b", "a\0b"), ("héllo 🙂"[...], "héllo 🙂"),

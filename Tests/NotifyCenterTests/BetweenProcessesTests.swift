@@ -5,7 +5,7 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@Suite("Notifications between real processes")
+@Suite("Notifications between real processes", .timeLimit(.minutes(10)))
 struct BetweenProcessesTests {
     private let bus: PrivateBus
     private let notifyutil = ChildProcess.built("notifyutil")

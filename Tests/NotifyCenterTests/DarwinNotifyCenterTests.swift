@@ -7,7 +7,7 @@ import Testing
 @testable import DBusTransport
 @testable import NotifyCenter
 
-@Suite("The Darwin center over a real bus")
+@Suite("The Darwin center over a real bus", .timeLimit(.minutes(10)))
 struct DarwinNotifyCenterTests {
     private let bus: PrivateBus
     private let center: DarwinNotifyCenter

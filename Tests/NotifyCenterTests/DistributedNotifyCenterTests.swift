@@ -5,7 +5,7 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@Suite("The distributed center over a real bus")
+@Suite("The distributed center over a real bus", .timeLimit(.minutes(10)))
 struct DistributedNotifyCenterTests {
     private let bus: PrivateBus
     private let center: DistributedNotifyCenter
@@ -177,7 +177,7 @@ struct DistributedNotifyCenterTests {
     }
 
     // CF-S1, CF-S8, CF-S14
-    @Test("a suspension keeps from a loop what it has not taken yet, and cancelling drops it", .timeLimit(.minutes(1)))
+    @Test("a suspension keeps from a loop what it has not taken yet, and cancelling drops it", .timeLimit(.minutes(5)))
     func suspendedSequence() async throws {
         let sequence = try await center.notifications(named: "n", suspensionBehavior: .hold)
         var iterator = sequence.makeAsyncIterator()

@@ -84,7 +84,7 @@ struct FlushTests {
         }
     }
 
-    @Test("a handler that resumes and then waits for the bus does not swallow the flush", .timeLimit(.minutes(1)))
+    @Test("a handler that resumes and then waits for the bus does not swallow the flush", .timeLimit(.minutes(5)))
     func resumingBeforeAWait() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)

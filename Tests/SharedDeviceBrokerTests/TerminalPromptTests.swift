@@ -4,7 +4,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Password prompt at a terminal", .timeLimit(.minutes(1)))
+@Suite("Password prompt at a terminal", .timeLimit(.minutes(5)))
 struct TerminalPromptTests {
     private let directory: TemporaryDirectory
     private let terminal: PseudoTerminal

@@ -56,9 +56,11 @@ struct TestDeviceTests {
         try await app.kill()
         #expect(!app.isRunning)
         // It took part, so it is not taken for one that never ran.
-        let report = try await device.signOut(deadline: .milliseconds(300))
-        #expect(!report.isClean)
-        #expect("\(report)".contains("its process ended by signal 9"), "\(report)")
+        try await device.beginSignOut()
+        try await eventually("the round is known, and the end of the app") {
+            "\(try device.report())".contains("its process ended by signal 9")
+        }
+        #expect(try !device.report().isClean)
         try app.start()
         try await device.waitUntilClean().requireClean(of: "Ada <ada>")
     }
@@ -146,6 +148,7 @@ struct TestDeviceTests {
         try await app.work()
         try await app.stop()
         try await device.beginSignOut()
+        try await eventually("the round is known") { try device.report().apps.contains { $0.progress == .owed } }
         let error = try await #require(throws: TestDeviceError.self) {
             try await device.waitUntilHeard(within: .milliseconds(100))
         }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SharedDevice
 
-@Suite("A sign-in that nobody waits for any more")
+@Suite("A sign-in that nobody waits for any more", .timeLimit(.minutes(10)))
 struct AbandonedSignInTests {
     @Test("an app that ends while its sign-in waits for a cleanup signs nobody in when that is done")
     func abandoned() async throws {

@@ -276,7 +276,7 @@ struct AdministrationTests {
         let device = try await TestDevice()
         let process = try ChildProcess(
             ChildProcess.built("shared-device"),
-            ["log", "--follow", "--json", "--last", "0", "--event", "signed-in", "--state", device.state]
+            ["log", "--follow", "--json", "--event", "signed-in", "--state", device.state]
         )
         let app = device.application("desk")
         for user in ["ada", "grace"] {

@@ -6,7 +6,7 @@ import SharedDevice
 import Synchronization
 import Testing
 
-@Suite("Rounds of cleanup across real processes", .serialized)
+@Suite("Rounds of cleanup across real processes", .serialized, .timeLimit(.minutes(10)))
 struct CleanupRoundTests {
     private func app(_ name: String, on device: TestDevice) async throws -> ListenerApp {
         let app = try ListenerApp(name, on: device)
@@ -82,7 +82,7 @@ struct CleanupRoundTests {
         let account = try #require(try await control.getCurrentAccount().current)
         let result = try await control.signout(
             with: account,
-            signoutParameters: SignoutParameters(cleanupDeadline: .seconds(2))
+            signoutParameters: SignoutParameters(cleanupDeadline: .seconds(10))
         )
         let report = try #require(result.cleanup)
         #expect(!report.isComplete)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SharedDevice
 
-@Suite("A request is for the session that the app knows of")
+@Suite("A request is for the session that the app knows of", .timeLimit(.minutes(10)))
 struct RequestSessionTests {
     /// A device on which ada has signed out and in again since `app` heard of her.
     private func lateApp() async throws -> (device: TestDevice, app: SharedDeviceApplication, ada: Account) {

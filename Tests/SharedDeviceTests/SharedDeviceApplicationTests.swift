@@ -6,7 +6,7 @@ import SharedDevice
 import Synchronization
 import Testing
 
-@Suite("An app and the real broker")
+@Suite("An app and the real broker", .timeLimit(.minutes(10)))
 struct SharedDeviceApplicationTests {
     @Test("signing in through one app is seen by another, with a token; signing out ends it for both")
     func globalSignInAndOut() async throws {

@@ -18,6 +18,8 @@ extension TestDevice {
         if let input { try? command.write(input) }
         try command.closeInput()
         let status = await command.exitStatus()
+        // Fails when the process has ended and all that it wrote is there.
+        _ = try? await command.line { _ in false }
         return Outcome(status: status, errors: command.errorText)
     }
 

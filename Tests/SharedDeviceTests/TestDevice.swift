@@ -61,12 +61,10 @@ final class TestDevice {
     }
 
     func startBroker() async throws {
-        let broker = try ChildProcess(
+        broker = try await ChildProcess.service(
             ChildProcess.built("shared-device-broker"),
             ["--state", state, "--configuration", configuration, "--bus", bus.address] + brokerArguments
         )
-        self.broker = broker
-        try await broker.line { $0 == "ready" }
     }
 
     func killBroker() {

@@ -219,6 +219,12 @@ public final class DeviceApp: Sendable {
         return (earlier + [process?.errorText ?? ""]).filter { !$0.isEmpty }.joined(separator: "\n")
     }
 
+    /// Waits until all that a process wrote that has ended is there; not for long, as one that it started may go on writing.
+    func outputIsComplete() async {
+        guard let process = life.withLock({ $0.process }) else { return }
+        _ = try? await process.line(within: .seconds(2)) { _ in false }
+    }
+
     /// Waits for a line that `matches`, after the first `mark` ones, and returns it.
     ///
     /// - Throws: ``TestDeviceError/Code/timeout`` with what the app wrote, when it ends or time runs out first.

@@ -107,13 +107,12 @@ final class DeviceHost: Sendable {
 
     func startBroker() async throws(TestDeviceError) {
         do {
-            let process = try ChildProcess(
+            let process = try await ChildProcess.service(
                 programs.broker,
                 ["--state", state, "--configuration", configuration, "--bus", bus.address]
             )
             keepOutput()
             broker.withLock { $0 = process }
-            try await process.line { $0 == "ready" }
         } catch {
             throw TestDeviceError(.deviceFailed, "the device's broker does not start: \(error)")
         }

@@ -98,6 +98,7 @@ extension TestDevice {
             if missing.isEmpty, problem.isEmpty { return }
             let hasEnded = missing.contains { $0.unexpectedEnd != nil }
             guard !hasEnded, deadline > .now, !Task.isCancelled else {
+                for app in missing where app.unexpectedEnd != nil { await app.outputIsComplete() }
                 let lines = missing.map { "\($0.identifier): \(Self.why($0, known.running, known.holding))" }
                 let others = known.running.union(known.holding).filter { identifier in
                     !TestApp.isNamed(identifier, ControlApp.identifier)

@@ -4,7 +4,7 @@ import NotifyCenter
 import NotifyCenterTestKit
 import Testing
 
-@Suite("The Darwin center")
+@Suite("The Darwin center", .timeLimit(.minutes(10)))
 struct DarwinCenterTests {
     private let center: CFNotificationCenter
     private let observer: Observer

@@ -69,7 +69,8 @@ static void whole_processes(void) {
     char line[2];
     pid_t listener = start("listen", "org.example.process", NULL, &output);
     EXPECT(heard(output) && heard(output));
-    EXPECT_OK(notify_suspend_pid(listener));
+    // notifyd may not have heard of the listener yet.
+    EVENTUALLY(notify_suspend_pid(listener) == NOTIFY_STATUS_OK);
     EXPECT_OK(notify_suspend_pid(listener));
     for (int i = 0; i < 3; i++) EXPECT_OK(notify_post("org.example.process"));
     // Counted: one resumption is not enough.

@@ -18,7 +18,23 @@ final class LocalObserver: Sendable {
     private let recorded = Locked<[Call]>([])
     private let reaction = Locked<(@Sendable () -> Void)?>(nil)
 
-    deinit { CFNotificationCenterRemoveEveryObserver(Self.center, address) }
+    /// Those that there are, by address: a post of another suite's may be in the callback when one goes.
+    fileprivate static let living = Locked<[UInt: Reference]>([:])
+
+    fileprivate struct Reference: Sendable {
+        weak var observer: LocalObserver?
+    }
+
+    init() {
+        let address = UInt(bitPattern: address)
+        Self.living.withLock { $0[address] = Reference(observer: self) }
+    }
+
+    deinit {
+        CFNotificationCenterRemoveEveryObserver(Self.center, address)
+        let address = UInt(bitPattern: address)
+        Self.living.withLock { $0[address] = nil }
+    }
 
     static var center: CFNotificationCenter! { CFNotificationCenterGetLocalCenter() }
 
@@ -26,6 +42,11 @@ final class LocalObserver: Sendable {
     var address: UnsafeRawPointer { UnsafeRawPointer(Unmanaged.passUnretained(self).toOpaque()) }
     var calls: [Call] { recorded.withLock { $0 } }
     var names: [String] { calls.map(\.name) }
+    /// Those by posts of this thread: whoever observes all names hears other suites, too.
+    var ownCalls: [Call] {
+        let thread = UInt(pthread_self())
+        return calls.filter { $0.thread == thread }
+    }
 
     /// Has it do this whenever it is called.
     func whenCalled(_ reaction: @escaping @Sendable () -> Void) { self.reaction.withLock { $0 = reaction } }
@@ -60,8 +81,8 @@ final class LocalObserver: Sendable {
 }
 
 private let callback: CFNotificationCallback = { center, observer, name, object, userInfo in
-    guard let observer else { return }
-    Unmanaged<LocalObserver>.fromOpaque(observer).takeUnretainedValue().record(
+    let key = UInt(bitPattern: observer)
+    LocalObserver.living.withLock { $0[key]?.observer }?.record(
         LocalObserver.Call(
             name: name.map(text) ?? "NULL",
             center: address(of: center),

@@ -31,7 +31,7 @@ import Testing
     private func expectChange(_ token: Int32, _ what: Comment, _ body: () throws -> Void) async throws {
         let before = count(token)
         try body()
-        try await eventually("\(what)", within: .seconds(20)) { count(token) > before }
+        try await eventually("\(what)") { count(token) > before }
     }
 
     private static let (delete, write, attrib, rename, create) = (

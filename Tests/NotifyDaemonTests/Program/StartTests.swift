@@ -43,19 +43,23 @@ import Testing
                 ])
             )
         }
-        first.process.kill()
-        first.process.waitUntilExit()
-        let second = try await Daemon(on: first.bus, directory: first.directory)
-        // At once: who reads waits until all have told what they have.
-        #expect(try await clients[0].state("shared") == 0)
-        for (index, client) in clients.enumerated() {
-            #expect(try await clients[0].state("own.\(index)") == UInt64(index))
-            #expect(client.signals == ["Tell"])
-        }
+        var running = first
+        var (tries, states) = (0, [UInt64?]())
+        repeat {
+            running.process.kill()
+            running.process.waitUntilExit()
+            running = try await Daemon(on: first.bus, directory: first.directory)
+            tries += 1
+            // At once: who reads waits until all have told what they have; only not for ever, where they get no time to run.
+            states = [try await clients[0].state("shared")]
+            for index in clients.indices { states.append(try await clients[0].state("own.\(index)")) }
+        } while states != [0] + clients.indices.map { UInt64($0) } && tries < 5
+        #expect(states == [0] + clients.indices.map { UInt64($0) })
+        for client in clients { #expect(client.signals == Array(repeating: "Tell", count: tries)) }
         clients[1].answers(["shared"])
         let listed = try await clients[0].list()
         #expect(listed.processes.count == 20)
-        withExtendedLifetime(second) {}
+        withExtendedLifetime(running) {}
     }
 
     @Test func whoDoesNotAnswerHoldsUpNobody() async throws {

@@ -57,8 +57,10 @@ import Testing
         daemon.process.kill()
         daemon.process.waitUntilExit()
         let second = try await Daemon(on: daemon.bus, directory: daemon.directory)
-        let own = try await client.list().processes.first { $0.connection == client.connection.uniqueName }
-        #expect(own?.report.suspensions == 3)
+        try await eventually("it is told how often the process is suspended") {
+            let own = try await client.list().processes.first { $0.connection == client.connection.uniqueName }
+            return own?.report.suspensions == 3
+        }
         withExtendedLifetime(second) {}
     }
 }

@@ -9,7 +9,7 @@ struct KindTests {
     func ownPosts(kind: [String]) async throws {
         let bus = try await ProgramBus()
         let result = try await bus.run(
-            kind + ["-z", "250", "-2", "a", "-1", "b", "-p", "a", "-p", "b", "-p", "c", "-p", "a"]
+            kind + ["-z", "1000", "-2", "a", "-1", "b", "-p", "a", "-p", "b", "-p", "c", "-p", "a"]
         )
         #expect(result.lines == ["a", "b", "a"])
         #expect(result.status == 0)
@@ -32,26 +32,14 @@ struct KindTests {
     @Test("the signal kind says which signal, then the names that were posted")
     func signals() async throws {
         let bus = try await ProgramBus()
-        let result = try await bus.run(
-            "-signal",
-            "10",
-            "-1",
-            "a",
-            "-1",
-            "b",
-            "-sig",
-            "12",
-            "-1",
-            "c",
-            "-p",
-            "b",
-            "-p",
-            "c",
-            "-p",
-            "a"
-        )
-        #expect(result.lines == ["SIGNAL 10", "b", "SIGNAL 12", "c", "SIGNAL 10", "a"])
-        #expect(result.status == 0)
+        let watcher = try await bus.startReady("-signal", "10", "-1", "a", "-1", "b", "-sig", "12", "-1", "c")
+        // A signal that waits hides another one of its number.
+        for (name, lines) in [("b", 2), ("c", 4), ("a", 6)] {
+            #expect(try await bus.run("-p", name).status == 0)
+            try await eventually("\(name) is reported") { watcher.lines.count == lines }
+        }
+        #expect(watcher.lines == ["SIGNAL 10", "b", "SIGNAL 12", "c", "SIGNAL 10", "a"])
+        #expect(await watcher.exitStatus() == 0)
     }
 
     @Test("without a number the signal is 1")

@@ -78,7 +78,7 @@ struct SettlingPeriodTests {
     }
 }
 
-@Suite("Watch of the managed configuration's file", .timeLimit(.minutes(1)))
+@Suite("Watch of the managed configuration's file", .timeLimit(.minutes(5)))
 struct ManagedConfigurationWatchTests {
     private typealias Content = ManagedConfigurationFile.Content
     private let shared = Content.present(ManagedConfiguration(sharedDeviceMode: true))

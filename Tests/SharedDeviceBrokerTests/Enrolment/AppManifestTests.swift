@@ -107,7 +107,7 @@ struct AppManifestTests {
     }
 }
 
-@Suite("The directory of app manifests", .timeLimit(.minutes(1)))
+@Suite("The directory of app manifests", .timeLimit(.minutes(5)))
 struct AppManifestDirectoryTests {
     private let directory: TemporaryDirectory
     private let apps: AppManifestDirectory

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SharedDevice
 
-@Suite("An app that follows the account")
+@Suite("An app that follows the account", .timeLimit(.minutes(10)))
 struct FollowTests {
     private let log = Log()
 

@@ -19,7 +19,7 @@ struct AdministrationEdgeCaseTests {
         try app.start(environment: ["PATH": "\(programs.path):\(path)"])
         try await app.wait("open ada")
         let mark = app.mark
-        try app.tell("signout-browser 8000")
+        try app.tell("signout-browser 20000")
         try await eventually("the browser is called") { FileManager.default.fileExists(atPath: "\(opener).called") }
         let call = try String(contentsOfFile: "\(opener).called", encoding: .utf8).split(whereSeparator: \.isWhitespace)
         #expect(call.last == "https://login.example/logout")

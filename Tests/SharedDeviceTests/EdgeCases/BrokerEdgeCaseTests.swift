@@ -98,6 +98,7 @@ struct BrokerEdgeCaseTests {
         try app.start()
         try await app.wait("nobody")
         let grace = try await control.signIn("grace")
+        try await app.wait("open grace")
         try await control.signOut()
         try await app.wait("cleaned")
         #expect(try await app.ask("signout \(grace.identifier)").code == "no_current_account")

@@ -101,12 +101,17 @@ struct CleanupEdgeCaseTests {
         for round in 0..<60 {
             let user = round % 4 == 0 ? "ada" : round % 4 == 2 ? "grace" : nil
             let mark = app.mark
-            if let user { try await control.signIn(user) } else { try await control.signOut() }
+            var ended: UInt64?
+            if let user { try await control.signIn(user) } else { ended = try await control.signOut() }
             let answer = try await app.wait("asked", after: mark)
             #expect(answer.code == nil)
             #expect(answer.account == user, "round \(round)")
             // Broadcasts that were said again belong to this round, not to the next.
             try await app.wait(user.map { "open \($0)" } ?? "nobody", after: mark)
+            guard let ended else { continue }
+            try await eventually("nobody is reminded any more") {
+                try await control.application.cleanupReport(ofSession: ended)?.isComplete == true
+            }
         }
     }
 

@@ -214,6 +214,8 @@ extension TestDevice {
         var configuration = Configuration()
         // A test may hold it for a while.
         configuration.allowsUnsafeTransactions = true
+        // The broker may be writing.
+        configuration.busyMode = .timeout(10)
         return try DatabaseQueue(path: "\(state)/shared-device.sqlite", configuration: configuration)
     }
 

@@ -21,6 +21,7 @@ struct SignoutEdgeCaseTests {
             let next = [nil, "ada", "grace"].randomElement() ?? nil
             let mark = app.mark
             try app.tell("tokens 40")
+            try await app.wait("tokens-begin", after: mark)
             try await Task.sleep(for: .microseconds(Int.random(in: 0..<20_000)))
             // One that was stopped finds the answer and the broadcast together.
             let stops = round % 3 == 0

@@ -63,6 +63,7 @@ final class Commands: Sendable {
         case "token": await token(account(argument), refresh: false)
         case "tokens":
             let account = account(nil)
+            journal.note(Event("tokens-begin", detail: account.username))
             for number in 0..<(UInt64(argument ?? "") ?? 1) {
                 desk.request(number) { await self.token(account, refresh: number % 2 == 1) }
                 try? await Task.sleep(for: .microseconds(500))

@@ -1,7 +1,4 @@
 extension Torture {
-    /// How often a schedule without one of its steps is carried out, before that step is taken for needed.
-    private static let attempts = 5
-
     /// Leaves out what the failure does not need.
     ///
     /// - Returns: the failure of the shortest schedule found; `failure` where every step is needed.
@@ -21,7 +18,7 @@ extension Torture {
     }
 
     private func firstFailure(of schedule: Schedule) async -> Failure? {
-        for _ in 0..<Self.attempts {
+        for _ in 0..<attempts {
             guard let device = try? await TortureDevice(mutant: mutant) else { return nil }
             if let failure = await carryOut(schedule, on: device, Board()), failure.isViolation { return failure }
         }

@@ -18,6 +18,8 @@ struct Torture: Sendable {
     var enoughFailures = 3
     /// Whether steps that a failure does not need are looked for.
     var shrinks = false
+    /// How often a schedule without one of its steps is carried out, before that step is taken for needed.
+    var attempts = 5
     /// Hears how far it is.
     var progress: @Sendable (String) -> Void = { _ in }
 
