@@ -74,12 +74,7 @@ public final class DBusConnection: Sendable {
         try core.checkProcess(Self.attempt(message))
         let held = ConnectionCore.HeldMessage(message)
         let result: Result<[DBusValue], DBusError> = await withCheckedContinuation { continuation in
-            core.startCall(
-                held.message,
-                attempted: Self.attempt(held.message),
-                id: core.takeID(),
-                timeout: timeout
-            ) { continuation.resume(returning: $0) }
+            start(held, timeout: timeout) { continuation.resume(returning: $0) }
         }
         return try result.get()
     }
@@ -91,13 +86,20 @@ public final class DBusConnection: Sendable {
         timeout: Duration = .seconds(25),
         answered: @escaping @Sendable (Result<[DBusValue], DBusError>) -> Void
     ) {
-        let held = ConnectionCore.HeldMessage(message)
+        start(ConnectionCore.HeldMessage(message), timeout: timeout, waiter: answered)
+    }
+
+    private func start(
+        _ held: ConnectionCore.HeldMessage,
+        timeout: Duration,
+        waiter: @escaping ConnectionCore.CallWaiter
+    ) {
         core.startCall(
             held.message,
             attempted: Self.attempt(held.message),
             id: core.takeID(),
             timeout: timeout,
-            waiter: answered
+            waiter: waiter
         )
     }
 
