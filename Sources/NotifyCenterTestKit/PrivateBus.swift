@@ -109,7 +109,12 @@ public final class PrivateBus: Sendable {
         let child =
             switch program {
             case .daemon:
-                try ChildProcess("dbus-daemon", ["--nofork", "--nopidfile", "--config-file=\(configurationPath)"])
+                // What it starts inherits its environment, and is to find this bus, not one that this process was told to use.
+                try ChildProcess(
+                    "dbus-daemon",
+                    ["--nofork", "--nopidfile", "--config-file=\(configurationPath)"],
+                    environment: environment
+                )
             case .broker:
                 try ChildProcess("unshare", ["--mount", "sh", "-e", "-c", Self.brokerScript, directory.path])
             }
