@@ -90,14 +90,17 @@ public final class ChildProcess: Sendable {
 
     /// Waits for its end without holding a thread; otherwise as ``waitUntilExit()``.
     ///
-    /// - Parameter limit: a process that has not ended by then is killed, so that a test of it fails rather than hangs.
-    public func exitStatus(within limit: Duration = .seconds(300)) async -> Int32 {
-        let watchdog = Task { [weak self] in
-            // Cancelled, it ended in time.
-            guard (try? await Task.sleep(for: limit)) != nil else { return }
-            self?.kill()
+    /// - Parameter limit: a process that has not ended by then is killed, so that a test of it fails rather than hangs; `nil` lets it run for
+    ///   as long as it likes.
+    public func exitStatus(within limit: Duration? = .seconds(300)) async -> Int32 {
+        let watchdog = limit.map { limit in
+            Task { [weak self] in
+                // Cancelled, it ended in time.
+                guard (try? await Task.sleep(for: limit)) != nil else { return }
+                self?.kill()
+            }
         }
-        defer { watchdog.cancel() }
+        defer { watchdog?.cancel() }
         await withCheckedContinuation { continuation in
             ended.notify(queue: .global()) { continuation.resume() }
         }

@@ -97,7 +97,7 @@ public final class DeviceApp: Sendable {
         }
         host.log.add(identifier, .started, "starts, as process \(process.identifier)")
         Task { [weak self] in
-            let status = await process.exitStatus()
+            let status = await process.exitStatus(within: nil)
             self?.ended(process, status)
         }
     }
