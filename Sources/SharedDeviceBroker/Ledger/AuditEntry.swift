@@ -32,8 +32,6 @@ package struct AuditEntry: Sendable, Equatable {
         case joined
         /// The device left its organisation.
         case left
-        /// The managed configuration is in force, or has a problem.
-        case configured
     }
 
     package var event: Event
