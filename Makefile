@@ -39,7 +39,7 @@ build: setup
 	$(SWIFT) build
 
 model: setup
-	Tests/ProtocolModel/check
+	Tests/Broker/ProtocolModel/check
 
 # Each test has a bus of its own, and a bus takes one of the user's inotify instances (128 by default), which the kernel gives back
 # with a delay. So not all at once, and the tests of what needs such an instance itself before the many others.
@@ -59,8 +59,8 @@ test: setup model
 
 test-release: setup
 	SWIFT='$(SWIFT)' Tests/release-check
-	SWIFT='$(SWIFT)' Tests/install-check
-	SWIFT='$(SWIFT)' Tests/install-broker-check
+	SWIFT='$(SWIFT)' Tests/Notify3/install-check
+	SWIFT='$(SWIFT)' Tests/Broker/install-broker-check
 
 # A seed gives the same schedule each time: SEED=123 SCHEDULES=1. What the programs make of it may differ, so REPEAT=50.
 SCHEDULES ?= 2000

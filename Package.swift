@@ -2,6 +2,350 @@
 
 import PackageDescription
 
+// MARK: Families
+// A family of targets is a folder: its libraries and programs in Sources, its tests in Tests. A family uses those above it here, never
+// one below.
+
+/// Puts each target that names no path of its own into the family's folder.
+func family(_ name: String, _ targets: [Target]) -> [Target] {
+    for target in targets where target.path == nil {
+        target.path = "\(target.type == .test ? "Tests" : "Sources")/\(name)/\(target.name)"
+    }
+    return targets
+}
+
+/// A process that tests start, in a folder of the tests that it serves.
+func helper(
+    _ name: String,
+    _ dependencies: [Target.Dependency],
+    path: String,
+    settings: [SwiftSetting] = []
+) -> Target {
+    .executableTarget(name: name, dependencies: dependencies, path: "Tests/\(path)", swiftSettings: settings)
+}
+
+let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+
+/// libdbus, and nothing of notifications.
+let bus = family(
+    "Bus",
+    [
+        .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
+        // Calls of Linux that Swift's Glibc module lacks.
+        .target(name: "CLinux"),
+        .target(name: "DBusTransport", dependencies: ["CDBus"]),
+        .testTarget(name: "DBusTransportTests", dependencies: ["DBusTransport", "NotifyCenterTestKit"]),
+    ]
+)
+
+/// The centers, and Apple's spellings of them.
+let notifications = family(
+    "Notifications",
+    [
+        .target(name: "NotifyCenter", dependencies: ["DBusTransport"]),
+        .target(name: "NotifyCenterFoundation", dependencies: ["NotifyCenter", "DBusTransport"]),
+        .target(name: "AppleNotifications", dependencies: ["NotifyCenterFoundation", "NotifyCenter", "DBusTransport"]),
+        // What CoreFoundation's headers hide on Linux.
+        .target(name: "CCoreFoundationNotifications"),
+        .target(
+            name: "CoreFoundationNotifications",
+            dependencies: ["NotifyCenter", "DBusTransport", "CCoreFoundationNotifications"]
+        ),
+
+        // A process with a center that does what it is told, for the tests between processes.
+        helper("center-probe", ["NotifyCenter"], path: "Notifications/NotifyCenterTests/CenterProbe"),
+        .testTarget(
+            name: "NotifyCenterTests",
+            dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil", "center-probe"],
+            exclude: ["CenterProbe"]
+        ),
+        // The other process of the tests: observes and posts as its arguments say.
+        helper(
+            "foundation-probe",
+            ["NotifyCenterFoundation"],
+            path: "Notifications/NotifyCenterFoundationTests/FoundationProbe"
+        ),
+        .testTarget(
+            name: "NotifyCenterFoundationTests",
+            dependencies: [
+                "NotifyCenterFoundation", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "foundation-probe",
+            ],
+            exclude: ["FoundationProbe"]
+        ),
+        // Swift as it is written on Apple, in the language mode that most of it is in.
+        helper(
+            "ported-app",
+            ["AppleNotifications"],
+            path: "Notifications/AppleNotificationsTests/PortedApp",
+            settings: [.swiftLanguageMode(.v5)]
+        ),
+        .testTarget(
+            name: "AppleNotificationsTests",
+            dependencies: ["AppleNotifications", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "ported-app"],
+            exclude: ["PortedApp"]
+        ),
+        // Code as it is written for Apple's platforms: it imports nothing of this package.
+        helper(
+            "unmodified-app",
+            ["CoreFoundationNotifications"],
+            path: "Notifications/CoreFoundationNotificationsTests/UnmodifiedApp"
+        ),
+        // Calls what its standard input says, and prints what its callbacks are called with.
+        helper(
+            "scripted-app",
+            ["CoreFoundationNotifications"],
+            path: "Notifications/CoreFoundationNotificationsTests/ScriptedApp"
+        ),
+        .testTarget(
+            name: "CoreFoundationNotificationsTests",
+            dependencies: [
+                "CoreFoundationNotifications", "AppleNotifications", "NotifyCenter", "DBusTransport",
+                "NotifyCenterTestKit", "unmodified-app", "scripted-app",
+            ],
+            exclude: ["UnmodifiedApp", "ScriptedApp"]
+        ),
+    ]
+)
+
+/// notify(3), its service and its command.
+let notify3 = family(
+    "Notify3",
+    [
+        // The headers.
+        .target(name: "CNotify"),
+        // Queues and blocks of C callers.
+        .target(name: "CDispatchQueues"),
+        // What library and service say to each other, and the access rules that both keep.
+        .target(name: "NotifydProtocol", dependencies: ["DBusTransport", "CLinux"]),
+        .target(
+            name: "notify",
+            dependencies: ["CNotify", "CDispatchQueues", "CLinux", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
+        ),
+        .target(name: "NotifyDaemon", dependencies: ["NotifydProtocol", "NotifyCenter", "DBusTransport", "CLinux"]),
+        .executableTarget(name: "notifyd", dependencies: ["NotifyDaemon", "NotifydProtocol", "DBusTransport"]),
+        .executableTarget(
+            name: "notifyutil",
+            dependencies: ["notify", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
+        ),
+
+        .testTarget(name: "NotifydProtocolTests", dependencies: ["NotifydProtocol", "DBusTransport"]),
+        // A process that uses notify(3) as its standard input says.
+        helper("notify-probe", ["notify"], path: "Notify3/NotifyTests/NotifyProbe"),
+        // Swift as it is written on Apple.
+        helper(
+            "ported-notify",
+            ["notify"],
+            path: "Notify3/NotifyTests/PortedNotify",
+            settings: [.swiftLanguageMode(.v5)]
+        ),
+        .testTarget(
+            name: "NotifyTests",
+            dependencies: [
+                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notify-probe",
+                "ported-notify", "notifyd", "notifyutil",
+            ],
+            exclude: ["NotifyProbe", "PortedNotify"]
+        ),
+        // Another process, and another user, with registrations: does what its standard input says.
+        helper(
+            "notifyd-client",
+            ["NotifydProtocol", "DBusTransport"],
+            path: "Notify3/NotifyDaemonTests/NotifydClient"
+        ),
+        .testTarget(
+            name: "NotifyDaemonTests",
+            dependencies: [
+                "NotifyDaemon", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyd",
+                "notifyd-client",
+            ],
+            exclude: ["NotifydClient"]
+        ),
+        .testTarget(
+            name: "NotifyutilTests",
+            dependencies: [
+                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil",
+                "notifyd",
+            ]
+        ),
+        // notify(3) in C and C++, built and run as programs of others are.
+        .testTarget(
+            name: "CProgramTests",
+            dependencies: ["NotifydProtocol", "NotifyCenterTestKit", "notifyd"],
+            exclude: ["Programs"]
+        ),
+    ]
+)
+
+/// What an app on a shared device links.
+let sharedDevice = family(
+    "SharedDevice",
+    [
+        .target(name: "SharedDevice", dependencies: ["NotifyCenter", "DBusTransport", "CLinux"]),
+        .target(name: "MSAL", dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"]),
+
+        // An app that cleans up, and is killed at the point that its arguments name.
+        helper(
+            "cleanup-probe",
+            ["SharedDevice", "NotifyCenter"],
+            path: "SharedDevice/SharedDeviceTests/CleanupProbe"
+        ),
+        // An app that begins its cleanup and never ends it.
+        helper(
+            "cleanup-beginner",
+            ["SharedDevice", "NotifyCenter"],
+            path: "SharedDevice/SharedDeviceTests/CleanupBeginner"
+        ),
+        // An app that signs out with a PATH of the test's own.
+        helper(
+            "signout-probe",
+            ["SharedDevice", "NotifyCenter", "DBusTransport"],
+            path: "SharedDevice/SharedDeviceTests/SignoutProbe"
+        ),
+        // An app that follows the account, and does what its standard input says.
+        helper(
+            "listener-app",
+            ["SharedDevice", "NotifyCenter", "DBusTransport", argumentParser],
+            path: "SharedDevice/SharedDeviceTests/ListenerProgram"
+        ),
+        .testTarget(
+            name: "SharedDeviceTests",
+            dependencies: [
+                "SharedDevice", "SharedDeviceBroker", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", grdb,
+                "ExampleSupport", "notifyutil", "shared-device", "shared-device-broker", "point-of-sale",
+                "flight-briefing", "field-service", "demo", "cleanup-probe", "cleanup-beginner", "signout-probe",
+                "listener-app",
+            ],
+            exclude: ["CleanupProbe", "CleanupBeginner", "SignoutProbe", "ListenerProgram"]
+        ),
+        // Swift as it is written for shared device mode on iOS, in the language mode that most of it is in.
+        helper(
+            "ported-shared-device-app",
+            ["MSAL", "AppleNotifications"],
+            path: "SharedDevice/MSALTests/PortedSharedDeviceApp",
+            settings: [.swiftLanguageMode(.v5)]
+        ),
+        .testTarget(
+            name: "MSALTests",
+            dependencies: [
+                "MSAL", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "shared-device",
+                "shared-device-broker", "ported-shared-device-app", "notifyutil",
+            ],
+            exclude: ["PortedSharedDeviceApp", "Fixtures"]
+        ),
+    ]
+)
+
+/// The device's side: the service that holds the account, and its administration.
+let broker = family(
+    "Broker",
+    [
+        // scrypt for the embedded user directory: libxcrypt's, because every Linux has it and its "$7$" strings are a
+        // standard form that other tools can check.
+        .systemLibrary(name: "CCrypt", pkgConfig: "libcrypt", providers: [.apt(["libcrypt-dev"])]),
+        .target(
+            name: "SharedDeviceBroker",
+            dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport", "CCrypt", grdb, logging]
+        ),
+        .executableTarget(
+            name: "shared-device-broker",
+            dependencies: ["SharedDeviceBroker", "NotifyCenter", "DBusTransport", argumentParser, logging]
+        ),
+        .executableTarget(
+            name: "shared-device",
+            dependencies: [
+                "SharedDeviceBroker", "SharedDevice", "SharedDeviceTestKit", "NotifyCenter", "DBusTransport",
+                argumentParser,
+            ]
+        ),
+
+        // Commits in a loop until it is killed, for the tests of the store.
+        helper(
+            "commit-loop",
+            ["SharedDeviceBroker", "SharedDevice"],
+            path: "Broker/SharedDeviceBrokerTests/CommitLoop"
+        ),
+        .testTarget(
+            name: "SharedDeviceBrokerTests",
+            dependencies: [
+                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                "shared-device", "shared-device-broker", "commit-loop", grdb,
+            ],
+            exclude: ["CommitLoop", "Fixtures"]
+        ),
+        // A listener app that does what its standard input says, and what its environment has it do wrong.
+        helper(
+            "torture-app",
+            ["SharedDevice", "NotifyCenter", "DBusTransport"],
+            path: "Broker/SharedDeviceTortureTests/TortureApp"
+        ),
+        .testTarget(
+            name: "SharedDeviceTortureTests",
+            dependencies: [
+                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", grdb,
+                "torture-app", "shared-device-broker",
+            ],
+            exclude: ["TortureApp"]
+        ),
+    ]
+)
+
+/// What users test with, and we: private buses, and a device of a test's own.
+let testKits = family(
+    "TestKits",
+    [
+        .target(name: "NotifyCenterTestKit", dependencies: ["NotifyCenter", "DBusTransport", "CLinux"]),
+        .target(
+            name: "SharedDeviceTestKit",
+            dependencies: ["SharedDevice", "NotifyCenterTestKit", "NotifyCenter", "DBusTransport"]
+        ),
+        .testTarget(
+            name: "SharedDeviceTestKitTests",
+            dependencies: [
+                "SharedDeviceTestKit", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
+                "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
+            ]
+        ),
+    ]
+)
+
+/// Listener apps, each a process of its own, and the demonstration that runs them.
+let examples: [Target] = [
+    .target(
+        name: "ExampleSupport",
+        dependencies: ["SharedDevice", "NotifyCenter", argumentParser],
+        path: "Examples/Support"
+    ),
+    .executableTarget(
+        name: "point-of-sale",
+        dependencies: ["ExampleSupport", "SharedDevice", grdb, argumentParser],
+        path: "Examples/PointOfSale"
+    ),
+    .executableTarget(
+        name: "flight-briefing",
+        dependencies: ["ExampleSupport", "SharedDevice", argumentParser],
+        path: "Examples/FlightBriefing"
+    ),
+    .executableTarget(
+        name: "field-service",
+        dependencies: ["ExampleSupport", "SharedDevice", argumentParser],
+        path: "Examples/FieldService"
+    ),
+    .executableTarget(
+        name: "demo",
+        dependencies: [
+            "ExampleSupport", "SharedDeviceTestKit", "NotifyCenterTestKit", "SharedDevice", "NotifyCenter",
+            argumentParser,
+            // It starts these programs, and finds them built beside itself.
+            "point-of-sale", "flight-briefing", "field-service", "shared-device", "shared-device-broker",
+        ],
+        path: "Examples/Demo"
+    ),
+]
+
+// MARK: Package
+
 let package = Package(
     name: "notify-center",
     products: [
@@ -40,341 +384,23 @@ let package = Package(
         // The broker's log, in the form that Swift services share.
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
-    targets: [
-        // MARK: Floor 0: C libraries
-        .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
-        // scrypt for the embedded user directory: libxcrypt's, because every Linux has it and its "$7$" strings are a
-        // standard form that other tools can check.
-        .systemLibrary(name: "CCrypt", pkgConfig: "libcrypt", providers: [.apt(["libcrypt-dev"])]),
-
-        // MARK: Floors 1 and 2: notifications
-        .target(name: "DBusTransport", dependencies: ["CDBus"]),
-        .target(name: "NotifyCenter", dependencies: ["DBusTransport"]),
-
-        // MARK: Floors 3 and 4: notify(3)
-        // The headers.
-        .target(name: "CNotify"),
-        // Queues and blocks of C callers.
-        .target(name: "CDispatchQueues"),
-        // Calls of Linux that Swift's Glibc module lacks.
-        .target(name: "CLinux"),
-        // What library and service say to each other, and the access rules that both keep.
-        .target(name: "NotifydProtocol", dependencies: ["DBusTransport", "CLinux"]),
-        .target(
-            name: "notify",
-            dependencies: ["CNotify", "CDispatchQueues", "CLinux", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
-        ),
-        .target(name: "NotifyDaemon", dependencies: ["NotifydProtocol", "NotifyCenter", "DBusTransport", "CLinux"]),
-
-        // MARK: Floors 3 and 4: Apple's spellings
-        .target(name: "NotifyCenterFoundation", dependencies: ["NotifyCenter", "DBusTransport"]),
-        .target(name: "AppleNotifications", dependencies: ["NotifyCenterFoundation", "NotifyCenter", "DBusTransport"]),
-        // What CoreFoundation's headers hide on Linux.
-        .target(name: "CCoreFoundationNotifications"),
-        .target(
-            name: "CoreFoundationNotifications",
-            dependencies: ["NotifyCenter", "DBusTransport", "CCoreFoundationNotifications"]
-        ),
-
-        // MARK: Floor 3: what others link
-        .target(name: "NotifyCenterTestKit", dependencies: ["NotifyCenter", "DBusTransport", "CLinux"]),
-        .target(name: "SharedDevice", dependencies: ["NotifyCenter", "DBusTransport", "CLinux"]),
-
-        .target(name: "MSAL", dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"]),
-        .target(
-            name: "SharedDeviceTestKit",
-            dependencies: ["SharedDevice", "NotifyCenterTestKit", "NotifyCenter", "DBusTransport"]
-        ),
-
-        // MARK: Floor 4: the device's side
-        .target(
-            name: "SharedDeviceBroker",
-            dependencies: [
-                "SharedDevice", "NotifyCenter", "DBusTransport", "CCrypt",
-                .product(name: "GRDB", package: "GRDB.swift"),
-                .product(name: "Logging", package: "swift-log"),
-            ]
-        ),
-
-        // MARK: Floor 5: programs
-        .executableTarget(name: "notifyd", dependencies: ["NotifyDaemon", "NotifydProtocol", "DBusTransport"]),
-        .executableTarget(
-            name: "notifyutil",
-            dependencies: ["notify", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
-        ),
-        .executableTarget(
-            name: "shared-device-broker",
-            dependencies: [
-                "SharedDeviceBroker", "NotifyCenter", "DBusTransport",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Logging", package: "swift-log"),
-            ]
-        ),
-        .executableTarget(
-            name: "shared-device",
-            dependencies: [
-                "SharedDeviceBroker", "SharedDevice", "SharedDeviceTestKit", "NotifyCenter", "DBusTransport",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ]
-        ),
-
-        // MARK: Examples: listener apps, each a process of its own, and the demonstration that runs them
-        .target(
-            name: "ExampleSupport",
-            dependencies: [
-                "SharedDevice", "NotifyCenter",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            path: "Examples/Support"
-        ),
-        .executableTarget(
-            name: "point-of-sale",
-            dependencies: [
-                "ExampleSupport", "SharedDevice",
-                .product(name: "GRDB", package: "GRDB.swift"),
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            path: "Examples/PointOfSale"
-        ),
-        .executableTarget(
-            name: "flight-briefing",
-            dependencies: [
-                "ExampleSupport", "SharedDevice",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            path: "Examples/FlightBriefing"
-        ),
-        .executableTarget(
-            name: "field-service",
-            dependencies: [
-                "ExampleSupport", "SharedDevice",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            path: "Examples/FieldService"
-        ),
-        .executableTarget(
-            name: "demo",
-            dependencies: [
-                "ExampleSupport", "SharedDeviceTestKit", "NotifyCenterTestKit", "SharedDevice", "NotifyCenter",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                // It starts these programs, and finds them built beside itself.
-                "point-of-sale", "flight-briefing", "field-service", "shared-device", "shared-device-broker",
-            ],
-            path: "Examples/Demo"
-        ),
-
-        // MARK: Tests
-        .testTarget(name: "DBusTransportTests", dependencies: ["DBusTransport", "NotifyCenterTestKit"]),
-        // A process with a center that does what it is told, for the tests between processes.
-        .executableTarget(
-            name: "center-probe",
-            dependencies: ["NotifyCenter"],
-            path: "Tests/NotifyCenterTests/CenterProbe"
-        ),
-        .testTarget(
-            name: "NotifydProtocolTests",
-            dependencies: ["NotifydProtocol", "DBusTransport"]
-        ),
-        // A process that uses notify(3) as its standard input says.
-        .executableTarget(
-            name: "notify-probe",
-            dependencies: ["notify"],
-            path: "Tests/NotifyTests/NotifyProbe"
-        ),
-        // Swift as it is written on Apple.
-        .executableTarget(
-            name: "ported-notify",
-            dependencies: ["notify"],
-            path: "Tests/NotifyTests/PortedNotify",
-            swiftSettings: [.swiftLanguageMode(.v5)]
-        ),
-        .testTarget(
-            name: "NotifyTests",
-            dependencies: [
-                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
-                // Started as processes.
-                "notify-probe", "ported-notify", "notifyd", "notifyutil",
-            ],
-            exclude: ["NotifyProbe", "PortedNotify"]
-        ),
-        // Another process, and another user, with registrations: does what its standard input says.
-        .executableTarget(
-            name: "notifyd-client",
-            dependencies: ["NotifydProtocol", "DBusTransport"],
-            path: "Tests/NotifyDaemonTests/NotifydClient"
-        ),
-        // notify(3) in C and C++, built and run as programs of others are.
-        .testTarget(
-            name: "CProgramTests",
-            dependencies: ["NotifydProtocol", "NotifyCenterTestKit", "notifyd"],
-            exclude: ["Programs"]
-        ),
-        .testTarget(
-            name: "NotifyDaemonTests",
-            dependencies: [
-                "NotifyDaemon", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyd",
-                "notifyd-client",
-            ],
-            exclude: ["NotifydClient"]
-        ),
-        .testTarget(
-            name: "NotifyutilTests",
-            dependencies: [
-                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil",
-                "notifyd",
-            ]
-        ),
-        .testTarget(
-            name: "NotifyCenterTests",
-            dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil", "center-probe"],
-            exclude: ["CenterProbe"]
-        ),
-        // The other process of the tests: observes and posts as its arguments say.
-        .executableTarget(
-            name: "foundation-probe",
-            dependencies: ["NotifyCenterFoundation"],
-            path: "Tests/NotifyCenterFoundationTests/FoundationProbe"
-        ),
-        .testTarget(
-            name: "NotifyCenterFoundationTests",
-            dependencies: [
-                "NotifyCenterFoundation", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "foundation-probe",
-            ],
-            exclude: ["FoundationProbe"]
-        ),
-        // Swift as it is written on Apple, in the language mode that most of it is in.
-        .executableTarget(
-            name: "ported-app",
-            dependencies: ["AppleNotifications"],
-            path: "Tests/AppleNotificationsTests/PortedApp",
-            swiftSettings: [.swiftLanguageMode(.v5)]
-        ),
-        .testTarget(
-            name: "AppleNotificationsTests",
-            dependencies: ["AppleNotifications", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "ported-app"],
-            exclude: ["PortedApp"]
-        ),
-        // Code as it is written for Apple's platforms: it imports nothing of this package.
-        .executableTarget(
-            name: "unmodified-app",
-            dependencies: ["CoreFoundationNotifications"],
-            path: "Tests/CoreFoundationNotificationsTests/UnmodifiedApp"
-        ),
-        // Calls what its standard input says, and prints what its callbacks are called with.
-        .executableTarget(
-            name: "scripted-app",
-            dependencies: ["CoreFoundationNotifications"],
-            path: "Tests/CoreFoundationNotificationsTests/ScriptedApp"
-        ),
-        .testTarget(
-            name: "CoreFoundationNotificationsTests",
-            dependencies: [
-                "CoreFoundationNotifications", "AppleNotifications", "NotifyCenter", "DBusTransport",
-                "NotifyCenterTestKit",
-                // Started as processes.
-                "unmodified-app", "scripted-app",
-            ],
-            exclude: ["UnmodifiedApp", "ScriptedApp"]
-        ),
-        // Commits in a loop until it is killed, for the tests of the store.
-        .executableTarget(
-            name: "commit-loop",
-            dependencies: ["SharedDeviceBroker", "SharedDevice"],
-            path: "Tests/SharedDeviceBrokerTests/CommitLoop"
-        ),
-        .testTarget(
-            name: "SharedDeviceBrokerTests",
-            dependencies: [
-                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
-                // Started as processes.
-                "shared-device", "shared-device-broker", "commit-loop",
-                .product(name: "GRDB", package: "GRDB.swift"),
-            ],
-            exclude: ["CommitLoop", "Fixtures"]
-        ),
-        // Swift as it is written for shared device mode on iOS, in the language mode that most of it is in.
-        .executableTarget(
-            name: "ported-shared-device-app",
-            dependencies: ["MSAL", "AppleNotifications"],
-            path: "Tests/MSALTests/PortedSharedDeviceApp",
-            swiftSettings: [.swiftLanguageMode(.v5)]
-        ),
-        .testTarget(
-            name: "MSALTests",
-            dependencies: [
-                "MSAL", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
-                // Started as processes.
-                "shared-device", "shared-device-broker", "ported-shared-device-app", "notifyutil",
-            ],
-            exclude: ["PortedSharedDeviceApp", "Fixtures"]
-        ),
-        .testTarget(
-            name: "SharedDeviceTestKitTests",
-            dependencies: [
-                "SharedDeviceTestKit", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
-                // Started as processes.
-                "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
-            ]
-        ),
-        // An app that cleans up, and is killed at the point that its arguments name.
-        .executableTarget(
-            name: "cleanup-probe",
-            dependencies: ["SharedDevice", "NotifyCenter"],
-            path: "Tests/SharedDeviceTests/CleanupProbe"
-        ),
-        // An app that begins its cleanup and never ends it.
-        .executableTarget(
-            name: "cleanup-beginner",
-            dependencies: ["SharedDevice", "NotifyCenter"],
-            path: "Tests/SharedDeviceTests/CleanupBeginner"
-        ),
-        // An app that signs out with a PATH of the test's own.
-        .executableTarget(
-            name: "signout-probe",
-            dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"],
-            path: "Tests/SharedDeviceTests/SignoutProbe"
-        ),
-        // An app that follows the account, and does what its standard input says.
-        .executableTarget(
-            name: "listener-app",
-            dependencies: [
-                "SharedDevice", "NotifyCenter", "DBusTransport",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            path: "Tests/SharedDeviceTests/ListenerProgram"
-        ),
-        .testTarget(
-            name: "SharedDeviceTests",
-            dependencies: [
-                "SharedDevice", "SharedDeviceBroker", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
-                .product(name: "GRDB", package: "GRDB.swift"),
-                "ExampleSupport",
-                // Started as processes.
-                "notifyutil", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
-                "field-service",
-                "demo", "cleanup-probe", "cleanup-beginner", "signout-probe", "listener-app",
-            ],
-            exclude: ["CleanupProbe", "CleanupBeginner", "SignoutProbe", "ListenerProgram"]
-        ),
-        // A listener app that does what its standard input says, and what its environment has it do wrong.
-        .executableTarget(
-            name: "torture-app",
-            dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"],
-            path: "Tests/SharedDeviceTortureTests/TortureApp"
-        ),
-        .testTarget(
-            name: "SharedDeviceTortureTests",
-            dependencies: [
-                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
-                .product(name: "GRDB", package: "GRDB.swift"),
-                // Started as processes.
-                "torture-app", "shared-device-broker",
-            ],
-            exclude: ["TortureApp"]
-        ),
-    ],
+    targets: bus + notifications + notify3 + sharedDevice + broker + testKits + examples,
     swiftLanguageModes: [.v6]
 )
+
+// Without shared device mode, for `make check`: a change of the notification libraries is built and tested within seconds.
+if Context.environment["NOTIFY_CENTER_CORE"] != nil {
+    package.targets = bus + notifications + notify3 + testKits.filter { $0.name == "NotifyCenterTestKit" }
+    package.dependencies = []
+    let names = Set(package.targets.map(\.name))
+    package.products.removeAll { product in
+        switch product {
+        case let library as Product.Library: !names.isSuperset(of: library.targets)
+        case let executable as Product.Executable: !names.isSuperset(of: executable.targets)
+        default: false
+        }
+    }
+}
 
 for target in package.targets where [.executable, .test, .regular].contains(target.type) {
     target.swiftSettings =

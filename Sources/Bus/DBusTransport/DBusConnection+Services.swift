@@ -1,0 +1,134 @@
+import Glibc
+import Synchronization
+
+extension DBusConnection {
+    // MARK: Names
+
+    /// Owns a bus name until ``releaseName(_:)``, across restarts of the bus.
+    ///
+    /// - Throws: ``DBusError/Code/nameTaken`` with `.doNotQueue` where another owns it; ``DBusError/Code/refused`` where the
+    ///   bus's policy forbids it or the name is none.
+    public func requestName(_ name: String, options: BusNameOptions = [.doNotQueue]) async throws(DBusError) {
+        let core = core
+        let error = await withCheckedContinuation { continuation in
+            core.requestName(name, options) { continuation.resume(returning: $0) }
+        }
+        if let error { throw error }
+    }
+
+    /// Gives a bus name back.
+    ///
+    /// - Throws: ``DBusError/Code/disconnected``; the name is given up all the same.
+    public func releaseName(_ name: String) async throws(DBusError) {
+        core.state.withLock { $0.names[name] = nil }
+        _ = try await callBus("ReleaseName", [.string(name)])
+    }
+
+    /// The unique name of a bus name's owner; `nil` where nobody owns it.
+    ///
+    /// - Throws: as ``call(_:timeout:)``.
+    public func owner(of name: String) async throws(DBusError) -> String? {
+        do throws(DBusError) {
+            return try await callBus("GetNameOwner", [.string(name)]).first?.stringValue
+        } catch {
+            guard error.name == "org.freedesktop.DBus.Error.NameHasNoOwner" else { throw error }
+            return nil
+        }
+    }
+
+    private func callBus(_ member: String, _ arguments: [DBusValue]) async throws(DBusError) -> [DBusValue] {
+        try await call(try BusDaemon.call(member, arguments).message())
+    }
+
+    // MARK: Objects
+
+    /// Serves an object until the token ends, across restarts of the bus. Calls run in tasks of their own, unless their
+    /// method wants them in order.
+    ///
+    /// - Throws: ``DBusError/Code/invalidArgument`` where this connection serves one at `path` already, or `path` is none;
+    ///   ``DBusError/Code/noResources``.
+    public func export(_ interfaces: [DBusInterface], at path: String) throws(DBusError) -> Observation {
+        try core.checkProcess("serve \(path)")
+        // A signal that is never sent, for its check of the path.
+        _ = try DBusMessage.signal(path: path, interface: "org.freedesktop.DBus", member: "Check")
+        try core.startThread()
+        guard core.state.withLock({ $0.objects.insert(interfaces, at: path) }) else {
+            throw DBusError(.invalidArgument, message: "it is taken by another object", attempted: "serve \(path)")
+        }
+        let core = core
+        return Observation { [weak core] in core?.discard { $0.objects.remove(path) } }
+    }
+
+    // MARK: Peers
+
+    /// Who is behind a connection, by the bus's word and not its own.
+    public struct PeerCredentials: Sendable, Hashable {
+        /// The effective user.
+        public let userID: UInt32
+        /// The effective group and the supplementary ones, in no order. Of a bus that does not tell them, the groups that the machine
+        /// has the user in.
+        public let groupIDs: [UInt32]
+        /// The process; `nil` where the bus cannot tell.
+        public let processID: UInt32?
+        /// The program's file; `nil` where this process may not see it. A hint, and no proof: a process may hand its connection on
+        /// to a child, and run another program itself.
+        public let executable: String?
+    }
+
+    /// Asks the bus who is behind `name`.
+    ///
+    /// A process id may pass to another process when its owner ends. The executable is therefore read between two questions to
+    /// the bus: a connection that is still there afterwards was there all the time.
+    ///
+    /// - Throws: as ``call(_:timeout:)``; ``DBusError/Code/refused`` when the peer is gone.
+    public func credentials(of name: String) async throws(DBusError) -> PeerCredentials {
+        let before = try await rawCredentials(of: name)
+        guard let processID = before.processID else { return before }
+        let executable = executable(of: processID)
+        let after = try await rawCredentials(of: name)
+        return PeerCredentials(
+            userID: after.userID,
+            groupIDs: after.groupIDs,
+            processID: processID,
+            executable: after == before ? executable : nil
+        )
+    }
+
+    /// Asks once, for whom a wrong program is no harm: the process may have ended, and its id be another's.
+    ///
+    /// - Throws: as ``credentials(of:)``.
+    package func firstCredentials(of name: String) async throws(DBusError) -> PeerCredentials {
+        let raw = try await rawCredentials(of: name)
+        return PeerCredentials(
+            userID: raw.userID,
+            groupIDs: raw.groupIDs,
+            processID: raw.processID,
+            executable: raw.processID.flatMap(executable)
+        )
+    }
+
+    private func rawCredentials(of name: String) async throws(DBusError) -> PeerCredentials {
+        let answer = try await callBus("GetConnectionCredentials", [.string(name)])
+        guard let fields = answer.first?.fieldsValue,
+            let user = fields["UnixUserID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
+        else {
+            throw DBusError(.malformed, message: "the bus does not say whose it is", attempted: "identify \(name)")
+        }
+        let process = fields["ProcessID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
+        var groups: [UInt32] = []
+        if case .array(let elements, "u") = fields["UnixGroupIDs"] {
+            groups = elements.compactMap { $0.unsignedValue.flatMap(UInt32.init(exactly:)) }
+        }
+        if groups.isEmpty { groups = UserGroups.of(user) }
+        return PeerCredentials(userID: user, groupIDs: groups, processID: process, executable: nil)
+    }
+
+    private func executable(of processID: UInt32) -> String? {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Int(PATH_MAX)) { buffer in
+            let length = buffer.withMemoryRebound(to: CChar.self) { path in
+                path.baseAddress.map { readlink("/proc/\(processID)/exe", $0, path.count) } ?? 0
+            }
+            return length > 0 ? String(decoding: buffer[..<length], as: UTF8.self) : nil
+        }
+    }
+}

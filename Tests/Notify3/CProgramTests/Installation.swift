@@ -1,0 +1,78 @@
+import Foundation
+import NotifyCenterTestKit
+
+/// What `make install` gives a C program, of the debug build and in a folder of the tests' own: the library, the headers, and the
+/// file by which pkg-config tells of them.
+struct Installation {
+    /// One for all tests.
+    static let shared = Result { try Installation() }
+
+    private let prefix: TemporaryDirectory
+
+    private init() throws {
+        prefix = try TemporaryDirectory("notify-c-programs")
+        let files = FileManager.default
+        for folder in ["lib/pkgconfig", "include"] {
+            try files.createDirectory(atPath: "\(prefix.path)/\(folder)", withIntermediateDirectories: true)
+        }
+        let links = [
+            (library, ChildProcess.built("libdarwin-notify.so")),
+            ("\(prefix.path)/include/darwin-notify", Self.package("Sources/Notify3/CNotify/include")),
+        ]
+        for (link, target) in links { try files.createSymbolicLink(atPath: link, withDestinationPath: target) }
+        let template = try String(contentsOfFile: Self.package("Packaging/darwin-notify.pc.in"), encoding: .utf8)
+        try template
+            .replacing("@PREFIX@", with: prefix.path)
+            .replacing("@LIBDIR@", with: "${prefix}/lib")
+            .replacing("@INCLUDEDIR@", with: "${prefix}/include/darwin-notify")
+            .replacing("@VERSION@", with: "0")
+            .write(toFile: "\(prefix.path)/lib/pkgconfig/darwin-notify.pc", atomically: true, encoding: .utf8)
+    }
+
+    /// The shared library.
+    var library: String { "\(prefix.path)/lib/libdarwin-notify.so" }
+
+    /// How programs find it, when they are built and when they run.
+    var environment: [String: String] {
+        ["PKG_CONFIG_PATH": "\(prefix.path)/lib/pkgconfig", "LD_LIBRARY_PATH": "\(prefix.path)/lib"]
+    }
+
+    /// Builds one of the programs, as its author would; returns where it is.
+    func build(_ source: String) async throws -> String {
+        let program = "\(prefix.path)/\(source)-program"
+        try await run(Self.programs("build"), [Self.programs(source), program])
+        return program
+    }
+
+    /// Runs a build script of another kind, which takes the program's place; returns that.
+    func build(_ script: String, _ name: String) async throws -> String {
+        let program = "\(prefix.path)/\(name)"
+        try await run(script, [program])
+        return program
+    }
+
+    /// Runs a program to its end, and shows what it wrote where that is not a good one.
+    func run(_ program: String, _ arguments: [String] = [], on bus: PrivateBus? = nil) async throws {
+        let variables = environment.merging(bus?.environment ?? [:]) { $1 }
+        let process = try ChildProcess(program, arguments, environment: variables)
+        let status = await process.exitStatus()
+        guard status == 0 else {
+            // All that it wrote is there when its output has ended.
+            _ = try? await process.line(within: .seconds(5)) { _ in false }
+            throw Failure(
+                description: "\(program): \(status)\n\(process.lines.joined(separator: "\n"))\n\(process.errorText)"
+            )
+        }
+    }
+
+    struct Failure: Error, CustomStringConvertible { let description: String }
+
+    /// A file of the folder with the programs.
+    static func programs(_ file: String) -> String { package("Tests/Notify3/CProgramTests/Programs/\(file)") }
+
+    /// A file of this package.
+    static func package(_ path: String) -> String {
+        URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("../../../\(path)").standardized
+            .path
+    }
+}

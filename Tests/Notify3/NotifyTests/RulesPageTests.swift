@@ -1,0 +1,42 @@
+import Foundation
+import Testing
+
+@Suite struct RulesPageTests {
+    private static let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../..").standardized
+
+    /// The page's sections are what tests and code cite: `notify(3), a.7`.
+    @Test func everySectionOfTheRulesIsCitedByATest() throws {
+        let page = try String(
+            contentsOf: Self.root.appending(path: "Sources/Notify3/notify/notify.docc/Rules.md"),
+            encoding: .utf8
+        )
+        let sections = page.split(separator: "\n").filter { $0.hasPrefix("## ") }
+            .map { String($0.dropFirst(3).prefix { $0 != " " }) }
+        #expect(sections == (1...15).map { "a.\($0)" } + ["b"])
+        let cited = try citations()
+        for section in sections { #expect(cited.contains(section), "no test cites section \(section)") }
+        // What is cited is on the page.
+        #expect(cited.subtracting(sections).isEmpty)
+    }
+
+    /// In comments and names of tests, `notify(3), a.9, and a.12` and `notify(3), b` in full.
+    private func citations() throws -> Set<String> {
+        var cited: Set<String> = []
+        let files = FileManager.default.enumerator(
+            at: Self.root.appending(path: "Tests"),
+            includingPropertiesForKeys: nil
+        )
+        for case let file as URL in try #require(files)
+        where ["swift", "c", "cpp", "h", "py"].contains(file.pathExtension)
+            && file.lastPathComponent != "RulesPageTests.swift"
+        {
+            for line in try String(contentsOf: file, encoding: .utf8).split(separator: "\n")
+            where line.contains("notify(3), ") || line.contains("// a.") {
+                for match in line.matches(of: /\b(a\.\d+)\b|notify\(3\), (b)\b/) {
+                    cited.insert(String(match.1 ?? match.2 ?? ""))
+                }
+            }
+        }
+        return cited
+    }
+}

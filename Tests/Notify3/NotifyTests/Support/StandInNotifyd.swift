@@ -1,0 +1,72 @@
+import DBusTransport
+import NotifydProtocol
+import Synchronization
+
+/// Owns notifyd's name and notes what it is told, and what is posted, in the order of the bus.
+final class StandInNotifyd: Sendable {
+    enum Word: Hashable {
+        case enter(String)
+        case leave(String)
+        case post(String)
+        /// All that there is, in place of what was told so far.
+        case report
+    }
+
+    private let heard = Locked<[Word]>([])
+    private let connection: DBusConnection
+    private let parts = Locked<(handlers: [Observation], lease: MatchRuleLease?)>(([], nil))
+
+    /// - Parameter isRefusing: answers no call, but by an error.
+    init(on bus: Bus, isRefusing: Bool = false) async throws {
+        let connection = try DBusConnection.open(bus)
+        self.connection = connection
+        let name = connection.uniqueName ?? ""
+        let names = DBusInterface.Argument("names", "as")
+        let refusal = MethodFailure(name: "org.freedesktop.DBus.Error.Failed", message: "not now")
+        let interface = DBusInterface(
+            NotifydProtocol.interface,
+            methods: [
+                DBusInterface.Method(
+                    "Enter",
+                    in: [names],
+                    out: [.init("owner", "s")],
+                    inOrder: { [weak self] call, reply in
+                        for name in call.arguments.first?.stringsValue ?? [] { self?.note(.enter(name)) }
+                        reply.send(isRefusing ? .failure(refusal) : .success([.string(name)]))
+                    }
+                ),
+                DBusInterface.Method(
+                    "Report",
+                    in: [.init("inquiry", "t"), .init("report", "a{sv}")],
+                    inOrder: { [weak self] _, reply in
+                        self?.note(.report)
+                        reply.send(.success([]))
+                    }
+                ),
+                DBusInterface.Method(
+                    "Leave",
+                    in: [names],
+                    inOrder: { [weak self] call, reply in
+                        for name in call.arguments.first?.stringsValue ?? [] { self?.note(.leave(name)) }
+                        reply.send(.success([]))
+                    }
+                ),
+            ]
+        )
+        let object = try connection.export([interface], at: NotifydProtocol.path)
+        let signals = connection.onSignal { [weak self] message in
+            guard message.member == "Posted", let name = try? message.arguments().first?.stringValue else { return }
+            self?.note(.post(name))
+        }
+        let lease: MatchRuleLease = try await connection.addMatch(
+            MatchRule(path: "/org/notifycenter", member: "Posted")
+        )
+        parts.withLock { $0 = ([object, signals], lease) }
+        try await connection.requestName(NotifydProtocol.busName)
+    }
+
+    /// What it heard so far.
+    var words: [Word] { heard.withLock { $0 } }
+
+    private func note(_ word: Word) { heard.withLock { $0.append(word) } }
+}

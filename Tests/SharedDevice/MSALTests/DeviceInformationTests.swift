@@ -1,0 +1,152 @@
+import DBusTransport
+import MSAL
+import NotifyCenterTestKit
+import SharedDevice
+import Synchronization
+import Testing
+
+/// The five situations in which MSAL is asked for the device's mode.
+@Suite("The device's information")
+struct DeviceInformationTests {
+    /// What the completion block got.
+    private struct Answer: Sendable {
+        let mode: MSALDeviceMode?
+        let hasBroker: Bool?
+        let codes: Codes?
+    }
+
+    private func ask(_ app: MSALPublicClientApplication) async throws -> Answer {
+        let answer = Locked<Answer?>(nil)
+        app.getDeviceInformation(with: nil) { information, error in
+            let got = Answer(
+                mode: information?.deviceMode,
+                hasBroker: information?.hasAADSSOExtension,
+                codes: Codes(error)
+            )
+            answer.withLock { $0 = got }
+        }
+        try await eventually("the block") { answer.withLock { $0 } != nil }
+        return try #require(answer.withLock { $0 })
+    }
+
+    @Test(
+        "1: an app that is none of the broker's gets an error and no mode",
+        arguments: ["app://other", "msauth.://auth", ""]
+    )
+    func notEnabled(_ redirect: String) async throws {
+        let device = try await TestDevice()
+        let app = try device.application { $0.redirectUri = redirect }
+        let answer = try await ask(app)
+        #expect(answer.mode == nil)
+        #expect(answer.codes == .internal(.internalBrokerNotAvailable))
+        let bypassing = try device.application { $0.bypassRedirectURIValidation = true }
+        #expect(try await ask(bypassing).codes == .internal(.internalBrokerNotAvailable))
+        #expect(await codes { _ = try await app.told() } == .internal(.internalBrokerNotAvailable))
+        let enabled = try device.application { $0.redirectUri = "msauth.org.example.other://auth" }
+        #expect(try await ask(enabled).mode == .shared)
+    }
+
+    @Test("2: without a broker there is an error and no mode; a mode that was shared before is said again beside it")
+    func unreachable() async throws {
+        let device = try await TestDevice(starts: false)
+        let app = try device.application()
+        let before = try await ask(app)
+        #expect(before.mode == nil)
+        #expect(before.codes == .internal(.internalBrokerNotAvailable))
+        #expect(
+            await codes { _ = try await app.deviceInformation(with: nil) } == .internal(.internalBrokerNotAvailable)
+        )
+        try await device.startBroker()
+        #expect(try await ask(app).mode == .shared)
+        device.killBroker()
+        let after = try await ask(app)
+        #expect(after.mode == .shared)
+        #expect(after.hasBroker == false)
+        #expect(after.codes == .internal(.internalBrokerNotAvailable))
+        #expect(
+            await codes { _ = try await app.deviceInformation(with: nil) } == .internal(.internalBrokerNotAvailable)
+        )
+    }
+
+    @Test("2: a mode that was personal before is not said again without a broker")
+    func forgotten() async throws {
+        let device = try await TestDevice(starts: false)
+        try device.configure(#"{"sharedDeviceMode": false}"#)
+        try await device.startBroker()
+        let app = try device.application()
+        #expect(try await ask(app).mode == .default)
+        device.killBroker()
+        let after = try await ask(app)
+        #expect(after.mode == nil)
+        #expect(after.codes == .internal(.internalBrokerNotAvailable))
+    }
+
+    @Test("3: overlapping requests are each answered")
+    func overlapping() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        try await withThrowingTaskGroup(of: MSALDeviceMode.self) { group in
+            for _ in 0..<16 { group.addTask { try await app.deviceInformation(with: nil).deviceMode } }
+            for try await mode in group { #expect(mode == .shared) }
+        }
+    }
+
+    @Test("4: a broker that answers with an error, or with a mode that nobody knows, gives an error and no mode")
+    func failing() async throws {
+        let bus = try PrivateBus()
+        let directory = try TemporaryDirectory("msal-test")
+        let broken = try await StandInBroker(on: bus.bus)
+        let app = try MSALPublicClientApplication(
+            configuration: MSALPublicClientApplicationConfig(clientId: "org.example.app"),
+            bus: bus.bus,
+            stateDirectory: directory.path
+        )
+        for mode in [nil, "paranoid"] {
+            broken.mode.withLock { $0 = mode }
+            let answer = try await ask(app)
+            #expect(answer.mode == nil)
+            #expect(answer.codes == .internal(.internalErrorBrokerUnknown))
+        }
+        broken.mode.withLock { $0 = "shared" }
+        #expect(try await ask(app).mode == .shared)
+    }
+
+    @Test("5: the broker's word is the mode")
+    func success() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        let information = try await app.getDeviceInformation(with: MSALParameters())
+        #expect(information.deviceMode == .shared)
+        #expect(information.hasAADSSOExtension)
+        #expect(information.configuredPreferredAuthMethod == .notConfigured)
+        #expect(information.extraDeviceInformation["organization"] as? String == "Contoso")
+        #expect(information.extraDeviceInformation["brokerVersion"] is String)
+        try device.configure(#"{"sharedDeviceMode": false}"#)
+        try await eventually("it is personal") { try await app.deviceInformation(with: nil).deviceMode == .default }
+    }
+}
+
+/// A service under the broker's name that answers one question as it is told to.
+private final class StandInBroker: Sendable {
+    /// What it says; `nil` for a failure.
+    let mode = Locked<String?>(nil)
+    private let connection: DBusConnection
+    private let object = Locked<Observation?>(nil)
+
+    init(on bus: Bus) async throws {
+        connection = try DBusConnection.open(bus)
+        let method = DBusInterface.Method(
+            BrokerProtocol.Method.getDeviceInformation.rawValue,
+            out: [.init("answer", "a{sv}")]
+        ) { [weak self] _ in
+            guard let mode = self?.mode.withLock({ $0 }) else {
+                throw MethodFailure(name: "org.freedesktop.DBus.Error.Failed", message: "not today")
+            }
+            return [.fields(["mode": .string(mode)])]
+        }
+        let interface = DBusInterface(BrokerProtocol.interface, methods: [method])
+        let token = try connection.export([interface], at: BrokerProtocol.path)
+        object.withLock { $0 = token }
+        _ = try await connection.requestName(BrokerProtocol.busName)
+    }
+}

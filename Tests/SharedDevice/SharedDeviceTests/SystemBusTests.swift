@@ -1,0 +1,83 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+/// The policy that is installed for the system bus, on a bus that denies by default, as that one does. Only root can be several users.
+@Suite(
+    "The broker on a system bus",
+    .enabled(if: geteuid() == 0 && PrivateBus.Daemon.chosen == .daemon, "root alone has several users")
+)
+struct SystemBusTests {
+    private let device: TestDevice
+
+    init() async throws {
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../../..").standardized
+            .path
+        var options = PrivateBus.Options(denials: [
+            #"<deny own="*"/>"#, #"<deny send_type="method_call"/>"#,
+            #"<allow send_destination="org.freedesktop.DBus"/>"#,
+        ])
+        options.admitsOtherUsers = true
+        options.configurationFiles = ["\(root)/Service/system-bus/org.notifycenter.SharedDevice1.conf"]
+        device = try await TestDevice(bus: PrivateBus(options))
+    }
+
+    /// `dbus-send` as `daemon`, whom every Linux has.
+    private func send(_ arguments: String...) async throws -> (status: Int32, errors: String) {
+        let identity = ["--reuid=1", "--regid=1", "--clear-groups"]
+        let program = try ChildProcess(
+            "setpriv",
+            identity + ["dbus-send", "--bus=\(device.bus.address)"] + arguments
+        )
+        let status = await program.exitStatus()
+        if status != 0 { try await eventually("it says why") { !program.errorText.isEmpty } }
+        return (status, program.errorText)
+    }
+
+    @Test("whoever uses the device may ask the broker, and nobody but root may be it")
+    func calls() async throws {
+        let broker = ["--print-reply", "--dest=org.notifycenter.SharedDevice1", "/org/notifycenter/SharedDevice"]
+        let question = try await send(
+            broker[0],
+            broker[1],
+            broker[2],
+            "org.notifycenter.SharedDevice1.GetDeviceInformation"
+        )
+        #expect(question.status == 0, "\(question.errors)")
+        device.killBroker()
+        let name = try await send(
+            "--print-reply",
+            "--dest=org.freedesktop.DBus",
+            "/org/freedesktop/DBus",
+            "org.freedesktop.DBus.RequestName",
+            "string:org.notifycenter.SharedDevice1",
+            "uint32:0"
+        )
+        #expect(name.status != 0)
+        #expect(name.errors.contains("AccessDenied"), "\(name.errors)")
+        try await device.startBroker()
+    }
+
+    @Test("the broker's broadcasts are heard, and another user's under their name are not carried")
+    func broadcasts() async throws {
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        let mark = app.mark
+        for name in ["SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "SHARED_MODE_DEVICE_MODE_CHANGED"] {
+            _ = try await send(
+                "--type=signal",
+                "/org/notifycenter",
+                "org.notifycenter.Darwin1.\(name).Posted",
+                "string:\(name)"
+            )
+        }
+        try await control.signOut()
+        try await app.wait("nobody", after: mark)
+        #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
+        #expect(control.application.ignoredBroadcasts == 0)
+    }
+}

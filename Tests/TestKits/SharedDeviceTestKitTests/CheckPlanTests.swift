@@ -1,0 +1,109 @@
+import Foundation
+import SharedDeviceTestKit
+import Testing
+
+@Suite("Plans of checks")
+struct CheckPlanTests {
+    /// A plan with one app and these steps.
+    static func plan(_ steps: String, apps: String? = nil, more: String = "") -> Data {
+        let apps = apps ?? #"[{"identifier": "a", "executable": "sh"}]"#
+        return Data(#"{"apps": \#(apps), "steps": [\#(steps)]\#(more)}"#.utf8)
+    }
+
+    static let expect = #"{"do": "expect", "present": ["x"]}"#
+
+    @Test(
+        "what is wrong with a plan is said with its place",
+        arguments: [
+            (Data("[".utf8), "$: it is no JSON"),
+            (Data("[]".utf8), "$: it is a list, not an object"),
+            (Data("{}".utf8), "$: it lacks “apps”"),
+            (plan(expect, apps: "[]"), "$.apps: there are none"),
+            (plan(expect, apps: #"[{"executable": "sh"}]"#), "$.apps[0]: it lacks “identifier”"),
+            (
+                plan(expect, apps: #"[{"identifier": 7, "executable": "sh"}]"#),
+                "$.apps[0].identifier: it is a number, not a string"
+            ),
+            (plan(expect, apps: #"[{"identifier": "", "executable": "sh"}]"#), "$.apps[0].identifier: it is empty"),
+            (
+                plan(expect, apps: #"[{"identifier": "a", "executable": "sh", "argumnts": []}]"#),
+                "$.apps[0].argumnts: there is no such key"
+            ),
+            (
+                plan(expect, apps: #"[{"identifier": "a", "executable": "sh", "environment": {"X Y": 1}}]"#),
+                #"$.apps[0].environment["X Y"]: it is a number"#
+            ),
+            (
+                plan(
+                    expect,
+                    apps: #"[{"identifier": "a", "executable": "sh"}, {"identifier": "a", "executable": "sh"}]"#
+                ), "$.apps[1].identifier: there is another app a"
+            ),
+            (
+                plan(expect, apps: #"[{"identifier": "a", "executable": "sh", "busName": "nodots\n"}]"#),
+                "$.apps[0].busName: “nodots ” is no bus name"
+            ),
+            (plan(expect, more: #", "polcy": "strict""#), "$.polcy: there is no such key"),
+            (plan(expect, more: #", "policy": "lenient""#), "$.policy: “lenient” is none of “advisory”, “strict”"),
+            (plan(expect, more: #", "users": ["ada", "ada"]"#), "$.users[1]: there is another user “ada”"),
+            (plan(""), "$.steps: nothing is expected"),
+            (plan(#"{"user": "ada"}"#), "$.steps[0]: it lacks “do”"),
+            (plan(#"{"do": "dance"}"#), "$.steps[0].do: “dance” is none of"),
+            (plan(#"{"do": "kill", "app": "b"}, "# + expect), "$.steps[0].app: there is no app “b”; there are “a”"),
+            (plan(#"{"do": "signIn", "user": "mallory"}, "# + expect), "$.steps[0].user: there is no user “mallory”"),
+            (plan(#"{"do": "signOut"}, "# + expect), "$.steps[0]: nobody is signed in"),
+            (
+                plan(#"{"do": "signIn", "user": "ada"}, {"do": "signIn", "user": "grace"}, "# + expect),
+                "$.steps[1]: somebody is signed in"
+            ),
+            (plan(#"{"do": "pause", "milliseconds": -1}, "# + expect), "$.steps[0].milliseconds: -1.0 is not between"),
+            (
+                plan(#"{"do": "pause", "milliseconds": 1, "app": "a"}, "# + expect),
+                "$.steps[0].app: there is no such key"
+            ),
+            (plan(#"{"do": "expect"}"#), "$.steps[0]: it expects nothing"),
+            (plan(#"{"do": "expect", "cleanedWithin": 1}"#), "$.steps[0].cleanedWithin: no earlier step signs out"),
+            (plan(#"{"do": "expect", "apps": ["b"], "present": ["x"]}"#), "$.steps[0].apps[0]: there is no app “b”"),
+            (plan(#"{"do": "expect", "absent": ["x"]}"#), "$.steps[0].absent[0]: no earlier step sees “x” in a"),
+        ]
+    )
+    func errors(plan: Data, expected: String) throws {
+        let error = try #require(throws: CheckPlanError.self) { _ = try CheckPlan(json: plan) }
+        #expect(error.description.hasPrefix(expected), "\(error)")
+    }
+
+    @Test("a plan survives being written and read")
+    func roundTrip() throws {
+        let plan = try CheckPlan(json: try Self.examplePlan())
+        #expect(plan.steps.count > 10)
+        #expect(plan.apps.map(\.identifier) == ExampleApps.names.map(ExampleApps.identifier))
+        let again = try JSONDecoder().decode(CheckPlan.self, from: try JSONEncoder().encode(plan))
+        #expect(again == plan)
+    }
+
+    @Test("every step can be written and read")
+    func everyStep() throws {
+        let steps = """
+            {"do": "signIn", "user": "ada"}, {"do": "waitUntilRunning", "within": 5}, {"do": "send", "app": "a", "line": "l"},
+            {"do": "waitForLine", "app": "a", "containing": "c"}, {"do": "waitForMarker", "app": "a", "marker": "m"},
+            {"do": "pause", "milliseconds": 1.5}, {"do": "start", "app": "a"}, {"do": "stop", "app": "a"},
+            {"do": "continue", "app": "a"}, {"do": "kill", "app": "a"}, {"do": "slowCleanup", "app": "a", "milliseconds": 2},
+            {"do": "killBroker"}, {"do": "startBroker"}, {"do": "restartBus"}, {"do": "spoofBroadcast"}, {"do": "signOut"},
+            {"do": "expect", "apps": ["a"], "heardWithin": 1, "cleanedWithin": 2, "absent": ["m"]}
+            """
+        let plan = try CheckPlan(json: Self.plan(steps, more: #", "policy": "strict", "cleanupTimeout": 30"#))
+        #expect(plan.steps.count == 17)
+        #expect(plan.cleanup == CleanupRule(.strict, timeout: 30))
+        #expect(try JSONDecoder().decode(CheckPlan.self, from: try JSONEncoder().encode(plan)) == plan)
+    }
+
+    @Test("the complete example of the documentation is a plan")
+    func documentation() throws {
+        let text = try String(contentsOf: Self.root.appending(path: "Documentation/CheckPlan.md"), encoding: .utf8)
+        let json = try #require(text.split(separator: "```json\n").dropFirst().first?.split(separator: "```").first)
+        #expect(try !CheckPlan(json: Data(json.utf8)).steps.isEmpty)
+    }
+
+    static var root: URL { URL(fileURLWithPath: #filePath).appending(path: "../../../..").standardized }
+    static func examplePlan() throws -> Data { try Data(contentsOf: root.appending(path: "Examples/check-plan.json")) }
+}
