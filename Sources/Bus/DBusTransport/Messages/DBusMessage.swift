@@ -19,6 +19,12 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
         try DBusMessage.adopt(dbus_message_copy(pointer), "copy a message")
     }
 
+    /// This message, or a copy where it was sent before: a call needs a serial of its own.
+    consuming func unsent() throws(DBusError) -> DBusMessage {
+        if dbus_message_get_serial(pointer) != 0 { return try copy() }
+        return self
+    }
+
     /// What a message is for.
     public enum Kind: Sendable, Hashable {
         case methodCall
