@@ -354,7 +354,10 @@ struct OutageTests {
 
     @Test(
         "a forked child ends what it inherited without waiting for locks that its parent's threads held",
-        .enabled(if: !isThreadSanitized, "ThreadSanitizer's own locks do not survive the fork of a process with threads")
+        .enabled(
+            if: !isThreadSanitized,
+            "ThreadSanitizer's locks do not survive a fork beside threads"
+        )
     )
     func forkedChild() async throws {
         let bus = try PrivateBus()
