@@ -22,6 +22,11 @@ struct RequestTests {
         let id = try #require(result.account.homeAccountId)
         #expect(id.identifier == result.account.identifier)
         #expect("\(id.objectId).\(id.tenantId)" == id.identifier)
+        #expect(result.tenantProfile.identifier == id.objectId)
+        #expect(result.tenantId == id.tenantId)
+        #expect(result.uniqueId == id.objectId)
+        #expect(result.tenantProfile.claims?["name"] as? String == "Ada")
+        #expect(result.account.environment == "login.microsoftonline.com")
 
         let interactive = MSALInteractiveTokenParameters(scopes: ["orders.read"], webviewParameters: .unasked)
         #expect(try await other.acquireToken(with: interactive).accessToken == result.accessToken)
@@ -178,6 +183,11 @@ struct RequestTests {
         #expect(try app.account(forIdentifier: identifier) == ada)
         #expect(try app.account(forUsername: "ADA") == ada)
         #expect(try app.accounts(for: other) == [])
+        // Removed, the account is forgotten here until a request names it again; nobody is signed out.
+        try app.remove(ada)
+        #expect(try app.allAccounts() == [])
+        #expect(try await app.accountsFromDevice(for: everybody) == [ada])
+        #expect(try app.allAccounts() == [ada])
         // Nothing of this was a report.
         #expect(try await app.told() == "ada -")
         try await device.control.signOut()

@@ -96,6 +96,11 @@ struct Control {
         try await cleanUp()
     }
 
+    /// Who is signed in on the device.
+    var current: String? {
+        get async throws { try await application.getCurrentAccount().current?.username }
+    }
+
     private func cleanUp() async throws {
         for await change in application.accountChanges {
             return try await application.cleanupDone(change)

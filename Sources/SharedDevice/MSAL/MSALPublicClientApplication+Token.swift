@@ -8,16 +8,16 @@ import Synchronization
 public typealias MSALCompletionBlock = (MSALResult?, (any Error)?) -> Void
 
 extension MSALPublicClientApplication {
-    /// Signs somebody in for the whole device: asks for name and password as the parameters' ``MSALWebviewParameters`` say. Where somebody
-    /// is signed in, and the parameters name nobody else, the result is a token of that account, and nobody is asked
+    /// Signs somebody in for the whole device: asks for name and password as the parameters' ``MSALWebviewParameters`` say. If somebody is
+    /// signed in already and the parameters name nobody else, the result is a token of that account, and nobody is asked
     /// (``MSALPromptType/promptIfNecessary``). By default the block runs on the main queue.
     ///
     /// The error's code is ``MSALError/userCanceled`` or ``MSALError/workplaceJoinRequired``, or its internal code is
     /// ``MSALInternalError/internalErrorInvalidParameter`` (no scopes), ``MSALInternalError/internalErrorMismatchedUser`` (somebody else is
     /// signed in), ``MSALInternalError/internalErrorAuthorizationFailed``, ``MSALInternalError/internalErrorAmbiguousAccount`` (a cleanup
     /// is due), ``MSALInternalError/internalErrorInteractiveSessionAlreadyRunning``, ``MSALInternalError/internalErrorNoViewController``,
-    /// ``MSALInternalError/internalErrorUnauthorizedClient`` or ``MSALInternalError/internalBrokerNotAvailable``. What the prompt threw
-    /// comes as it is.
+    /// ``MSALInternalError/internalErrorUnauthorizedClient`` or ``MSALInternalError/internalBrokerNotAvailable``. An error that the prompt
+    /// throws is passed on unchanged.
     public func acquireToken(
         with parameters: MSALInteractiveTokenParameters,
         completionBlock: @escaping MSALCompletionBlock
@@ -46,9 +46,9 @@ extension MSALPublicClientApplication {
 
     /// A token for the current account, without asking anybody. By default the block runs on a queue of the system's choice.
     ///
-    /// The error's code is ``MSALError/interactionRequired`` where nobody is signed in or the broker wants the password again, or its
-    /// internal code is ``MSALInternalError/internalErrorInvalidParameter`` (no scopes), ``MSALInternalError/internalErrorMismatchedUser``
-    /// (the account is not the current one, or ceased to be meanwhile), ``MSALInternalError/internalErrorAmbiguousAccount`` (a cleanup is
+    /// The error's code is ``MSALError/interactionRequired`` if nobody is signed in or the broker wants the password again, or its internal
+    /// code is ``MSALInternalError/internalErrorInvalidParameter`` (no scopes), ``MSALInternalError/internalErrorMismatchedUser``
+    /// (the account is not, or is no longer, the current one), ``MSALInternalError/internalErrorAmbiguousAccount`` (a cleanup is
     /// due), ``MSALInternalError/internalErrorUnauthorizedClient`` or ``MSALInternalError/internalBrokerNotAvailable``.
     public func acquireTokenSilent(
         with parameters: MSALSilentTokenParameters,
@@ -110,12 +110,12 @@ extension MSALPublicClientApplication {
             try await shared.acquireTokenSilent(with: parameters)
         }
         know(token.account)
-        return MSALResult(token, authority: setup.authority, correlationId: request.correlationId)
+        return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
     }
 
-    /// Single sign-on: the request that fulfils `request` without a person; `nil` where nobody is signed in.
+    /// Single sign-on: the silent request that takes the place of `request`; `nil` if nobody is signed in.
     ///
-    /// - Throws: ``RequestFailure``, −42101, where somebody is, and is not to be taken. Better now than after the password was asked for.
+    /// - Throws: ``RequestFailure``, −42101, if somebody is signed in who does not fit the request. Nobody types a password in vain.
     private func silentRequest(instead request: SignInRequest) async throws(RequestFailure) -> SilentRequest? {
         let context = request.context
         let current = try await mapping(context: context) { () throws(SharedDeviceError) in
@@ -123,7 +123,7 @@ extension MSALPublicClientApplication {
         }
         guard let current else { return nil }
         if request.promptType == .promptIfNecessary, request.admits(current) {
-            return SilentRequest(scopes: request.scopes, account: current, correlationId: request.correlationId)
+            return SilentRequest(request, account: current)
         }
         let error = SharedDeviceError(
             .accountAlreadySignedIn,
@@ -143,7 +143,7 @@ extension MSALPublicClientApplication {
         {
             throw RequestFailure(
                 .internal(.internalErrorMismatchedUser),
-                "could not sign in: the request is for another account than the name that was given at the prompt"
+                "could not sign in: the name that was given at the prompt is not that of the request's account"
             )
         }
         let parameters = InteractiveTokenParameters(scopes: request.scopes, loginHint: hint) { _ in
@@ -153,7 +153,7 @@ extension MSALPublicClientApplication {
             try await shared.acquireToken(with: parameters)
         }
         know(token.account)
-        return MSALResult(token, authority: setup.authority, correlationId: request.correlationId)
+        return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
     }
 
     private func beginPrompting() throws(RequestFailure) {
@@ -167,5 +167,60 @@ extension MSALPublicClientApplication {
                 "could not sign in: this app is asking a person already; wait for that sign-in to end"
             )
         }
+    }
+}
+
+/// A sign-in as the app asked for it. The app may change its parameters object meanwhile.
+struct SignInRequest: Sendable {
+    let scopes: [String]
+    let account: Account?
+    let loginHint: String?
+    let promptType: MSALPromptType
+    let prompt: MSALWebviewParameters.Prompt
+    let authority: MSALAuthority?
+    let correlationId: UUID
+
+    init(_ parameters: MSALInteractiveTokenParameters) {
+        scopes = parameters.scopes
+        account = parameters.account?.account
+        loginHint = parameters.loginHint.flatMap { $0.isEmpty ? nil : $0 }
+        promptType = parameters.promptType
+        prompt = parameters.webviewParameters.prompt
+        authority = parameters.authority
+        correlationId = parameters.correlationId ?? UUID()
+    }
+
+    var context: RequestFailure.Context { RequestFailure.Context(correlationId: correlationId, account: account) }
+
+    /// Whether a token of this account fulfils the request.
+    func admits(_ current: Account) -> Bool {
+        if let account { return account == current }
+        guard let loginHint else { return true }
+        return loginHint.lowercased() == current.username.lowercased()
+    }
+}
+
+/// A token request without a person, as the app asked for it.
+struct SilentRequest: Sendable {
+    let scopes: [String]
+    let account: Account?
+    var forceRefresh = false
+    let authority: MSALAuthority?
+    let correlationId: UUID
+
+    init(_ parameters: MSALSilentTokenParameters) {
+        scopes = parameters.scopes
+        account = parameters.account?.account
+        forceRefresh = parameters.forceRefresh
+        authority = parameters.authority
+        correlationId = parameters.correlationId ?? UUID()
+    }
+
+    /// The silent form of a sign-in, for the account that is signed in.
+    init(_ request: SignInRequest, account: Account) {
+        scopes = request.scopes
+        self.account = account
+        authority = request.authority
+        correlationId = request.correlationId
     }
 }

@@ -1,15 +1,18 @@
 import DBusTransport
-import Foundation
+// As MSAL's module does: a file that imports MSAL alone finds `DispatchQueue`, `NSError` and `URL` too.
+@_exported public import Foundation
 public import NotifyCenter
 import SharedDevice
 import Synchronization
 
+@_exported public import enum NotifyCenter.Bus
+
 /// An app on a shared device, with MSAL's names: who is signed in, signing in and out for the whole device, tokens.
 ///
-/// Make one per app and keep it. All functions may be called from any thread and task. Parameters are read during the call; to change
-/// them afterwards changes nothing. Each completion block is called once, on the queue that its parameters name.
+/// Make one per app and keep it. All functions may be called from any thread and task. Parameters are read during the call; later changes
+/// to them do nothing. Each completion block is called once, on the queue that its parameters name.
 ///
-/// Every error is an `NSError` of the domain ``MSALErrorDomain``. Where the shared device said why, `NSUnderlyingErrorKey` has its
+/// Every error is an `NSError` of the domain ``MSALErrorDomain``. If the shared device gave the reason, `NSUnderlyingErrorKey` has its
 /// `SharedDeviceError`.
 ///
 /// ```swift
@@ -25,20 +28,20 @@ public final class MSALPublicClientApplication: Sendable {
 
     /// What an application object remembers.
     struct State {
-        /// The account that the app heard of last, and has not signed out.
+        /// The account that the app heard of last. `nil` after the app has signed it out or removed it.
         var known: Account?
-        /// The mode that the broker gave last is ``MSALDeviceMode/shared``.
+        /// Whether the broker's last answer was ``MSALDeviceMode/shared``.
         var wasShared = false
-        /// A person is being asked.
+        /// Whether a person is being asked.
         var isPrompting = false
-        /// Changes that the app was told of, and that its next request settles.
+        /// Changes that the app was told of. Its next request settles them.
         var toSettle: [AccountChange] = []
     }
 
     /// An app as `configuration` describes it; the broker is on the bus that the environment names.
     ///
-    /// - Throws: an error with ``MSALInternalError/internalErrorInvalidParameter`` where the configuration has no client id, or an
-    ///   identifier that cannot name a folder.
+    /// - Throws: an error with ``MSALInternalError/internalErrorInvalidParameter`` if the configuration has no client id, or an identifier
+    ///   that cannot name a folder.
     public convenience init(configuration: MSALPublicClientApplicationConfig) throws {
         try self.init(configuration: configuration, bus: .fromEnvironment)
     }
@@ -68,11 +71,11 @@ public final class MSALPublicClientApplication: Sendable {
     /// - Parameters:
     ///   - configuration: what the app says of itself; a copy is taken.
     ///   - bus: where the broker is.
-    ///   - stateDirectory: where the record is kept of whose data the app holds; `nil` for `$XDG_STATE_HOME` (`~/.local/state`) and the
-    ///     app's identifier. It must outlast the user data of the app.
+    ///   - stateDirectory: the folder of the app's record of whose data it holds. `nil` means the app's identifier in `$XDG_STATE_HOME`
+    ///     (`~/.local/state`). The folder must outlast the user data of the app.
     /// - Throws: as ``init(configuration:)``.
     public init(configuration: MSALPublicClientApplicationConfig, bus: Bus, stateDirectory: String? = nil) throws {
-        setup = Configuration(configuration)
+        setup = configuration.snapshot
         do throws(RequestFailure) {
             let identifier = try setup.identifier()
             shared = SharedDeviceApplication(identifier: identifier, bus: bus, stateDirectory: stateDirectory)
@@ -82,17 +85,40 @@ public final class MSALPublicClientApplication: Sendable {
     }
 
     /// The configuration that this was made with; a copy.
-    public var configuration: MSALPublicClientApplicationConfig { setup.copy }
+    public var configuration: MSALPublicClientApplicationConfig { MSALPublicClientApplicationConfig(setup) }
+
+    // MARK: What changes nothing here
+
+    /// Always false: the URL is for the app. On iOS the browser and Microsoft Authenticator answer the app by opening a URL; here the broker
+    /// answers each request itself.
+    @discardableResult
+    public static func handleMSALResponse(_ response: URL, sourceApplication: String?) -> Bool { false }
+
+    /// The old spelling of ``handleMSALResponse(_:sourceApplication:)``.
+    @discardableResult
+    public static func handleMSALResponse(_ response: URL) -> Bool { false }
+
+    /// Always false: there is no web view to close. A sign-in ends when its prompt returns or throws.
+    @discardableResult
+    public static func cancelCurrentWebAuthSession() -> Bool { false }
 
     // MARK: What requests have in common
 
-    /// - Throws: ``RequestFailure``, −42714, where this app is none of the broker's.
+    /// - Throws: ``RequestFailure``, −42714, unless this app uses the broker.
     func requireBroker(_ attempted: String) throws(RequestFailure) {
-        guard !setup.isBrokerEnabled else { return }
+        let remedy: String
+        if MSALGlobalConfig.brokerAvailability == .none {
+            remedy = "Leave MSALGlobalConfig.brokerAvailability at auto"
+        } else if !setup.isBrokerEnabled {
+            remedy =
+                "Leave bypassRedirectURIValidation false, and have a redirectUri of the form msauth.<the app's identifier>://auth, "
+                + "or none"
+        } else {
+            return
+        }
         throw RequestFailure(
             .internal(.internalBrokerNotAvailable),
-            "could not \(attempted): the broker is not enabled for this app. Leave bypassRedirectURIValidation false, and have a "
-                + "redirectUri of the form msauth.<the app's identifier>://auth, or none"
+            "could not \(attempted): the broker is not enabled for this app. \(remedy)"
         )
     }
 
@@ -102,4 +128,9 @@ public final class MSALPublicClientApplication: Sendable {
     }
 
     func know(_ account: Account?) { state.withLock { $0.known = account } }
+
+    /// The account as the app sees it.
+    func described(_ account: Account, debt: AccountChange? = nil) -> MSALAccount {
+        MSALAccount(account, environment: setup.authority.environment, debt: debt)
+    }
 }

@@ -3,8 +3,8 @@ import SharedDevice
 
 /// A completion block on its way to its queue.
 struct Completion<Arguments: Sendable>: @unchecked Sendable {
-    // Unchecked: MSAL's block types are not `Sendable`, and apps hand over what they captured. The block is called once, on the
-    // queue that the caller has chosen, and nothing else touches it: that is MSAL's contract.
+    // Unchecked: MSAL's block types are not `Sendable`, and blocks capture what they like. The block is called once, on the queue that the
+    // caller has chosen, and nothing else touches it: that is MSAL's contract.
     private let queue: DispatchQueue
     private let block: (Arguments) -> Void
 
@@ -13,7 +13,7 @@ struct Completion<Arguments: Sendable>: @unchecked Sendable {
         self.block = block
     }
 
-    /// Calls the block on its queue; `after` there when it has returned.
+    /// Calls the block on its queue, and `after` once the block has returned.
     func callAsFunction(_ arguments: Arguments, after: @escaping @Sendable () -> Void = {}) {
         queue.async {
             block(arguments)
@@ -23,16 +23,16 @@ struct Completion<Arguments: Sendable>: @unchecked Sendable {
 }
 
 extension Result where Failure == RequestFailure {
-    /// The value; `nil` for an error.
+    /// The value; `nil` for a failure.
     var value: Success? { try? get() }
 
-    /// What the completion blocks get.
+    /// The error as completion blocks get it; `nil` for a success.
     var nsError: (any Error)? {
         if case .failure(let failure) = self { failure.nsError } else { nil }
     }
 }
 
-/// The outcome of `body`, and with a typed error, as a value.
+/// What `body` returns or throws, as a value.
 func outcome<Success: Sendable>(
     _ body: () async throws(RequestFailure) -> Success
 ) async -> Result<Success, RequestFailure> {
@@ -43,7 +43,7 @@ func outcome<Success: Sendable>(
     }
 }
 
-/// Runs `body`, which asks the shared device, and gives its error MSAL's codes.
+/// Runs `body`, which asks the shared device, and translates its error to MSAL's codes.
 func mapping<Success: Sendable>(
     in request: ErrorCodes.Request = .other,
     context: RequestFailure.Context = .init(),
