@@ -4,6 +4,81 @@ import FoundationEssentials
 import Glibc
 import Synchronization
 
+/// What became of the browser's session when somebody signed out. The account is signed out of the device in any case.
+public enum BrowserSignout: Sendable, Hashable {
+    /// The sign-out did not ask for it.
+    case notRequested
+    /// The end-session page was handed to the browser. Whether the identity provider ended its session there, the browser shows.
+    case opened
+    /// The device's configuration names no end-session page.
+    case notConfigured
+    /// The page could not be opened, for this reason; the person may still be signed in there.
+    case failed(String)
+    /// The page was not open by ``SignoutParameters/browserDeadline``.
+    case timedOut
+}
+
+/// A way to open a page in the browser.
+public struct BrowserOpener: Sendable {
+    /// Opens the page at this address and returns when that is done; throws where it cannot be. Called on a task of its own, which is cancelled
+    /// when time is over.
+    public var open: @Sendable (_ address: String) async throws -> Void
+
+    /// An opener of the app's own.
+    public init(_ open: @escaping @Sendable (_ address: String) async throws -> Void) { self.open = open }
+
+    /// The desktop's way: runs `xdg-open` with the address, without a shell. When time is over the process is killed.
+    public static let desktop = BrowserOpener { address in
+        try await HelperProcess.run("xdg-open", [address])
+    }
+}
+
+extension SharedDeviceApplication {
+    /// Opens the end-session page, as far as that can be done in time.
+    func signOutFromBrowser(_ address: String?, _ parameters: SignoutParameters) async -> BrowserSignout {
+        guard parameters.signoutFromBrowser else { return .notRequested }
+        guard let address else { return .notConfigured }
+        guard EndSessionPage.isAllowed(address) else {
+            return .failed("the configured page is neither https nor at http://localhost")
+        }
+        let (results, continuation) = AsyncStream.makeStream(of: BrowserSignout.self)
+        let opening = Task {
+            do {
+                try await parameters.browserOpener.open(address)
+                continuation.yield(.opened)
+            } catch {
+                continuation.yield(.failed("\(error)"))
+            }
+        }
+        let alarm = Task {
+            guard (try? await Task.sleep(for: parameters.browserDeadline)) != nil else { return }
+            continuation.yield(.timedOut)
+        }
+        defer {
+            opening.cancel()
+            alarm.cancel()
+        }
+        // An opener that does not heed its cancellation is left to itself.
+        for await result in results { return result }
+        return .timedOut
+    }
+}
+
+/// Which pages a browser is sent to.
+enum EndSessionPage {
+    /// A browser opens more than pages, and the address comes from a file.
+    static func isAllowed(_ address: String) -> Bool {
+        guard address.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }), let url = URL(string: address),
+            let host = url.host(percentEncoded: false), !host.isEmpty
+        else { return false }
+        switch url.scheme?.lowercased() {
+        case "https": return true
+        case "http": return host.lowercased() == "localhost"
+        default: return false
+        }
+    }
+}
+
 /// Runs a program to its end, with no input, no output and none of this process's descriptors.
 enum HelperProcess {
     struct Failure: Error, CustomStringConvertible {

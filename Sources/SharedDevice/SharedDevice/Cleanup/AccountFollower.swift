@@ -102,3 +102,53 @@ struct AccountFollower {
         }
     }
 }
+
+/// Account changes and the questions that the broker did not answer, as one sequence. Of several that nobody has taken yet, the
+/// last is kept: each says where things stand, and a change names all that is left to clean up.
+final class AccountEvents: Sendable {
+    enum Event: Sendable {
+        case changed(AccountChange)
+        case failed(SharedDeviceError)
+    }
+
+    let stream: AsyncStream<Event>
+    private let task: Task<Void, Never>
+
+    /// Asks from here on, until ``stop()`` or the end of life.
+    init(_ application: SharedDeviceApplication) {
+        let (stream, continuation) = AsyncStream.makeStream(of: Event.self, bufferingPolicy: .bufferingNewest(1))
+        self.stream = stream
+        task = Task {
+            for await change in application.accountChanges(onFailure: { continuation.yield(.failed($0)) }) {
+                continuation.yield(.changed(change))
+            }
+            continuation.finish()
+        }
+    }
+
+    deinit { task.cancel() }
+
+    func stop() { task.cancel() }
+}
+
+/// How long to wait before the next try: twice as long with each failure, up to a limit.
+struct Backoff {
+    private let first: Duration
+    private let longest: Duration
+    private var upcoming: Duration
+
+    init(first: Duration, longest: Duration) {
+        self.first = min(first, longest)
+        self.longest = longest
+        upcoming = self.first
+    }
+
+    /// The wait after one more failure.
+    mutating func next() -> Duration {
+        defer { upcoming = min(upcoming * 2, longest) }
+        return upcoming
+    }
+
+    /// After a success, the first wait is due again.
+    mutating func reset() { upcoming = first }
+}
