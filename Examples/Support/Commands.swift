@@ -2,9 +2,49 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Standard input by lines, for one reader at a time. Waits on a thread of its own, because tasks share theirs.
+/// A line that a person or a test types.
+package enum Command: Equatable {
+    case signIn(String)
+    case signOut
+    case work
+    case screen
+    case help
+    case quit
+    /// An empty line.
+    case nothing
+    /// Any other line.
+    case unknown(String)
+
+    /// The command that this line is.
+    package init(_ line: String) {
+        let words = line.split(whereSeparator: \.isWhitespace).map(String.init)
+        self =
+            switch (words.first, words.count) {
+            case (nil, _): .nothing
+            case ("signin", 2): .signIn(words[1])
+            case ("signout", 1): .signOut
+            case ("work", 1): .work
+            case ("screen", 1): .screen
+            case ("help", 1): .help
+            case ("quit", 1): .quit
+            default: .unknown(line)
+            }
+    }
+
+    /// The commands, for people.
+    package static let overview = """
+        signin NAME  sign somebody in for the whole device; asks for the password
+        signout      sign out for the whole device
+        work         one more unit of work; longer work goes on after it
+        screen       show the screen as it is now
+        help         this
+        quit         end the app; the data of the user stays
+        """
+}
+
+/// Standard input by lines, for one reader at a time. It waits on its own thread, because tasks share theirs.
 final class LineInput: Sendable {
-    /// Whether a person types it.
+    /// Whether a person types the input.
     let isTerminal = isatty(STDIN_FILENO) != 0
     private let queue = DispatchQueue(label: "org.notifycenter.example.input")
     private let buffer = Mutex<[UInt8]>([])
@@ -14,7 +54,7 @@ final class LineInput: Sendable {
         await onQueue { self.readLine() }
     }
 
-    /// A password: the next line, or on a terminal what is typed without being shown; `nil` where the person gave up.
+    /// Reads a password: on a terminal without showing it, otherwise the next line. `nil` means that the person gave up.
     func password(_ question: String) async -> String? {
         guard isTerminal else { return await next() }
         return await onQueue { Self.readSecret(question) }
@@ -51,13 +91,13 @@ final class LineInput: Sendable {
         }
     }
 
-    /// Reads key by key, so that Ctrl-C gives up the question and not the app, and leaves the terminal as it was.
+    /// Reads key by key, so that Ctrl-C ends the question instead of the app, and the terminal's settings are restored.
     private static func readSecret(_ question: String) -> String? {
         var settings = termios()
         guard tcgetattr(STDIN_FILENO, &settings) == 0 else { return nil }
         var silent = settings
         silent.c_lflag &= ~tcflag_t(ECHO | ICANON | ISIG)
-        // What was typed before the question is no answer to it.
+        // This discards what was typed before the question.
         guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &silent) == 0 else { return nil }
         defer { tcsetattr(STDIN_FILENO, TCSADRAIN, &settings) }
         Console.write(question)

@@ -1,5 +1,23 @@
+import ArgumentParser
 import ExampleSupport
 import SharedDevice
+
+@main
+struct PointOfSaleCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "point-of-sale",
+        abstract:
+            "A shop's till on a shared device: the shop's products, and the orders and customers of the person who is signed in.",
+        discussion: "Takes commands on standard input, one a line:\n\(Command.overview)"
+    )
+
+    @OptionGroup var options: AppOptions
+
+    func run() async throws {
+        let app = options.app(name: "point-of-sale", title: "Point of sale")
+        try await app.run { try ShopWorkspace(database: ShopDatabase(path: "\($0)/shop.sqlite")) }
+    }
+}
 
 /// The till: orders on disk, the cart in memory.
 actor ShopWorkspace: UserWorkspace {
@@ -9,7 +27,7 @@ actor ShopWorkspace: UserWorkspace {
 
     init(database: ShopDatabase) { self.database = database }
 
-    // SQLite itself takes back what a crash left half written, when the file is opened.
+    // Nothing to do: SQLite undoes half-written transactions when it opens the file.
     func prepare() {}
 
     func open(for account: Account) { self.account = account }
@@ -30,7 +48,7 @@ actor ShopWorkspace: UserWorkspace {
         return Display(items: sales.orders.count, lines: lines)
     }
 
-    /// Sells what is in the cart and a few articles more.
+    /// Adds a few articles to the cart, and sells it.
     func work() throws -> String {
         guard let account else { throw CancellationError() }
         let number = try database.sales(of: account.identifier).orders.count
@@ -48,7 +66,7 @@ actor ShopWorkspace: UserWorkspace {
         return "sold order \(number + 1) to \(name) for \(Self.price(order.total))"
     }
 
-    /// Puts the next order together, and saves it with every article, so that a crash loses none.
+    /// Puts the next order together, and saves it after every article, so that a crash loses none.
     func workUntilCancelled() async throws -> String {
         guard let account else { return "nothing under way" }
         let products = try database.products()
@@ -59,7 +77,7 @@ actor ShopWorkspace: UserWorkspace {
             saves += 1
             let remark = "\(product.name) added by \(DataMarker.signature(of: account))"
             try database.park(ParkedOrder(account: account.identifier, saves: saves, remark: remark))
-            // Ends at once when the task is cancelled.
+            // A cancellation ends the sleep at once.
             try? await Task.sleep(for: .milliseconds(25))
         }
         return "an open order, after \(saves) saves"
@@ -75,5 +93,20 @@ actor ShopWorkspace: UserWorkspace {
     private static func price(_ cents: Int) -> String {
         let rest = cents % 100
         return "\(cents / 100).\(rest < 10 ? "0" : "")\(rest)"
+    }
+}
+
+/// The articles of the customer at the till. In memory only.
+struct Cart: Sendable {
+    private(set) var lines: [(product: Product, quantity: Int)] = []
+
+    var total: Int { lines.reduce(0) { $0 + $1.product.price * $1.quantity } }
+
+    mutating func add(_ product: Product, quantity: Int) {
+        if let index = lines.firstIndex(where: { $0.product.code == product.code }) {
+            lines[index].quantity += quantity
+        } else {
+            lines.append((product, quantity))
+        }
     }
 }

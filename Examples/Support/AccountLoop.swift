@@ -1,17 +1,17 @@
-import SharedDevice
+package import SharedDevice
 
-/// Follows the account of the device: the pattern that every app on a shared device needs, over a ``UserWorkspace``.
+/// Follows the account of the device: the pattern that every app on a shared device needs, around a ``UserWorkspace``.
 ///
-/// For each change it hides the screen, stops work under way and waits for its end, forgets and deletes the previous users'
-/// data, reports that, and only then loads and shows what the current user has. What cannot be deleted is tried again, and
-/// until then nobody sees anything. While the broker does not answer, nobody sees anything either.
+/// For each change it hides the screen, stops the work under way and waits for its end, forgets and deletes the previous users' data,
+/// reports that, and only then loads and shows the current user's data. If a deletion fails, it tries again, and shows nothing until it has
+/// succeeded. It also shows nothing while the broker does not answer.
 actor AccountLoop {
     let application: SharedDeviceApplication
     let workspace: any UserWorkspace
     let events: EventLog
 
     var screen: Screen
-    /// Counts what ends a user's time in front of the screen; what awaited meanwhile is stale.
+    /// Grows whenever the screen may no longer show the same user's data. Code that awaited something compares it, and drops stale results.
     private(set) var generation: UInt64 = 0
     private(set) var current: Account?
     var unit: Task<String, any Error>?
@@ -22,7 +22,7 @@ actor AccountLoop {
     private var hasCleanedUp = false
     private var waiting: [CheckedContinuation<Void, Never>] = []
 
-    /// - Parameter onlyCleansUp: the app has no user: it shows nothing of anybody.
+    /// - Parameter onlyCleansUp: whether the app ends after its cleanup, and shows nobody's data.
     init(
         _ application: SharedDeviceApplication,
         workspace: any UserWorkspace,
@@ -39,7 +39,7 @@ actor AccountLoop {
 
     // MARK: The loop
 
-    /// Runs until the task is cancelled. The work has ended then, and the data of the user stays for the next start.
+    /// Runs until the task is cancelled, and stops the work before it returns. The user's data stays for the next start.
     func run() async {
         await show()
         while !Task.isCancelled {
@@ -54,19 +54,19 @@ actor AccountLoop {
             if case .open = screen.state, !Task.isCancelled { await hide(.checking) }
             await stopWork()
             await workspace.close()
-            // Its first answer names again what could not be deleted.
+            // The next sequence begins with what is left to delete.
             if isToBeRetried { try? await Task.sleep(for: .seconds(1)) }
         }
         await hide(.closed)
     }
 
-    /// Returns whether a cleanup failed; otherwise the task was cancelled, at the app's end or because the broker was lost. A
-    /// new sequence begins with where things stand, which is what the app needs to know then.
+    /// Follows the account. Returns true if a cleanup failed, and false if the task was cancelled: the app ends, or the broker was lost. In
+    /// each case a new sequence begins with the current state.
     private func followUntilTrouble() async -> Bool {
         let onFailure: @Sendable (SharedDeviceError) -> Void = { error in Task { await self.brokerFailed(error) } }
         for await change in application.accountChanges(onFailure: onFailure) {
             hasFirst = true
-            // Not in this task: a deletion that has begun is not given up because the broker goes away.
+            // In a task of its own, so that a deletion goes on if the broker is lost and this task is cancelled.
             guard await Task(operation: { await self.follow(change) }).value else { return true }
         }
         return false
@@ -79,7 +79,7 @@ actor AccountLoop {
         await stopWork()
         await workspace.close()
         do {
-            // For those who watch the round; a broker that does not answer right now is no reason to wait with the deletion.
+            // This tells those who watch the round. If the broker does not answer, the deletion begins all the same.
             try? await application.cleanupBegan(change)
             var amounts: [String] = []
             for account in change.previousAccounts {
@@ -111,8 +111,8 @@ actor AccountLoop {
         }
     }
 
-    /// Nobody can say who is signed in: the screen is hidden, and the loop starts over, to hear where things stand as soon as
-    /// the broker answers again.
+    /// Hides the screen, because nobody can say who is signed in, and starts the loop again, which reports the current state as soon as the
+    /// broker answers.
     func brokerFailed(_ error: SharedDeviceError) async {
         if case .unknown = screen.state { return }
         events.record(error.code == .brokerUnavailable ? .waitingForBroker : .failed, detail: "\(error)")
@@ -136,7 +136,7 @@ actor AccountLoop {
 
     // MARK: The screen
 
-    /// Whatever is shown or kept for showing goes, at once.
+    /// Removes what is shown and what is cached for showing, at once.
     private func hide(_ state: Screen.State) async {
         generation += 1
         if screen.state == state, screen.display == nil, screen.notice == nil { return }
@@ -146,7 +146,7 @@ actor AccountLoop {
         await show()
     }
 
-    /// Shows the screen, from the cached display where there is one.
+    /// Shows the screen; while somebody is signed in, with their current data.
     func show() async {
         var account: Account?
         if case .open(let opened) = screen.state {
@@ -154,7 +154,7 @@ actor AccountLoop {
             let asked = generation
             do {
                 let display = try await workspace.display()
-                // Somebody else may be in front of the screen by now.
+                // Another user may have come meanwhile.
                 guard asked == generation else { return }
                 screen.display = display
             } catch {
@@ -177,14 +177,14 @@ actor AccountLoop {
         Console.write(Console.isTerminal ? screen.terminalText + prompt : screen.plainText)
     }
 
-    /// Tells the person something that is not data.
+    /// Shows the person a message.
     func say(_ text: String) {
         screen.notice = text
         if Console.isTerminal { return draw() }
         Console.write(text.split(separator: "\n").map { "- \($0)\n" }.joined())
     }
 
-    /// - Parameter asked: the generation at the command. The error may name who gave it, so it is told to nobody else.
+    /// - Parameter asked: the generation in which the command was given. The error may name that user: nobody else sees it.
     func fail(_ error: any Error, account: String, asked: UInt64) async {
         events.record(.failed, account: account, detail: "\(error)")
         if asked == generation { say("! \(error)") }
@@ -193,7 +193,7 @@ actor AccountLoop {
 
     // MARK: Waiting
 
-    /// Whether it is known who is signed in, and the screen is that user's; or known that it is not to be known.
+    /// Whether the screen is final for now: it shows the current user's data, or says why it shows nothing.
     var isSettled: Bool {
         switch screen.state {
         case .checking, .changing: false
@@ -201,8 +201,8 @@ actor AccountLoop {
         }
     }
 
-    /// Lets a command wait for the loop, so that the same lines do the same from a person and through a pipe. Five seconds at
-    /// most: a change that was undone at once is none.
+    /// Lets a command wait for the loop, so that a script's lines do the same as a person's. It waits five seconds at most, because a change
+    /// that is undone at once is never reported.
     func settle(until isThere: () -> Bool) async {
         let end = ContinuousClock.now + .seconds(5)
         let patience = Task {
@@ -215,7 +215,7 @@ actor AccountLoop {
         }
     }
 
-    /// Waits until nothing of earlier users is left, and the broker knows it.
+    /// Waits until the data of earlier users is deleted and the broker has the receipt.
     func waitUntilCleanedUp() async {
         while !hasCleanedUp { await withCheckedContinuation { waiting.append($0) } }
     }
@@ -223,5 +223,49 @@ actor AccountLoop {
     private func wake() {
         for continuation in waiting { continuation.resume() }
         waiting = []
+    }
+}
+
+/// The user data of an app, on disk and in memory: the part that differs from app to app.
+///
+/// ``AccountLoop`` calls it in the order that a shared device needs: after ``close()``, with no work under way, it calls only
+/// ``deleteData(of:)`` until the next ``open(for:)``.
+package protocol UserWorkspace: Actor {
+    /// Removes the half-done work of an earlier run, of any user. Called once, before all other functions.
+    func prepare() throws
+
+    /// Loads the account's data, or makes a place for it.
+    func open(for account: Account) throws
+
+    /// Renders the account's data for the screen.
+    func display() throws -> Display
+
+    /// Does one unit of work and says what it was.
+    func work() throws -> String
+
+    /// Does longer work until its task is cancelled. Returns, once the work has really ended, how far it came.
+    func workUntilCancelled() async throws -> String
+
+    /// Forgets what is in memory.
+    func close()
+
+    /// Deletes all data of the account, complete or half-written, and returns how much it was. It also works after an interrupted attempt, and
+    /// if there is no data. On return not a byte is left. If it throws, it is called again.
+    func deleteData(of account: Account) throws -> String
+}
+
+/// A text that apps write into each piece of a user's data, so that a search finds data that should be gone.
+package enum DataMarker {
+    /// The marker of this account's data. No other account has it, and it contains neither of the person's names.
+    package static func text(for account: Account) -> String { "private-data-of-\(objectIdentifier(account))" }
+
+    /// The person's half of the identifier. The other half names the organisation.
+    package static func objectIdentifier(_ account: Account) -> String {
+        String(account.identifier.prefix { $0 != "." })
+    }
+
+    /// How data names its owner, for people: name, user name and marker.
+    package static func signature(of account: Account) -> String {
+        "\(account.displayName ?? account.username) <\(account.username)> \(text(for: account))"
     }
 }

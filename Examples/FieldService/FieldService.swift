@@ -1,6 +1,23 @@
+import ArgumentParser
 import ExampleSupport
 import FoundationEssentials
 import SharedDevice
+
+@main
+struct FieldServiceCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "field-service",
+        abstract: "A technician's work list on a shared device: jobs, photos and what is to be sent.",
+        discussion: "Takes commands on standard input, one a line:\n\(Command.overview)"
+    )
+
+    @OptionGroup var options: AppOptions
+
+    func run() async throws {
+        let app = options.app(name: "field-service", title: "Field service")
+        try await app.run { FieldServiceWorkspace(directory: $0) }
+    }
+}
 
 /// The work list: JSON and photos on disk, the jobs in memory.
 actor FieldServiceWorkspace: UserWorkspace {
@@ -61,7 +78,7 @@ actor FieldServiceWorkspace: UserWorkspace {
                     return "\(photos) photos developed, one up to byte \(start) of \(photo.count)"
                 }
                 try file.append(Array(photo[start..<min(start + 4096, photo.count)]))
-                // Ends at once when the task is cancelled.
+                // A cancellation ends the sleep at once.
                 try? await Task.sleep(for: .milliseconds(20))
             }
             try file.complete()
@@ -74,7 +91,7 @@ actor FieldServiceWorkspace: UserWorkspace {
         "\(try store.erase(account.identifier)), photos and outbox included"
     }
 
-    /// A picture of stripes in the sun, which names who took it.
+    /// A picture of stripes, which names the person who took it.
     private static func photo(seed: Int, of author: String) -> [UInt8] {
         let (width, height) = (160, 120)
         var pixels: [UInt8] = []

@@ -1,10 +1,11 @@
+import Glibc
 package import SharedDevice
 
 /// A screen as text. Pure; ``Console`` shows it.
 package struct Screen: Sendable {
-    /// How far the app is with the question who is signed in.
+    /// What the app knows of who is signed in.
     package enum State: Sendable, Equatable {
-        /// It has not been answered yet.
+        /// Nothing yet: the broker has not answered.
         case checking
         /// The broker does not answer, for this reason.
         case unknown(String)
@@ -14,7 +15,7 @@ package struct Screen: Sendable {
         case nobody
         /// This account's data is loaded.
         case open(Account)
-        /// The previous user's data could not be deleted, or the current one's not be loaded, for this reason.
+        /// The app could not delete the previous user's data, or not load the current user's, for this reason.
         case failed(String)
         /// The app has ended.
         case closed
@@ -24,11 +25,11 @@ package struct Screen: Sendable {
     package var title: String
     /// What kind of device this is.
     package var device: DeviceInformation?
-    /// Whether anybody's data may be shown.
+    /// What the app knows, which decides whether it shows anybody's data.
     package var state: State
     /// The rendered data of the account in `state`; shown in no other state.
     package var display: Display?
-    /// Something to tell the person.
+    /// A message to the person.
     package var notice: String?
 
     package init(title: String, state: State = .checking) {
@@ -36,7 +37,7 @@ package struct Screen: Sendable {
         self.state = state
     }
 
-    /// What the event of this screen says.
+    /// The state in one word, for the event of this screen.
     package var summary: String {
         switch state {
         case .checking: "checking"
@@ -49,10 +50,10 @@ package struct Screen: Sendable {
         }
     }
 
-    /// Plain lines: the header begins with `== `, the others with two spaces, a notice with `- `.
+    /// Plain lines: the header begins with `== `, the others with two spaces.
     package var plainText: String { ([header] + body.map { "  \($0)" }).map { Self.printable($0) + "\n" }.joined() }
 
-    /// For a terminal: clears it with what was scrolled away, because that too is somebody's data.
+    /// For a terminal. The text clears the screen and the scrolled-away lines first, because those are somebody's data too.
     package var terminalText: String {
         let style =
             switch state {
@@ -108,9 +109,47 @@ package struct Screen: Sendable {
         }
     }
 
-    /// Without characters that would steer the terminal: names come from elsewhere.
+    /// The text without control characters, which could steer the terminal: other programs choose the names.
     private static func printable(_ text: String) -> String {
         let scalars = text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 }
         return String(String.UnicodeScalarView(scalars))
+    }
+}
+
+/// The user's data as the screen shows it: rendered once, and kept until the data or the user changes.
+package struct Display: Sendable, Equatable {
+    /// How many items the user has.
+    package var items: Int
+    /// The lines below the header.
+    package var lines: [String]
+
+    package init(items: Int, lines: [String]) {
+        self.items = items
+        self.lines = lines
+    }
+}
+
+/// Standard output and standard error, unbuffered: what an app shows must appear, and disappear, at once.
+package enum Console {
+    /// Whether a person sees standard output.
+    package static let isTerminal = isatty(STDOUT_FILENO) != 0
+
+    /// Writes to standard output.
+    package static func write(_ text: String) { write(text, STDOUT_FILENO) }
+
+    /// Writes a line to standard error.
+    package static func warn(_ text: String) { write(text + "\n", STDERR_FILENO) }
+
+    private static func write(_ text: String, _ descriptor: CInt) {
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            let written = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            guard written > 0 else {
+                if errno == EINTR || errno == EAGAIN { continue }
+                // The output is closed: nobody reads it.
+                return
+            }
+            rest = rest.dropFirst(written)
+        }
     }
 }

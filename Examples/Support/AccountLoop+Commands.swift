@@ -1,8 +1,8 @@
 import SharedDevice
 
-/// What a person or a test has the app do. One at a time.
+/// The commands of a person or a test, one at a time.
 extension AccountLoop {
-    /// Shows the screen anew, when it is known what may be on it. Whoever looks has the app ask whether that is still so.
+    /// Shows the screen again, once the loop knows whose data it may show, and asks the broker whether it still answers.
     func refresh() async {
         await settle { isSettled }
         let device = await application.getDeviceInformation()
@@ -22,7 +22,7 @@ extension AccountLoop {
                 guard let name, let password = await password() else { return nil }
                 return Credentials(username: name, password: password)
             }
-            // Who stands in front of the device would rather hear which app is not ready than wait for it.
+            // A person in front of the device is told soon which app is not ready.
             parameters.patience = .seconds(2)
             let account = try await application.acquireToken(with: parameters).account
             events.record(.signedIn, account: account.username)
@@ -47,13 +47,13 @@ extension AccountLoop {
         }
     }
 
-    /// Does one more unit of work for the user, and lets the longer work go on.
+    /// Does one more unit of work for the user, and starts the longer work if none is under way.
     func work() async {
         await settle { isSettled }
         guard case .open(let account) = screen.state else { return say("there is nobody to work for") }
         let asked = generation
         do {
-            // Single sign-on: whoever signed in, in whatever app, this one gets its token without asking anybody.
+            // Single sign-on: whichever app signed the person in, this app gets its token without asking anybody.
             let parameters = SilentTokenParameters(scopes: ["work"], account: account)
             _ = try await application.acquireTokenSilent(with: parameters)
             guard asked == generation else { return }

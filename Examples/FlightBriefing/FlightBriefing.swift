@@ -1,5 +1,22 @@
+import ArgumentParser
 import ExampleSupport
 import SharedDevice
+
+@main
+struct FlightBriefingCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "flight-briefing",
+        abstract: "A crew member's briefing folder on a shared device: flight plan, weather, notes, chart.",
+        discussion: "Takes commands on standard input, one a line:\n\(Command.overview)"
+    )
+
+    @OptionGroup var options: AppOptions
+
+    func run() async throws {
+        let app = options.app(name: "flight-briefing", title: "Flight briefing")
+        try await app.run { BriefingWorkspace(directory: $0) }
+    }
+}
 
 /// The briefing folder: files on disk, the list of flights in memory.
 actor BriefingWorkspace: UserWorkspace {
@@ -40,7 +57,7 @@ actor BriefingWorkspace: UserWorkspace {
         return "received the briefing for \(flight.number)"
     }
 
-    /// Draws the charts of the flights, row by row, the newest first, and then anew, as a radar picture would need it.
+    /// Draws the charts of the flights, row by row, the newest first, and begins again at the end, as for a radar picture.
     func workUntilCancelled() async throws -> String {
         var charts = 0
         while let account, !flights.isEmpty {
@@ -53,7 +70,7 @@ actor BriefingWorkspace: UserWorkspace {
         return "nothing under way"
     }
 
-    /// Returns the row that it was at when the task was cancelled; `nil` where it came to the end.
+    /// Draws one chart. Returns the row at which the task was cancelled; `nil` if the chart is complete.
     private func draw(_ flight: Flight, for account: Account, revision: Int) async throws -> Int? {
         let signature = DataMarker.signature(of: account)
         let chart = Chart(seed: revision, annotation: "\(flight.number) \(signature)")
@@ -63,7 +80,7 @@ actor BriefingWorkspace: UserWorkspace {
         for row in 0..<Chart.height {
             guard !Task.isCancelled else { return row }
             try file.append(chart.row(row))
-            // Ends at once when the task is cancelled.
+            // A cancellation ends the sleep at once.
             if row % 16 == 0 { try? await Task.sleep(for: .milliseconds(20)) }
         }
         try file.complete()

@@ -1,8 +1,7 @@
 package import FoundationEssentials
 import Glibc
 
-/// Files as an app needs them whose data must be whole while it is there, and gone when it is deleted: also after a crash or a
-/// power cut in the middle.
+/// Files that are always complete, and gone once they are deleted, even after a crash or a power cut.
 package enum Files {
     /// How much was removed.
     package struct Removed: Sendable, CustomStringConvertible {
@@ -25,10 +24,10 @@ package enum Files {
         }
     }
 
-    /// Ends the name of every file that is not complete. What a crash leaves under such a name is nobody's.
+    /// The ending of the names of incomplete files. Such a file of a crash is worthless.
     package static let partialSuffix = ".partial"
 
-    /// Makes a directory that only this user may look into, and those above it; nothing where it is there.
+    /// Makes a directory that only this user may look into, and those above it. Does nothing if it exists.
     package static func makeDirectory(_ path: String) throws(FileFailure) {
         if mkdir(path, 0o700) == 0 { return }
         switch errno {
@@ -40,7 +39,7 @@ package enum Files {
         }
     }
 
-    /// What the file holds; `nil` where there is none.
+    /// Reads the file; `nil` if there is none.
     package static func read(_ path: String) throws(FileFailure) -> Data? {
         guard access(path, F_OK) == 0 else {
             if errno == ENOENT { return nil }
@@ -53,7 +52,7 @@ package enum Files {
         }
     }
 
-    /// Writes a file that is there whole or not at all, and on the disk when this returns.
+    /// Writes a file in one step: readers see all of it or nothing. On return it is on the disk.
     package static func write(_ data: some DataProtocol, to path: String) throws(FileFailure) {
         let partial = path + partialSuffix
         let file = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
@@ -72,14 +71,14 @@ package enum Files {
         try move(partial, to: path)
     }
 
-    /// Gives a file or directory another name on the same file system, in one step. On the disk when this returns.
+    /// Gives a file or directory another name on the same file system, in one step. On return the new name is on the disk.
     package static func move(_ path: String, to other: String) throws(FileFailure) {
         guard rename(path, other) == 0 else { throw FileFailure("move to \(other)", path) }
         try sync(parent(of: other))
         try sync(parent(of: path))
     }
 
-    /// The names in a directory, sorted; none where there is no such directory.
+    /// The names in a directory, sorted; empty if there is no such directory.
     package static func names(in directory: String) throws(FileFailure) -> [String] {
         guard access(directory, F_OK) == 0 else {
             if errno == ENOENT { return [] }
@@ -92,18 +91,18 @@ package enum Files {
         }
     }
 
-    /// Removes a file, or a directory with all that is in it; nothing where there is none. On the disk when this returns: what
-    /// is reported as deleted must not come back with the power.
+    /// Removes a file, or a directory with all its contents. Does nothing if there is none. On return the removal is on the disk: deleted data
+    /// must not come back after a power cut.
     @discardableResult
     package static func remove(_ path: String) throws(FileFailure) -> Removed {
         var removed = Removed()
         try remove(path, &removed)
-        // Without a folder there was nothing in it.
+        // Without the folder, there was nothing to remove.
         if access(parent(of: path), F_OK) == 0 { try sync(parent(of: path)) }
         return removed
     }
 
-    /// Removes what `directory` holds under names that `matches`.
+    /// Removes the entries of `directory` whose names match.
     @discardableResult
     package static func removeContents(
         of directory: String,
@@ -138,4 +137,54 @@ package enum Files {
     }
 
     private static func parent(of path: String) -> String { URL(filePath: path).deletingLastPathComponent().path }
+}
+
+/// A file that grows bit by bit, for instance a rendering. Until it is complete its name ends in ``Files/partialSuffix``.
+package final class PartialFile {
+    private let path: String
+    private let descriptor: CInt
+
+    /// Starts the file that will be at `path`.
+    package init(completing path: String) throws(FileFailure) {
+        self.path = path
+        descriptor = open(path + Files.partialSuffix, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw FileFailure("open", path + Files.partialSuffix) }
+    }
+
+    deinit { close(descriptor) }
+
+    /// Appends to it.
+    package func append(_ bytes: [UInt8]) throws(FileFailure) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let written = rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+            guard written > 0 else {
+                if errno == EINTR { continue }
+                throw FileFailure("write", path + Files.partialSuffix)
+            }
+            rest = rest.dropFirst(written)
+        }
+    }
+
+    /// Gives it its final name. On return that is on the disk.
+    package func complete() throws(FileFailure) {
+        guard fsync(descriptor) == 0 else { throw FileFailure("sync", path + Files.partialSuffix) }
+        try Files.move(path + Files.partialSuffix, to: path)
+    }
+}
+
+/// A file that could not be read, written or removed.
+package struct FileFailure: Error, CustomStringConvertible {
+    /// What was attempted, on which path, and the system's reason.
+    package let description: String
+
+    /// A failure with the reason in `errno`.
+    package init(_ attempted: String, _ path: String) {
+        self.init(attempted, path, reason: String(cString: strerror(errno)))
+    }
+
+    /// A failure for another reason.
+    package init(_ attempted: String, _ path: String, reason: String) {
+        description = "could not \(attempted) \(path): \(reason)"
+    }
 }
