@@ -94,8 +94,8 @@ final class ShopDatabase: Sendable {
         try pool.write { db in try order.save(db) }
     }
 
-    /// Deletes all data of the account, so that no byte of it is left in the file, its free pages or its write-ahead log. Returns the number of
-    /// rows.
+    /// Deletes all data of the account, so that no byte of it is left in the file, its free pages or its write-ahead log. Returns the
+    /// number of rows.
     ///
     /// All steps run even if there are no rows: an earlier attempt may have been interrupted after the first step.
     func erase(_ account: String) throws -> Int {

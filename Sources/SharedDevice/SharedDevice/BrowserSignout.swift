@@ -4,11 +4,11 @@ import FoundationEssentials
 import Glibc
 import Synchronization
 
-/// What became of the browser's session when somebody signed out. The account is signed out of the device in any case.
+/// What a sign-out did to the browser's session. It signs the account out of the device in any case.
 public enum BrowserSignout: Sendable, Hashable {
     /// The sign-out did not ask for it.
     case notRequested
-    /// The end-session page was handed to the browser. Whether the identity provider ended its session there, the browser shows.
+    /// The browser has the end-session page. It shows whether the identity provider ended its session there.
     case opened
     /// The device's configuration names no end-session page.
     case notConfigured
@@ -20,21 +20,21 @@ public enum BrowserSignout: Sendable, Hashable {
 
 /// A way to open a page in the browser.
 public struct BrowserOpener: Sendable {
-    /// Opens the page at this address and returns when that is done; throws where it cannot be. Called on a task of its own, which is cancelled
-    /// when time is over.
+    /// Opens the page at this address, and returns when that is done; throws if that fails. It is called in its own task, which is cancelled
+    /// when time runs out.
     public var open: @Sendable (_ address: String) async throws -> Void
 
-    /// An opener of the app's own.
+    /// The app's own way to open a page.
     public init(_ open: @escaping @Sendable (_ address: String) async throws -> Void) { self.open = open }
 
-    /// The desktop's way: runs `xdg-open` with the address, without a shell. When time is over the process is killed.
+    /// The desktop's way: runs `xdg-open` with the address, without a shell. When time runs out, the process is killed.
     public static let desktop = BrowserOpener { address in
         try await HelperProcess.run("xdg-open", [address])
     }
 }
 
 extension SharedDeviceApplication {
-    /// Opens the end-session page, as far as that can be done in time.
+    /// Opens the end-session page, and gives up when time runs out.
     func signOutFromBrowser(_ address: String?, _ parameters: SignoutParameters) async -> BrowserSignout {
         guard parameters.signoutFromBrowser else { return .notRequested }
         guard let address else { return .notConfigured }
@@ -58,7 +58,7 @@ extension SharedDeviceApplication {
             opening.cancel()
             alarm.cancel()
         }
-        // An opener that does not heed its cancellation is left to itself.
+        // An opener that ignores its cancellation goes on; nobody waits for it.
         for await result in results { return result }
         return .timedOut
     }
@@ -66,7 +66,7 @@ extension SharedDeviceApplication {
 
 /// Which pages a browser is sent to.
 enum EndSessionPage {
-    /// A browser opens more than pages, and the address comes from a file.
+    /// Browsers open more than web pages, and the address comes from a file: only web addresses are let through.
     static func isAllowed(_ address: String) -> Bool {
         guard address.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }), let url = URL(string: address),
             let host = url.host(percentEncoded: false), !host.isEmpty
@@ -85,7 +85,7 @@ enum HelperProcess {
         let description: String
     }
 
-    /// A child that has not been collected. Its id is its own until then.
+    /// A child process. Until its status is collected, no other process has its id.
     private final class Child: Sendable {
         private let identifier: Locked<pid_t?>
 
@@ -93,12 +93,12 @@ enum HelperProcess {
 
         func kill() { identifier.withLock { if let child = $0 { _ = Glibc.kill(child, SIGKILL) } } }
 
-        /// Waits for its end on this thread, and leaves no zombie.
+        /// Waits for its end on this thread, and collects its status.
         ///
-        /// - Returns: its exit status, or 128 and the signal; `nil` where somebody else in this process has collected it.
+        /// - Returns: its exit status, or 128 and the signal; `nil` if somebody else in this process has collected it.
         func end() -> Int32? {
             guard let child = identifier.withLock({ $0 }) else { return nil }
-            // Seen first and collected under the lock, so that no signal goes to another process of the same id.
+            // Waits first and collects under the lock, so that no signal reaches another process of the same id.
             var information = siginfo_t()
             while waitid(P_PID, id_t(child), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
             return identifier.withLock { identifier in
@@ -115,13 +115,13 @@ enum HelperProcess {
 
     /// Runs the program, which is looked up in `PATH`. A task that is cancelled kills it.
     ///
-    /// - Throws: ``Failure`` where it does not start, or ends with another status than 0.
+    /// - Throws: ``Failure`` if it does not start, or ends with another status than 0.
     static func run(_ program: String, _ arguments: [String]) async throws {
         let child = Child(try spawn(program, arguments))
         let status = await withTaskCancellationHandler {
             await withCheckedContinuation { (continuation: CheckedContinuation<Int32?, Never>) in
                 let wait: @Sendable () -> Void = { continuation.resume(returning: child.end()) }
-                // Where the system grants no thread, one of the shared ones waits.
+                // If the system grants no thread, one of the shared threads waits.
                 if QuietThread.start("helper", wait) == nil { Task.detached { wait() } }
             }
         } onCancel: {
@@ -142,7 +142,7 @@ enum HelperProcess {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
-        // The signals' answers and blocks of this process are its own affair.
+        // The child starts with default signal handling, whatever this process ignores or blocks.
         var all = sigset_t()
         sigfillset(&all)
         posix_spawnattr_setsigdefault(&attributes, &all)
@@ -155,7 +155,7 @@ enum HelperProcess {
         defer { for text in argv + envp { free(text) } }
         var identifier: pid_t = 0
         var code = posix_spawnp(&identifier, program, &actions, &attributes, &argv, &envp)
-        // A program that was installed a moment ago may still be open for writing, in a child of whoever installed it.
+        // Right after its installation, a program may still be open for writing in a child of the installer.
         for _ in 0..<20 where code == ETXTBSY {
             usleep(10_000)
             code = posix_spawnp(&identifier, program, &actions, &attributes, &argv, &envp)

@@ -123,7 +123,7 @@ public final class ChildProcess: Sendable {
     /// - Throws: ``Failure`` with what the process wrote, if the process ends or time runs out first.
     @discardableResult
     public func line(
-        within timeout: Duration = .seconds(60),
+        within timeout: Duration = .seconds(120),
         where matches: (String) -> Bool
     ) async throws -> String {
         let deadline = ContinuousClock.now + timeout
@@ -195,7 +195,7 @@ public final class ChildProcess: Sendable {
         _ program: String,
         _ arguments: [String],
         ready: String = "ready",
-        within timeout: Duration = .seconds(60)
+        within timeout: Duration = .seconds(120)
     ) async throws -> ChildProcess {
         let deadline = ContinuousClock.now + timeout
         while true {

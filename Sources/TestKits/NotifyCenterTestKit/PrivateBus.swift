@@ -101,9 +101,9 @@ public final class PrivateBus: Sendable {
 
     /// Starts the daemon again, at the same address.
     ///
-    /// - Throws: ``ChildProcess/Failure`` with what the daemon wrote, if it takes no connection within 20 seconds.
+    /// - Throws: ``ChildProcess/Failure`` with what the daemon wrote, if it takes no connection within 60 seconds.
     public func start() throws {
-        let deadline = ContinuousClock.now + .seconds(20)
+        let deadline = ContinuousClock.now + .seconds(60)
         var child = try launch()
         while true {
             do {

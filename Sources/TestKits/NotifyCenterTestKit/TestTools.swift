@@ -46,7 +46,7 @@ extension TemporaryDirectory {
 /// - Throws: ``WaitFailure`` if time runs out, or `CancellationError` if the task is cancelled; also what `condition` throws.
 public func eventually(
     _ what: String = "the condition",
-    within timeout: Duration = .seconds(60),
+    within timeout: Duration = .seconds(120),
     _ condition: () async throws -> Bool
 ) async throws {
     let deadline = ContinuousClock.now + timeout

@@ -1,7 +1,7 @@
 package import DBusTransport
 import FoundationEssentials
 
-/// A session whose data an app still has to delete, by the broker's ledger.
+/// A session whose data an app still has to delete, according to the broker's ledger.
 package struct OwedSession: Sendable, Hashable {
     package let epoch: UInt64
     /// Whose it was.
@@ -27,14 +27,14 @@ package struct OwedSession: Sendable, Hashable {
     }
 }
 
-/// What an app is answered when it asks who is signed in.
+/// The broker's answer to an app that asks who is signed in.
 package struct SessionAnswer: Sendable, Hashable {
     package let session: DeviceSession
-    /// What this app has to clean up, by the ledger; oldest first.
+    /// What this app has to clean up according to the ledger, oldest first.
     package let owed: [OwedSession]
-    /// Whether somebody is signed in whom this app may not have before it has cleaned up.
+    /// Whether somebody is signed in of whom this app may not hear before it has cleaned up.
     package let isWithheld: Bool
-    /// Whether an app that owes a cleanup is to do nothing else first.
+    /// Whether an app that owes a cleanup has to do that first.
     package let isStrict: Bool
 
     package init(

@@ -1,7 +1,7 @@
 /// The loop of ``SharedDeviceApplication/follow(_:_:)``.
 ///
-/// Only a change with nothing left to clean up is shown. After a cleanup the broker is asked again, because somebody else may
-/// have signed in or out while the steps ran.
+/// It shows a change only if nothing is left to clean up. After a cleanup it asks the broker again, because somebody else may have signed
+/// in or out while the steps ran.
 struct AccountFollower {
     private enum Turn {
         case atOnce
@@ -12,9 +12,9 @@ struct AccountFollower {
     private let cleanup: CleanupCoordinator
     private let handler: (AccountState) async throws -> Void
     private var backoff: Backoff
-    /// What the handler has been told and has done; `nil` where it failed.
+    /// The state that the handler was told of last and has shown; `nil` if it failed.
     private var told: AccountState?
-    /// Why the screen is not hidden; `nil` where it is, or need not be.
+    /// Why the screen could not be hidden; `nil` if it could.
     private var hidingFailure: String?
 
     init(
@@ -32,14 +32,13 @@ struct AccountFollower {
         await hide(.starting)
         while !Task.isCancelled {
             guard await follow() == .afterWait else { continue }
-            // Cut short by a cancellation, which ends the loop.
+            // A cancellation ends the sleep, and then the loop.
             try? await Task.sleep(for: backoff.next())
         }
         await hide(.stopped)
     }
 
-    /// Follows until a cleanup was due, or until something is to be tried again. The sequence after that begins with where things
-    /// stand.
+    /// Follows the account until a cleanup has run or something failed. The next sequence begins with the current state.
     private mutating func follow() async -> Turn {
         let events = AccountEvents(application)
         defer { events.stop() }
@@ -59,7 +58,7 @@ struct AccountFollower {
     }
 
     private mutating func clean(_ change: AccountChange) async -> Bool {
-        // A failure stays on the screen while it is tried again.
+        // The screen keeps showing the failure during the next try.
         if case .hidden(.cleanupFailed) = told {} else { await hide(.changing) }
         let unhidden = hidingFailure.map { [CleanupFailure.Step(name: CleanupFailure.screenName, reason: $0)] } ?? []
         do throws(CleanupFailure) {
@@ -103,8 +102,8 @@ struct AccountFollower {
     }
 }
 
-/// Account changes and the questions that the broker did not answer, as one sequence. Of several that nobody has taken yet, the
-/// last is kept: each says where things stand, and a change names all that is left to clean up.
+/// Account changes and unanswered questions as one sequence. It buffers only the newest element: each is the current state, and a change
+/// names all that is left to clean up.
 final class AccountEvents: Sendable {
     enum Event: Sendable {
         case changed(AccountChange)
@@ -114,7 +113,7 @@ final class AccountEvents: Sendable {
     let stream: AsyncStream<Event>
     private let task: Task<Void, Never>
 
-    /// Asks from here on, until ``stop()`` or the end of life.
+    /// Begins to ask, until ``stop()`` or the end of this object.
     init(_ application: SharedDeviceApplication) {
         let (stream, continuation) = AsyncStream.makeStream(of: Event.self, bufferingPolicy: .bufferingNewest(1))
         self.stream = stream
@@ -131,7 +130,7 @@ final class AccountEvents: Sendable {
     func stop() { task.cancel() }
 }
 
-/// How long to wait before the next try: twice as long with each failure, up to a limit.
+/// How long to wait before the next try: twice as long after each failure, up to a limit.
 struct Backoff {
     private let first: Duration
     private let longest: Duration
@@ -143,12 +142,12 @@ struct Backoff {
         upcoming = self.first
     }
 
-    /// The wait after one more failure.
+    /// The wait after another failure.
     mutating func next() -> Duration {
         defer { upcoming = min(upcoming * 2, longest) }
         return upcoming
     }
 
-    /// After a success, the first wait is due again.
+    /// Goes back to the first wait, after a success.
     mutating func reset() { upcoming = first }
 }

@@ -1,13 +1,13 @@
 /// What an app on a shared device may show.
 public enum AccountState: Sendable, Hashable {
-    /// Nothing of anybody: clear the screen, stop work under way and wait for its end, close files and databases.
+    /// Nobody's data: clear the screen, stop work under way and wait for its end, close files and databases.
     case hidden(HiddenReason)
-    /// Nobody is signed in, and no data of anybody is left.
+    /// Nobody is signed in, and no user's data is left.
     case nobody
-    /// This account's data, and no other's. The data of those before is gone.
+    /// This account's data, and no other's. The data of previous users is gone.
     case open(Account)
 
-    /// Whose data may be shown; `nil` for nobody's.
+    /// The account whose data may be shown; `nil` means none.
     public var account: Account? {
         guard case .open(let account) = self else { return nil }
         return account
@@ -17,15 +17,16 @@ public enum AccountState: Sendable, Hashable {
     public enum HiddenReason: Sendable, Hashable, CustomStringConvertible {
         /// The broker has not been asked yet.
         case starting
-        /// The account has changed, and the data of those before is being removed.
+        /// The account has changed, and the data of previous users is being removed.
         case changing
-        /// The data of those before could not be removed. It is tried again.
+        /// The data of previous users could not be removed. The cleanup is tried again.
         case cleanupFailed(CleanupFailure)
-        /// Nobody can say who is signed in: the broker does not answer, or the app's record cannot be used. It is asked again.
+        /// Nobody can say who is signed in: the broker does not answer, or the app's record cannot be used. The question is asked again.
         case unknown(SharedDeviceError)
-        /// The app's handler threw when it was to open or to show that nobody is signed in; the error's text. It is called again.
+        /// The app's handler threw this error, as text, when it was told ``AccountState/open(_:)`` or ``AccountState/nobody``. It is called
+        /// again.
         case appFailed(String)
-        /// The account is not followed any more.
+        /// The app no longer follows the account.
         case stopped
 
         /// One line for people.
@@ -43,8 +44,8 @@ public enum AccountState: Sendable, Hashable {
 }
 
 extension SharedDeviceApplication {
-    /// Follows the account of the device until the task is cancelled: hides the screen, has the data of the previous users removed,
-    /// reports that, and only then shows what the current user has.
+    /// Follows the account of the device until the task is cancelled: hides the screen, runs the cleanup of the previous users' data, reports
+    /// that, and only then shows the current user's data.
     ///
     /// ```swift
     /// import SharedDevice
@@ -63,24 +64,24 @@ extension SharedDeviceApplication {
     /// }
     /// ```
     ///
-    /// `handler` is told first to hide, then what may be shown, and again with each change:
+    /// `handler` is first told to hide, then what it may show, and again after each change:
     ///
     /// - Between two accounts it is told to hide, before the first step of the cleanup begins.
-    /// - While a cleanup fails, it stays hidden, and the cleanup is tried again, after 1 second at first and 60 at most
+    /// - While a cleanup fails, the screen stays hidden. The cleanup is tried again, at first after 1 second and later after up to 60
     ///   (``CleanupCoordinator/Options``).
-    /// - While the broker does not answer, it stays hidden: nobody can say whose data may be shown.
-    /// - The same state is not told twice in a row.
+    /// - While the broker does not answer, the screen stays hidden: nobody can say whose data may be shown.
+    /// - The handler is never told the same state twice in a row.
     ///
-    /// It runs on the caller's actor, one call at a time, and the next state waits for it. So it should return soon: longer work for a
-    /// user goes into a task that the handler cancels, and awaits, when it is told to hide. Where it throws when it is to hide, the cleanup
-    /// runs but is not reported as done, and all is tried again. Where it throws otherwise, it is told to hide, and called
-    /// again after the wait.
+    /// The handler runs on the caller's actor, one call at a time, and the next state waits for it. So it should return soon: start longer
+    /// work for a user in a task, and cancel and await that task when the handler is told to hide. If the handler throws when it is told to
+    /// hide, the cleanup runs but is not reported as done, and all of it is tried again. If it throws otherwise, it is told to hide, and is
+    /// called again after the wait.
     ///
-    /// A cleanup that has begun is not given up when the task is cancelled: this function returns when its steps have run and it is
-    /// reported. It is then not tried again in this run of the app; what is left is done at the next. Last, the handler is told to
-    /// hide with ``AccountState/HiddenReason/stopped``, in the cancelled task; an error that it throws then is dropped.
+    /// If the task is cancelled during a cleanup, this function returns only after all steps have run and the result is reported. A failed
+    /// cleanup is not tried again then; the next start does it. Last, the handler is told to hide with
+    /// ``AccountState/HiddenReason/stopped``, in the cancelled task; an error that it throws then is dropped.
     ///
-    /// For one loop at a time, and not beside ``accountChanges``.
+    /// Run one such loop at a time, and none beside ``accountChanges``.
     ///
     /// - Parameters:
     ///   - cleanup: removes the data of previous users.

@@ -1,9 +1,9 @@
-/// What a cleanup step is told: whose data is to go.
+/// What a cleanup step is told: whose data it has to remove.
 public struct Cleanup: Sendable {
     /// The change of the device's account that made the cleanup due.
     public let change: AccountChange
 
-    /// Whose data is to go. It may name the current account too: an earlier session of the same person.
+    /// The accounts whose data has to go. The current account can be among them, for an earlier session of the same person.
     public var accounts: [Account] { change.previousAccounts }
 
     init(_ change: AccountChange) { self.change = change }
@@ -15,14 +15,13 @@ public struct CleanupSummary: Sendable, Hashable, CustomStringConvertible {
     public struct Step: Sendable, Hashable {
         /// The name that it was registered under.
         public let name: String
-        /// What it returned, as text; `nil` where it returned nothing.
+        /// What it returned, as text; `nil` if it returned nothing.
         public let result: String?
     }
 
-    /// The steps, in their order, those that an earlier run of the app finished included.
+    /// The steps in their order, including those that an earlier run of the app finished.
     public let steps: [Step]
-    /// Why the journal could not be kept; `nil` where it could. The steps were run all the same; after a crash, they would all
-    /// have been run again.
+    /// Why the journal could not be kept; `nil` if it could. The steps ran all the same; after a crash all of them would have run again.
     public internal(set) var journalProblem: String?
 
     /// One line, for instance “2 steps: orders (12 rows), photos (3 files, 1024 bytes)”.
@@ -34,13 +33,13 @@ public struct CleanupSummary: Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// Why a cleanup is not done. What it lacks is tried again.
+/// Why a cleanup is not done. The rest of it is tried again.
 public struct CleanupFailure: Error, Sendable, Hashable, CustomStringConvertible {
     /// A step that failed.
     public struct Step: Sendable, Hashable {
-        /// The name that it was registered under; ``CleanupFailure/screenName`` where the app could not hide its screen.
+        /// The name under which it was registered; ``CleanupFailure/screenName`` if the app could not hide its screen.
         public let name: String
-        /// The text of the error that its last try ended with.
+        /// The error of its last try, as text.
         public let reason: String
     }
 
@@ -48,9 +47,9 @@ public struct CleanupFailure: Error, Sendable, Hashable, CustomStringConvertible
     /// ``SharedDeviceApplication/follow(_:_:)`` runs.
     public static let screenName = "the screen"
 
-    /// The steps that failed, in their order; none where all succeeded and only the report did not.
+    /// The steps that failed, in their order; empty if all steps succeeded and only the report failed.
     public let steps: [Step]
-    /// Why the end could not be reported; `nil` where it did not come to that.
+    /// Why the end could not be reported; `nil` if the report succeeded, or was not due because steps failed.
     public let report: SharedDeviceError?
 
     /// One line.

@@ -1,7 +1,7 @@
 import DBusTransport
 import Synchronization
 
-/// Removes a previous user's data in named steps, and goes on after a crash where it was.
+/// Removes a previous user's data in named steps. After a crash it goes on with the step in which the crash was.
 ///
 /// ```swift
 /// let cleanup = CleanupCoordinator()
@@ -10,20 +10,19 @@ import Synchronization
 /// await application.follow(cleanup) { state in … }
 /// ```
 ///
-/// The steps run one after the other, in the order of their registration. A step that throws is tried again, three times in all by
-/// default. If it still fails, the steps after it run all the same, because every piece of data that is gone is one less to leak: a
-/// step must not rely on an earlier one's success. The cleanup is reported as done only when all steps have succeeded.
+/// The steps run one after the other, in the order of their registration. A step that throws is tried again, by default three times in all.
+/// If it still fails, the later steps run all the same, because less data is left then: so a step must not rely on the success of an earlier
+/// one. The cleanup is reported as done only when all steps have succeeded.
 ///
-/// A journal in the app's state directory says which steps are finished. The next run, in this process or after a crash, leaves these
-/// out and begins with the first that is not; the step in which the crash was runs again. So **every step must be
-/// idempotent**: where there is nothing left to remove, it succeeds. A journal that cannot be read or written makes all steps
-/// run again. So do steps that a new version of the app adds or renames; one that does something else than before needs
-/// another name. The journal goes when the cleanup is reported.
+/// A journal in the app's state directory says which steps are finished. The next run, in this process or after a crash, begins with the
+/// first step that is not; the step in which the crash was runs again. So **every step must be idempotent**: if nothing is left to remove, it
+/// succeeds. If the journal cannot be read or written, all steps run again. A step that a new version of the app adds or renames runs, too;
+/// if a step does something else than before, give it another name. The journal is removed when the cleanup is reported.
 ///
-/// A step that never returns holds the cleanup up, and nobody sees anything meanwhile: set a limit where a step waits for others.
-/// One cleanup runs at a time. Two processes of an app with one state directory may each run it; their steps may then overlap.
+/// A step that never returns blocks the cleanup, and nobody sees anything meanwhile: limit the time of a step that waits for others. One
+/// cleanup runs at a time. If two processes of an app share a state directory, each may run it, and their steps may overlap.
 public final class CleanupCoordinator: Sendable {
-    /// How hard a cleanup tries.
+    /// How often a cleanup tries, and how long it waits in between.
     public struct Options: Sendable {
         /// How often a step is tried before the cleanup goes on without it; at least once.
         public var attempts = 3
@@ -49,7 +48,7 @@ public final class CleanupCoordinator: Sendable {
         var last: Task<Void, Never>?
     }
 
-    /// How hard it tries.
+    /// How often it tries, and how long it waits in between.
     public let options: Options
     private let stateDirectory: String?
     private let state = Locked(State())
@@ -57,24 +56,25 @@ public final class CleanupCoordinator: Sendable {
     /// A coordinator without steps.
     ///
     /// - Parameters:
-    ///   - stateDirectory: where the journal is kept; `nil` for the application's own state directory. It must outlast the
-    ///     user data of the app.
-    ///   - options: how hard it tries.
+    ///   - stateDirectory: the directory of the journal; `nil` means the application's state directory. It must outlast the user data of the
+    ///     app.
+    ///   - options: how often it tries, and how long it waits in between.
     public init(stateDirectory: String? = nil, options: Options = Options()) {
         self.stateDirectory = stateDirectory
         self.options = options
     }
 
-    /// Adds a step, behind those that are there. A cleanup that is under way goes on without it.
+    /// Adds a step after the existing ones. A cleanup that is under way does not run it.
     ///
-    /// What it returns goes into the summary that is reported to the device's administrator, where it can be shown as text:
-    /// return amounts (“12 rows”), never names. Text beyond 200 characters is cut.
+    /// The device's administrator reads the step's result in a report, as text: return amounts (“12 rows”), never names. The report has its
+    /// first 200 characters.
     ///
     /// - Parameters:
-    ///   - name: stands for the step in the journal and in reports; it stays the same from version to version.
-    ///   - step: removes the data of ``Cleanup/accounts``, on no particular thread. When it returns, the data is gone from the disk;
-    ///     when it throws, it is called again. It must be idempotent. Its task is not cancelled with the one that waits for it.
-    /// - Throws: ``SharedDeviceError/Code/invalidRequest`` where the name is empty or taken.
+    ///   - name: names the step in the journal and in reports. Keep it from version to version.
+    ///   - step: removes the data of ``Cleanup/accounts``, on no particular thread. When it returns, the data must be gone from the disk;
+    ///     if it throws, it is called again. It must be idempotent. A cancellation of the task that waits for the cleanup does not reach
+    ///     it.
+    /// - Throws: ``SharedDeviceError/Code/invalidRequest`` if the name is empty or taken.
     public func register<Result: Sendable>(
         _ name: String,
         _ step: @escaping @Sendable (Cleanup) async throws -> Result
@@ -99,11 +99,11 @@ public final class CleanupCoordinator: Sendable {
 
     /// Runs the steps that are not finished for `change`, and reports how it went: begun, and then done or failed.
     ///
-    /// For loops of an app's own; ``SharedDeviceApplication/follow(_:_:)`` calls it. Hide the screen first. On return all data is gone and
-    /// that is reported, so ``SharedDeviceApplication/cleanupDone(_:detail:)`` is not to be called. Cancelling the waiting task does not
-    /// cancel the cleanup: a deletion that has begun is not given up, and this function returns at its end.
+    /// ``SharedDeviceApplication/follow(_:_:)`` calls it; so does an app with its own loop, after it has hidden its screen. On return all
+    /// data is gone and that is reported: do not call ``SharedDeviceApplication/cleanupDone(_:detail:)``. If the waiting task is cancelled,
+    /// the cleanup goes on, and this function returns at its end.
     ///
-    /// - Throws: ``CleanupFailure``. Call again, after a pause: what is finished is not done twice.
+    /// - Throws: ``CleanupFailure``. Call again after a pause; finished steps do not run twice.
     @discardableResult
     public func run(
         _ change: AccountChange,
@@ -112,14 +112,14 @@ public final class CleanupCoordinator: Sendable {
         try await run(change, reporter: application)
     }
 
-    /// - Parameter failures: what has failed before the first step.
+    /// - Parameter failures: failures before the first step.
     @discardableResult
     package func run(
         _ change: AccountChange,
         reporter: any CleanupReporting,
         failures: [CleanupFailure.Step] = []
     ) async throws(CleanupFailure) -> CleanupSummary {
-        // A task of its own, which nobody cancels, and which waits for the cleanup before it.
+        // A separate task, which nobody cancels. It waits for the previous cleanup.
         let turn = state.withLock { state -> Task<Result<CleanupSummary, CleanupFailure>, Never> in
             let (steps, previous) = (state.steps, state.last)
             let turn = Task { () -> Result<CleanupSummary, CleanupFailure> in
@@ -136,8 +136,8 @@ public final class CleanupCoordinator: Sendable {
         return try await turn.value.get()
     }
 
-    /// Removes a journal that a crash after the report has left: it names sessions that are over and clean. Where it cannot be
-    /// removed it does no harm: no session has the same account and epoch.
+    /// Removes the journal that a crash after the report has left. It names sessions that are over and clean. If it cannot be removed, it does
+    /// no harm: no later session has the same account and epoch.
     func discardJournal(_ reporter: any CleanupReporting) { _ = store(reporter).remove() }
 
     private func store(_ reporter: any CleanupReporting) -> CleanupJournalStore {
@@ -158,7 +158,7 @@ public final class CleanupCoordinator: Sendable {
             attempts: options.attempts,
             failures: failures
         )
-        // Beside the steps, which wait for no broker. That it began is a courtesy; the end is what counts.
+        // In parallel, because the steps do not wait for the broker. Nothing depends on this report.
         let beginning = Task { try? await reporter.cleanupBegan(change) }
         var journalProblem: String?
         while true {
@@ -185,7 +185,7 @@ public final class CleanupCoordinator: Sendable {
             case .fail(let failed):
                 await beginning.value
                 let failure = CleanupFailure(steps: failed, report: nil)
-                // What cannot be told is told with the next try.
+                // The next try reports it.
                 try? await reporter.cleanupFailed(change, reason: "\(failure)")
                 throw failure
             }
@@ -193,18 +193,18 @@ public final class CleanupCoordinator: Sendable {
     }
 }
 
-/// Whom a ``CleanupCoordinator`` tells how a cleanup goes.
+/// The receiver of a ``CleanupCoordinator``'s reports.
 package protocol CleanupReporting: Sendable {
-    /// Where the app keeps what must outlast its user data, the journal among it.
+    /// The directory for what must outlast the user data, for instance the journal.
     var stateDirectory: String { get }
 
     /// The cleanup begins.
     func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError)
 
-    /// All data of the change's previous accounts is gone; `detail` says how much it was.
+    /// The data of the change's previous accounts is gone; `detail` says how much it was.
     func cleanupDone(_ change: AccountChange, detail: String?) async throws(SharedDeviceError)
 
-    /// The data could not be removed, for this reason. It is tried again.
+    /// The data could not be removed, for this reason. The cleanup is tried again.
     func cleanupFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError)
 }
 

@@ -1,16 +1,16 @@
 import FoundationEssentials
 import Glibc
 
-/// How far a cleanup is. Pure; ``CleanupJournalStore`` keeps it on disk, so that a run after a crash goes on with the first step
-/// that is not finished.
+/// The progress of a cleanup. Pure; ``CleanupJournalStore`` keeps it on disk, so that a run after a crash begins with the first step that is
+/// not finished.
 struct CleanupJournal: Codable, Equatable {
-    /// A session whose data is to go. No names for people: the journal must not keep what the cleanup is to remove.
+    /// A session whose data has to go. It has no names of persons: the journal must not keep what the cleanup removes.
     struct Session: Codable, Hashable {
         let account: String
         let epoch: UInt64
     }
 
-    /// A step that need not be run again.
+    /// A finished step.
     struct Finished: Codable, Equatable {
         let step: String
         let result: String?
@@ -21,8 +21,7 @@ struct CleanupJournal: Codable, Equatable {
 
     init(sessions: [Session]) { self.sessions = sessions }
 
-    /// Whether what is finished here is finished for all of `sessions`. A session that came later has data of its own, for
-    /// which every step is still to run.
+    /// Whether the finished steps are finished for all of `sessions`. For a later session every step still has to run.
     func covers(_ sessions: [Session]) -> Bool { Set(sessions).isSubset(of: self.sessions) }
 
     func hasFinished(_ step: String) -> Bool { finished.contains { $0.step == step } }
@@ -32,7 +31,7 @@ struct CleanupJournal: Codable, Equatable {
         finished.append(Finished(step: step, result: result))
     }
 
-    /// What the steps returned, in the order of `steps`.
+    /// The results of the steps, in the order of `steps`.
     func summary(of steps: [String]) -> CleanupSummary {
         CleanupSummary(
             steps: steps.map { name in
@@ -43,12 +42,12 @@ struct CleanupJournal: Codable, Equatable {
 }
 
 extension AccountChange {
-    /// The sessions whose data is to go.
+    /// The sessions whose data has to go.
     var sessionsToCleanUp: [CleanupJournal.Session] {
         stale.map { CleanupJournal.Session(account: $0.account.identifier, epoch: $0.epoch) }
     }
 
-    /// A change that needs no broker, for the programs of tests.
+    /// A change without a broker, for test programs.
     package init(previous: [(account: Account, epoch: UInt64)], current: Account?, epoch: UInt64) {
         self.init(
             stale: previous.map { SessionRecord.Session(account: $0.account, epoch: $0.epoch) },
@@ -64,13 +63,13 @@ struct CleanupJournalStore: Sendable {
 
     init(stateDirectory: String) { file = AtomicFile(path: "\(stateDirectory)/shared-device-cleanup.json") }
 
-    /// The journal; `nil` where there is none or none that can be read. All steps are run again then, which is always right.
+    /// The journal; `nil` if there is none, or it cannot be read. Then all steps run again, which is always right.
     func load() -> CleanupJournal? {
         guard let data = try? Data(contentsOf: URL(filePath: file.path)) else { return nil }
         return try? JSONDecoder().decode(CleanupJournal.self, from: data)
     }
 
-    /// On the disk when it returns `nil`; the reason otherwise.
+    /// Writes the journal. Returns `nil` once it is on the disk, or the reason why it is not.
     func save(_ journal: CleanupJournal) -> String? {
         do {
             try FileManager.default.createDirectory(
@@ -85,7 +84,7 @@ struct CleanupJournalStore: Sendable {
         }
     }
 
-    /// Removes the journal. Returns why that was not possible; `nil` where it is gone.
+    /// Removes the journal. Returns `nil` once it is gone, or the reason why it is not.
     func remove() -> String? {
         do throws(AtomicFile.Failure) {
             try file.remove()

@@ -1,15 +1,15 @@
-/// Decides what a cleanup does next. Pure: ``CleanupCoordinator`` does it, and says how it went.
+/// Decides what a cleanup does next. Pure: ``CleanupCoordinator`` does it, and reports the result back.
 ///
-/// The steps come in the order of their registration, without those that the journal has as finished. One that fails is tried again
-/// at once, a bounded number of times; after that the steps behind it still get their chance, because every piece of data
-/// that is gone is one less to leak. The cleanup is done when all steps are finished.
+/// The steps come in the order of their registration, without those that are finished in the journal. A step that fails is tried again at
+/// once, a bounded number of times; then the later steps run all the same, because less data is left then. The cleanup is done when all
+/// steps are finished.
 struct CleanupPlan {
     enum Action: Equatable {
         /// Run this step. `attempt` counts from 1.
         case run(String, attempt: Int)
         /// All steps are finished: report that.
         case reportDone
-        /// Each step had its chance, and these have failed.
+        /// All steps have run, and these have failed.
         case fail([CleanupFailure.Step])
     }
 
@@ -21,9 +21,9 @@ struct CleanupPlan {
     private var failures: [CleanupFailure.Step]
 
     /// - Parameters:
-    ///   - journal: what an earlier run left; it counts where it covers `sessions`.
+    ///   - journal: the journal of an earlier run. It counts if it covers `sessions`.
     ///   - attempts: how often a step is tried, at least once.
-    ///   - failures: what has failed before the first step; the cleanup is then not done, whatever the steps do.
+    ///   - failures: failures before the first step. With any, the cleanup counts as failed even if all steps succeed.
     init(
         steps: [String],
         sessions: [CleanupJournal.Session],
@@ -42,13 +42,13 @@ struct CleanupPlan {
         skipFinished()
     }
 
-    /// What to do. The same until ``succeeded(_:)`` or ``failed(_:)`` tells how it went.
+    /// What to do next. It changes with ``succeeded(_:)`` and ``failed(_:)``.
     var next: Action {
         if position < steps.count { return .run(steps[position], attempt: attempt) }
         return failures.isEmpty ? .reportDone : .fail(failures)
     }
 
-    /// The step in `next` is finished: ``journal`` is to be on disk before the next step begins.
+    /// The step in `next` is finished. ``journal`` has to be on disk before the next step begins.
     mutating func succeeded(_ result: String?) {
         guard position < steps.count else { return }
         journal.finish(steps[position], result: result)

@@ -1,6 +1,6 @@
 import Glibc
 
-/// An open directory. Names are bytes that end with a zero, because not every file name is text.
+/// An open directory. File names are bytes that end with a zero, because not every file name is valid text.
 struct DirectoryHandle: ~Copyable {
     typealias Name = [CChar]
 
@@ -8,14 +8,14 @@ struct DirectoryHandle: ~Copyable {
     /// Where it is, for errors.
     let path: String
 
-    /// Opens a directory, and not what a symbolic link at its name leads to.
+    /// Opens a directory. A symbolic link at its name is an error.
     init(at parent: CInt = AT_FDCWD, _ name: Name, path: String) throws(UserDataError) {
         descriptor = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         self.path = path
         guard descriptor >= 0 else { throw UserDataError("open", path) }
     }
 
-    /// Takes an open descriptor over.
+    /// Takes over an open descriptor.
     init(taking descriptor: CInt, path: String) {
         self.descriptor = descriptor
         self.path = path
@@ -31,14 +31,14 @@ struct DirectoryHandle: ~Copyable {
         String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    /// Makes a directory for this user only; returns whether there was none.
+    /// Makes a directory for this user only; returns false if it was there.
     func makeDirectory(_ name: Name) throws(UserDataError) -> Bool {
         if mkdirat(descriptor, name, 0o700) == 0 { return true }
         guard errno == EEXIST else { throw UserDataError("make the directory", path(of: name)) }
         return false
     }
 
-    /// Opens a directory in it, and leaves nobody but this user any right to that.
+    /// Opens a directory in it, and takes all other users' rights to that directory.
     func privateDirectory(_ name: Name) throws(UserDataError) -> DirectoryHandle {
         let directory = try DirectoryHandle(at: descriptor, name, path: path(of: name))
         try directory.makePrivate()
@@ -66,7 +66,7 @@ struct DirectoryHandle: ~Copyable {
         return status
     }
 
-    /// What is there under this name, itself and not what it leads to; `nil` where there is nothing.
+    /// The status of the entry of this name, of a symbolic link itself; `nil` if there is none.
     func status(of name: Name) throws(UserDataError) -> stat? {
         var status = stat()
         guard fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
@@ -78,7 +78,7 @@ struct DirectoryHandle: ~Copyable {
 
     /// The names in it.
     func names() throws(UserDataError) -> [Name] {
-        // A descriptor of its own, with a position of its own: the stream takes it over.
+        // The stream takes over a descriptor, and changes its position: so it gets a second one.
         let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard copy >= 0 else { throw UserDataError("read", path) }
         guard let stream = fdopendir(copy) else {
@@ -86,7 +86,7 @@ struct DirectoryHandle: ~Copyable {
             throw UserDataError("read", path)
         }
         defer { closedir(stream) }
-        // Never missing: it is a stored field. Not through `pointee`, because an entry may be shorter than the struct.
+        // The offset is never missing: `d_name` is a stored field. An entry may be shorter than the struct, so `pointee` would read beyond it.
         let offset = MemoryLayout<dirent>.offset(of: \.d_name) ?? 0
         var names: [Name] = []
         while true {
@@ -101,22 +101,22 @@ struct DirectoryHandle: ~Copyable {
         }
     }
 
-    /// On the disk when this returns.
+    /// Forces the directory to the disk.
     func sync() throws(UserDataError) {
         guard fsync(descriptor) == 0 else { throw UserDataError("sync", path) }
     }
 }
 
-/// The name of an account's directory. Different identifiers have different names, also where the file system takes upper and lower
-/// case for the same; no name leads out of the directory that holds it.
+/// The name of an account's directory. Different identifiers have different names, even on a file system that ignores case, and no name
+/// leads out of the directory that holds it.
 ///
-/// Lower-case letters, digits and `-` stand for themselves, and so does `.` but at the beginning; every other byte is `_` and two
-/// hexadecimal digits. The empty identifier is a single `_`.
+/// Lower-case letters, digits and `-` stay as they are, and so does `.` except at the beginning. Every other byte becomes `_` and two
+/// hexadecimal digits. The empty identifier becomes a single `_`.
 enum AccountDirectoryName {
-    /// The longest name that file systems take.
+    /// The longest name that file systems accept, in bytes.
     static let limit = 255
 
-    /// The name; `nil` where it would be longer than ``limit``.
+    /// The name; `nil` if it would be longer than ``limit``.
     static func name(for identifier: String) -> String? {
         guard !identifier.isEmpty else { return "_" }
         var name: [UInt8] = []

@@ -1,13 +1,13 @@
 import FoundationEssentials
 import Glibc
 
-/// Empties the directory of tombstones: what is in there is nobody's any more, and only waits for its end.
+/// Empties the directory of tombstones, whose contents wait for their deletion.
 ///
-/// No recursion: a subdirectory is moved up beside the tombstone that it is in, and has its turn there. So a tree of any depth needs two
-/// descriptors, and a crash at any point leaves nothing but tombstones. Others may do the same at once: what they took first
-/// is not missed, and this sweep helps them with what they moved, until the directory is empty.
+/// It does so without recursion: it moves a subdirectory up beside its tombstone, and deletes it in its turn. So a tree of any depth needs
+/// two descriptors, and a crash at any point leaves only tombstones. Several sweeps may run at once: each accepts that another was quicker,
+/// and also deletes what another has moved up, until the directory is empty.
 struct TombstoneSweep {
-    /// How often a directory is emptied that somebody fills meanwhile.
+    /// How often the sweep empties a directory that somebody fills meanwhile.
     private static let patience = 10
 
     private let truncates: Bool
@@ -23,7 +23,7 @@ struct TombstoneSweep {
         self.checkpoint = checkpoint
     }
 
-    /// Removes all that can be removed; ``problem`` is the first thing that could not.
+    /// Removes all that it can. ``problem`` is the first failure.
     mutating func run(in tombstones: borrowing DirectoryHandle) {
         var stuck: Set<DirectoryHandle.Name> = []
         do throws(UserDataError) {
@@ -44,7 +44,7 @@ struct TombstoneSweep {
         }
     }
 
-    /// Does it, and takes note of its failure.
+    /// Runs `body`, and records its failure.
     private mutating func attempt(_ body: (inout TombstoneSweep) throws(UserDataError) -> Void) -> Bool {
         do throws(UserDataError) {
             try body(&self)
@@ -59,7 +59,7 @@ struct TombstoneSweep {
         if problem == nil { problem = error }
     }
 
-    /// Removes the tombstone. A directory that has got new entries meanwhile is left for another turn.
+    /// Removes the tombstone. A directory that has new entries stays for another turn.
     private mutating func remove(
         _ name: DirectoryHandle.Name,
         from tombstones: borrowing DirectoryHandle,
@@ -85,14 +85,14 @@ struct TombstoneSweep {
         }
     }
 
-    /// Takes all out of a tombstone that is a directory: each entry has its chance, and the first failure is thrown.
+    /// Empties a tombstone that is a directory. Tries every entry, and throws the first failure.
     private mutating func empty(
         _ name: DirectoryHandle.Name,
         _ status: stat,
         in tombstones: borrowing DirectoryHandle
     ) throws(UserDataError) {
         let path = tombstones.path(of: name)
-        // The app may have made it read-only. Where this is not allowed, what follows says so.
+        // The app may have made it read-only. If this fails, the steps below report it.
         if status.st_mode & 0o700 != 0o700 {
             _ = fchmodat(tombstones.descriptor, name, 0o700, AT_SYMLINK_NOFOLLOW)
         }
@@ -133,14 +133,14 @@ struct TombstoneSweep {
             if errno == ENOENT { return }
             throw UserDataError("remove", directory.path(of: name))
         }
-        // Takes the bytes away from whoever has the file open. Not before it has lost its name: what cannot be removed, for instance
-        // because somebody has mounted it there, is not this user's to change.
+        // Truncates the file for those who have it open. Only after it has lost its name: a file that cannot be removed, for instance because
+        // it is a mount point, must not be changed.
         if file >= 0 { _ = ftruncate(file, 0) }
         removed.add(bytes: isFile ? Int(status.st_size) : 0)
         checkpoint(.unlinked)
     }
 
-    /// The file to be cut; -1 where the system does not allow it, for instance for a program that runs. It then loses its name only.
+    /// Opens the file for its truncation; -1 if the system refuses, for instance for a running program. The file then only loses its name.
     private func open(_ name: DirectoryHandle.Name, _ status: stat, in directory: borrowing DirectoryHandle) -> CInt {
         if status.st_mode & 0o200 == 0 { _ = fchmodat(directory.descriptor, name, 0o600, AT_SYMLINK_NOFOLLOW) }
         return openat(directory.descriptor, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
@@ -158,7 +158,7 @@ struct TombstoneSweep {
         checkpoint(.moved)
     }
 
-    /// Gives what is under `name` the other name, in one step. Returns whether there was anything.
+    /// Renames an entry in one step. Returns whether there was one.
     @discardableResult
     static func move(
         _ name: DirectoryHandle.Name,
@@ -170,7 +170,7 @@ struct TombstoneSweep {
         if rename() { return true }
         if errno == ENOENT { return false }
         if errno == EACCES || errno == EPERM {
-            // A directory that may not be written to may not be moved either, because “..” in it changes.
+            // To move a directory changes its “..” entry, and so needs the right to write to it.
             if fchmodat(directory.descriptor, name, 0o700, AT_SYMLINK_NOFOLLOW) == 0, rename() { return true }
         }
         throw UserDataError("remove", directory.path(of: name))

@@ -2,7 +2,7 @@ import Dispatch
 import FoundationEssentials
 import Glibc
 
-/// A directory with one subdirectory for each user, which disappears at once and completely.
+/// A directory with one subdirectory for each user, which can be removed at once and completely.
 ///
 /// ```swift
 /// let data = try UserDataDirectory("org.example.notes")
@@ -10,19 +10,19 @@ import Glibc
 /// let path = try data.open(for: account)
 /// ```
 ///
-/// A user's directory is `users/<name>`, for this user of the system only. To remove it, it is moved to `tombstones`, in one step: whoever
-/// looks for a file by its path finds all of them before and none after. Then everything is deleted, and both directories are
-/// forced to the disk. A crash in between leaves a tombstone, which the next start or the next removal deletes.
+/// A user's directory is `users/<name>`; only this user of the system has any right to it. A removal moves it to `tombstones` in one step:
+/// a reader by path finds all files before and none after. Then it deletes everything, and forces both directories to the disk. A crash in
+/// between leaves a tombstone, which the next start or the next removal deletes.
 ///
-/// Symbolic links are removed and never followed, and nothing on another file system is touched. Directories that the app made
-/// read-only are removed like the others. Files are cut to no length when they have lost their name: so their bytes go also where a
-/// process still has them open, and where they have a second name elsewhere. A file that is shared between users belongs outside;
-/// and a process that still has one mapped into memory ends when it touches it (`SIGBUS`), so close databases before. Nothing
-/// is overwritten first: today's file systems and flash disks write elsewhere than where the old bytes are; encrypt the disk.
+/// Symbolic links are removed and never followed, and nothing on another file system is touched. Directories that the app made read-only are
+/// removed, too. Files are truncated after they have lost their name, so that their bytes also go if a process still has them open or they
+/// have a second name elsewhere. So keep files that users share outside, and close databases before the removal: a process that touches a
+/// truncated file in mapped memory ends (`SIGBUS`). The bytes are not overwritten, because today's file systems and flash disks would
+/// write to another place: encrypt the disk.
 ///
-/// Several processes and tasks may use one directory at once. A reader that has opened the user's directory before the
-/// removal sees the files go one by one; by path, none. A writer that is late fails, because the path is gone; only
-/// ``open(for:in:)`` makes it anew, and with a ``Generation`` it does not either.
+/// Several processes and tasks may use one directory at once. A reader that opened the user's directory before the removal sees the files go
+/// one by one. A writer that is late fails, because the path is gone; only ``open(for:in:)`` makes it again, and with a ``Generation`` that
+/// is over it fails, too.
 public struct UserDataDirectory: Sendable {
     /// How much was removed.
     public struct Removed: Sendable, Hashable, CustomStringConvertible {
@@ -42,14 +42,14 @@ public struct UserDataDirectory: Sendable {
         public var description: String { "\(files) \(files == 1 ? "file" : "files"), \(bytes) bytes" }
     }
 
-    /// The time between two removals. What was opened in one generation cannot be opened in the next.
+    /// The time between two removals. A directory for a generation that is over cannot be opened any more.
     public struct Generation: Sendable, Hashable {
         fileprivate let text: String
     }
 
-    /// A place in an opening or a removal, for tests that have something happen there.
+    /// A place in an opening or a removal, at which tests act.
     package enum Checkpoint: Sendable {
-        /// The generation of the opening is not over yet.
+        /// The opening has found its generation to be the current one.
         case checked
         /// The users' directories are tombstones.
         case buried
@@ -63,16 +63,16 @@ public struct UserDataDirectory: Sendable {
 
     /// The absolute path of the directory that holds `users` and `tombstones`.
     public let path: String
-    /// Whether files are cut to no length when they are deleted.
+    /// Whether files are truncated when they are deleted.
     public let truncates: Bool
     private let checkpoint: @Sendable (Checkpoint) -> Void
 
     private static let users = DirectoryHandle.name("users")
     private static let tombstones = DirectoryHandle.name("tombstones")
 
-    /// The directory of this name in `$XDG_DATA_HOME` (`~/.local/share`); the app's identifier is a good name.
+    /// The directory of this name in `$XDG_DATA_HOME` (`~/.local/share`). The app's identifier is a good name.
     ///
-    /// - Throws: ``UserDataError`` where the name is not a single path component, and as ``init(path:truncates:)``.
+    /// - Throws: ``UserDataError`` if the name is not a single path component, and as ``init(path:truncates:)``.
     public init(_ name: String) throws(UserDataError) {
         guard !name.isEmpty, name != ".", name != "..", !name.contains("/"), !name.utf8.contains(0) else {
             throw UserDataError(
@@ -88,14 +88,14 @@ public struct UserDataDirectory: Sendable {
         try self.init(path: (base ?? "\(environment["HOME"] ?? ".")/.local/share") + "/" + name)
     }
 
-    /// The directory at this path; it is made where there is none. What a crash left half removed is deleted; where that fails, the
-    /// next ``remove(_:)``, which the unfinished cleanup asks for, says so.
+    /// The directory at this path, which is made if it is missing. Also deletes what a crash left half removed; a failure of that is reported
+    /// by the next ``remove(_:)``, for which the unfinished cleanup asks.
     ///
     /// - Parameters:
-    ///   - path: a directory for nothing else, on a file system of Linux.
-    ///   - truncates: whether files are cut to no length when they are deleted; `false` keeps what has a second name
-    ///     elsewhere, and leaves the bytes to processes that have them open.
-    /// - Throws: ``UserDataError`` where the directory cannot be made or is not this user's.
+    ///   - path: a directory for this purpose only, on a file system of Linux.
+    ///   - truncates: whether files are truncated when they are deleted. With `false`, a file with a second name elsewhere keeps its bytes,
+    ///     and so does one that a process has open.
+    /// - Throws: ``UserDataError`` if the directory cannot be made or is not this user's.
     public init(path: String, truncates: Bool = true) throws(UserDataError) {
         try self.init(path: path, truncates: truncates) { _ in }
     }
@@ -118,15 +118,14 @@ public struct UserDataDirectory: Sendable {
 
     // MARK: One user's directory
 
-    /// The path of the account's directory, which is there on return, and only for this user of the system.
+    /// Makes the account's directory if it is missing, for this user of the system only, and returns its path.
     ///
     /// - Parameters:
-    ///   - account: whose.
-    ///   - generation: what ``generation()`` said when the app was told that this account is signed in. A task that is late then
-    ///     cannot make the directory again after its removal. `nil` does not look.
-    /// - Throws: ``UserDataError`` where it cannot be made, is not this user's, where the account's identifier is too long for a file name
-    ///   (255 bytes, where other bytes than lower-case letters, digits, `-` and `.` count three times), or where the
-    ///   generation is over.
+    ///   - account: the account.
+    ///   - generation: the result of ``generation()`` when the app was told that this account is signed in. With it, a task that is late
+    ///     cannot make the directory again after its removal. `nil` means no check.
+    /// - Throws: ``UserDataError`` if the directory cannot be made or belongs to another user, if the generation is over, or if the account's
+    ///   identifier is too long for a file name (255 bytes; bytes other than lower-case letters, digits, `-` and `.` count three times).
     public func open(for account: Account, in generation: Generation? = nil) throws(UserDataError) -> String {
         guard let name = AccountDirectoryName.name(for: account.identifier) else {
             throw UserDataError(
@@ -143,7 +142,7 @@ public struct UserDataDirectory: Sendable {
         let isNew = try users.makeDirectory(DirectoryHandle.name(name))
         let directory = try users.privateDirectory(DirectoryHandle.name(name))
         do throws(UserDataError) {
-            // A removal ends the generation before it takes what is there: so either it has taken this one, or it is seen here.
+            // A removal ends the generation before it moves the directories: either it has moved this one, or this check sees it.
             try check(generation, directory.path)
         } catch {
             if isNew { _ = unlinkat(users.descriptor, DirectoryHandle.name(name), AT_REMOVEDIR) }
@@ -154,15 +153,15 @@ public struct UserDataDirectory: Sendable {
 
     /// Whether there is a directory of the account.
     ///
-    /// - Throws: ``UserDataError`` where that cannot be seen.
+    /// - Throws: ``UserDataError`` if the system does not tell.
     public func contains(_ account: Account) throws(UserDataError) -> Bool {
         guard let name = AccountDirectoryName.name(for: account.identifier) else { return false }
         return try directory(Self.users).status(of: DirectoryHandle.name(name)) != nil
     }
 
-    /// The generation of these moments: it is over with the next ``remove(_:)`` of any process.
+    /// The current generation. It ends with the next ``remove(_:)`` of any process.
     ///
-    /// - Throws: ``UserDataError`` where it cannot be read.
+    /// - Throws: ``UserDataError`` if it cannot be read.
     public func generation() throws(UserDataError) -> Generation {
         let file = Glibc.open(generationFile, O_RDONLY | O_CLOEXEC)
         guard file >= 0 else {
@@ -178,14 +177,13 @@ public struct UserDataDirectory: Sendable {
 
     // MARK: Removing
 
-    /// Removes the directories of these accounts, and what earlier removals have left. On return nothing of it is on the disk; where
-    /// there is nothing, that is a success. Readers by path find nothing from the beginning on, also where it throws later.
+    /// Removes the directories of these accounts, and what earlier removals have left. On return nothing of it is on the disk. If there is
+    /// nothing to remove, it succeeds. From the beginning on, readers by path find nothing, even if the function throws later.
     ///
-    /// It runs on a queue of the system's and is not cancelled with its task.
+    /// It runs on a queue of the system's, and is not cancelled with its task.
     ///
-    /// - Returns: how much was deleted here; what another process deletes at the same time is counted there.
-    /// - Throws: ``UserDataError``, the first, where something cannot be removed. All else is removed then, and the next call tries
-    ///   again.
+    /// - Returns: how much this call deleted, without what another process deletes at the same time.
+    /// - Throws: the first ``UserDataError`` if something cannot be removed. Everything else is removed then, and the next call tries again.
     @discardableResult
     public func remove(_ accounts: [Account]) async throws(UserDataError) -> Removed {
         let result = await withCheckedContinuation { continuation in
@@ -215,7 +213,7 @@ public struct UserDataDirectory: Sendable {
         }
         attempt { () throws(UserDataError) in try endGeneration() }
         for account in accounts {
-            // A name that is too long was never made.
+            // No directory has a name that is too long.
             guard let name = AccountDirectoryName.name(for: account.identifier) else { continue }
             attempt { () throws(UserDataError) in
                 let tombstone = DirectoryHandle.name(UUID().uuidString)
@@ -234,7 +232,7 @@ public struct UserDataDirectory: Sendable {
 
     private var generationFile: String { "\(path)/generation" }
 
-    /// In place and not replaced: whatever two writers at once leave there, it is another generation.
+    /// Overwrites the generation in place. Even the mixed bytes of two writers are another generation.
     private func endGeneration() throws(UserDataError) {
         let file = Glibc.open(generationFile, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
         guard file >= 0 else { throw UserDataError("write", generationFile) }
@@ -257,7 +255,7 @@ public struct UserDataDirectory: Sendable {
 
     // MARK: The places
 
-    /// `users` or `tombstones`, made where it is missing.
+    /// `users` or `tombstones`. Makes it if it is missing.
     private func directory(_ name: DirectoryHandle.Name) throws(UserDataError) -> DirectoryHandle {
         try Self.makeDirectory(path)
         let base = Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -282,9 +280,9 @@ public struct UserDataDirectory: Sendable {
 public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible {
     /// What was attempted, for instance “remove”.
     public let attempted: String
-    /// The file or directory that it failed at.
+    /// The file or directory at which it failed.
     public let path: String
-    /// The system's error number; 0 where the reason is not the system's.
+    /// The system's error number; 0 if the reason is another one.
     public let code: Int32
     /// What happened.
     public let reason: String
@@ -294,7 +292,7 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
     /// One line.
     public var description: String { "could not \(attempted) \(path): \(reason). \(remedy)" }
 
-    /// The failure that `errno` tells of.
+    /// A failure with the reason in `errno`.
     init(_ attempted: String, _ path: String) {
         let code = errno
         self.init(attempted, path, code: code, reason: String(cString: strerror(code)), remedy: Self.remedy(code))
@@ -308,7 +306,7 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
         self.remedy = remedy
     }
 
-    /// A part of the tree is on another file system: its files are somebody else's to remove.
+    /// A part of the tree is on another file system, whose files are left alone.
     static func mountPoint(_ path: String) -> UserDataError {
         UserDataError("remove", path, code: EBUSY, reason: "something is mounted there", remedy: remedy(EBUSY))
     }

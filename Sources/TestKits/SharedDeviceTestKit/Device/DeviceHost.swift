@@ -5,7 +5,7 @@ import NotifyCenter
 import NotifyCenterTestKit
 import Synchronization
 
-/// What the apps of a test's device run on: directory, bus and broker. It lives as long as anything that uses it.
+/// The base of a test's device: directory, bus and broker. It lives as long as anything that uses it.
 final class DeviceHost: Sendable {
     let directory: String
     let bus: PrivateBus
@@ -42,17 +42,17 @@ final class DeviceHost: Sendable {
     private var configurationDirectory: String { "\(directory)/configuration" }
     private var configuration: String { "\(configurationDirectory)/managed-configuration.json" }
 
-    /// What the broker wrote, over all its lives.
+    /// The broker's output, across its restarts.
     var brokerText: String {
         (brokerOutput.withLock { $0 } + [broker.withLock { $0 }?.errorText ?? ""]).joined(separator: "\n")
     }
 
-    /// Where the directories of an app are.
+    /// The directory of an app's directories.
     func home(of app: String) -> String { Self.home(of: app, in: directory) }
 
     private static func home(of app: String, in directory: String) -> String { "\(directory)/apps/\(fileName(app))" }
 
-    /// An identifier may be anything; a file's name may not.
+    /// A file name for an identifier, which may have any characters.
     static func fileName(_ identifier: String) -> String {
         let name = identifier.map { $0.isASCII && ($0.isLetter || $0.isNumber || "._-".contains($0)) ? $0 : "_" }
         return name.allSatisfy { $0 == "." } ? "_" : String(name.prefix(120))
@@ -65,7 +65,7 @@ final class DeviceHost: Sendable {
         var settings: [String: Any] = ["sharedDeviceMode": true, "organization": organization]
         if rule != .advisory {
             settings["cleanupPolicy"] = rule.policy.rawValue
-            // The kit's own app, scripts and apps of the test's process have no manifest, and take part under this policy too.
+            // With this, apps without a manifest take part, too: the kit's own app, scripts, and apps of the test's process.
             settings["requiresEnrolment"] = false
             if let timeout = rule.timeout { settings["cleanupTimeout"] = timeout }
         }
@@ -98,7 +98,7 @@ final class DeviceHost: Sendable {
         let options: JSONSerialization.WritingOptions = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
         let content = try JSONSerialization.data(withJSONObject: object, options: options)
         try content.write(to: URL(fileURLWithPath: path), options: .atomic)
-        // The broker takes no configuration that others may write to.
+        // The broker refuses a configuration that others may write to.
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
     }
 
@@ -120,7 +120,7 @@ final class DeviceHost: Sendable {
         log.add(DeviceEvent.brokerLane, .started, "the broker serves")
     }
 
-    /// Ends it as a crash would; it has ended on return.
+    /// Ends the broker as a crash would. On return it has ended.
     func killBroker() async {
         guard let process = broker.withLock({ $0 }), process.isRunning else { return }
         log.add(DeviceEvent.brokerLane, .killed, "the broker is killed (SIGKILL)")
@@ -133,7 +133,7 @@ final class DeviceHost: Sendable {
         brokerOutput.withLock { $0.append(earlier) }
     }
 
-    /// Notes every broadcast that has apps ask, for as long as the observation lives.
+    /// Notes every broadcast after which apps ask, for as long as the observation lives.
     func noteBroadcasts() async throws(TestDeviceError) -> NotificationObservation {
         do {
             return try await DarwinNotifyCenter(bus: bus.bus)
@@ -171,17 +171,17 @@ final class DeviceHost: Sendable {
     }
 }
 
-/// Where programs are looked for, and found.
+/// Finds programs.
 struct DevicePrograms: Sendable {
-    /// Names a directory that programs are looked for in first.
+    /// The environment variable with the directory that is searched first.
     static let environmentVariable = "SHARED_DEVICE_PROGRAMS"
 
     let broker: String
     let administration: String
     private let directories: [String]
 
-    /// - Parameter directory: where to look first.
-    /// - Throws: ``TestDeviceError/Code/deviceFailed`` where the device's own programs are missing.
+    /// - Parameter directory: the directory that is searched first.
+    /// - Throws: ``TestDeviceError/Code/deviceFailed`` if the device's own programs are missing.
     init(directory: String?) throws(TestDeviceError) {
         let environment = ProcessInfo.processInfo.environment
         let beside = URL(fileURLWithPath: ChildProcess.built("x")).deletingLastPathComponent().path

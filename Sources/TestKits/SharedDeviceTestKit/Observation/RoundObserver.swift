@@ -4,13 +4,13 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// Follows the cleanup round of one session, in whatever state broker and bus are, and keeps when it saw what.
+/// Follows the cleanup round of one session, also while broker or bus are away, and keeps what it saw with the instant.
 final class RoundObserver: Sendable {
     private struct State {
         var report: CleanupReport?
-        /// When this object first saw an app at this point.
+        /// When this object first saw an app at each stage.
         var seen: [String: [CleanupReport.Progress: ContinuousClock.Instant]] = [:]
-        /// What waits for an app to be told.
+        /// The closures that wait for an app to be told.
         var onTold: [String: @Sendable () -> Void] = [:]
     }
 
@@ -18,7 +18,7 @@ final class RoundObserver: Sendable {
     private let state: SharedState
     private let following: Task<Void, Never>
 
-    /// The state on the heap, for the task that may outlive this object for a moment.
+    /// The state on the heap: the task may outlive this object for a moment.
     private final class SharedState: Sendable {
         let content: Locked<State>
         init(_ onTold: [String: @Sendable () -> Void]) { content = Locked(State(onTold: onTold)) }
@@ -39,7 +39,7 @@ final class RoundObserver: Sendable {
                     Self.take($0, into: state)
                 }
                 if report?.isComplete == true { return }
-                // No broker, or no bus: asked again.
+                // Without broker or bus, it asks again.
                 try? await Task.sleep(for: .milliseconds(100))
             }
         }
@@ -47,10 +47,10 @@ final class RoundObserver: Sendable {
 
     deinit { following.cancel() }
 
-    /// The round as it was last seen; `nil` before the broker told of it.
+    /// The last state of the round; `nil` before the broker told one.
     var report: CleanupReport? { state.content.withLock { $0.report } }
 
-    /// When the app was first seen at this point.
+    /// When the app was first seen at this stage.
     func seen(_ app: String, _ progress: CleanupReport.Progress) -> ContinuousClock.Instant? {
         state.content.withLock { $0.seen[app]?[progress] }
     }
@@ -81,13 +81,13 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
     public enum Kind: String, Sendable, Codable, CaseIterable {
         /// Somebody signed in, or out, through the kit.
         case signIn, signOut
-        /// The ledger's times: the app was told, reported that it began, that it could not, that it is done, or was waived.
+        /// From the ledger: the app was told; it reported that it began, failed or finished; it was waived.
         case told, begun, failed, finished, waived
         /// A process started, or ended.
         case started, ended
-        /// Faults: a process stopped, let go on, or killed; somebody else posted the broker's broadcast.
+        /// Faults: the test stopped, resumed or killed a process; somebody else posted the broker's broadcast.
         case stopped, continued, killed, spoofed
-        /// The bus carried the broadcast that has apps ask, the broker's or another's.
+        /// The bus carried the broadcast after which apps ask, by the broker or by somebody else.
         case broadcast
     }
 
@@ -100,7 +100,7 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
     /// For people.
     public let text: String
 
-    /// The lane of what the kit does by its own app.
+    /// The lane of the kit's own app.
     public static let deviceLane = "device"
     /// The broker's lane.
     public static let brokerLane = "broker"
@@ -116,7 +116,7 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
     }
 }
 
-/// What the kit itself did and saw, with the instant of each.
+/// The kit's own actions and observations, each with its instant.
 final class ObservationLog: Sendable {
     struct Entry: Sendable {
         let instant: ContinuousClock.Instant
@@ -137,11 +137,11 @@ final class ObservationLog: Sendable {
 
 /// What the kernel says of a process.
 public enum ProcessState {
-    /// The letter of the state, as proc(5) has it: `R`, `S`, `T` for stopped, `Z` for ended and not collected; `nil` where there is no such
+    /// The letter of the state in proc(5), for instance `R`, `S`, `T` (stopped), `Z` (ended and not collected); `nil` if there is no such
     /// process.
     public static func letter(of identifier: Int32) -> Character? {
         guard let text = try? String(contentsOfFile: "/proc/\(identifier)/stat", encoding: .utf8) else { return nil }
-        // The name before it is in parentheses, and may have some of its own.
+        // The program's name comes first, in parentheses, and may itself have parentheses.
         return text.split(separator: ")").last?.first { $0 != " " }
     }
 

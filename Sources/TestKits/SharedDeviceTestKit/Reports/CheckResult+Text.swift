@@ -3,7 +3,7 @@ import Foundation
 extension CheckResult {
     /// For people at a terminal: the sign-outs, each expectation, and the verdict.
     ///
-    /// - Parameter inColor: with the terminal's colours.
+    /// - Parameter inColor: whether to use the terminal's colours.
     public func text(inColor: Bool = false) -> String {
         let paint: (String, String) -> String = { text, code in inColor ? "\u{1B}[\(code)m\(text)\u{1B}[0m" : text }
         var parts = rounds.map { round in
@@ -17,7 +17,7 @@ extension CheckResult {
         }
         let rows = verdicts.map { ["\($0.step)", $0.outcome.rawValue, $0.app, $0.expectation, $0.detail] }
         let table = Text.table(["STEP", "RESULT", "APP", "EXPECTATION", "SEEN"], rows).split(separator: "\n")
-        // The colour goes around lines that are aligned already.
+        // Colours come last, because their control sequences would disturb the alignment.
         let lines = table.enumerated().map { index, line in
             guard index > 0, verdicts.indices.contains(index - 1) else { return paint(String(line), "1") }
             switch verdicts[index - 1].outcome {
@@ -32,7 +32,7 @@ extension CheckResult {
         return parts.joined(separator: "\n\n") + "\n"
     }
 
-    /// One line: what came of it all.
+    /// One line: the verdict.
     var verdict: String {
         let failed = verdicts.count { $0.outcome == .fails }
         let skipped = verdicts.count { $0.outcome == .skipped }
@@ -71,8 +71,7 @@ extension CheckResult {
 }
 
 extension CheckResult {
-    /// As JUnit XML, which continuous integration reads: a test case for each app and expectation, and one for each step that could not be
-    /// done.
+    /// As JUnit XML, for continuous integration: a test case for each app and expectation, and one for a step that failed.
     public var junit: String {
         let name = Markup.escaped(title)
         let failures = verdicts.count { $0.outcome == .fails }
@@ -127,10 +126,10 @@ extension CheckResult {
 
 /// Times and tables for people.
 enum Text {
-    /// Milliseconds, for instance `12.3 ms`; a dash for what did not happen.
+    /// Milliseconds, for instance `12.3 ms`; a dash if there is none.
     static func milliseconds(_ duration: Duration?) -> String { duration.map { milliseconds(number($0)) } ?? "–" }
 
-    /// Milliseconds, from ten seconds on whole ones.
+    /// Milliseconds; whole ones from ten seconds on.
     static func milliseconds(_ milliseconds: Double) -> String {
         guard milliseconds.isFinite, abs(milliseconds) < 1e12 else { return "–" }
         guard abs(milliseconds) < 10_000 else { return "\(Int(milliseconds.rounded())) ms" }
@@ -141,7 +140,7 @@ enum Text {
     /// A duration in milliseconds.
     static func number(_ duration: Duration) -> Double { duration / .milliseconds(1) }
 
-    /// Aligned columns; what would steer a terminal is replaced.
+    /// Aligned columns, without control characters.
     static func table(_ head: [String], _ rows: [[String]]) -> String {
         let all = [head] + rows.map { $0.map(printable) }
         let widths = head.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
@@ -153,7 +152,7 @@ enum Text {
         }.joined(separator: "\n")
     }
 
-    /// Without control characters: names come from elsewhere.
+    /// The text without control characters: other programs choose the names.
     static func printable(_ text: String) -> String {
         String(
             String.UnicodeScalarView(text.unicodeScalars.map { $0.properties.generalCategory == .control ? " " : $0 })
@@ -163,7 +162,7 @@ enum Text {
 
 /// Text in XML and HTML.
 enum Markup {
-    /// Safe between tags and in quoted attributes, of XML 1.0 too: characters that it has no way to write become U+FFFD.
+    /// The text, safe between tags and in quoted attributes of HTML and XML 1.0. Characters that XML 1.0 cannot express become U+FFFD.
     static func escaped(_ text: String) -> String {
         var result = ""
         for scalar in text.unicodeScalars {
@@ -173,7 +172,7 @@ enum Markup {
             case ">": result += "&gt;"
             case "\"": result += "&quot;"
             case "'": result += "&#39;"
-            // As a character a reader would make a blank of it, in an attribute.
+            // In an attribute, a reader would turn the character itself into a blank.
             case "\n": result += "&#10;"
             case "\t": result += "&#9;"
             case "\u{20}"..."\u{7E}", "\u{A0}"..."\u{D7FF}", "\u{E000}"..."\u{FFFD}", "\u{10000}"..."\u{10FFFF}":
@@ -184,7 +183,7 @@ enum Markup {
         return result
     }
 
-    /// A number as attributes of SVG take it.
+    /// A number for attributes of SVG.
     static func number(_ value: Double) -> String {
         let tenths = Int((value * 10).rounded())
         return "\(tenths < 0 ? "-" : "")\(abs(tenths) / 10).\(abs(tenths) % 10)"

@@ -30,7 +30,7 @@ extension MSALPublicClientApplication {
     }
 }
 
-/// An error as the codes that apps look at; `nil` where `body` ends without.
+/// An error as the codes that apps look at; `nil` if `body` ends without.
 func codes(of body: () async throws -> Void) async -> Codes? {
     do {
         try await body()
