@@ -27,7 +27,7 @@ struct PortedAppTests {
         #expect(printed.count > 200)
     }
 
-    /// The one line of the documentation that is no Swift.
+    /// The only line of the documentation that is not Swift.
     private static let placeholder = "let account = .... /* account retrieved above */"
 
     /// The app in one of its forms, on the device's bus, once it takes input. The person types ada's name and password.

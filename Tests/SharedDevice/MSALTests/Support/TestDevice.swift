@@ -85,7 +85,7 @@ private enum Users {
     }
 }
 
-/// Signs people in and out through an app of the shared device that cleans up at once, as a good one does.
+/// Signs people in and out through an app of the shared device that cleans up at once.
 struct Control {
     private let application: SharedDeviceApplication
 
