@@ -3,15 +3,14 @@ import Foundation
 import NotifyCenterTestKit
 import SharedDeviceTestKit
 
-/// One app of the demonstration: a process that is started, told what to do, stopped and killed, and the events that it
-/// leaves behind.
+/// One app of the demonstration. The demonstration starts its process, tells it what to do, stops and kills it, and reads its events.
 final class AppProcess {
     let name: String
     let dataDirectory: String
     private let bus: String
     private let log: EventFile
     private(set) var process: ChildProcess
-    /// What processes of this app that ended have written.
+    /// The output of this app's earlier processes.
     private var earlierOutput: [String] = []
 
     init(_ name: String, bus: String, directory: String) throws {
@@ -29,10 +28,10 @@ final class AppProcess {
         )
     }
 
-    /// All that it has reported so far.
+    /// All events so far.
     var events: [Event] { log.events }
 
-    /// What it has written, to both outputs.
+    /// What its processes have written to standard output and standard error.
     var transcript: String {
         (earlierOutput + process.lines + [process.errorText]).joined(separator: "\n")
     }
@@ -41,7 +40,7 @@ final class AppProcess {
         for line in lines { try process.write(line) }
     }
 
-    /// The number of events so far: what is to be waited for comes after them.
+    /// The number of events so far. A test that acts now waits for events after these.
     func mark() throws -> Int {
         try log.refresh()
         return events.count
@@ -49,7 +48,7 @@ final class AppProcess {
 
     /// Waits for an event after the first `mark` ones.
     ///
-    /// - Parameter isStarted: false where the process was killed, and the event comes from one that the bus starts.
+    /// - Parameter isStarted: false if the process was killed and the bus starts another one, which reports the event.
     @discardableResult
     func wait(
         for what: String,
@@ -72,7 +71,7 @@ final class AppProcess {
 
     // MARK: Life and death
 
-    /// Stops it where it stands; it is stopped on return.
+    /// Stops it where it stands, and waits until it has stopped.
     func suspend() async throws {
         process.suspend()
         try await eventually("\(name) is stopped", within: .seconds(60)) { ProcessState.isStopped(process.identifier) }
@@ -96,4 +95,36 @@ final class AppProcess {
         guard status == 0 else { throw DemoFailure("\(name) ended with status \(status)") }
         try log.refresh()
     }
+}
+
+/// An app's event file, read while the app writes it.
+final class EventFile {
+    let path: String
+    private(set) var events: [Event] = []
+    private var position: UInt64 = 0
+    private var pending = Data()
+
+    init(path: String) { self.path = path }
+
+    /// Reads the events since the last call.
+    func refresh() throws {
+        guard FileManager.default.fileExists(atPath: path) else { return }
+        let handle = try FileHandle(forReadingFrom: URL(fileURLWithPath: path))
+        defer { try? handle.close() }
+        try handle.seek(toOffset: position)
+        let data = try handle.readToEnd() ?? Data()
+        position += UInt64(data.count)
+        pending += data
+        while let end = pending.firstIndex(of: UInt8(ascii: "\n")) {
+            events.append(try JSONDecoder().decode(Event.self, from: pending[..<end]))
+            pending = Data(pending[(end + 1)...])
+        }
+    }
+}
+
+/// The demonstration could not show what it set out to show.
+struct DemoFailure: Error, CustomStringConvertible {
+    let description: String
+
+    init(_ description: String) { self.description = description }
 }

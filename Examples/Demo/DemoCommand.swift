@@ -9,9 +9,9 @@ struct DemoCommand: AsyncParsableCommand {
         commandName: "demo",
         abstract: "Plays a global sign-out across real processes, and proves that every app cleaned up.",
         discussion: """
-            Starts a private bus, the broker and three apps; prints its progress on standard error; on standard output timelines, \
-            the apps' receipts, and what was proved.
-            Exit status: 0 all of it holds; 1 something of the first user is left, or the play did not come to its end.
+            Starts a private bus, the broker and three apps. Prints its progress on standard error, and timelines, the apps' receipts \
+            and what was proved on standard output.
+            Exit status: 0 if all of it holds; 1 if something of the first user is left, or a step failed.
             """
     )
 

@@ -4,7 +4,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import SharedDeviceTestKit
 
-/// What the demonstration plays, and what it checks on the way.
+/// The steps of the demonstration, with their checks.
 final class Scenario {
     private let stage: Stage
     private let progress: (String) -> Void
@@ -12,7 +12,7 @@ final class Scenario {
     private(set) var proof = Proof()
     private(set) var timelines: [Timeline] = []
     private(set) var receipts: [Receipts] = []
-    /// How the demonstration itself asks the broker.
+    /// The application object with which the demonstration itself asks the broker.
     private let application: SharedDeviceApplication
 
     init(_ stage: Stage, progress: @escaping (String) -> Void) {
@@ -129,7 +129,7 @@ final class Scenario {
         try addTimeline("Ada signs out while point-of-sale is dead and field-service is stopped", from: start)
     }
 
-    /// The broker has the bus start an app that owes a cleanup and does not run.
+    /// Waits for an app that owes a cleanup and does not run: the broker tells the bus to start it.
     private func cleanedByTheBus(_ app: AppProcess, of person: Person, after marks: [String: Int]) async throws {
         progress("the bus starts \(app.name), which cleans up and ends")
         let mark = try index(marks, app)
@@ -142,7 +142,7 @@ final class Scenario {
         proof.addAbsence("so that nothing of \(person.name) is left in it", in: try search(person.markers, in: [app]))
     }
 
-    /// The policy is strict: as long as one app has the last person's data, nobody else gets in.
+    /// Shows the strict policy: while one app has the last person's data, nobody else can sign in.
     private func heldBack(
         _ next: Person,
         by app: AppProcess,
@@ -172,7 +172,7 @@ final class Scenario {
         try await waitUntilClean(app, of: person, after: marks, thenShows: nil)
     }
 
-    /// What the broker has on record of the last round.
+    /// Adds the broker's record of the last round.
     private func addReceipts(_ title: String, amount: Int) async throws {
         let report = try await application.waitForCleanup(within: .seconds(60))
         guard let report else { throw DemoFailure("the broker knows of no sign-out") }
@@ -209,7 +209,7 @@ final class Scenario {
         try forget(ada)
     }
 
-    /// The broker knows Ada, as a user of the device; when the administrator removes her, that goes too.
+    /// The broker knows Ada as a user of the device, until the administrator removes her.
     private func forget(_ ada: Person) throws {
         stage.broker.send(SIGTERM)
         let status = stage.broker.waitUntilExit()
@@ -242,7 +242,7 @@ final class Scenario {
         return try ByteSearch([marker]).run(under: stage[app].dataDirectory).contains(marker)
     }
 
-    /// Whether the events since the sign-out show an app that stopped, deleted, reported, and in between showed nobody.
+    /// Whether an app, since the sign-out, stopped its work, deleted the data and reported that, and showed nobody's data meanwhile.
     static func isOrderly(_ events: [Event], for person: Person) -> Bool {
         let isOfPerson: (Event) -> Bool = { $0.account == person.username }
         guard
@@ -253,7 +253,7 @@ final class Scenario {
             let cleaned = events.firstIndex(where: { $0.event == .cleaned })
         else { return false }
         let hasStopped = events.firstIndex { $0.event == .workStopped }.map { $0 < deleted } ?? true
-        // A process of that time shows the old screen until it hears of the change; a new one has shown nothing.
+        // A process that ran at the sign-out shows the old screen until it hears of the change; one that started later has shown nothing.
         let start = events.firstIndex { $0.event == .started } ?? changed
         let isHidden = !events[start..<cleaned].contains { $0.event == .screen && $0.detail == "open" }
         let isGone = !events[changed...].contains { $0.event == .screen && isOfPerson($0) }
@@ -281,7 +281,7 @@ final class Scenario {
         }
     }
 
-    /// Three units of work in each app, and the longer work well under way: seen by what it has written.
+    /// Does three units of work in each app, and waits until the longer work has written something.
     private func work(_ person: Person) async throws {
         let marks = try marks()
         for app in stage.apps { try app.tell("work", "work", "work") }

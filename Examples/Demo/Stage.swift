@@ -3,8 +3,9 @@ import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
 import SharedDevice
+import SharedDeviceTestKit
 
-/// A device of the demonstration's own: a bus, a broker, three apps, and the directories that they write to.
+/// The demonstration's device: a bus, a broker, three apps, and the directories that they write to.
 final class Stage {
     let directory: String
     let bus: PrivateBus
@@ -16,9 +17,9 @@ final class Stage {
 
     static let organization = "Contoso"
 
-    /// Starts bus and broker; both serve on return.
+    /// Starts bus, broker and apps. On return the broker answers.
     ///
-    /// - Parameter isKept: leaves the directory behind.
+    /// - Parameter isKept: whether the directory stays when the demonstration ends.
     init(isKept: Bool) async throws {
         if isKept {
             temporary = nil
@@ -36,7 +37,7 @@ final class Stage {
         try Files.write(Data(settings.utf8), to: configuration)
         let names = ["point-of-sale", "flight-briefing", "field-service"]
         for name in names + ["demo"] { try Self.enrol(name, in: directory) }
-        // How the bus starts an app that owes a cleanup and does not run.
+        // With these, the bus starts an app that owes a cleanup and does not run.
         let services = names.map { name in
             let command = "\(ChildProcess.built(name)) --clean-up --data \(directory)/data/\(name)"
             return (ExampleApp.identifier(name), "\(command) --events \(directory)/events/\(name).jsonl")
@@ -54,14 +55,14 @@ final class Stage {
         try await broker.line { $0 == "ready" }
     }
 
-    /// The app's manifest, by which the broker knows it: which program it is, and how the bus starts it.
+    /// Writes the app's manifest, which tells the broker which program the app is and under which name the bus starts it.
     private static func enrol(_ name: String, in directory: String) throws {
         let identifier = ExampleApp.identifier(name)
         let manifest = AppManifest(id: identifier, executable: ChildProcess.built(name), busName: identifier)
         try Files.write(try JSONEncoder().encode(manifest), to: "\(directory)/apps/\(name).json")
     }
 
-    /// As the broker reads it.
+    /// The form that the broker reads.
     private struct AppManifest: Encodable {
         let id: String
         let executable: String
@@ -77,7 +78,7 @@ final class Stage {
 
     // MARK: The administrator
 
-    /// Adds a user with the command that an administrator has.
+    /// Adds a user with the administrator's command.
     func addUser(_ username: String, displayName: String) async throws -> Person {
         let password = UUID().uuidString
         let command = try start(["user", "add", username, "--display-name", displayName, "--password-stdin"])
@@ -91,7 +92,7 @@ final class Stage {
         return Person(account: account, password: password)
     }
 
-    /// Removes a user with the command that an administrator has.
+    /// Removes a user with the administrator's command.
     func removeUser(_ username: String) throws {
         let command = try start(["user", "remove", username])
         let status = command.waitUntilExit()
@@ -111,9 +112,31 @@ final class Stage {
         return try body()
     }
 
-    /// What every process wrote.
+    /// The output of every process.
     var transcript: String {
         let parts = apps.map { ($0.name, $0.transcript) } + [("shared-device-broker", broker.errorText)]
         return parts.map { "--- \($0)\n\($1)" }.joined(separator: "\n")
     }
+}
+
+/// Somebody who works with the device.
+struct Person: Sendable {
+    let account: Account
+    let password: String
+
+    var username: String { account.username }
+    /// The first name, as the timeline has it.
+    var name: String { Person.name(of: account.username) }
+
+    /// The texts that their data contains.
+    var markers: [Marker] {
+        [
+            Marker(kind: "user name", text: account.username),
+            Marker(kind: "display name", text: account.displayName ?? account.username),
+            Marker(kind: "data marker", text: DataMarker.text(for: account)),
+            Marker(kind: "identifier", text: DataMarker.objectIdentifier(account)),
+        ]
+    }
+
+    static func name(of username: String) -> String { String(username.prefix { $0 != "@" }).capitalized }
 }

@@ -10,7 +10,7 @@ struct Timeline: Sendable {
     }
 
     let title: String
-    /// The instant of the sign-out call, from which the rows are counted.
+    /// The instant of the sign-out call: the zero of the rows' times.
     let origin: UInt64
     /// In the order of time.
     let rows: [Row]
@@ -45,7 +45,7 @@ struct Timeline: Sendable {
 }
 
 extension Timeline.Row {
-    /// What an app's event means to a reader.
+    /// An app's event, in words.
     init(_ event: Event) {
         self.init(
             nanoseconds: event.nanoseconds,

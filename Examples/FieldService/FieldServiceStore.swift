@@ -3,7 +3,7 @@ import FoundationEssentials
 
 /// The app's files: the work list, the photos of its jobs in one folder, and an outbox for each account.
 struct FieldServiceStore: Sendable {
-    /// A finished job on its way to the office.
+    /// A finished job that waits to be sent to the office.
     struct Report: Codable, Sendable {
         var job: WorkList.Job
         var sender: String
@@ -20,7 +20,7 @@ struct FieldServiceStore: Sendable {
 
     // MARK: Keeping
 
-    /// Removes what a crash left half written, and photos that no job names: their job was not stored any more.
+    /// Removes half-written files of a crash, and photos that no job names: the crash came before their job was stored.
     func prepare() throws {
         try Files.makeDirectory(photos)
         let isPartial: (String) -> Bool = { $0.hasSuffix(Files.partialSuffix) }
@@ -50,10 +50,10 @@ struct FieldServiceStore: Sendable {
         try write(list)
     }
 
-    /// Where a photo is developed, bit by bit.
+    /// Starts the file into which a photo is developed, piece by piece.
     func startPhoto(_ name: String) throws -> PartialFile { try PartialFile(completing: "\(photos)/\(name)") }
 
-    /// Gives the account's last job a large photo, in place of the one before.
+    /// Gives the account's last job a large photo, which replaces the one before.
     func attach(_ name: String, of account: String) throws {
         var list = try list()
         guard let last = list.jobs[account]?.indices.last else { return }
@@ -64,8 +64,8 @@ struct FieldServiceStore: Sendable {
 
     // MARK: Deleting
 
-    /// Deletes all that is the account's. The list goes first: what it does not name any more is an orphan, and orphans go
-    /// now or, after a crash, at the next start.
+    /// Deletes all data of the account. Its jobs leave the list first. Photos that the list no longer names are orphans, which are deleted now
+    /// or, after a crash, at the next start.
     func erase(_ account: String) throws -> Files.Removed {
         var list = try list()
         if list.jobs.removeValue(forKey: account) != nil { try write(list) }
@@ -84,4 +84,24 @@ struct FieldServiceStore: Sendable {
     private func write(_ list: WorkList) throws {
         try Files.write(try JSONEncoder().encode(list), to: listPath)
     }
+}
+
+/// The depot's work list: its machines, and the jobs of each technician.
+struct WorkList: Codable, Sendable {
+    /// One visit.
+    struct Job: Codable, Sendable {
+        var machine: String
+        var customer: String
+        var report: String
+        /// The names of its photos.
+        var photos: [String]
+    }
+
+    /// The machines that the depot looks after. They belong to the depot, and stay.
+    var machines = ["Lift 7", "Pump station North", "Escalator C", "Cooling tower 2", "Gate 14"]
+    /// By account identifier.
+    var jobs: [String: [Job]] = [:]
+
+    /// The photos that any job names.
+    var photos: Set<String> { Set(jobs.values.joined().flatMap(\.photos)) }
 }

@@ -4,14 +4,14 @@ struct PNGImage: Sendable {
     let height: Int
     /// Red, green, blue, row by row.
     let pixels: [UInt8]
-    /// A key and a text of the file's own, for instance who took the picture.
+    /// An annotation, for instance `Author` and a name.
     let text: (key: String, value: String)
 
     /// The file. The pixels are stored, not compressed.
     var file: [UInt8] {
         var lines: [UInt8] = []
         for row in 0..<height {
-            // No filter.
+            // The line's filter: none.
             lines.append(0)
             lines += pixels[row * width * 3..<(row + 1) * width * 3]
         }

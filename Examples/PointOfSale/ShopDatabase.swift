@@ -1,8 +1,8 @@
 import GRDB
 
-/// The shop's one SQLite file: the products, which stay, and the orders and customers of whoever is signed in, which do not.
+/// The shop's SQLite file: the products, which stay, and the orders and customers of each associate, which go with them.
 ///
-/// Calls wait for SQLite, and may come from any thread.
+/// Calls block until SQLite is done, and may come from any thread.
 final class ShopDatabase: Sendable {
     private let pool: DatabasePool
 
@@ -10,7 +10,7 @@ final class ShopDatabase: Sendable {
         var configuration = Configuration()
         configuration.busyMode = .timeout(2)
         configuration.prepareDatabase { db in
-            // Deleted rows are overwritten, and no row is copied into a temporary file.
+            // SQLite overwrites deleted rows, and copies no row into a temporary file.
             try db.execute(sql: "PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY")
         }
         pool = try DatabasePool(path: path, configuration: configuration)
@@ -52,7 +52,7 @@ final class ShopDatabase: Sendable {
 
     // MARK: Reading
 
-    /// What the associate's screen is made of.
+    /// The content of the associate's screen.
     struct Sales: Sendable {
         var orders: [Order]
         var parked: ParkedOrder?
@@ -94,10 +94,10 @@ final class ShopDatabase: Sendable {
         try pool.write { db in try order.save(db) }
     }
 
-    /// Deletes all that is the account's, so that no byte of it is left in the file, its free pages or its write-ahead log;
-    /// returns how many rows that were.
+    /// Deletes all data of the account, so that no byte of it is left in the file, its free pages or its write-ahead log. Returns the
+    /// number of rows.
     ///
-    /// It does all its steps also where there are no rows: an earlier attempt may have been cut short after the first one.
+    /// All steps run even if there are no rows: an earlier attempt may have been interrupted after the first step.
     func erase(_ account: String) throws -> Int {
         let rows = try pool.write { db in
             var rows = 0
@@ -110,12 +110,67 @@ final class ShopDatabase: Sendable {
         // The readers keep pages in memory.
         pool.releaseMemory()
         try pool.barrierWriteWithoutTransaction { db in
-            // The log holds earlier versions of the pages. It fails where another process still reads them.
+            // The log holds earlier versions of the pages. This fails while another process reads them.
             try db.checkpoint(.truncate)
-            // Pages that were given back, and what lies between the rows of the others.
+            // Rebuilds the file, and so drops free pages and the gaps between rows.
             try db.execute(sql: "VACUUM")
             try db.checkpoint(.truncate)
         }
         return rows
     }
+}
+
+/// A product of the shop. It belongs to the shop, and stays.
+struct Product: Codable, FetchableRecord, PersistableRecord, Sendable {
+    static let databaseTableName = "product"
+
+    var code: String
+    var name: String
+    /// In cents.
+    var price: Int
+}
+
+/// A customer whom the associate serves.
+struct Customer: Codable, FetchableRecord, PersistableRecord, Sendable {
+    static let databaseTableName = "customer"
+
+    /// Given by the database.
+    var id: Int64?
+    /// The associate's account identifier.
+    var account: String
+    var name: String
+    var remark: String
+}
+
+/// A paid order.
+struct Order: Codable, FetchableRecord, PersistableRecord, Sendable {
+    static let databaseTableName = "customerOrder"
+
+    /// Given by the database.
+    var id: Int64?
+    /// The associate's account identifier.
+    var account: String
+    var customerId: Int64
+    /// In cents.
+    var total: Int
+    var soldBy: String
+}
+
+/// One product of an order.
+struct OrderLine: Codable, FetchableRecord, PersistableRecord, Sendable {
+    static let databaseTableName = "orderLine"
+
+    var orderId: Int64
+    var productCode: String
+    var quantity: Int
+}
+
+/// An order that is not paid yet, saved after every article.
+struct ParkedOrder: Codable, FetchableRecord, PersistableRecord, Sendable {
+    static let databaseTableName = "parkedOrder"
+
+    /// The associate's account identifier.
+    var account: String
+    var saves: Int
+    var remark: String
 }

@@ -1,19 +1,20 @@
+package import ArgumentParser
 import FoundationEssentials
 import Glibc
 package import NotifyCenter
 import SharedDevice
 
-/// A listener app of the examples: its command line's choices, and its run.
+/// A listener app of the examples, as its command line describes it.
 package struct ExampleApp: Sendable {
     /// The app's name, for instance `point-of-sale`; also the end of its identifier.
     package var name: String
-    /// What its screen is headed with.
+    /// The title on its screen.
     package var title: String
     /// Where its data is.
     package var dataDirectory: String
     /// Where the broker is.
     package var bus: Bus
-    /// Where its events are written; `nil` for nowhere.
+    /// The file for its events; `nil` means none.
     package var eventsPath: String?
     /// Whether it goes on after the end of its standard input.
     package var stays: Bool
@@ -44,11 +45,11 @@ package struct ExampleApp: Sendable {
     /// Runs the app until it is told to quit.
     ///
     /// - Parameter makeWorkspace: makes the app's own part, in the data directory.
-    /// - Throws: where the data directory or the event file cannot be used. Nothing was shown then.
+    /// - Throws: an error if the data directory or the event file cannot be used. The app has shown nothing then.
     package func run(_ makeWorkspace: (_ directory: String) throws -> any UserWorkspace) async throws {
         let events = try EventLog(app: name, path: eventsPath)
         events.record(.started, detail: dataDirectory)
-        // Whatever makes a file, SQLite included: it is the business of this user only.
+        // Files of this process, those of SQLite included, are for this user only.
         umask(0o077)
         try Files.makeDirectory(dataDirectory)
         let workspace = try makeWorkspace(dataDirectory)
@@ -101,5 +102,42 @@ package struct ExampleApp: Sendable {
         let environment = ProcessInfo.processInfo.environment
         let base = environment["XDG_DATA_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
         return (base ?? "\(environment["HOME"] ?? ".")/.local/share") + "/" + identifier
+    }
+}
+
+/// The options of every example app.
+package struct AppOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "The directory of its data.",
+            discussion: "By default its identifier in $XDG_DATA_HOME or ~/.local/share.",
+            valueName: "dir"
+        )
+    )
+    package var data: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "The bus that the broker is on: session, system or an address.",
+            discussion: "By default $NOTIFY_CENTER_BUS or, without that, the session bus.",
+            valueName: "bus"
+        )
+    )
+    package var bus: String?
+
+    @Option(help: ArgumentHelp("Append what happens to this file, one JSON object a line.", valueName: "file"))
+    package var events: String?
+
+    @Flag(help: "Go on after the end of standard input.")
+    package var stay = false
+
+    @Flag(help: "Clean up what is owed, and end. The bus starts the app with this if it does not run at a sign-out.")
+    package var cleanUp = false
+
+    package init() {}
+
+    /// The app of this name that these options describe.
+    package func app(name: String, title: String) -> ExampleApp {
+        ExampleApp(name: name, title: title, data: data, bus: bus, events: events, stays: stay, onlyCleansUp: cleanUp)
     }
 }

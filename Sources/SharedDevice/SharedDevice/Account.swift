@@ -6,7 +6,7 @@ public struct Account: Sendable, Codable {
     public let identifier: String
     /// The name that the person signs in with, for instance `ada@example.com`.
     public let username: String
-    /// The person's name for display; `nil` where the identity provider has none.
+    /// The person's name for display; `nil` if the identity provider has none.
     public let displayName: String?
 
     /// An account with this identity and these names.
@@ -29,4 +29,50 @@ extension Account: Hashable {
 
     /// Feeds what `==` compares.
     public func hash(into hasher: inout Hasher) { hasher.combine(identifier) }
+}
+
+// MARK: The device
+
+/// Whether this device is shared.
+public enum DeviceMode: String, Sendable, Codable {
+    /// Managed as a shared device: one account at a time, signed in and out for all apps.
+    case shared
+    /// Not managed as a shared device: the broker says so.
+    case personal
+    /// Nobody can say, because the broker does not answer. Treat the device as shared: data that is deleted on a personal device comes back
+    /// from the server, but data that is left on a shared one can be read by somebody else.
+    case unknown
+}
+
+/// What the broker says of the device.
+public struct DeviceInformation: Sendable {
+    /// The mode.
+    public let deviceMode: DeviceMode
+    /// The organisation that manages the device; `nil` if its configuration names none.
+    public let organization: String?
+    /// Whether the device is joined to its organisation; `nil` if the broker does not answer.
+    public let isJoined: Bool?
+    /// The tenant whose users may sign in: the one that the device is joined to or, if it is joined to none, the one that its configuration
+    /// names. `nil` if users of any tenant may sign in, or the broker does not answer.
+    public let tenantIdentifier: String?
+    /// The broker's version; `nil` if it does not answer.
+    public let brokerVersion: String?
+    /// Why the mode is unknown; `nil` if it is known.
+    public let problem: SharedDeviceError?
+
+    package init(
+        deviceMode: DeviceMode,
+        organization: String? = nil,
+        isJoined: Bool? = nil,
+        tenantIdentifier: String? = nil,
+        brokerVersion: String? = nil,
+        problem: SharedDeviceError? = nil
+    ) {
+        self.deviceMode = deviceMode
+        self.organization = organization
+        self.isJoined = isJoined
+        self.tenantIdentifier = tenantIdentifier
+        self.brokerVersion = brokerVersion
+        self.problem = problem
+    }
 }

@@ -1,7 +1,6 @@
-/// Why a request of an app was not fulfilled: what was attempted, what happened, and what to do about it.
+/// Why a request of an app failed: what was attempted, what happened, and what to do about it.
 public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The kind of failure. A struct, so that a new kind breaks no `switch`. Where MSAL for Android has a code for it, the
-    /// text is that code.
+    /// The kind of failure. A struct, so that a new kind breaks no `switch`. Its text is the code of MSAL for Android, if that has one.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
         private enum Kind: String, CaseIterable {
             case brokerUnavailable = "broker_unavailable"
@@ -50,7 +49,7 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
 
         /// This app still owes the cleanup of an earlier session: it has to report that first.
         public static let cleanupRequired = Code(kind: .cleanupRequired)
-        /// Other apps still owe the cleanup of the session before, and the device's policy has the next sign-in wait for them.
+        /// Other apps still owe the cleanup of the previous session, and under the device's policy the next sign-in waits for them.
         public static let cleanupPending = Code(kind: .cleanupPending)
         /// The device's administrator does not let this app take part, or it is not the program that its manifest names.
         public static let appNotEligible = Code(kind: .appNotEligible)
@@ -67,7 +66,7 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         /// All codes that this version knows.
         package static let all: [Code] = Kind.allCases.map(Code.init(kind:))
 
-        /// The code of this text; `nil` for one that this version does not know.
+        /// The code of this text; `nil` if this version does not know it.
         package init?(_ text: String) {
             guard let kind = Kind(rawValue: text) else { return nil }
             self.kind = kind

@@ -7,17 +7,17 @@ import Synchronization
 
 /// A second process of a test: started, talked to over its standard input and output, stopped, killed.
 ///
-/// It is killed with this object's end of life, so that a failed test leaves none behind. Not on Foundation's `Process`: that
-/// one takes a child for running as long as any grandchild or sibling has inherited its descriptors.
+/// The process is killed when this object goes, so that a failed test leaves none behind. The class does without Foundation's `Process`,
+/// which takes a child for running as long as any grandchild or sibling has inherited its descriptors.
 public final class ChildProcess: Sendable {
     private struct State {
-        /// The exit status, or 128 and the signal; `nil` while it has not been collected.
+        /// The exit status, or 128 and the signal; `nil` until it is collected.
         var status: Int32?
-        /// The write end of its standard input; -1 when closed.
+        /// The write end of its standard input; -1 once that is closed.
         var input: CInt
     }
 
-    /// The state on the heap, for the thread that outlives this object.
+    /// The state on the heap: the thread that collects the status outlives this object.
     private final class SharedState: Sendable {
         private let state: Locked<State>
         init(_ state: State) { self.state = Locked(state) }
@@ -34,7 +34,7 @@ public final class ChildProcess: Sendable {
     private let errors: LineCollector
     private let ended = DispatchGroup()
 
-    /// A failed start, or a wait that ended in vain.
+    /// A program that did not start, or a wait in vain.
     public struct Failure: Error, CustomStringConvertible {
         /// What happened.
         public let description: String
@@ -48,20 +48,22 @@ public final class ChildProcess: Sendable {
     ///   - program: a path, or a name to look up in `PATH`.
     ///   - arguments: what follows the program on its command line.
     ///   - environment: variables beyond those of this process.
-    /// - Throws: ``Failure`` where the program is not found or does not start.
+    /// - Throws: ``Failure`` if the program is not found or does not start.
     public init(_ program: String, _ arguments: [String] = [], environment: [String: String] = [:]) throws {
-        // A child that is gone must not take the test with it when it is written to.
+        // A write to a child that has ended must not end the test.
         signal(SIGPIPE, SIG_IGN)
         let path = try Self.locate(program)
         name = URL(fileURLWithPath: path).lastPathComponent
         let variables = ProcessInfo.processInfo.environment.merging(environment) { $1 }
-        let (identifier, input, output, errors) = try Self.spawning.withLock { _ in
-            let (input, output, errors) = (try Pipe(), try Pipe(), try Pipe())
-            let descriptors = [input.read, output.write, errors.write]
-            return (try Self.spawn(path, arguments, variables, descriptors: descriptors), input, output, errors)
+        let (input, output, errors) = (try Self.pipe(), try Self.pipe(), try Self.pipe())
+        let childEnds = [input.read, output.write, errors.write]
+        do {
+            identifier = try Self.spawn(path, arguments, variables, descriptors: childEnds)
+        } catch {
+            for descriptor in childEnds + [input.write, output.read, errors.read] { close(descriptor) }
+            throw error
         }
-        self.identifier = identifier
-        for descriptor in [input.read, output.write, errors.write] { close(descriptor) }
+        for descriptor in childEnds { close(descriptor) }
         state = SharedState(State(status: nil, input: input.write))
         self.output = LineCollector(output.read)
         self.errors = LineCollector(errors.read)
@@ -90,12 +92,12 @@ public final class ChildProcess: Sendable {
 
     /// Waits for its end without holding a thread; otherwise as ``waitUntilExit()``.
     ///
-    /// - Parameter limit: a process that has not ended by then is killed, so that a test of it fails rather than hangs; `nil` lets it run for
-    ///   as long as it likes.
+    /// - Parameter limit: a process that still runs then is killed, so that a test of it fails rather than hangs; `nil` lets it run for as
+    ///   long as it likes.
     public func exitStatus(within limit: Duration? = .seconds(300)) async -> Int32 {
         let watchdog = limit.map { limit in
             Task { [weak self] in
-                // Cancelled, it ended in time.
+                // A cancelled sleep: the process ended in time.
                 guard (try? await Task.sleep(for: limit)) != nil else { return }
                 self?.kill()
             }
@@ -107,21 +109,21 @@ public final class ChildProcess: Sendable {
         return waitUntilExit()
     }
 
-    /// Waits for its end and blocks this thread; returns its exit status, or 128 and the signal that ended it. What it wrote last
-    /// may still be on its way to ``lines``: ``line(within:where:)`` waits for it.
+    /// Waits for its end and blocks this thread; returns its exit status, or 128 and the signal that ended it. Its last output may still be on
+    /// its way to ``lines``: ``line(within:where:)`` waits for it.
     @discardableResult
     public func waitUntilExit() -> Int32 {
         ended.wait()
         return state.withLock { $0.status ?? -1 }
     }
 
-    /// Waits, without holding a thread, for a line that `matches`, and returns it. Lines that were there before count. When it
-    /// fails because the process ended, ``lines`` and ``errorText`` are complete.
+    /// Waits, without holding a thread, for a line that `matches`, and returns it. Earlier lines count. If it fails because the process
+    /// ended, ``lines`` and ``errorText`` are complete.
     ///
-    /// - Throws: ``Failure`` with what the process wrote, when it ends or time runs out first.
+    /// - Throws: ``Failure`` with what the process wrote, if the process ends or time runs out first.
     @discardableResult
     public func line(
-        within timeout: Duration = .seconds(60),
+        within timeout: Duration = .seconds(120),
         where matches: (String) -> Bool
     ) async throws -> String {
         let deadline = ContinuousClock.now + timeout
@@ -142,10 +144,10 @@ public final class ChildProcess: Sendable {
 
     /// Writes a line to its standard input.
     ///
-    /// - Throws: ``Failure`` where the process does not read any more.
+    /// - Throws: ``Failure`` if the process no longer reads.
     public func write(_ line: String) throws {
         let bytes = Array((line + "\n").utf8)
-        // Not under the lock: a child that does not read makes this wait.
+        // Outside the lock, because a child that does not read makes this wait.
         let input = state.withLock { $0.input }
         var sent = 0
         while sent < bytes.count {
@@ -158,7 +160,7 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Ends its standard input; twice is harmless.
+    /// Ends its standard input. A second call does nothing.
     public func closeInput() throws {
         let input = state.withLock { state -> CInt in
             defer { state.input = -1 }
@@ -167,9 +169,9 @@ public final class ChildProcess: Sendable {
         if input >= 0 { close(input) }
     }
 
-    /// Sends a signal; to a process that has ended, nothing.
+    /// Sends a signal; does nothing once the process has ended.
     public func send(_ signal: Int32) {
-        // Under the lock, because the id is free for another process once the status is collected.
+        // Under the lock: once the status is collected, another process may get the id.
         state.withLock { if $0.status == nil { _ = Glibc.kill(identifier, signal) } }
     }
 
@@ -182,23 +184,39 @@ public final class ChildProcess: Sendable {
     /// Ends it without a chance to clean up (SIGKILL).
     public func kill() { send(SIGKILL) }
 
+    // MARK: Services
+
+    /// Starts a service, and waits until it writes `ready`. If the service ends because the kernel has no inotify instance for it, the
+    /// function starts it again until one is free: the user's other processes hold them, and the kernel takes back those of ended processes
+    /// with a delay.
+    ///
+    /// - Throws: ``Failure`` with what the process wrote, if it ends for another reason or no instance is free within `timeout`.
+    package static func service(
+        _ program: String,
+        _ arguments: [String],
+        ready: String = "ready",
+        within timeout: Duration = .seconds(120)
+    ) async throws -> ChildProcess {
+        let deadline = ContinuousClock.now + timeout
+        while true {
+            let process = try ChildProcess(program, arguments)
+            do {
+                try await process.line { $0 == ready }
+                return process
+            } catch {
+                guard process.errorText.contains("fs.inotify"), ContinuousClock.now < deadline else { throw error }
+                try await Task.sleep(for: .milliseconds(200))
+            }
+        }
+    }
+
     // MARK: Starting and collecting
 
-    /// One start at a time: between its making and its marking, a pipe would be inherited by another child, and never seem
-    /// to end.
-    private static let spawning = Locked(())
-
-    /// A pipe whose ends no child inherits but by ``spawn(_:_:_:descriptors:)``.
-    private struct Pipe {
-        let read: CInt
-        let write: CInt
-
-        init() throws {
-            var ends: [CInt] = [-1, -1]
-            guard pipe(&ends) == 0 else { throw Failure("no pipe: \(String(cString: strerror(errno)))") }
-            for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-            (read, write) = (ends[0], ends[1])
-        }
+    /// A pipe whose ends only the child of ``spawn(_:_:_:descriptors:)`` inherits.
+    private static func pipe() throws -> (read: CInt, write: CInt) {
+        var ends: [CInt] = [-1, -1]
+        guard CLinux_pipe(&ends) == 0 else { throw Failure("no pipe: \(String(cString: strerror(errno)))") }
+        return (ends[0], ends[1])
     }
 
     private static func locate(_ program: String) throws -> String {
@@ -220,13 +238,12 @@ public final class ChildProcess: Sendable {
         for (target, descriptor) in descriptors.enumerated() {
             posix_spawn_file_actions_adddup2(&actions, descriptor, CInt(target))
         }
-        // What another library opened in this process without a thought of children, for instance Foundation's pipes.
+        // Other libraries open descriptors that children inherit, for instance Foundation's pipes.
         _ = CLinux_closeFrom(&actions, 3)
         var argv = ([path] + arguments).map { strdup($0) } + [nil]
         var envp = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
         defer { for text in argv + envp { free(text) } }
-        // The child starts with the default answer to SIGPIPE, which this process ignores, and with no signal blocked, as they are
-        // on a thread of libdispatch's.
+        // This process ignores SIGPIPE, and threads of libdispatch block signals; the child starts with the defaults.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
@@ -248,7 +265,7 @@ public final class ChildProcess: Sendable {
         ended.enter()
         let (identifier, ended, state) = (identifier, ended, state)
         Thread.detachNewThread {
-            // Seen first and collected under the lock, so that no signal goes to another process of the same id.
+            // Waits first and collects under the lock, so that no signal reaches another process of the same id.
             var information = siginfo_t()
             while waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
             state.withLock { $0.status = Self.collect(identifier) }
@@ -261,5 +278,56 @@ public final class ChildProcess: Sendable {
         while waitpid(identifier, &status, 0) < 0, errno == EINTR {}
         let signal = status & 0x7f
         return signal == 0 ? (status >> 8) & 0xff : 128 + signal
+    }
+}
+
+/// Collects the lines that arrive on a descriptor, on a thread of its own, until the other side closes.
+final class LineCollector: Sendable {
+    private struct State {
+        var pending: [UInt8] = []
+        var lines: [String] = []
+        var isComplete = false
+    }
+
+    private let state = Locked(State())
+
+    /// Reads the descriptor, and closes it at the end.
+    init(_ descriptor: CInt) {
+        Thread.detachNewThread { [self] in
+            var buffer = [UInt8](repeating: 0, count: 65_536)
+            while true {
+                let count = read(descriptor, &buffer, buffer.count)
+                if count > 0 {
+                    take(buffer[..<count])
+                } else if count == 0 || errno != EINTR {
+                    break
+                }
+            }
+            close(descriptor)
+            end()
+        }
+    }
+
+    /// The lines so far. A last line without an end counts once the other side has closed.
+    var lines: [String] { state.withLock { $0.lines } }
+    /// Whether the other side has closed.
+    var isComplete: Bool { state.withLock { $0.isComplete } }
+
+    private func take(_ bytes: ArraySlice<UInt8>) {
+        state.withLock { state in
+            state.pending += bytes
+            while let end = state.pending.firstIndex(of: UInt8(ascii: "\n")) {
+                state.lines.append(String(decoding: state.pending[..<end], as: UTF8.self))
+                state.pending.removeFirst(end + 1)
+            }
+        }
+    }
+
+    private func end() {
+        state.withLock { state in
+            if !state.pending.isEmpty { state.lines.append(String(decoding: state.pending, as: UTF8.self)) }
+            state.pending = []
+            state.isComplete = true
+        }
     }
 }

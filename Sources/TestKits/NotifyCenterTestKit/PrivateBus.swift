@@ -4,7 +4,7 @@ import Glibc
 public import NotifyCenter
 import Synchronization
 
-/// A message bus of the test's own: a real bus daemon on a socket in a temporary directory, which ends with this object.
+/// A message bus for one test: a real bus daemon on a socket in a temporary directory. It ends when this object goes.
 ///
 /// ```swift
 /// let bus = try PrivateBus()
@@ -15,20 +15,19 @@ public final class PrivateBus: Sendable {
     public enum Daemon: String, Sendable {
         /// The reference daemon.
         case daemon = "dbus-daemon"
-        /// The other one in wide use. Without systemd around, it starts for root only, and it does not count match rules by
-        /// connection.
+        /// The other one in wide use. Without systemd, only root can start it. It does not count match rules by connection.
         case broker = "dbus-broker"
 
         /// The environment variable that ``chosen`` reads.
         public static let environmentVariable = "NOTIFY_CENTER_TEST_BUS"
 
-        /// What `NOTIFY_CENTER_TEST_BUS` names; the reference daemon otherwise.
+        /// The daemon that `NOTIFY_CENTER_TEST_BUS` names; the reference daemon if it names none.
         public static var chosen: Daemon {
             ProcessInfo.processInfo.environment[environmentVariable].flatMap(Daemon.init) ?? .daemon
         }
     }
 
-    /// What a test may want other than usual.
+    /// What a test may want to be different.
     public struct Options: Sendable {
         /// The program.
         public var daemon = Daemon.chosen
@@ -37,18 +36,18 @@ public final class PrivateBus: Sendable {
         /// Lines of policy beyond “everybody may do everything”, for instance `<deny send_interface="…"/>`.
         public var denials: [String]
 
-        /// Services that the bus starts when somebody calls them: the command line for each bus name. dbus-broker starts none
-        /// without systemd.
+        /// Services that the bus starts when somebody calls them: the command line for each bus name. Without systemd, dbus-broker starts
+        /// none.
         public var services: [String: String]
 
-        /// Files with further configuration, by absolute path, for instance the policy that a service installs for the system bus. They are
-        /// read after all else, so that what they allow or deny counts.
+        /// Files with further configuration, by absolute path, for instance the policy that a service installs for the system bus. The
+        /// daemon reads them last, so that they overrule the rest.
         public var configurationFiles: [String] = []
 
-        /// Whether other users may connect, as to a system bus; for tests that root runs. Otherwise only this one may.
+        /// Whether other users may connect, as to a system bus; for tests that root runs. By default only this user may.
         public var admitsOtherUsers = false
 
-        /// A bus as a session has it.
+        /// A bus like that of a session.
         public init(matchRulesPerConnection: Int? = nil, denials: [String] = [], services: [String: String] = [:]) {
             self.matchRulesPerConnection = matchRulesPerConnection
             self.denials = denials
@@ -56,7 +55,7 @@ public final class PrivateBus: Sendable {
         }
     }
 
-    /// Where the bus listens; the same across restarts.
+    /// Where the bus listens. A restart does not change it.
     public let address: String
     private let directory: TemporaryDirectory
     private let program: Daemon
@@ -64,7 +63,7 @@ public final class PrivateBus: Sendable {
 
     /// Starts a bus; it takes connections on return.
     ///
-    /// - Throws: where the daemon is not installed or does not start.
+    /// - Throws: an error if the daemon is not installed or does not start.
     public init(_ options: Options = Options()) throws {
         program = options.daemon
         directory = try TemporaryDirectory("notify-center-bus")
@@ -108,15 +107,41 @@ public final class PrivateBus: Sendable {
     public func resume() { daemon.withLock { $0 }?.resume() }
 
     /// Starts the daemon again, at the same address.
-    public func start() throws { try start(attempts: 5) }
+    ///
+    /// - Throws: ``ChildProcess/Failure`` with what the daemon wrote, if it takes no connection within 60 seconds.
+    public func start() throws {
+        let deadline = ContinuousClock.now + .seconds(60)
+        var child = try launch()
+        while true {
+            do {
+                _ = try DBusConnection.open(bus)
+                return
+            } catch {
+                guard ContinuousClock.now < deadline else {
+                    stop()
+                    throw ChildProcess.Failure(
+                        "\(program.rawValue) does not take connections: \(error)\n\(child.errorText)"
+                    )
+                }
+                if child.isRunning {
+                    usleep(2_000)
+                } else {
+                    // It found no inotify instance: the user's other processes hold them, and the kernel takes back those of ended
+                    // processes with a delay.
+                    usleep(200_000)
+                    child = try launch()
+                }
+            }
+        }
+    }
 
-    private func start(attempts: Int) throws {
-        // A killed daemon leaves its socket behind, and does not take it over.
+    private func launch() throws -> ChildProcess {
+        // A killed daemon leaves its socket behind, and the next one does not take it over.
         unlink("\(directory.path)/bus")
         let child =
             switch program {
             case .daemon:
-                // What it starts inherits its environment, and is to find this bus, not one that this process was told to use.
+                // Services inherit the daemon's environment; it has to name this bus, whatever this process was told to use.
                 try ChildProcess(
                     "dbus-daemon",
                     ["--nofork", "--nopidfile", "--config-file=\(configurationPath)"],
@@ -126,27 +151,7 @@ public final class PrivateBus: Sendable {
                 try ChildProcess("unshare", ["--mount", "sh", "-e", "-c", Self.brokerScript, directory.path])
             }
         daemon.withLock { $0 = child }
-        let deadline = ContinuousClock.now + .seconds(20)
-        while true {
-            do {
-                _ = try DBusConnection.open(bus)
-                return
-            } catch {
-                guard child.isRunning, ContinuousClock.now < deadline else {
-                    stop()
-                    // Each daemon takes one of the user's inotify instances, which the kernel gives back with a delay: where many
-                    // buses come and go, one may find none.
-                    if attempts > 1 {
-                        usleep(200_000)
-                        return try start(attempts: attempts - 1)
-                    }
-                    throw ChildProcess.Failure(
-                        "\(program.rawValue) does not take connections: \(error)\n\(child.errorText)"
-                    )
-                }
-                usleep(2_000)
-            }
-        }
+        return child
     }
 
     /// Ends the daemon and starts it again.
@@ -155,8 +160,8 @@ public final class PrivateBus: Sendable {
         try start()
     }
 
-    /// dbus-broker's launcher wants a socket handed over, as systemd does it, and a journal to log to. Both are made up, the
-    /// journal in a mount namespace of its own; the helper that keeps it ends with the launcher.
+    /// dbus-broker's launcher expects systemd to pass it a socket, and a journal to log to. This script provides both, the journal in a mount
+    /// namespace of its own. The helper that holds the journal's socket ends with the launcher.
     private static let brokerScript = """
         mkdir -p /run/systemd
         mount -t tmpfs tmpfs /run/systemd
@@ -198,4 +203,26 @@ public final class PrivateBus: Sendable {
             </busconfig>
             """
     }
+}
+
+/// The one bus of this test process, for code that takes its bus from the environment: the centers that Apple's functions return, and
+/// notify(3). A suite that tests such code calls ``use()`` first.
+package enum ProcessBus {
+    private static let running = Locked<PrivateBus?>(nil)
+
+    /// The bus's environment, which is also this process's from then on. The bus starts with the first use; dbus-daemon starts notifyd when
+    /// somebody calls it.
+    package static let environment: [String: String] = {
+        let options = PrivateBus.Options(services: ["org.notifycenter.Notifyd1": ChildProcess.built("notifyd")])
+        // Without a bus there is nothing to test: ending the test process is a fair result.
+        let bus = try! PrivateBus(options)
+        for (name, value) in bus.environment { setenv(name, value, 1) }
+        running.withLock { $0 = bus }
+        // The daemon and its folder go with this process.
+        atexit { ProcessBus.running.withLock { $0 = nil } }
+        return bus.environment
+    }()
+
+    /// Makes sure that it runs.
+    package static func use() { _ = environment }
 }

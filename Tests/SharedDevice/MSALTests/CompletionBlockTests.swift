@@ -81,7 +81,7 @@ struct CompletionBlockTests {
         #expect(scopes.withLock { $0 } == ["a"])
     }
 
-    /// Code of the main actor in Swift 6 mode, with state that nobody else may touch.
+    /// Code of the main actor in Swift 6 mode, with state of that actor.
     @MainActor
     private final class ViewModel {
         private(set) var name: String?
@@ -116,7 +116,7 @@ struct CompletionBlockTests {
         #expect(await model.name == "ada")
     }
 
-    // Swift's import of MSAL crashed here.
+    // With Swift's import of MSAL, a program crashed here.
     @Test("the async function returns where nobody is and nobody was signed in")
     func nobody() async throws {
         let device = try await TestDevice()

@@ -8,7 +8,7 @@ import Testing
 /// The five situations in which MSAL is asked for the device's mode.
 @Suite("The device's information")
 struct DeviceInformationTests {
-    /// What the completion block got.
+    /// The arguments of the completion block.
     private struct Answer: Sendable {
         let mode: MSALDeviceMode?
         let hasBroker: Bool?
@@ -126,9 +126,9 @@ struct DeviceInformationTests {
     }
 }
 
-/// A service under the broker's name that answers one question as it is told to.
+/// A service under the broker's name that answers one question as the test says.
 private final class StandInBroker: Sendable {
-    /// What it says; `nil` for a failure.
+    /// The mode in its answer; `nil` means a failure.
     let mode = Locked<String?>(nil)
     private let connection: DBusConnection
     private let object = Locked<Observation?>(nil)

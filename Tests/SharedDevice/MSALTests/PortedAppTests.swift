@@ -1,4 +1,5 @@
 import Foundation
+import MSAL
 import NotifyCenterTestKit
 import Testing
 
@@ -26,18 +27,24 @@ struct PortedAppTests {
         #expect(printed.count > 200)
     }
 
-    /// The one line of the documentation that is no Swift.
+    /// The only line of the documentation that is not Swift.
     private static let placeholder = "let account = .... /* account retrieved above */"
+
+    /// The app in one of its forms, on the device's bus, once it takes input. The person types ada's name and password.
+    private func start(_ form: String? = nil, on device: TestDevice) async throws -> ChildProcess {
+        let app = try ChildProcess(
+            ChildProcess.built("ported-shared-device-app"),
+            ["ada", "correct horse ada"] + (form.map { [$0] } ?? []),
+            environment: device.bus.environment.merging(["XDG_STATE_HOME": device.directory.path]) { $1 }
+        )
+        try await app.line { $0 == "ready" }
+        return app
+    }
 
     @Test("it detects shared mode, signs in, hears of a sign-out elsewhere, cleans up and signs out, on the main queue")
     func runs() async throws {
         let device = try await TestDevice()
-        let app = try ChildProcess(
-            ChildProcess.built("ported-shared-device-app"),
-            ["ada", "correct horse ada"],
-            environment: device.bus.environment.merging(["XDG_STATE_HOME": device.directory.path]) { $1 }
-        )
-        try await app.line { $0 == "ready" }
+        let app = try await start(on: device)
         try app.write("detect")
         try await app.line { $0 == "shared true" }
         try app.write("account")
@@ -66,12 +73,7 @@ struct PortedAppTests {
     @Test("without a broker it is told so, and never that its device is personal")
     func noBroker() async throws {
         let device = try await TestDevice(starts: false)
-        let app = try ChildProcess(
-            ChildProcess.built("ported-shared-device-app"),
-            ["ada", "correct horse ada"],
-            environment: device.bus.environment.merging(["XDG_STATE_HOME": device.directory.path]) { $1 }
-        )
-        try await app.line { $0 == "ready" }
+        let app = try await start(on: device)
         try app.write("detect")
         try await app.line { $0 == "detect failed -50000" }
         try app.write("account")
@@ -81,5 +83,84 @@ struct PortedAppTests {
         try app.write("quit")
         #expect(await app.exitStatus() == 0)
         #expect(!app.lines.contains { $0.hasPrefix("shared") })
+    }
+
+    // MARK: Forms that apps have
+
+    @Test("a proxy in an app with SwiftUI: it asks through its view controller, refreshes, and signs out")
+    func proxy() async throws {
+        let device = try await TestDevice()
+        let app = try await start("proxy", on: device)
+        try await app.presses("mode", "mode shared true")
+        try await app.presses("account", "account - true")
+        try await app.presses("sign-in", "signed in ada true true")
+        try await app.presses("refresh", "refreshed ada true false")
+        try app.write("open-url")
+        try await app.presses("account", "account ada true")
+        try await device.control.signOut()
+        try await app.presses("refresh", "refreshed - false true")
+        // A failed refresh has cleared its account, and there is nobody left to sign out.
+        try await app.presses("sign-out", "signed out true")
+        #expect(try await device.control.current == nil)
+    }
+
+    @Test("a plugin of a hybrid app: authorities, a listener with an observer, and a sign-out for the whole device")
+    func hybrid() async throws {
+        let device = try await TestDevice()
+        let app = try await start("hybrid", on: device)
+        #expect(app.lines.contains("resolved known=2"))
+        let token =
+            "resolved authority=https://contoso.b2clogin.com/contoso/policy environment=contoso.b2clogin.com hasHeader=true "
+            + "hasIdToken=false isPerson=true isSSOAccount=true isTenant=true username=ada"
+        try await app.presses("sign-in", token)
+        try await app.line { $0 == "account changed" }
+        try app.write("refresh")
+        try await eventually("it has another token") { app.lines.count { $0 == token } == 2 }
+        // Another prompt than “if necessary” needs somebody to sign out first.
+        try await app.presses("sign-in", "rejected no token: -50000")
+        // To remove the account from the app signs nobody out.
+        try await app.presses("forget", "resolved left=0")
+        #expect(try await device.control.current == "ada")
+        try await app.presses("sign-out", "resolved success=true")
+        #expect(try await device.control.current == nil)
+    }
+
+    @Test(
+        "a plugin called by name: settings that change nothing, authorities of single requests, and the broker turned off"
+    )
+    func channel() async throws {
+        let device = try await TestDevice()
+        let app = try await start("channel", on: device)
+        #expect(app.lines.contains("created https://contoso.b2clogin.com/contoso org.example.channel 1"))
+        try await app.presses("sign-in", "token ada https://contoso.ciamlogin.com/contoso true")
+        try await app.presses("refresh", "token ada https://adfs.contoso.example/adfs true")
+        try await app.presses("remove", "removed")
+        try await app.presses("refresh", "no account")
+        // Signed in already: single sign-on asks nobody.
+        try app.write("sign-in")
+        try await eventually("it has a token again") {
+            app.lines.count { $0.hasPrefix("token ada https://contoso") } == 2
+        }
+        try app.write("no-broker")
+        try await app.presses("sign-in", "error INTERNAL \(MSALInternalError.internalBrokerNotAvailable.rawValue)")
+        #expect(!app.lines.contains { $0.hasPrefix("[MSAL]") })
+    }
+
+    @Test("a provider among others: an async function around the block, and a removal that signs nobody out")
+    func provider() async throws {
+        let device = try await TestDevice()
+        let app = try await start("provider", on: device)
+        try await app.presses("sign-out", "nobody")
+        try await app.presses("sign-in", "provided Ada true true")
+        try await app.presses("sign-out", "removed 0")
+        #expect(try await device.control.current == "ada")
+    }
+}
+
+extension ChildProcess {
+    /// Presses a button of the app, and waits for what it says.
+    fileprivate func presses(_ button: String, _ answer: String) async throws {
+        try write(button)
+        try await line { $0 == answer }
     }
 }

@@ -22,6 +22,11 @@ struct RequestTests {
         let id = try #require(result.account.homeAccountId)
         #expect(id.identifier == result.account.identifier)
         #expect("\(id.objectId).\(id.tenantId)" == id.identifier)
+        #expect(result.tenantProfile.identifier == id.objectId)
+        #expect(result.tenantId == id.tenantId)
+        #expect(result.uniqueId == id.objectId)
+        #expect(result.tenantProfile.claims?["name"] as? String == "Ada")
+        #expect(result.account.environment == "login.microsoftonline.com")
 
         let interactive = MSALInteractiveTokenParameters(scopes: ["orders.read"], webviewParameters: .unasked)
         #expect(try await other.acquireToken(with: interactive).accessToken == result.accessToken)
@@ -38,7 +43,7 @@ struct RequestTests {
         let signedOut = try await other.signout(with: result.account, signoutParameters: MSALSignoutParameters())
         #expect(signedOut)
         #expect(try other.allAccounts() == [])
-        // It was told of the account with the token, though it never asked: MSAL would not name anybody.
+        // It heard of the account with the token, and never asked: MSAL would name nobody.
         #expect(try await one.told() == "- ada")
         #expect(await codes { _ = try await one.acquireTokenSilent(with: silent) } == Codes(.interactionRequired))
     }
@@ -95,7 +100,7 @@ struct RequestTests {
         )
         let silent = MSALSilentTokenParameters(scopes: ["a"], account: ada)
         #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == mismatched)
-        // Nor is anybody asked for a password that could not be used.
+        // Nobody is asked for a password that could not be used.
         let interactive = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
         interactive.account = ada
         #expect(await codes { _ = try await app.acquireToken(with: interactive) } == mismatched)
@@ -156,7 +161,7 @@ struct RequestTests {
         )
         type.yield()
         #expect(try await first.value == "ada")
-        // It is over, and nobody is in the way of the next.
+        // The first prompt is over, and the next may open.
         #expect(try await app.acquireToken(with: second).account.username == "ada")
     }
 
@@ -178,7 +183,12 @@ struct RequestTests {
         #expect(try app.account(forIdentifier: identifier) == ada)
         #expect(try app.account(forUsername: "ADA") == ada)
         #expect(try app.accounts(for: other) == [])
-        // Nothing of this was a report.
+        // Removed, the account is forgotten here until a request names it again; nobody is signed out.
+        try app.remove(ada)
+        #expect(try app.allAccounts() == [])
+        #expect(try await app.accountsFromDevice(for: everybody) == [ada])
+        #expect(try app.allAccounts() == [ada])
+        // None of these requests was a report.
         #expect(try await app.told() == "ada -")
         try await device.control.signOut()
         #expect(try await app.accountsFromDevice(for: everybody) == [])

@@ -158,7 +158,7 @@ struct SequenceTests {
         #expect(try await app.told() == "- -")
     }
 
-    @Test("the same person's return is settled by nothing but a receipt or the next change")
+    @Test("the same person's return is settled only by a receipt or the next change")
     func hidden() async throws {
         let device = try await TestDevice()
         let app = try device.application()

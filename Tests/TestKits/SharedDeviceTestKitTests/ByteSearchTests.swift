@@ -25,7 +25,7 @@ struct ByteSearchTests {
     func atEveryPlace(offset: Int) throws {
         for encoding in [String.Encoding.utf8, .utf16LittleEndian, .utf16BigEndian] {
             let needle = try #require("Secret1".data(using: encoding))
-            // Not zeros, beside which one byte order reads as the other.
+            // Other bytes than zeros: between zeros, both byte orders look alike.
             let padding = { Data(repeating: 0x55, count: $0) }
             let content = padding(offset) + needle + padding(100)
             let found = try search("secRET1", in: ["a/b": content]).findings
@@ -46,7 +46,7 @@ struct ByteSearchTests {
         #expect(found.map(\.offset) == [6, nil, nil])
     }
 
-    @Test("what is not there is not found, nor is a missing directory an error")
+    @Test("an absent marker is not found, and a missing directory counts as empty")
     func absent() throws {
         #expect(try search("secret", in: ["a": Data("secre".utf8), "b": Data("t".utf8)]).findings.isEmpty)
         #expect(try ByteSearch(["x"]).run(under: "/nonexistent/directory").files.isEmpty)

@@ -18,9 +18,9 @@ enum ExampleApps {
 }
 
 extension DeviceApp {
-    /// Has the signed-in user leave data; returns when it is there.
+    /// Makes the signed-in user's app write data, and waits until it is there.
     func work(_ marker: Marker = "Ada <ada>") async throws {
-        // Before the screen is that of somebody, there is nobody to work for.
+        // The app works only once its screen shows the user.
         try await line { $0.contains("signed in: \(marker.text.prefix(3))") }
         try write("work")
         try await eventually("\(identifier) holds \(marker.kind)") { try !findings(of: [marker]).isEmpty }

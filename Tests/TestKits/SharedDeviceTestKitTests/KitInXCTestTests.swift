@@ -3,7 +3,7 @@ import SharedDeviceTestKit
 import Testing
 import XCTest
 
-/// The kit as a test of XCTest uses it.
+/// A test of XCTest that uses the kit.
 final class KitInXCTestTests: XCTestCase {
     func testNotesAreGoneAfterSignOut() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("field-service")])
@@ -21,11 +21,11 @@ final class KitInXCTestTests: XCTestCase {
 struct KitUnderXCTestTests {
     @Test("a test of XCTest uses the kit and passes")
     func passes() async throws {
-        // This very program runs either kind of test.
+        // The test program runs both kinds of tests.
         let arguments = ["SharedDeviceTestKitTests.KitInXCTestTests"]
         let run = try ChildProcess("/proc/self/exe", arguments)
         let status = await run.exitStatus()
-        // Fails when the process has ended and all that it wrote is there.
+        // This fails at the end of the process, once all its lines are read.
         _ = try? await run.line { _ in false }
         let output = (run.lines + [run.errorText]).joined(separator: "\n")
         #expect(status == 0, "\(output)")

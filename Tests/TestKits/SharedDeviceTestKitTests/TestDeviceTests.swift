@@ -8,7 +8,7 @@ import Testing
 struct TestDeviceTests {
     @Test("an app that cleans up is clean, and its times are in order", arguments: ExampleApps.names)
     func clean(name: String) async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app(name)])
+        let device = try await TestDevice(apps: [ExampleApps.app(name)], users: ["ada"])
         try await device.signIn("ada")
         try await device.waitUntilRunning()
         try await device.app(ExampleApps.identifier(name)).work()
@@ -24,7 +24,10 @@ struct TestDeviceTests {
 
     @Test("a stopped app has not heard, is not clean, and is when it goes on")
     func stopped() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("field-service"), ExampleApps.app("point-of-sale")])
+        let device = try await TestDevice(
+            apps: [ExampleApps.app("field-service"), ExampleApps.app("point-of-sale")],
+            users: ["ada"]
+        )
         try await device.signIn("ada")
         try await device.waitUntilRunning()
         let app = try device.app(ExampleApps.identifier("field-service"))
@@ -48,7 +51,7 @@ struct TestDeviceTests {
 
     @Test("a killed app owes its cleanup until it is started again")
     func killed() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")])
+        let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")], users: ["ada"])
         try await device.signIn("ada")
         try await device.waitUntilRunning()
         let app = try device.app(ExampleApps.identifier("point-of-sale"))
@@ -69,7 +72,7 @@ struct TestDeviceTests {
     func lateStart() async throws {
         var late = ExampleApps.app("point-of-sale")
         late.startsWithDevice = false
-        let device = try await TestDevice(apps: [late])
+        let device = try await TestDevice(apps: [late], users: ["ada"])
         try await device.signIn("ada")
         let report = try await device.signOut()
         #expect(report.isClean)
@@ -81,7 +84,7 @@ struct TestDeviceTests {
 
     @Test("a search for what was never there proves nothing")
     func nothingToFind() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")])
+        let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")], users: ["ada"])
         try await device.signIn("ada")
         try await device.waitUntilRunning()
         try await device.app(ExampleApps.identifier("point-of-sale")).work()
@@ -92,7 +95,7 @@ struct TestDeviceTests {
 
     @Test("what an app leaves behind is found, with its place")
     func leftBehind() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")])
+        let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")], users: ["ada"])
         try await device.signIn("ada")
         try await device.waitUntilRunning()
         let app = try device.app(ExampleApps.identifier("point-of-sale"))
@@ -107,7 +110,7 @@ struct TestDeviceTests {
 
     @Test("a cleanup is slowed down by stopping the app when it is told")
     func slow() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("flight-briefing")])
+        let device = try await TestDevice(apps: [ExampleApps.app("flight-briefing")], users: ["ada"])
         try await device.signIn("ada")
         try await device.waitUntilRunning()
         let app = try device.app(ExampleApps.identifier("flight-briefing"))
@@ -123,7 +126,7 @@ struct TestDeviceTests {
 
     @Test("bus and broker may go and come back under the apps; a sign-out after it reaches them")
     func faults() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("field-service")])
+        let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])
         try await device.signIn("ada")
         try await device.waitUntilRunning()
         let app = try device.app(ExampleApps.identifier("field-service"))
@@ -141,7 +144,7 @@ struct TestDeviceTests {
 
     @Test("a broker that is killed in the middle of a round is followed when it is back")
     func brokerDuringRound() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("field-service")])
+        let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])
         try await device.signIn("ada")
         try await device.waitUntilRunning()
         let app = try device.app(ExampleApps.identifier("field-service"))
@@ -162,7 +165,7 @@ struct TestDeviceTests {
 
     @Test("a search leaves a stopped app stopped, and a running one running")
     func searchLeavesState() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("field-service")])
+        let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])
         let app = try device.app(ExampleApps.identifier("field-service"))
         try await device.waitUntilRunning()
         _ = try app.findings(of: ["x"])
@@ -192,7 +195,7 @@ struct TestDeviceTests {
     @Test("an app that ends at once is named, with what it wrote")
     func endsAtOnce() async throws {
         let app = TestApp("org.example.gone", executable: "sh", arguments: ["-c", "echo no such option >&2; exit 3"])
-        let device = try await TestDevice(apps: [app])
+        let device = try await TestDevice(apps: [app], users: ["ada"])
         let error = try await #require(throws: TestDeviceError.self) { try await device.waitUntilRunning() }
         #expect(error.description.contains("ended with status 3") && error.description.contains("no such option"))
     }
@@ -203,7 +206,7 @@ struct TestDeviceTests {
         app.busName = "org.notifycenter.example.PointOfSale"
         app.startsWithDevice = false
         app.arguments = ["--stay"]
-        let device = try await TestDevice(apps: [app])
+        let device = try await TestDevice(apps: [app], users: ["ada"])
         try await device.signIn("ada")
         #expect(try !device.app(app.identifier).isRunning)
         try await device.activate(app.identifier)

@@ -3,8 +3,8 @@ import Dispatch
 /// The same requests with completion blocks, spelled as in MSAL for iOS. Each block is called once, on the queue that the
 /// parameters name.
 extension SharedDeviceApplication {
-    /// The device's information. Both arguments are given where the broker does not answer: the mode is then unknown.
-    /// By default the block runs on a queue of the system's choice.
+    /// The device's information. If the broker does not answer, the block gets both an error and information, in which the mode is unknown. By
+    /// default the block runs on a queue of the system's choice.
     public func getDeviceInformation(
         with parameters: SharedDeviceParameters?,
         completionBlock: @escaping @Sendable (DeviceInformation?, SharedDeviceError?) -> Void

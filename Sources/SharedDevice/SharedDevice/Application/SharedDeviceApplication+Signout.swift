@@ -2,12 +2,12 @@ import DBusTransport
 import Synchronization
 
 extension SharedDeviceApplication {
-    /// Signs the account out for the whole device: its tokens end, and all apps are told. The data of the app is the app's to
-    /// delete, this one's too: the change comes through ``accountChanges``.
+    /// Signs the account out for the whole device: its tokens end, and all apps are told. Each app deletes its own data, this one too: it
+    /// hears of the change through ``accountChanges``.
     ///
-    /// The sign-out is done when the broker has it on its disk; what comes after, the cleanup of the apps and the browser's session, does not
-    /// undo it. With ``SignoutParameters/cleanupDeadline`` this waits for the apps' receipts, with
-    /// ``SignoutParameters/signoutFromBrowser`` for the browser to open.
+    /// The sign-out is done when the broker has it on its disk. Failures after that, of the apps' cleanup or in the browser, do not undo
+    /// it. With ``SignoutParameters/cleanupDeadline`` this waits for the apps' receipts, with ``SignoutParameters/signoutFromBrowser`` for
+    /// the browser to open.
     ///
     /// - Throws: ``SharedDeviceError/Code/noCurrentAccount``, ``SharedDeviceError/Code/currentAccountMismatch``,
     ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/brokerUnavailable``.
@@ -20,7 +20,7 @@ extension SharedDeviceApplication {
         var request: BrokerProtocol.Fields = [
             "application": .string(identifier), "accountIdentifier": .string(account.identifier),
         ]
-        // A request that comes late must not end a later session.
+        // The request names the session, so that a late one does not end another session.
         request["session"] = try await session(of: account).map(DBusValue.uint64)
         let fields = try await broker.call(.signOut, request, attempted: attempted)
         guard let session = fields["session"]?.unsignedValue else {
@@ -38,10 +38,10 @@ extension SharedDeviceApplication {
         return SignoutResult(session: session, cleanup: cleanup, browser: await browser)
     }
 
-    /// How far the cleanup after a session is.
+    /// The state of the cleanup after a session.
     ///
-    /// - Parameter session: as ``SignoutResult/session`` names it; `nil` for the session that ended last.
-    /// - Returns: `nil` where no such session has ended, or it is too long ago.
+    /// - Parameter session: the value of ``SignoutResult/session``; `nil` means the session that ended last.
+    /// - Returns: `nil` if no such session has ended, or it is too long ago.
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
     public func cleanupReport(ofSession session: UInt64? = nil) async throws(SharedDeviceError) -> CleanupReport? {
         try await round(session, after: nil, wait: .zero)?.report
@@ -50,10 +50,10 @@ extension SharedDeviceApplication {
     /// Waits until all apps have cleaned up after a session, or for `duration`.
     ///
     /// - Parameters:
-    ///   - session: as ``SignoutResult/session`` names it; `nil` for the session that ended last.
-    ///   - duration: how long to wait at most.
-    ///   - onProgress: hears each step, in order, on this task.
-    /// - Returns: the round as it is then; `nil` where there is none.
+    ///   - session: the value of ``SignoutResult/session``; `nil` means the session that ended last.
+    ///   - duration: the longest wait.
+    ///   - onProgress: called with each step, in order, on this task.
+    /// - Returns: the state of the round at the end; `nil` if there is no round.
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
     public func waitForCleanup(
         ofSession session: UInt64? = nil,
@@ -63,7 +63,7 @@ extension SharedDeviceApplication {
         try await lastReport(of: session, within: duration, isFollowed: onProgress != nil) { onProgress?($0) }
     }
 
-    /// - Parameter isFollowed: whether each step is worth an answer of the broker; otherwise the first report and the last are.
+    /// - Parameter isFollowed: whether the broker answers after each step. If not, it answers at the beginning and at the end.
     private func lastReport(
         of session: UInt64?,
         within duration: Duration,
@@ -73,7 +73,7 @@ extension SharedDeviceApplication {
         let deadline = ContinuousClock.now + duration
         var known: (report: CleanupReport, revision: UInt64)?
         while true {
-            // A broker that ends while it is asked, or a bus that is restarted, must not hold the request for ever.
+            // A time limit, for a broker that ends during the request or a bus that restarts.
             let wait = min(max(.zero, deadline - .now), .seconds(5))
             let next = try await round(
                 known?.report.session ?? session,
@@ -88,8 +88,8 @@ extension SharedDeviceApplication {
         }
     }
 
-    /// As ``waitForCleanup(ofSession:within:onProgress:)``, but what keeps the broker from answering is waited out: the sign-out is done, and
-    /// what is known is worth more than an error.
+    /// Like ``waitForCleanup(ofSession:within:onProgress:)``, but goes on waiting while the broker does not answer: the sign-out is done,
+    /// and the last known state is worth more than an error.
     private func lastReport(
         of session: UInt64,
         within duration: Duration,
@@ -138,6 +138,44 @@ extension SharedDeviceApplication {
             return (try CleanupReport(round), revision)
         } catch {
             throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
+        }
+    }
+}
+
+// MARK: Signs of use
+
+/// Decides when to tell the broker that somebody is using the device.
+final class ActivityReporter: Sendable {
+    /// The least time between two reports.
+    static let interval = Duration.seconds(10)
+
+    private let last = Locked<ContinuousClock.Instant?>(nil)
+
+    /// Whether a report is due. A caller that gets true makes the report.
+    func isDue(at now: ContinuousClock.Instant = .now) -> Bool {
+        last.withLock { last in
+            if let last, now - last < Self.interval { return false }
+            last = now
+            return true
+        }
+    }
+}
+
+extension SharedDeviceApplication {
+    /// Reports that somebody is using this app. Call it at a touch, a key, a scan. If the device signs out after a time of inactivity, that
+    /// time begins again. A sign-in and a request for a token have the same effect; a question for the current account has not.
+    ///
+    /// It returns at once, and may be called often: the broker is told at most every ten seconds, and only while it answers. So choose a
+    /// time of inactivity well above ten seconds.
+    public func noteActivity() {
+        guard activity.isDue() else { return }
+        Task { [broker, identifier] in
+            // Nothing depends on a single report: the next touch makes another.
+            _ = try? await broker.call(
+                .reportActivity,
+                ["application": .string(identifier)],
+                attempted: "report activity"
+            )
         }
     }
 }

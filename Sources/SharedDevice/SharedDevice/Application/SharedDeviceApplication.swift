@@ -27,11 +27,11 @@ public final class SharedDeviceApplication: Sendable {
     /// - Parameters:
     ///   - identifier: the app's own, in reverse DNS.
     ///   - bus: where the broker is; the environment's choice by default.
-    ///   - busName: a name on the bus that this app owns while it follows changes, by which the bus can start it to clean up: the one in its
-    ///     manifest and in its D-Bus service file. A second process of the app does without; so does one that the bus's policy does not let
-    ///     have it (``busNameProblem``).
-    ///   - stateDirectory: where the record is kept; `nil` for `$XDG_STATE_HOME` (`~/.local/state`) and `identifier`. It must
-    ///     outlast the user data of the app.
+    ///   - busName: a name on the bus that this app owns while it follows changes, and by which the bus can start it to clean up: the name
+    ///     in its manifest and in its D-Bus service file. A second process of the app runs without it; so does a process to which the bus's
+    ///     policy refuses it (``busNameProblem``).
+    ///   - stateDirectory: the directory of the record; `nil` means `identifier` in `$XDG_STATE_HOME` (`~/.local/state`). It must outlast
+    ///     the user data of the app.
     public init(
         identifier: String,
         bus: Bus = .fromEnvironment,
@@ -51,15 +51,15 @@ public final class SharedDeviceApplication: Sendable {
 
     private static func defaultStateDirectory(_ identifier: String) -> String {
         let environment = ProcessInfo.processInfo.environment
-        // A relative one does not count: the record would be another one in each working directory.
+        // A relative path is ignored: each working directory would have its own record.
         let base = environment["XDG_STATE_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
         return (base ?? "\(environment["HOME"] ?? ".")/.local/state") + "/" + identifier
     }
 
     // MARK: The device
 
-    /// Whether the device is shared. A broker that does not answer makes the mode ``DeviceMode/unknown``, with the reason in
-    /// ``DeviceInformation/problem``; never personal.
+    /// Whether the device is shared. If the broker does not answer, the mode is ``DeviceMode/unknown``, and never personal;
+    /// ``DeviceInformation/problem`` has the reason.
     public func getDeviceInformation() async -> DeviceInformation {
         do throws(SharedDeviceError) {
             let fields = try await broker.call(.getDeviceInformation, attempted: "get the device's information")
@@ -79,9 +79,9 @@ public final class SharedDeviceApplication: Sendable {
 
     /// Who is signed in, and whom this app was told the last time it asked.
     ///
-    /// The previous account is the one that this function reported the last time, as in MSAL; but one whose data is not reported to be gone
-    /// (``cleanupDone(_:detail:)``) is reported again and again. After that report nothing of the old account is kept, its name as the
-    /// previous one included. A failed request consumes nothing.
+    /// The previous account is the one that this function reported the last time, as in MSAL. Beyond MSAL, it is reported again and again
+    /// until the app reports that its data is gone (``cleanupDone(_:detail:)``). After that nothing of the old account is kept, not even
+    /// its name. A failed request consumes nothing.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/recordUnusable``.
     public func getCurrentAccount() async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {
@@ -89,82 +89,79 @@ public final class SharedDeviceApplication: Sendable {
         return (report.change.current, report.previous)
     }
 
-    /// As ``getCurrentAccount()``, with what is left to clean up.
+    /// Like ``getCurrentAccount()``, with what is left to clean up.
     package func reportCurrentAccount() async throws(SharedDeviceError) -> AccountReport { try await keeper.report() }
 
-    /// Who is signed in. Unlike ``getCurrentAccount()`` it reports nothing: what that one says next is the same as without this question.
+    /// Who is signed in. Unlike ``getCurrentAccount()`` it reports nothing, and does not change what that function says next.
     package func currentAccount() async throws(SharedDeviceError) -> Account? { try await keeper.current() }
 
-    /// The changes of the device's account, from where this app stands.
+    /// The changes of the device's account since this app was last told.
     public var accountChanges: AccountChanges { accountChanges { _ in } }
 
-    /// The changes of the device's account; `onFailure` hears, on the iterating task, of each question that the broker did not
-    /// answer. It is asked again, at the latest after a second.
+    /// The changes of the device's account. `onFailure` is called, on the iterating task, after each question that the broker did not
+    /// answer. The next question follows within a second.
     public func accountChanges(onFailure: @escaping @Sendable (SharedDeviceError) -> Void) -> AccountChanges {
         AccountChanges(keeper: keeper, broker: broker, onFailure: onFailure)
     }
 
-    /// Reports that the app has begun to delete what it has of `change.previousAccounts`. For those who wait and watch; nothing depends on
-    /// it.
+    /// Reports that the app has begun to delete the data of `change.previousAccounts`, for people who wait. Nothing depends on it.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
     public func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError) {
         try await keeper.tell(.begun, of: change, detail: nil)
     }
 
-    /// Reports that the data of `change.previousAccounts` is gone from disk and screen: the receipt that the broker's ledger waits for. Not
-    /// before: what is reported is not asked for again.
+    /// Reports that the data of `change.previousAccounts` is gone from disk and screen: the receipt for which the broker's ledger waits.
+    /// Call it after the deletion: the app is not told of this data again.
     ///
-    /// On return the report is on this app's disk. A broker that does not answer gets it as soon as it does.
+    /// On return the report is on this app's disk. If the broker does not answer, it gets the report as soon as it does.
     ///
     /// - Parameters:
-    ///   - change: what was cleaned up after.
+    ///   - change: the change after which the app has cleaned up.
     ///   - detail: what was done, for people who read the report; no names.
-    /// - Throws: ``SharedDeviceError/Code/recordUnusable``: the change is then reported again at the next start;
-    ///   ``SharedDeviceError/Code/appNotEligible`` or ``SharedDeviceError/Code/brokerFailed`` where the broker does not take it: it is
-    ///   sent again with the next question.
+    /// - Throws: ``SharedDeviceError/Code/recordUnusable``: the next start is told of the change again.
+    ///   ``SharedDeviceError/Code/appNotEligible`` or ``SharedDeviceError/Code/brokerFailed`` if the broker refuses the report; the next
+    ///   question sends it again.
     public func cleanupDone(_ change: AccountChange, detail: String? = nil) async throws(SharedDeviceError) {
-        // Who was kept from the account until now is to hear of it.
+        // The broker kept the account back until now: the app hears of it by another question.
         if try await keeper.cleaned(change, detail: detail) { broker.nudge() }
     }
 
-    /// As ``cleanupDone(_:detail:)``, for an app that has not said so itself but went on as one that has. A strict policy wants the app's own
-    /// word: under it this does nothing.
+    /// Like ``cleanupDone(_:detail:)``, for an app that has gone on as if it had cleaned up. A strict policy demands the app's own word:
+    /// under it this does nothing.
     package func cleanupImplied(_ change: AccountChange) async throws(SharedDeviceError) {
         _ = try await keeper.cleaned(change, detail: "implied: the app went on to its next request", isImplied: true)
     }
 
-    /// Reports that the cleanup after `change.previousAccounts` did not succeed. The app still owes it, and is told so by the next
-    /// question.
+    /// Reports that the cleanup after `change.previousAccounts` failed. The app still owes it, and the next question says so.
     ///
     /// - Parameters:
-    ///   - change: what was to be cleaned up after.
-    ///   - reason: for the administrator who reads the report; no names.
+    ///   - change: the change after which the app has tried to clean up.
+    ///   - reason: the reason, for the administrator who reads the report; no names.
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
     public func cleanupFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError) {
         try await keeper.tell(.failed, of: change, detail: reason)
     }
 
-    /// Broadcasts of an account change that came from another process than the broker, and were ignored.
+    /// The number of ignored broadcasts of an account change: they came from another process than the broker.
     public var ignoredBroadcasts: Int { broker.ignoredBroadcasts }
 
-    /// Why this app does not own its bus name, so that the bus cannot start it to clean up; `nil` where it does, asked for none, or has
-    /// not reached the bus yet. All else works without the name.
+    /// Why this app does not own its bus name, so that the bus cannot start it to clean up. `nil` if it owns the name, asked for none, or
+    /// has not reached the bus yet. Everything else works without the name.
     public var busNameProblem: SharedDeviceError? { broker.busNameProblem }
 
     // MARK: Signing in and out
 
     /// Signs somebody in for the whole device: prompts, and hands name and password to the broker.
     ///
-    /// Where the device's policy has a sign-in wait for the cleanup of the last session, this waits for it, for
-    /// ``InteractiveTokenParameters/patience`` at most. A task that is cancelled meanwhile signs nobody in, as long as the broker can
-    /// be told.
+    /// If the device's policy makes a sign-in wait for the cleanup of the last session, this waits, for at most
+    /// ``InteractiveTokenParameters/patience``. If the task is cancelled meanwhile, nobody is signed in, provided that the broker answers.
     ///
     /// - Throws: ``SharedDeviceError/Code/accountAlreadySignedIn``, ``SharedDeviceError/Code/authenticationFailed``,
     ///   ``SharedDeviceError/Code/tooManyAttempts``, ``SharedDeviceError/Code/notSharedDevice``,
     ///   ``SharedDeviceError/Code/cleanupPending``, ``SharedDeviceError/Code/cleanupRequired``,
     ///   ``SharedDeviceError/Code/tenantMismatch``, ``SharedDeviceError/Code/deviceNotJoined``,
-    ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/currentAccountMismatch`` where somebody has signed out
+    ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/currentAccountMismatch`` if somebody has signed out
     ///   again meanwhile, ``SharedDeviceError/Code/recordUnusable``,
     ///   ``SharedDeviceError/Code/userCanceled``, ``SharedDeviceError/Code/brokerUnavailable``.
     public func acquireToken(with parameters: InteractiveTokenParameters) async throws(SharedDeviceError) -> TokenResult
@@ -188,7 +185,7 @@ public final class SharedDeviceApplication: Sendable {
             return try await withTaskCancellationHandler {
                 try await token(.signIn, request, attempted, timeout: .seconds(25) + patience)
             } onCancel: {
-                // Who gave up may have left the device: it is to sign nobody in, and out again who was signed in meanwhile.
+                // The person has given up, and may have left the device: undo the sign-in.
                 Task { [broker, identifier] in
                     _ = try? await broker.call(
                         .cancelSignIn,
@@ -206,8 +203,8 @@ public final class SharedDeviceApplication: Sendable {
 
     /// A token for the current account, without asking anybody.
     ///
-    /// - Throws: ``SharedDeviceError/Code/noCurrentAccount`` or ``SharedDeviceError/Code/currentAccountMismatch`` where the
-    ///   account is not the current one (any more), ``SharedDeviceError/Code/cleanupRequired`` where the app has to clean up first,
+    /// - Throws: ``SharedDeviceError/Code/noCurrentAccount`` or ``SharedDeviceError/Code/currentAccountMismatch`` if the account is not, or
+    ///   is no longer, the current one, ``SharedDeviceError/Code/cleanupRequired`` if the app has to clean up first,
     ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/brokerUnavailable``.
     public func acquireTokenSilent(
         with parameters: SilentTokenParameters
@@ -229,7 +226,7 @@ public final class SharedDeviceApplication: Sendable {
         try await keeper.session(of: account)
     }
 
-    /// The app's own cleanup may be under way in another task.
+    /// Waits, because the app's own cleanup may be under way in another task.
     private func waitUntilClean(for patience: Duration, attempted: String) async throws(SharedDeviceError) {
         let deadline = ContinuousClock.now + patience
         while true {
@@ -244,8 +241,7 @@ public final class SharedDeviceApplication: Sendable {
         }
     }
 
-    /// The result of a request. Its session is in the record before the app has the result: the app may store data
-    /// for the account at once.
+    /// The result of a request. Its session enters the record first, because the app may store data for the account at once.
     private func token(
         _ method: BrokerProtocol.Method,
         _ request: BrokerProtocol.Fields,

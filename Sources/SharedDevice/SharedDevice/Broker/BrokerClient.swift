@@ -2,12 +2,12 @@ package import DBusTransport
 import NotifyCenter
 import Synchronization
 
-/// The broker as an app reaches it: calls, and word of “something changed” from nobody else.
+/// The app's side of the connection to the broker: calls, and the broker's broadcasts. Broadcasts of anybody else are ignored.
 final class BrokerClient: Sendable {
     private struct State {
         /// The connection that owns the broker's name; `nil` while nobody does.
         var owner: String?
-        /// Grows with each word of the bus about the owner, so that an older answer is known for one.
+        /// Grows each time the bus announces an owner, so that an older answer about the owner is recognized.
         var generation: UInt64 = 0
         var busNameProblem: SharedDeviceError?
         var ignoredBroadcasts = 0
@@ -16,7 +16,7 @@ final class BrokerClient: Sendable {
         var nextListener: UInt64 = 0
     }
 
-    /// What keeps the client informed for as long as it lives.
+    /// The observations that keep the client informed, for as long as it lives.
     private struct Watch: Sendable {
         let connection: DBusConnection
         let tokens: [Observation]
@@ -25,7 +25,7 @@ final class BrokerClient: Sendable {
     }
 
     private let bus: Bus
-    /// What the bus can start this app by.
+    /// The name by which the bus can start this app.
     private let ownName: String?
     private let state = Locked(State())
     private let watching: Locked<Task<Watch, any Error>?> = Locked(nil)
@@ -39,9 +39,9 @@ final class BrokerClient: Sendable {
 
     /// Calls the broker.
     ///
-    /// - Parameter isCancellable: whether the end of the caller's task ends the wait for the answer.
-    /// - Throws: ``SharedDeviceError``; `invalidRequest` for what the bus does not take, for instance a text with a NUL, and
-    ///   `brokerUnavailable` for whatever keeps an answer away.
+    /// - Parameter isCancellable: whether a cancellation of the caller's task ends the wait for the answer.
+    /// - Throws: ``SharedDeviceError``; `invalidRequest` for arguments that the bus refuses, for instance a text with a NUL, and
+    ///   `brokerUnavailable` if no answer comes, whatever the reason.
     func call(
         _ method: BrokerProtocol.Method,
         _ request: BrokerProtocol.Fields? = nil,
@@ -82,10 +82,10 @@ final class BrokerClient: Sendable {
 
     // MARK: Changes
 
-    /// Calls `listener` when it is time to ask the broker again: on its broadcast, when it comes or goes, and when the bus does.
-    /// On the reading thread. The subscription is in force on return.
+    /// Calls `listener` when it is time to ask the broker again: on its broadcast, and when the broker or the bus comes or goes. The calls are
+    /// made on the reading thread. The subscription is in force on return.
     ///
-    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` where there is no bus to listen on.
+    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus to listen on.
     func onChange(_ listener: @escaping @Sendable () -> Void) async throws(SharedDeviceError) -> ChangeSubscription {
         let number = state.withLock { state -> UInt64 in
             defer { state.nextListener += 1 }
@@ -93,7 +93,7 @@ final class BrokerClient: Sendable {
             return state.nextListener
         }
         let subscription = ChangeSubscription { [weak self] in
-            // Freed outside the lock, whatever it holds.
+            // Freed outside the lock, because its end may run any code.
             let listener = self?.state.withLock { $0.listeners.removeValue(forKey: number) }
             withExtendedLifetime(listener) {}
         }
@@ -108,20 +108,20 @@ final class BrokerClient: Sendable {
     /// Broadcasts of the broker's name that came from somebody else, and were ignored (architecture, D11).
     var ignoredBroadcasts: Int { state.withLock { $0.ignoredBroadcasts } }
 
-    /// Why the bus did not let this app have its name; `nil` where it did, or was not asked.
+    /// Why the bus refused this app its name; `nil` if it did not, or was not asked.
     var busNameProblem: SharedDeviceError? { state.withLock { $0.busNameProblem } }
 
-    /// The broker's own broadcasts so far, and the bus's words about who it is. One that comes while a request is under way makes its answer doubtful.
+    /// Counts the broker's broadcasts, and the bus's announcements of who it is. If one comes during a request, its answer is doubtful.
     var heardBroadcasts: UInt64 { state.withLock { $0.heardBroadcasts } }
 
-    /// Has all listeners ask again.
+    /// Calls all listeners.
     func nudge() {
         let listeners = state.withLock { Array($0.listeners.values) }
         for listener in listeners { listener() }
     }
 
-    /// The connection, with the watch on the broker in place. One attempt serves all who wait; a failed one is made anew by
-    /// the next.
+    /// The connection, with the observations of the broker in place. All callers wait for one attempt. After a failure the next caller makes
+    /// another.
     private func connected() async throws -> DBusConnection {
         let task = watching.withLock { watching -> Task<Watch, any Error> in
             if let watching { return watching }
@@ -157,7 +157,7 @@ final class BrokerClient: Sendable {
                 argument0: BrokerProtocol.busName
             )
         )
-        // The same connection as the owner's changes, so that both arrive in the bus's order.
+        // On the connection that also reports the owner, so that both arrive in the bus's order.
         let broadcast = try await DarwinNotifyCenter(connection: connection)
             .observe(.sharedModeCurrentAccountChanged, delivery: .immediate) { [weak self] in self?.hear($0.sender) }
         let generation = state.withLock { $0.generation }
@@ -172,9 +172,9 @@ final class BrokerClient: Sendable {
             try await connection.requestName(name)
         } catch {
             switch error.code {
-            // Another process of this app has it: the bus need not start one.
+            // Another process of this app has the name: the bus need not start one.
             case .nameTaken: break
-            // An app that the bus cannot start must hear of changes all the more.
+            // If the bus cannot start this app, it must hear of changes all the more.
             case .refused, .limitsExceeded:
                 problem = SharedDeviceError(
                     .notPermitted,
@@ -195,8 +195,8 @@ final class BrokerClient: Sendable {
         setOwner(owner.isEmpty ? nil : owner)
     }
 
-    /// The bus is back. Where it does not let this client listen again, the next question builds the watch anew, and fails with
-    /// the reason where that cannot be.
+    /// The connection is restored. If the bus refuses this client's observations, the next question makes them again, or fails with the
+    /// reason.
     private func restored(_ connection: DBusConnection, _ failures: [DBusError]) {
         guard failures.isEmpty else {
             let dropped = watching.withLock { watching -> Task<Watch, any Error>? in
@@ -213,7 +213,7 @@ final class BrokerClient: Sendable {
                     let owner = try await connection.owner(of: BrokerProtocol.busName)
                     return setOwner(owner, ifStill: generation)
                 } catch {
-                    // Lost again: its next return asks anew. Anything else may pass.
+                    // An outage again: the next restoration asks again. Other errors may pass.
                     guard error.code != .disconnected, error.code != .closed else { return }
                     try? await Task.sleep(for: .seconds(1))
                 }
@@ -221,15 +221,15 @@ final class BrokerClient: Sendable {
         }
     }
 
-    /// - Parameter generation: the state of knowledge that the owner is an answer from; one that is over says nothing.
+    /// - Parameter generation: the generation of the question that this owner answers. An old one is ignored.
     private func setOwner(_ owner: String?, ifStill generation: UInt64? = nil) {
         let listeners = state.withLock { state -> [@Sendable () -> Void] in
             guard generation == nil || generation == state.generation else { return [] }
             state.generation += 1
             state.owner = owner
-            // While the owner was not known, a broadcast of its was taken for a stranger's.
+            // While the owner was unknown, its broadcasts counted as a stranger's.
             state.heardBroadcasts += 1
-            // Also when it goes: the question then fails, and the app learns that it knows nothing any more.
+            // Also when the owner goes: the question then fails, and the app learns that nobody can say who is signed in.
             return Array(state.listeners.values)
         }
         for listener in listeners { listener() }
@@ -248,7 +248,7 @@ final class BrokerClient: Sendable {
     }
 }
 
-/// Keeps a change listener in place until its end of life.
+/// Keeps a change listener in place for as long as this object lives.
 final class ChangeSubscription: Sendable {
     private let remove: @Sendable () -> Void
 
@@ -258,11 +258,11 @@ final class ChangeSubscription: Sendable {
 }
 
 extension SharedDeviceError {
-    /// The broker's refusal, or what kept its answer away.
+    /// The broker's refusal, or the reason why no answer came.
     package init(_ error: DBusError, attempted: String) {
         if let name = error.name, name.hasPrefix(BrokerProtocol.errorPrefix) {
             let text = String(name.dropFirst(BrokerProtocol.errorPrefix.count))
-            // A later broker may have more kinds of refusals; it has answered all the same.
+            // A later version of the broker may refuse for more reasons. It has answered, so that it is not unavailable.
             let code = Code(text)
             let message = code == nil ? "\(error.message) [\(text)]" : error.message
             self.init(code ?? .brokerFailed, attempted: attempted, message: message)

@@ -15,11 +15,11 @@ package enum BrokerProtocol {
         case getDeviceInformation = "GetDeviceInformation"
         case getCurrentAccount = "GetCurrentAccount"
         case signIn = "SignIn"
-        /// The app does not wait for a sign-in any more.
+        /// The app no longer waits for a sign-in.
         case cancelSignIn = "CancelSignIn"
         case acquireTokenSilently = "AcquireTokenSilently"
         case signOut = "SignOut"
-        /// An app's word on a cleanup.
+        /// An app's report on a cleanup.
         case reportCleanup = "ReportCleanup"
         /// How far a cleanup round is; answers when it has changed, or after a while.
         case getRound = "GetRound"
@@ -37,7 +37,8 @@ package enum BrokerProtocol {
         case getRunningApps = "GetRunningApps"
     }
 
-    /// Darwin notification beside the broadcast of every change: the device's mode is another. For those who have no account to follow.
+    /// The Darwin notification that the device's mode has changed. It is posted beside the broadcast of every change, for apps that follow no
+    /// account.
     package static let modeChangedNotification = "SHARED_MODE_DEVICE_MODE_CHANGED"
 
     /// A dictionary of the protocol that lacks a field or has one of another type.

@@ -1,11 +1,11 @@
 public import FoundationEssentials
 
-/// What the broker knows of a cleanup round: who holds data of the session that ended, and how far each of them is.
+/// The broker's record of a cleanup round: which apps hold data of the session that ended, and how far each has cleaned up.
 ///
 /// A round opens when a session ends, with every app that was told of the session's account. It is complete when each of them has reported
-/// that the data is gone, or was waived by an administrator.
+/// that the data is gone, or an administrator has waived it.
 public struct CleanupReport: Sendable, Hashable, Codable {
-    /// How far an app is. It only grows, but for an app that ends while it cleans: that one owes the whole cleanup again.
+    /// How far an app is. The value only grows, with one exception: an app that ends while it cleans owes the whole cleanup again.
     public enum Progress: String, Sendable, Codable, CaseIterable {
         /// It holds data and has not asked the broker since the session ended.
         case owed
@@ -13,24 +13,24 @@ public struct CleanupReport: Sendable, Hashable, Codable {
         case told
         /// It has reported that it began.
         case begun
-        /// It has reported that it could not; it still owes the cleanup.
+        /// It has reported a failure, and still owes the cleanup.
         case failed
         /// It has reported that the data is gone.
         case finished
         /// An administrator has declared the cleanup done.
         case waived
 
-        /// Whether nothing is owed any more.
+        /// Whether the app owes nothing any more.
         public var isSettled: Bool { self == .finished || self == .waived }
     }
 
-    /// What became of a round.
+    /// The state of a round.
     public enum Outcome: String, Sendable, Codable {
-        /// Somebody still owes a cleanup, and may yet be waited for.
+        /// An app still owes a cleanup, and sign-ins may have to wait for it.
         case open
         /// Nobody owes anything.
         case complete
-        /// Somebody still owes a cleanup, and the policy does not wait any longer.
+        /// An app still owes a cleanup, and the policy waits no longer.
         case expired
     }
 
@@ -40,13 +40,13 @@ public struct CleanupReport: Sendable, Hashable, Codable {
         public let identifier: String
         /// How far it is.
         public let progress: Progress
-        /// When it was told; `nil` where it was not.
+        /// When it was told; `nil` before.
         public let toldAfter: Double?
-        /// When it reported that it began; `nil` where it did not.
+        /// When it reported that it began; `nil` before.
         public let begunAfter: Double?
         /// When it reported the end, good or bad, or was waived; `nil` before.
         public let finishedAfter: Double?
-        /// What it said of the result, or why it was waived.
+        /// Its words on the result, or the reason of the waiver.
         public let detail: String?
         /// Whether a process of this app is connected to the broker's bus, as far as the broker has seen.
         public let isRunning: Bool

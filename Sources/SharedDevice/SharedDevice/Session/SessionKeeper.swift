@@ -24,8 +24,8 @@ actor SessionKeeper {
         record = SharedRecord(store: store)
     }
 
-    /// Where things stand, and the account reported before; afterwards the current one is the one reported. An account whose data is not
-    /// reported to be gone is reported as the previous one again.
+    /// The current state and the account that was reported before. From then on the current account counts as reported. An account whose
+    /// cleanup is not reported yet is reported as the previous one again.
     func report() async throws(SharedDeviceError) -> AccountReport {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
@@ -39,7 +39,7 @@ actor SessionKeeper {
         }
     }
 
-    /// Who is signed in, without a report: what the next one says is the same as without this question.
+    /// Who is signed in. This reports nothing: it does not change what the next report says.
     func current() async throws(SharedDeviceError) -> Account? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
@@ -51,13 +51,13 @@ actor SessionKeeper {
         }
     }
 
-    /// What changed since the app was last told by this function; `nil` for nothing.
+    /// What changed since this function last told the app; `nil` means nothing.
     ///
-    /// - Parameter isFirst: whether the app is to be told where things stand in any case.
+    /// - Parameter isFirst: whether the app wants the current state even if nothing changed.
     func change(isFirst: Bool) async throws(SharedDeviceError) -> AccountChange? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
-            // On disk before the app hears of it, and so before it can store anything for the new account.
+            // The record is on the disk before the app hears of the account, and so before the app can store anything for it.
             let stale = try await keeper.update { record in
                 record.reconcile(owed: answer.owed)
                 return record.enter(answer.session)
@@ -67,11 +67,11 @@ actor SessionKeeper {
         }
     }
 
-    /// Takes note of a session that the app hears of together with a token, before it does.
+    /// Records a session of which the app is about to hear together with a token.
     ///
-    /// - Parameter isDoubtful: the broker has said meanwhile that something changed: it is asked whether this did.
-    /// - Throws: ``SharedDeviceError/Code/currentAccountMismatch`` where the session is over by what the broker has said since
-    ///   (edge case E14), ``SharedDeviceError/Code/cleanupRequired`` where the policy is strict and there may be data of another
+    /// - Parameter isDoubtful: whether the broker has announced a change meanwhile. It is then asked whether the session still lasts.
+    /// - Throws: ``SharedDeviceError/Code/currentAccountMismatch`` if the session is over by what the broker has said since
+    ///   (edge case E14), ``SharedDeviceError/Code/cleanupRequired`` if the policy is strict and there may be data of another
     ///   session; the token is then not to be used.
     func enter(_ session: DeviceSession, attempted: String, isDoubtful: Bool) async throws(SharedDeviceError) {
         try await inTurn { keeper throws(SharedDeviceError) in
@@ -89,7 +89,7 @@ actor SessionKeeper {
                 )
             }
             let stale = try await keeper.update { $0.enter(session) }
-            // It came up while the request was under way; the ledger does not know of it where an administrator has waived it.
+            // The debt arose while the request was under way. If an administrator has waived it, the ledger does not have it.
             let isStrict = await keeper.isStrict == true
             guard stale.isEmpty || !isStrict else { throw Self.cleanupRequired(attempted) }
         }
@@ -100,10 +100,10 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in try await keeper.update { $0.session(of: account) } }
     }
 
-    /// Before the app gets what it needs to work for anybody: under a strict policy it is to have nothing of any other session. The broker's
-    /// ledger says the same, but for what an administrator waived.
+    /// Checks, before the app gets a token, that it holds no data of another session if the policy is strict. The broker's ledger says the
+    /// same, except for debts that an administrator waived.
     ///
-    /// - Parameter account: for whom; `nil` for somebody who is yet to sign in.
+    /// - Parameter account: the account of the token; `nil` means somebody who is about to sign in.
     /// - Returns: the session that the app takes for the account's current one.
     @discardableResult
     func requireClean(for account: Account?, attempted: String) async throws(SharedDeviceError) -> UInt64? {
@@ -111,7 +111,7 @@ actor SessionKeeper {
             if await keeper.isStrict == nil { _ = try await keeper.ask() }
             let (hasOthers, session) = try await keeper.update { record in
                 let session = account.flatMap(record.session)
-                // The same account's earlier session is another one, too.
+                // An earlier session of the same account is another session, too.
                 return (record.mayHoldData.contains { $0.account != account || $0.epoch != session }, session)
             }
             let isStrict = await keeper.isStrict == true
@@ -128,10 +128,11 @@ actor SessionKeeper {
         )
     }
 
-    /// The app reports that the data of a change's previous accounts is gone. That is on disk when this returns; the broker has it then, or
-    /// as soon as it answers again.
+    /// Reports that the app has deleted the data of a change's previous accounts. On return the report is on the app's disk, and the broker
+    /// has it or gets it as soon as it answers again.
     ///
-    /// - Parameter isImplied: the app has not said so itself, which a strict policy asks for: nothing is reported then.
+    /// - Parameter isImplied: whether the app has only gone on as if it had deleted the data. A strict policy demands its own word: then
+    ///   nothing is reported.
     /// - Returns: whether the broker kept the account back until now.
     func cleaned(
         _ change: AccountChange,
@@ -145,13 +146,13 @@ actor SessionKeeper {
             do throws(SharedDeviceError) {
                 try await keeper.sendReceipts()
             } catch  where error.code == .brokerUnavailable {
-                // It asks for them again.
+                // The broker asks for them again.
             }
             return await keeper.isWithheld
         }
     }
 
-    /// Another word on a cleanup than that it is done.
+    /// Reports that a cleanup has begun or failed.
     func tell(
         _ progress: CleanupReport.Progress,
         of change: AccountChange,
@@ -183,7 +184,7 @@ actor SessionKeeper {
             return record.receiptsDue
         }
         guard !due.isEmpty else { return answer }
-        // The cleanup was done, and the broker did not hear of it: a broker that was away, or an app that ended in between.
+        // The cleanup was done, but the broker was away, or the app ended before it could report it.
         try await sendReceipts()
         return try await ask()
     }
@@ -213,7 +214,7 @@ actor SessionKeeper {
         )
     }
 
-    /// What the bus takes of an app's text: a receipt that cannot be sent would be in the way of every question.
+    /// The text without what the bus refuses: a receipt that cannot be sent would block every question.
     private static func sendable(_ detail: String) -> String {
         String(String.UnicodeScalarView(detail.unicodeScalars.lazy.filter { $0 != "\0" }.prefix(2000)))
     }
@@ -229,14 +230,14 @@ actor SessionKeeper {
         try record.update(body)
     }
 
-    /// An actor lets others in at each await; this queue does not. What is under way goes on where the caller's task is cancelled: a receipt
-    /// that is on the disk is to reach the broker.
+    /// Runs one request at a time, to its end. An actor would let the next one in at each await. A request goes on even if the caller's
+    /// task is cancelled: a receipt that is on the disk has to reach the broker.
     private func inTurn<Value: Sendable>(
         _ body: (SessionKeeper) async throws(SharedDeviceError) -> Value
     ) async throws(SharedDeviceError) -> Value {
         if isBusy { await withCheckedContinuation { waiting.append($0) } }
         isBusy = true
-        // Handed on without a gap: who comes meanwhile queues up behind those who wait.
+        // The turn passes directly to the first in the queue, so that nobody who comes meanwhile overtakes.
         defer { if waiting.isEmpty { isBusy = false } else { waiting.removeFirst().resume() } }
         return try await body(self)
     }

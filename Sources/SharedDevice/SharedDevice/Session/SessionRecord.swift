@@ -1,8 +1,10 @@
+import FoundationEssentials
+import Glibc
+
 /// Whose data this app may hold. Pure; ``SessionStore`` keeps it on disk.
 ///
-/// A session enters the record before the app hears of it, and leaves it when the app reports that its data is gone. So a
-/// crash at any instant leaves a debt, never a leak: what the record names at the next start is cleaned up then
-/// (architecture, D10).
+/// A session enters the record before the app hears of it, and leaves it when the app reports that its data is gone. So a crash at any
+/// instant leaves a debt, never a leak: the next start cleans up the sessions that the record names (architecture, D10).
 struct SessionRecord: Codable, Equatable {
     /// One account's stay on the device. The same account after a sign-out is another session, because somebody else may
     /// have come in between (edge cases E1, E2).
@@ -15,7 +17,7 @@ struct SessionRecord: Codable, Equatable {
         }
     }
 
-    /// A cleanup that is done, and that the broker has not confirmed to know of.
+    /// A cleanup that is done and that the broker has not confirmed yet.
     struct Receipt: Codable, Equatable {
         let epoch: UInt64
         let detail: String?
@@ -38,16 +40,16 @@ struct SessionRecord: Codable, Equatable {
         receiptsDue = try container.decodeIfPresent([Receipt].self, forKey: .receiptsDue) ?? []
     }
 
-    /// The session that the app takes for the account's current one; `nil` where it has not heard of any.
+    /// The session that the app takes for the account's current one; `nil` if it has not heard of any.
     func session(of account: Account) -> UInt64? { mayHoldData.last { $0.account == account }?.epoch }
 
-    /// Takes note that the app is told of `session`; returns the account that it was told before.
+    /// Records that the app is told of `session`; returns the account that it was told of before.
     mutating func report(_ session: DeviceSession) -> Account? {
         defer { lastReported = session.account }
         return lastReported
     }
 
-    /// Takes note of the session that the app is about to hear of, in whatever way; returns those whose data must go.
+    /// Records the session of which the app is about to hear; returns the sessions whose data it has to delete.
     mutating func enter(_ session: DeviceSession) -> [Session] {
         let current = session.account.map { Session(account: $0, epoch: session.epoch) }
         let stale = mayHoldData.filter { $0 != current }
@@ -55,8 +57,8 @@ struct SessionRecord: Codable, Equatable {
         return stale
     }
 
-    /// Brings the record and the broker's ledger together: what either of them knows is owed. A receipt that is due stands for a cleanup
-    /// that was done, and goes when the broker does not ask for it any more.
+    /// Merges the record and the broker's ledger: a debt that either of them has is owed. A receipt stands for a cleanup that was done; it is
+    /// dropped once the broker no longer asks for it.
     mutating func reconcile(owed: [OwedSession]) {
         receiptsDue.removeAll { receipt in !owed.contains { $0.epoch == receipt.epoch } }
         for session in owed {
@@ -68,7 +70,7 @@ struct SessionRecord: Codable, Equatable {
         mayHoldData.sort { $0.epoch < $1.epoch }
     }
 
-    /// Takes note that the data of these sessions is gone. So are then their names in this record.
+    /// Records that the data of these sessions is gone, and removes their names from this record.
     mutating func cleaned(_ sessions: [Session], detail: String? = nil) {
         let gone = mayHoldData.filter(sessions.contains)
         mayHoldData.removeAll(where: sessions.contains)
@@ -81,4 +83,72 @@ struct SessionRecord: Codable, Equatable {
 
     /// The broker has these receipts.
     mutating func delivered(_ receipts: [Receipt]) { receiptsDue.removeAll(where: receipts.contains) }
+}
+
+/// Keeps a ``SessionRecord`` in a file of the app. When a write returns, the whole record is on the disk.
+struct SessionStore: Sendable {
+    let path: String
+
+    /// The record as it is.
+    ///
+    /// - Throws: ``SharedDeviceError/Code/recordUnusable``. An unreadable record does not count as empty: that would forget whose data is
+    ///   there.
+    func load() throws(SharedDeviceError) -> SessionRecord { try decode(try read()) }
+
+    /// The file's bytes; `nil` if there is none.
+    func read() throws(SharedDeviceError) -> [UInt8]? {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            guard errno == ENOENT else { throw unusable("read", String(cString: strerror(errno))) }
+            return nil
+        }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 4096)
+        while true {
+            let count = Glibc.read(descriptor, &chunk, chunk.count)
+            if count == 0 { return bytes }
+            if count > 0 {
+                bytes += chunk[..<count]
+            } else if errno != EINTR {
+                throw unusable("read", String(cString: strerror(errno)))
+            }
+        }
+    }
+
+    /// Decodes the record.
+    func decode(_ bytes: [UInt8]?) throws(SharedDeviceError) -> SessionRecord {
+        guard let bytes else { return SessionRecord() }
+        do {
+            return try JSONDecoder().decode(SessionRecord.self, from: Data(bytes))
+        } catch {
+            throw unusable("read", "\(error)")
+        }
+    }
+
+    func save(_ record: SessionRecord) throws(SharedDeviceError) {
+        do {
+            try makeDirectory()
+            try AtomicFile(path: path).write(JSONEncoder().encode(record))
+        } catch {
+            throw unusable("write", "\(error)")
+        }
+    }
+
+    private func makeDirectory() throws {
+        try FileManager.default.createDirectory(
+            atPath: AtomicFile(path: path).directory,
+            withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o700]
+        )
+    }
+
+    private func unusable(_ deed: String, _ reason: String) -> SharedDeviceError {
+        SharedDeviceError(
+            .recordUnusable,
+            attempted: "\(deed) the record of whose data this app holds, \(path)",
+            message:
+                "\(reason). Make it readable and writable; or, to start over, remove all user data of the app, then the file"
+        )
+    }
 }

@@ -1,19 +1,19 @@
 import FoundationEssentials
 import Glibc
 
-/// The app's record, which all processes of the app share: what one of them writes the others see at their next question.
+/// The app's record, which all processes of the app share: each sees at its next question what another has written.
 ///
-/// Its bytes are read anew each time, and made a record of where they are others: no stamp of a file tells all changes of its content, because
-/// file systems use inodes again and count time in steps.
+/// The bytes are read each time, and parsed if they have changed. Inode and time stamps would not tell every change: file systems reuse
+/// inodes, and count time in steps.
 ///
-/// For one caller at a time within a process; ``SessionKeeper`` sees to that. Between processes a lock on a file beside the record does.
+/// Within a process there is one caller at a time, which ``SessionKeeper`` ensures. Between processes a lock on a file beside the record does.
 struct SharedRecord: Sendable {
     private let store: SessionStore
     private var latest: (bytes: [UInt8]?, record: SessionRecord)?
 
     init(store: SessionStore) { self.store = store }
 
-    /// Changes the record; it is on the disk on return. `body` may run twice.
+    /// Changes the record. On return the change is on the disk. `body` may run twice.
     ///
     /// - Throws: ``SharedDeviceError/Code/recordUnusable``; nothing has changed then.
     mutating func update<Value>(_ body: (inout SessionRecord) -> Value) throws(SharedDeviceError) -> Value {
@@ -23,7 +23,7 @@ struct SharedRecord: Sendable {
         if record == before { return value }
         let lock = try FileLock(path: store.path + ".lock")
         defer { withExtendedLifetime(lock) {} }
-        // Another process may have been quicker.
+        // Another process may have changed the record meanwhile.
         let latest = try load()
         record = latest
         let result = body(&record)
@@ -40,11 +40,11 @@ struct SharedRecord: Sendable {
     }
 }
 
-/// Held until its end of life, or the process's.
+/// A lock that is held until this value, or the process, ends.
 final class FileLock {
     private let descriptor: CInt
 
-    /// Waits for the lock; the file and its directory are made where they are missing.
+    /// Waits for the lock. Makes the file and its directory if they are missing.
     ///
     /// - Throws: ``SharedDeviceError/Code/recordUnusable``.
     init(path: String) throws(SharedDeviceError) {
@@ -73,5 +73,60 @@ final class FileLock {
             attempted: "lock the record of whose data this app holds, \(path)",
             message: "\(String(cString: strerror(errno))). Make its directory writable"
         )
+    }
+}
+
+/// A small file that is replaced in one step: a crash or a power cut leaves either the old content or the new. For one writer at a time.
+struct AtomicFile: Sendable {
+    let path: String
+
+    /// What the system refused, in its own words.
+    struct Failure: Error, CustomStringConvertible {
+        let description: String
+
+        /// A failure with the reason in `errno`.
+        init(_ what: String) { description = "\(what): \(String(cString: strerror(errno)))" }
+    }
+
+    /// Writes a second file, forces it to the disk, renames it, and forces the directory to the disk.
+    func write(_ data: Data) throws(Failure) {
+        let temporary = path + ".new"
+        let file = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard file >= 0 else { throw Failure("open \(temporary)") }
+        defer { close(file) }
+        var rest = [UInt8](data)[...]
+        while !rest.isEmpty {
+            let written = rest.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) }
+            guard written > 0 else {
+                if errno == EINTR { continue }
+                throw Failure("write \(temporary)")
+            }
+            rest = rest.dropFirst(written)
+        }
+        guard fsync(file) == 0, rename(temporary, path) == 0 else { throw Failure("replace \(path)") }
+        try syncDirectory()
+    }
+
+    /// Removes the file and what a crash left beside it; does nothing if there is none. On return the removal is on the disk.
+    func remove() throws(Failure) {
+        var removed = false
+        for name in [path + ".new", path] {
+            if unlink(name) == 0 {
+                removed = true
+            } else if errno != ENOENT, errno != ENOTDIR {
+                throw Failure("remove \(name)")
+            }
+        }
+        if removed { try syncDirectory() }
+    }
+
+    /// The directory that holds the file.
+    var directory: String { URL(filePath: path).deletingLastPathComponent().path }
+
+    private func syncDirectory() throws(Failure) {
+        let folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard folder >= 0 else { throw Failure("open \(directory)") }
+        defer { close(folder) }
+        guard fsync(folder) == 0 else { throw Failure("sync \(directory)") }
     }
 }

@@ -4,28 +4,28 @@ import Glibc
 import NotifyCenterTestKit
 import Synchronization
 
-/// An app of a test's device, over all the lives of its process. The same identifier is the same app, with the same directories.
+/// An app of a test's device, across restarts of its process. An identifier stands for one app, with its directories.
 ///
-/// It keeps bus and broker alive, and its process ends with it.
+/// This object keeps bus and broker alive. The process ends when this object goes.
 public final class DeviceApp: Sendable {
     private struct Life {
         var process: ChildProcess?
-        /// What processes of this app that ended have written.
+        /// The output of this app's earlier processes.
         var earlierLines: [String] = []
         var earlierErrors: [String] = []
-        /// How the last process ended; `nil` while it runs and before.
+        /// How the last process ended; `nil` while it runs, and before the first start.
         var end: (status: Int32, instant: ContinuousClock.Instant)?
         /// Whether the test itself ended it.
         var isKilled = false
-        /// Whether the test has it stopped.
+        /// Whether the test has stopped it.
         var isHeld = false
     }
 
-    /// As the test described it, with what the placeholders stand for.
+    /// The test's description, with values for the placeholders.
     public let description: TestApp
     /// The path of its program.
     public let executable: String
-    /// The directory that all of the app's own directories are in.
+    /// The directory of all of the app's own directories.
     public let home: String
     let host: DeviceHost
     private let life = Locked(Life())
@@ -62,19 +62,19 @@ public final class DeviceApp: Sendable {
         guard let process = processIdentifier else { return }
         signal(SIGKILL)
         life.withLock { $0.process }?.waitUntilExit()
-        // One that the bus started is nobody's child: it is gone soon.
+        // A process that the bus started is no child of this one; the kernel removes it soon.
         for _ in 0..<1000 where process == activated { usleep(1_000) }
     }
 
     /// The app's identifier.
     public var identifier: String { description.identifier }
 
-    /// What is searched: the app's own directories and ``TestApp/dataDirectories``.
+    /// The directories that searches cover: the app's own and ``TestApp/dataDirectories``.
     public var directories: [String] { [home] + description.dataDirectories }
 
     // MARK: Life and death
 
-    /// Starts a process of the app; an app that runs is left as it is.
+    /// Starts a process of the app; does nothing if one runs.
     ///
     /// - Throws: ``TestDeviceError/Code/programMissing``.
     public func start() throws(TestDeviceError) {
@@ -102,9 +102,9 @@ public final class DeviceApp: Sendable {
         }
     }
 
-    /// Stops it where it stands (SIGSTOP), as a suspended app is; it is stopped on return.
+    /// Stops the process where it stands (SIGSTOP), like a suspended app. On return it has stopped.
     ///
-    /// - Throws: ``TestDeviceError/Code/notThere`` where it does not run.
+    /// - Throws: ``TestDeviceError/Code/notThere`` if it does not run.
     public func stop() async throws(TestDeviceError) {
         let process = try running("stop")
         stopSoon()
@@ -113,16 +113,16 @@ public final class DeviceApp: Sendable {
         }
     }
 
-    /// Stops it without waiting until it stands.
+    /// Stops the process, and does not wait until it has stopped.
     func stopSoon() {
         life.withLock { $0.isHeld = true }
         signal(SIGSTOP)
         host.log.add(identifier, .stopped, "is stopped (SIGSTOP)")
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes the process (SIGCONT).
     ///
-    /// - Throws: ``TestDeviceError/Code/notThere`` where it does not run.
+    /// - Throws: ``TestDeviceError/Code/notThere`` if it does not run.
     public func resume() throws(TestDeviceError) {
         _ = try running("let go on")
         host.log.add(identifier, .continued, "goes on (SIGCONT)")
@@ -130,9 +130,9 @@ public final class DeviceApp: Sendable {
         signal(SIGCONT)
     }
 
-    /// Ends it without a chance to clean up (SIGKILL); it has ended on return.
+    /// Ends the process without a chance to clean up (SIGKILL). On return it has ended.
     ///
-    /// - Throws: ``TestDeviceError/Code/notThere`` where it does not run.
+    /// - Throws: ``TestDeviceError/Code/notThere`` if it does not run.
     public func kill() async throws(TestDeviceError) {
         let process = try running("kill")
         host.log.add(identifier, .killed, "is killed (SIGKILL)")
@@ -143,17 +143,17 @@ public final class DeviceApp: Sendable {
 
     /// Sends a signal.
     ///
-    /// - Throws: ``TestDeviceError/Code/notThere`` where it does not run.
+    /// - Throws: ``TestDeviceError/Code/notThere`` if it does not run.
     public func send(_ signal: Int32) throws(TestDeviceError) {
         _ = try running("send a signal to")
         self.signal(signal)
     }
 
-    /// Whether it has a process, started by this object or by the bus; a stopped one counts.
+    /// Whether the app has a process, started by this object or by the bus. A stopped process counts.
     public var isRunning: Bool { processIdentifier != nil }
     /// Whether it is stopped.
     public var isStopped: Bool { processIdentifier.map(ProcessState.isStopped) ?? false }
-    /// The process id; `nil` where it does not run.
+    /// The process id; `nil` if it does not run.
     public var processIdentifier: Int32? {
         if let process = life.withLock({ $0.process }), process.isRunning { return process.identifier }
         return activated
@@ -162,7 +162,7 @@ public final class DeviceApp: Sendable {
     /// How the last process that this object started ended; `nil` while it runs.
     var end: (status: Int32, instant: ContinuousClock.Instant)? { isRunning ? nil : life.withLock { $0.end } }
 
-    /// As ``end``, but for an end that the test itself brought about.
+    /// Like ``end``, but `nil` if the test itself ended the process.
     var unexpectedEnd: Int32? { life.withLock { $0.isKilled } ? nil : end?.status }
 
     private func ended(_ process: ChildProcess, _ status: Int32) {
@@ -195,7 +195,7 @@ public final class DeviceApp: Sendable {
 
     /// Writes a line to its standard input.
     ///
-    /// - Throws: ``TestDeviceError/Code/notThere`` where it does not run, was started by the bus, or does not read.
+    /// - Throws: ``TestDeviceError/Code/notThere`` if the app does not run, the bus started it, or it does not read.
     public func write(_ line: String) throws(TestDeviceError) {
         guard let process = life.withLock({ $0.process }), process.isRunning else {
             throw TestDeviceError(.notThere, "cannot write to \(identifier): no process of it was started here")
@@ -207,27 +207,27 @@ public final class DeviceApp: Sendable {
         }
     }
 
-    /// The lines that all its processes wrote to standard output.
+    /// The lines on standard output of all its processes.
     public var lines: [String] {
         let (earlier, process) = life.withLock { ($0.earlierLines, $0.process) }
         return earlier + (process?.lines ?? [])
     }
 
-    /// What all its processes wrote to standard error.
+    /// The text on standard error of all its processes.
     public var errorText: String {
         let (earlier, process) = life.withLock { ($0.earlierErrors, $0.process) }
         return (earlier + [process?.errorText ?? ""]).filter { !$0.isEmpty }.joined(separator: "\n")
     }
 
-    /// Waits until all that a process wrote that has ended is there; not for long, as one that it started may go on writing.
+    /// Waits until the output of an ended process is complete, for a limited time: a process that it started may go on writing.
     func outputIsComplete() async {
         guard let process = life.withLock({ $0.process }) else { return }
         _ = try? await process.line(within: .seconds(2)) { _ in false }
     }
 
-    /// Waits for a line that `matches`, after the first `mark` ones, and returns it.
+    /// Waits for a line that `matches`, after the first `mark` lines, and returns it.
     ///
-    /// - Throws: ``TestDeviceError/Code/timeout`` with what the app wrote, when it ends or time runs out first.
+    /// - Throws: ``TestDeviceError/Code/timeout`` with the app's output, if the app ends or time runs out first.
     @discardableResult
     public func line(
         after mark: Int = 0,
@@ -255,9 +255,9 @@ public final class DeviceApp: Sendable {
 
     // MARK: Its data
 
-    /// Waits until `marker` is in the app's directories. Works with any program, whatever it prints.
+    /// Waits until `marker` is in the app's directories. It works with any program, whatever it prints.
     ///
-    /// - Throws: ``TestDeviceError/Code/timeout`` with what the app wrote, when it ends or time runs out first;
+    /// - Throws: ``TestDeviceError/Code/timeout`` with the app's output, if the app ends or time runs out first;
     ///   ``TestDeviceError/Code/filesFailed``.
     public func waitForMarker(_ marker: Marker, within timeout: Duration = .seconds(60)) async throws(TestDeviceError) {
         let deadline = ContinuousClock.now + timeout
@@ -271,23 +271,23 @@ public final class DeviceApp: Sendable {
                     "\(marker.kind) was not in the data of \(identifier) before \(reason). \(written)"
                 )
             }
-            // Each search stops the app for a moment; it is to get on.
+            // Each search stops the app for a moment, and the app needs time to work.
             try? await Task.sleep(for: .milliseconds(20))
         }
     }
 
-    /// Where markers are in the app's directories: names and contents, UTF-8 and UTF-16. Paths are relative to ``home``, or absolute.
-    /// The app is stopped meanwhile, where it runs. Blocks this thread for the search.
+    /// The places of markers in the app's directories: in names and contents, in UTF-8 and UTF-16. Paths are relative to ``home``, or
+    /// absolute. If the app runs, it is stopped meanwhile. The search blocks this thread.
     ///
     /// - Throws: ``TestDeviceError/Code/filesFailed``.
     public func findings(of markers: [Marker]) throws(TestDeviceError) -> [ByteSearch.Finding] {
         let isToStop = isRunning && !isStopped
         if isToStop {
-            // Not a fault of the test's: it does not show in the timeline.
+            // This stop is no fault of the test, and stays out of the timeline.
             signal(SIGSTOP)
             while let process = processIdentifier, !ProcessState.isStopped(process) { usleep(500) }
         }
-        // Somebody else may have stopped it meanwhile, and for longer.
+        // The test may have stopped it meanwhile, for longer.
         defer { if isToStop, !life.withLock({ $0.isHeld }) { signal(SIGCONT) } }
         return try Self.findings(of: markers, in: directories)
     }
@@ -324,7 +324,7 @@ public final class DeviceApp: Sendable {
         return host.bus.environment.merging(own) { $1 }.merging(description.environment) { $1 }
     }
 
-    /// By this variable a process that the bus started is known for one of this app's.
+    /// The variable by which the kit recognizes a process of this app that the bus started.
     private static let variable = "SHARED_DEVICE_TEST_APP"
 
     private var activated: Int32? {
@@ -335,12 +335,12 @@ public final class DeviceApp: Sendable {
         return identifier
     }
 
-    /// What the bus runs: it leaves its process id, which stays that of the app.
+    /// The script that the bus runs. It writes its process id to a file, and becomes the app, which has the same id.
     private func writeScript() throws {
         let variables = environment.sorted { $0.key < $1.key }.map { DeviceHost.quoted("\($0.key)=\($0.value)") }
         let command = ([executable] + description.arguments).map(DeviceHost.quoted)
         let line = (["exec", "env"] + variables + command).joined(separator: " ")
-        // Nobody reads what it writes, and nothing is told to it.
+        // Nobody reads its output or writes to its input.
         let text =
             "echo $$ > \(DeviceHost.quoted("\(home).pid"))\n\(line) < /dev/null > \(DeviceHost.quoted("\(home).output")) 2>&1\n"
         try text.write(toFile: "\(home).sh", atomically: true, encoding: .utf8)
@@ -349,6 +349,6 @@ public final class DeviceApp: Sendable {
 
 /// Waiting without holding a thread.
 enum Wait {
-    /// For as long as nobody notices.
+    /// The time between two looks at a condition: too short to be noticed.
     static func moment() async { try? await Task.sleep(for: .milliseconds(2)) }
 }

@@ -1,10 +1,11 @@
 import DBusTransport
 import Foundation
+import Glibc
 import NotifyCenter
 import NotifyCenterTestKit
 import Synchronization
 
-/// What the apps of a test's device run on: directory, bus and broker. It lives as long as anything that uses it.
+/// The base of a test's device: directory, bus and broker. It lives as long as anything that uses it.
 final class DeviceHost: Sendable {
     let directory: String
     let bus: PrivateBus
@@ -41,17 +42,17 @@ final class DeviceHost: Sendable {
     private var configurationDirectory: String { "\(directory)/configuration" }
     private var configuration: String { "\(configurationDirectory)/managed-configuration.json" }
 
-    /// What the broker wrote, over all its lives.
+    /// The broker's output, across its restarts.
     var brokerText: String {
         (brokerOutput.withLock { $0 } + [broker.withLock { $0 }?.errorText ?? ""]).joined(separator: "\n")
     }
 
-    /// Where the directories of an app are.
+    /// The directory of an app's directories.
     func home(of app: String) -> String { Self.home(of: app, in: directory) }
 
     private static func home(of app: String, in directory: String) -> String { "\(directory)/apps/\(fileName(app))" }
 
-    /// An identifier may be anything; a file's name may not.
+    /// A file name for an identifier, which may have any characters.
     static func fileName(_ identifier: String) -> String {
         let name = identifier.map { $0.isASCII && ($0.isLetter || $0.isNumber || "._-".contains($0)) ? $0 : "_" }
         return name.allSatisfy { $0 == "." } ? "_" : String(name.prefix(120))
@@ -64,7 +65,7 @@ final class DeviceHost: Sendable {
         var settings: [String: Any] = ["sharedDeviceMode": true, "organization": organization]
         if rule != .advisory {
             settings["cleanupPolicy"] = rule.policy.rawValue
-            // The kit's own app, scripts and apps of the test's process have no manifest, and take part under this policy too.
+            // With this, apps without a manifest take part, too: the kit's own app, scripts, and apps of the test's process.
             settings["requiresEnrolment"] = false
             if let timeout = rule.timeout { settings["cleanupTimeout"] = timeout }
         }
@@ -97,7 +98,7 @@ final class DeviceHost: Sendable {
         let options: JSONSerialization.WritingOptions = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
         let content = try JSONSerialization.data(withJSONObject: object, options: options)
         try content.write(to: URL(fileURLWithPath: path), options: .atomic)
-        // The broker takes no configuration that others may write to.
+        // The broker refuses a configuration that others may write to.
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
     }
 
@@ -119,7 +120,7 @@ final class DeviceHost: Sendable {
         log.add(DeviceEvent.brokerLane, .started, "the broker serves")
     }
 
-    /// Ends it as a crash would; it has ended on return.
+    /// Ends the broker as a crash would. On return it has ended.
     func killBroker() async {
         guard let process = broker.withLock({ $0 }), process.isRunning else { return }
         log.add(DeviceEvent.brokerLane, .killed, "the broker is killed (SIGKILL)")
@@ -132,7 +133,7 @@ final class DeviceHost: Sendable {
         brokerOutput.withLock { $0.append(earlier) }
     }
 
-    /// Notes every broadcast that has apps ask, for as long as the observation lives.
+    /// Notes every broadcast after which apps ask, for as long as the observation lives.
     func noteBroadcasts() async throws(TestDeviceError) -> NotificationObservation {
         do {
             return try await DarwinNotifyCenter(bus: bus.bus)
@@ -167,5 +168,54 @@ final class DeviceHost: Sendable {
         } catch {
             throw TestDeviceError(.deviceFailed, "the user \(user) cannot be made: \(error)")
         }
+    }
+}
+
+/// Finds programs.
+struct DevicePrograms: Sendable {
+    /// The environment variable with the directory that is searched first.
+    static let environmentVariable = "SHARED_DEVICE_PROGRAMS"
+
+    let broker: String
+    let administration: String
+    private let directories: [String]
+
+    /// - Parameter directory: the directory that is searched first.
+    /// - Throws: ``TestDeviceError/Code/deviceFailed`` if the device's own programs are missing.
+    init(directory: String?) throws(TestDeviceError) {
+        let environment = ProcessInfo.processInfo.environment
+        let beside = URL(fileURLWithPath: ChildProcess.built("x")).deletingLastPathComponent().path
+        let named = [directory, environment[Self.environmentVariable]].compactMap(\.self).filter { !$0.isEmpty }
+        let path = (environment["PATH"] ?? "").split(separator: ":").map(String.init)
+        directories = named + [beside] + path
+        broker = try Self.find("shared-device-broker", in: directories, .deviceFailed)
+        administration = try Self.find("shared-device", in: directories, .deviceFailed)
+    }
+
+    /// The path of an app's program.
+    ///
+    /// - Throws: ``TestDeviceError/Code/programMissing``.
+    func path(of executable: String) throws(TestDeviceError) -> String {
+        guard executable.contains("/") else { return try Self.find(executable, in: directories) }
+        guard access(executable, X_OK) == 0 else {
+            throw TestDeviceError(
+                .programMissing,
+                "\(executable) cannot be run (\(String(cString: strerror(errno)))); has it been built?"
+            )
+        }
+        return executable
+    }
+
+    private static func find(
+        _ name: String,
+        in directories: [String],
+        _ code: TestDeviceError.Code = .programMissing
+    ) throws(TestDeviceError) -> String {
+        for directory in directories where access("\(directory)/\(name)", X_OK) == 0 { return "\(directory)/\(name)" }
+        throw TestDeviceError(
+            code,
+            "the program \(name) was found neither beside the running program, nor in PATH; build or install it, and "
+                + "name its directory in \(environmentVariable)"
+        )
     }
 }

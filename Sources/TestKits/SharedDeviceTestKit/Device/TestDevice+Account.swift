@@ -8,7 +8,7 @@ import Synchronization
 extension TestDevice {
     /// Signs a user in for the whole device, through the kit's own app.
     ///
-    /// - Throws: `SharedDeviceError` where the broker refuses.
+    /// - Throws: `SharedDeviceError` if the broker refuses.
     @discardableResult
     public func signIn(_ user: String) async throws(SharedDeviceError) -> Account {
         let parameters = InteractiveTokenParameters(scopes: [], loginHint: user) { hint in
@@ -20,11 +20,11 @@ extension TestDevice {
         return account
     }
 
-    /// Signs out whoever is signed in, and waits until all apps have reported that they are clean, or until the deadline. Whether they are,
-    /// ``PropagationReport/requireClean(of:)`` tells. Right before it the apps' directories are copied, so that a later search can tell
-    /// whether there was anything to find.
+    /// Signs out whoever is signed in, and waits until all apps have reported that they are clean, or until the deadline.
+    /// ``PropagationReport/requireClean(of:)`` checks that they are. Right before the sign-out the apps' directories are copied, so that a
+    /// later search can tell whether there was anything to find.
     ///
-    /// - Throws: `SharedDeviceError` where nobody is signed in or the broker refuses; ``TestDeviceError/Code/filesFailed``.
+    /// - Throws: `SharedDeviceError` if nobody is signed in or the broker refuses; ``TestDeviceError/Code/filesFailed``.
     @discardableResult
     public func signOut(deadline: Duration = .seconds(30)) async throws -> PropagationReport {
         try await beginSignOut()
@@ -32,7 +32,7 @@ extension TestDevice {
         return try report()
     }
 
-    /// As ``signOut(deadline:)``, but does not wait for the apps.
+    /// Like ``signOut(deadline:)``, but does not wait for the apps.
     ///
     /// - Parameter copies: whether the apps' directories are copied.
     /// - Throws: as ``signOut(deadline:)``.
@@ -77,8 +77,8 @@ extension TestDevice {
 
     // MARK: Conditions
 
-    /// Waits until every app that has a process has asked the broker who is signed in, and holds the session where somebody is: what it
-    /// leaves from then on is data of that session.
+    /// Waits until every running app has asked the broker who is signed in and, if somebody is, holds the session: from then on, its data
+    /// is data of that session.
     ///
     /// - Throws: ``TestDeviceError/Code/timeout`` with a list of the apps.
     public func waitUntilRunning(within timeout: Duration = .seconds(60)) async throws(TestDeviceError) {
@@ -162,9 +162,9 @@ extension TestDevice {
         return report
     }
 
-    /// How far the apps are with the last sign-out.
+    /// The state of the apps' cleanup after the last sign-out.
     ///
-    /// - Throws: ``TestDeviceError/Code/notThere`` where nobody signed out yet.
+    /// - Throws: ``TestDeviceError/Code/notThere`` if nobody has signed out yet.
     public func report() throws(TestDeviceError) -> PropagationReport { try PropagationReport(of: self) }
 
     // Inlined, it crashes the compiler of Swift 6.3 in release (LLVM, while it splits the caller's coroutine).

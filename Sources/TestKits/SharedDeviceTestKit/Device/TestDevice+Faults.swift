@@ -3,12 +3,12 @@ import NotifyCenter
 import NotifyCenterTestKit
 import Synchronization
 
-/// What may go wrong on a device. Faults of one app are ``DeviceApp``'s.
+/// Faults of a device. ``DeviceApp`` has those of a single app.
 extension TestDevice {
-    /// Kills the broker, as a crash would; it has ended on return.
+    /// Kills the broker, as a crash would. On return it has ended.
     public func killBroker() async { await host.killBroker() }
 
-    /// Starts the broker again; it serves on return. One that runs is killed first.
+    /// Starts the broker again, after killing one that runs. On return it answers.
     ///
     /// - Throws: ``TestDeviceError/Code/deviceFailed``.
     public func restartBroker() async throws(TestDeviceError) {
@@ -16,7 +16,7 @@ extension TestDevice {
         try await host.startBroker()
     }
 
-    /// Kills the bus and starts it again, at the same address; all connections are lost.
+    /// Kills the bus and starts it again, at the same address. All connections are lost.
     ///
     /// - Throws: ``TestDeviceError/Code/deviceFailed``.
     public func restartBus() throws(TestDeviceError) {
@@ -27,9 +27,9 @@ extension TestDevice {
         host.log.add(DeviceEvent.busLane, .started, "the bus serves")
     }
 
-    /// Posts the broker's broadcast from another connection. Nobody may act on it.
+    /// Posts the broker's broadcast from another connection. No app may act on it.
     ///
-    /// - Throws: ``TestDeviceError/Code/deviceFailed`` where the bus does not take it.
+    /// - Throws: ``TestDeviceError/Code/deviceFailed`` if the bus refuses it.
     public func spoofBroadcast() async throws(TestDeviceError) {
         host.log.add(DeviceEvent.busLane, .spoofed, "somebody else posts the broker's broadcast")
         do { try DarwinNotifyCenter(bus: bus.bus).post(.sharedModeCurrentAccountChanged) } catch {
@@ -37,8 +37,8 @@ extension TestDevice {
         }
     }
 
-    /// Has the app's next cleanup take at least `pause`: the app is stopped as soon as the broker's ledger says that it was told, and goes
-    /// on after the pause. Works with any app; one that is done quicker than it can be stopped is stopped too late.
+    /// Makes the app's next cleanup take at least `pause`: stops the app as soon as the broker's ledger says that it was told, and resumes
+    /// it after the pause. It works with any app, unless the app finishes before it can be stopped.
     ///
     /// - Throws: ``TestDeviceError/Code/notThere``.
     public func slowCleanup(of identifier: String, by pause: Duration) throws(TestDeviceError) {
@@ -46,16 +46,16 @@ extension TestDevice {
         state.withLock { $0.slowCleanups[app.identifier] = pause }
     }
 
-    /// Has the bus start an app by its ``TestApp/busName``, as the broker does where an app owes a cleanup.
+    /// Makes the bus start an app by its ``TestApp/busName``, as the broker does if an app owes a cleanup.
     ///
-    /// - Throws: ``TestDeviceError/Code/notThere`` where it has none, or the bus cannot.
+    /// - Throws: ``TestDeviceError/Code/notThere`` if the app has no bus name, or the bus cannot start it.
     public func activate(_ identifier: String) async throws(TestDeviceError) {
         guard let name = try app(identifier).description.busName else {
             throw TestDeviceError(.notThere, "\(identifier) has no bus name")
         }
         let app = try app(identifier)
         let control = control
-        // The bus answers when the name is taken, and an app need not take it: that it runs is enough.
+        // The bus answers once the app owns the name. An app need not own it; it is enough that it runs.
         let request = Task { try await control.activate(name) }
         let deadline = ContinuousClock.now + .seconds(30)
         while !app.isRunning {

@@ -5,8 +5,8 @@ public import NotifyCenterTestKit
 public import SharedDevice
 import Synchronization
 
-/// A shared device of a test's own: a private bus, the real broker as a process, users, and apps as processes. All of it ends with this
-/// object, so keep it for as long as the test runs. There is no state beside it: tests with a device each run in parallel.
+/// A shared device for one test: a private bus, the real broker as a process, users, and apps as processes. All of it ends when this object
+/// goes, so keep it for as long as the test runs. Devices share no state: tests with a device each run in parallel.
 ///
 /// ```swift
 /// let device = try await TestDevice(apps: [TestApp("org.example.notes", executable: TestApp.built("notes"))])
@@ -22,7 +22,7 @@ public final class TestDevice: Sendable {
         let user: String
         let asked: ContinuousClock.Instant
         let answered: ContinuousClock.Instant
-        /// The apps that had a process then.
+        /// The apps that were running then.
         let running: Set<String>
     }
 
@@ -33,7 +33,7 @@ public final class TestDevice: Sendable {
         var session: UInt64?
         /// Copies of the apps' directories from right before the last sign-out.
         var copies: [String: [String]]?
-        /// The directory of the copies, which ends with the next sign-out.
+        /// The directory of the copies, which the next sign-out removes.
         var copyDirectory: TemporaryDirectory?
         var slowCleanups: [String: Duration] = [:]
     }
@@ -45,17 +45,17 @@ public final class TestDevice: Sendable {
     private let broadcasts: NotificationObservation
     let state = Locked(State())
 
-    /// Starts a device: bus and broker serve, the users are there, and the apps are started, but perhaps not ready
-    /// (``waitUntilRunning(within:)``).
+    /// Starts a device. On return bus and broker answer, the users exist, and the apps are started; ``waitUntilRunning(within:)`` waits
+    /// until they are ready.
     ///
     /// - Parameters:
     ///   - apps: the apps; those with ``TestApp/startsWithDevice`` are started.
     ///   - users: names to sign in with; each has the password “correct horse NAME”.
     ///   - cleanup: whether the next sign-in waits for the cleanup of the last session.
-    ///   - organization: whose device it is.
-    ///   - programs: the directory of `shared-device-broker` and `shared-device`; `nil` for `SHARED_DEVICE_PROGRAMS`, the directory of the
-    ///     running program, and `PATH`.
-    ///   - directory: where everything is; it stays. `nil` for a temporary one that ends with the device.
+    ///   - organization: the organisation that manages the device.
+    ///   - programs: the directory of `shared-device-broker` and `shared-device`. `nil` means to look in `SHARED_DEVICE_PROGRAMS`, in the
+    ///     directory of the running program, and in `PATH`.
+    ///   - directory: the directory of everything; it stays. `nil` means a temporary one, which goes with the device.
     /// - Throws: ``TestDeviceError/Code/programMissing``, ``TestDeviceError/Code/deviceFailed``.
     public init(
         apps: [TestApp] = [],
@@ -88,7 +88,7 @@ public final class TestDevice: Sendable {
     public var bus: PrivateBus { host.bus }
     /// The directory of broker and apps.
     public var directory: String { host.directory }
-    /// What the broker wrote to its log.
+    /// The broker's log.
     public var brokerText: String { host.brokerText }
 
     /// The app of this identifier.
@@ -100,12 +100,73 @@ public final class TestDevice: Sendable {
         throw TestDeviceError(.notThere, "the device has no app \(identifier); it has: \(names)")
     }
 
-    /// An app in the test's own process; the same identifier is the same app. It is in no report.
+    /// An app in the test's own process. An identifier stands for one app. It appears in no report.
     public func application(_ identifier: String) -> SharedDeviceApplication {
         SharedDeviceApplication(
             identifier: identifier,
             bus: bus.bus,
             stateDirectory: "\(directory)/applications/\(DeviceHost.fileName(identifier))"
         )
+    }
+}
+
+/// Whether the device's next sign-in waits for the cleanup of the last session, as the managed configuration says.
+public struct CleanupRule: Sendable, Hashable, Codable {
+    /// The rule's name in the configuration.
+    public enum Policy: String, Sendable, Codable, CaseIterable {
+        /// Nobody waits; the ledger keeps what is owed.
+        case advisory
+        /// Nobody can sign in while an app owes a cleanup.
+        case strict
+    }
+
+    /// The rule.
+    public var policy: Policy
+    /// How long a sign-in waits for a round, in seconds; `nil` means the broker's default.
+    public var timeout: Double?
+
+    /// A rule; see the properties.
+    public init(_ policy: Policy, timeout: Double? = nil) {
+        self.policy = policy
+        self.timeout = timeout
+    }
+
+    /// Nobody waits.
+    public static let advisory = CleanupRule(.advisory)
+    /// The next sign-in waits until everybody has cleaned up.
+    public static let strict = CleanupRule(.strict)
+}
+
+/// Why a test's device failed: what was attempted, and what happened.
+public struct TestDeviceError: Error, Sendable, CustomStringConvertible {
+    /// The kind of failure. A struct, so that a new kind breaks no `switch`.
+    public struct Code: Sendable, Hashable, CustomStringConvertible {
+        /// The code's name.
+        public let description: String
+
+        /// A program of the device, or of an app, was not found.
+        public static let programMissing = Code(description: "program missing")
+        /// The bus or the broker does not start.
+        public static let deviceFailed = Code(description: "device failed")
+        /// The device has no such app or user, or the app does not run.
+        public static let notThere = Code(description: "not there")
+        /// Something did not happen in time.
+        public static let timeout = Code(description: "timeout")
+        /// An app is not clean.
+        public static let notClean = Code(description: "not clean")
+        /// A search proves nothing, because the marker was not there before either.
+        public static let provesNothing = Code(description: "proves nothing")
+        /// Files of an app cannot be read or written.
+        public static let filesFailed = Code(description: "files failed")
+    }
+
+    /// The kind of failure.
+    public let code: Code
+    /// The failure in words, with a table of the apps if that helps.
+    public let description: String
+
+    init(_ code: Code, _ description: String) {
+        self.code = code
+        self.description = description
     }
 }

@@ -1,8 +1,7 @@
 import Foundation
 import Glibc
 
-/// Searches every byte of every file under a directory, the files' names and the targets of links, for markers. The case of A to Z does
-/// not count.
+/// Searches every byte of every file under a directory, the files' names and the targets of links, for markers. It ignores the case of A to Z.
 public struct ByteSearch: Sendable {
     /// A place where a marker is.
     public struct Finding: Sendable, Hashable, Codable, CustomStringConvertible {
@@ -12,7 +11,7 @@ public struct ByteSearch: Sendable {
         public let marker: String
         /// How it was written there.
         public let encoding: String
-        /// In bytes from the file's beginning; `nil` where it is in the file's name.
+        /// The distance in bytes from the file's beginning; `nil` if the marker is in the file's name.
         public let offset: Int?
 
         /// One line.
@@ -21,7 +20,7 @@ public struct ByteSearch: Sendable {
         }
     }
 
-    /// What one search saw.
+    /// The result of a search.
     public struct Result: Sendable, Hashable, Codable {
         /// A file that was searched.
         public struct File: Sendable, Hashable, Codable {
@@ -57,7 +56,7 @@ public struct ByteSearch: Sendable {
     private let patterns: [Pattern]
     private let longest: Int
 
-    /// A search for these markers; empty ones are nowhere.
+    /// A search for these markers. Empty markers are never found.
     public init(_ markers: [Marker]) {
         patterns = markers.filter { !$0.text.isEmpty }.flatMap { marker in
             Marker.Encoding.allCases.map { encoding in
@@ -67,17 +66,18 @@ public struct ByteSearch: Sendable {
         longest = patterns.map(\.bytes.count).max() ?? 0
     }
 
-    /// Searches what is under `directory`, or that one file. What is changed meanwhile may be missed: stop those who write there. What
-    /// disappears meanwhile is gone; sockets, pipes and devices have but a name. A directory that is missing has nothing in it.
+    /// Searches everything under `directory`, or that one file. It may miss what changes meanwhile: stop the processes that write there. A
+    /// file that disappears meanwhile counts as gone. Of sockets, pipes and devices it searches the name. A missing directory counts as
+    /// empty.
     ///
-    /// - Throws: ``TestDeviceError/Code/filesFailed`` where something cannot be read.
+    /// - Throws: ``TestDeviceError/Code/filesFailed`` if something cannot be read.
     public func run(under directory: String) throws -> Result {
         var result = Result()
         try visit(directory, "", &result)
         return result
     }
 
-    /// Where the markers are in these bytes.
+    /// The places of the markers in these bytes.
     public func findings(in bytes: [UInt8], path: String) -> [Finding] {
         let folded = Self.folded(bytes)
         return patterns.flatMap { pattern in
@@ -117,7 +117,7 @@ public struct ByteSearch: Sendable {
         }
     }
 
-    /// A piece at a time: files may be larger than the memory.
+    /// Reads a piece at a time, because files may be larger than the memory.
     private func search(_ path: String, _ relative: String) throws -> (findings: [Finding], bytes: Int)? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard descriptor >= 0 else {
@@ -126,7 +126,7 @@ public struct ByteSearch: Sendable {
         }
         defer { close(descriptor) }
         var found: [Finding] = []
-        // What of the piece before may be the beginning of a marker.
+        // The end of the last piece, which may be the beginning of a marker.
         var carried: [UInt8] = []
         var start = 0
         var piece = [UInt8](repeating: 0, count: 1 << 20)
@@ -163,13 +163,13 @@ public struct ByteSearch: Sendable {
         TestDeviceError(.filesFailed, "could not search \(path): \(String(cString: strerror(errno)))")
     }
 
-    /// Letters A to Z as small ones, in markers and files alike; in UTF-16 too, whose other bytes change alike on both sides.
+    /// Turns the letters A to Z into small ones, in markers and files alike. In UTF-16 it may change other bytes too, alike on both sides.
     private static func folded(_ bytes: [UInt8]) -> [UInt8] {
         bytes.map { $0 >= 0x41 && $0 <= 0x5A ? $0 | 0x20 : $0 }
     }
 
     private static func offsets(of pattern: [UInt8], in bytes: [UInt8]) -> [Int] {
-        // Zeros are what files have most of, and what half of UTF-16 is.
+        // Zeros are the most frequent byte of files, and half of UTF-16.
         guard let anchor = pattern.firstIndex(where: { $0 != 0 }) else { return [] }
         return bytes.withUnsafeBytes { content in
             guard let base = content.baseAddress else { return [] }
@@ -186,6 +186,66 @@ public struct ByteSearch: Sendable {
                 position += 1
             }
             return offsets
+        }
+    }
+}
+
+/// A string by which a search recognizes somebody's data.
+public struct Marker: Sendable, Hashable, ExpressibleByStringLiteral {
+    /// How it was written into a file.
+    public enum Encoding: String, Sendable, CaseIterable {
+        /// A byte or more for each character.
+        case utf8 = "UTF-8"
+        /// Two bytes or four, the low one first.
+        case utf16LittleEndian = "UTF-16 (little-endian)"
+        /// Two bytes or four, the high one first.
+        case utf16BigEndian = "UTF-16 (big-endian)"
+    }
+
+    /// Its kind, for people, for instance “user name”.
+    public let kind: String
+    /// The string itself. Choose a distinctive one: “ada” is in every tenth hexadecimal identifier.
+    public let text: String
+
+    /// A marker that findings call by `kind`.
+    public init(kind: String, text: String) {
+        self.kind = kind
+        self.text = text
+    }
+
+    /// A marker that findings call by its text.
+    public init(_ text: String) { self.init(kind: "“\(text)”", text: text) }
+
+    /// A marker that findings call by its text.
+    public init(stringLiteral text: String) { self.init(text) }
+
+    /// The bytes of the marker in a file.
+    public func bytes(_ encoding: Encoding) -> [UInt8] {
+        switch encoding {
+        case .utf8: Array(text.utf8)
+        case .utf16LittleEndian: text.utf16.flatMap { [UInt8($0 & 0xFF), UInt8($0 >> 8)] }
+        case .utf16BigEndian: text.utf16.flatMap { [UInt8($0 >> 8), UInt8($0 & 0xFF)] }
+        }
+    }
+}
+
+/// Copies directories to which an app may be writing.
+enum DirectoryCopy {
+    /// Copies files, directories and links. It leaves out what disappears or cannot be read: so a search finds less in the copy, never more.
+    static func copy(_ source: String, to target: String) {
+        var status = stat()
+        guard lstat(source, &status) == 0 else { return }
+        let files = FileManager.default
+        switch status.st_mode & S_IFMT {
+        case S_IFDIR:
+            guard (try? files.createDirectory(atPath: target, withIntermediateDirectories: true)) != nil else { return }
+            for name in (try? files.contentsOfDirectory(atPath: source)) ?? [] {
+                copy("\(source)/\(name)", to: "\(target)/\(name)")
+            }
+        case S_IFREG, S_IFLNK:
+            try? files.copyItem(atPath: source, toPath: target)
+        default:
+            break
         }
     }
 }

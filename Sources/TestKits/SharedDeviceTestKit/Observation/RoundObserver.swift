@@ -1,14 +1,16 @@
 import DBusTransport
+import Foundation
+import Glibc
 import SharedDevice
 import Synchronization
 
-/// Follows the cleanup round of one session, in whatever state broker and bus are, and keeps when it saw what.
+/// Follows the cleanup round of one session, also while broker or bus are away, and keeps what it saw with the instant.
 final class RoundObserver: Sendable {
     private struct State {
         var report: CleanupReport?
-        /// When this object first saw an app at this point.
+        /// When this object first saw an app at each stage.
         var seen: [String: [CleanupReport.Progress: ContinuousClock.Instant]] = [:]
-        /// What waits for an app to be told.
+        /// The closures that wait for an app to be told.
         var onTold: [String: @Sendable () -> Void] = [:]
     }
 
@@ -16,7 +18,7 @@ final class RoundObserver: Sendable {
     private let state: SharedState
     private let following: Task<Void, Never>
 
-    /// The state on the heap, for the task that may outlive this object for a moment.
+    /// The state on the heap: the task may outlive this object for a moment.
     private final class SharedState: Sendable {
         let content: Locked<State>
         init(_ onTold: [String: @Sendable () -> Void]) { content = Locked(State(onTold: onTold)) }
@@ -37,7 +39,7 @@ final class RoundObserver: Sendable {
                     Self.take($0, into: state)
                 }
                 if report?.isComplete == true { return }
-                // No broker, or no bus: asked again.
+                // Without broker or bus, it asks again.
                 try? await Task.sleep(for: .milliseconds(100))
             }
         }
@@ -45,10 +47,10 @@ final class RoundObserver: Sendable {
 
     deinit { following.cancel() }
 
-    /// The round as it was last seen; `nil` before the broker told of it.
+    /// The last state of the round; `nil` before the broker told one.
     var report: CleanupReport? { state.content.withLock { $0.report } }
 
-    /// When the app was first seen at this point.
+    /// When the app was first seen at this stage.
     func seen(_ app: String, _ progress: CleanupReport.Progress) -> ContinuousClock.Instant? {
         state.content.withLock { $0.seen[app]?[progress] }
     }
@@ -70,5 +72,88 @@ final class RoundObserver: Sendable {
             return due
         }
         for action in due { action() }
+    }
+}
+
+/// Something that happened on a test's device, as a report's timeline shows it.
+public struct DeviceEvent: Sendable, Hashable, Codable {
+    /// What happened.
+    public enum Kind: String, Sendable, Codable, CaseIterable {
+        /// Somebody signed in, or out, through the kit.
+        case signIn, signOut
+        /// From the ledger: the app was told; it reported that it began, failed or finished; it was waived.
+        case told, begun, failed, finished, waived
+        /// A process started, or ended.
+        case started, ended
+        /// Faults: the test stopped, resumed or killed a process; somebody else posted the broker's broadcast.
+        case stopped, continued, killed, spoofed
+        /// The bus carried the broadcast after which apps ask, by the broker or by somebody else.
+        case broadcast
+    }
+
+    /// In milliseconds since the sign-out; negative before it.
+    public let milliseconds: Double
+    /// Who: an app's identifier, or ``deviceLane``, ``brokerLane``, ``busLane``.
+    public let lane: String
+    /// What.
+    public let kind: Kind
+    /// For people.
+    public let text: String
+
+    /// The lane of the kit's own app.
+    public static let deviceLane = "device"
+    /// The broker's lane.
+    public static let brokerLane = "broker"
+    /// The bus's lane.
+    public static let busLane = "bus"
+
+    /// An event.
+    public init(milliseconds: Double, lane: String, kind: Kind, text: String) {
+        self.milliseconds = milliseconds
+        self.lane = lane
+        self.kind = kind
+        self.text = text
+    }
+}
+
+/// The kit's own actions and observations, each with its instant.
+final class ObservationLog: Sendable {
+    struct Entry: Sendable {
+        let instant: ContinuousClock.Instant
+        let lane: String
+        let kind: DeviceEvent.Kind
+        let text: String
+    }
+
+    private let list = Locked<[Entry]>([])
+
+    var entries: [Entry] { list.withLock { $0 } }
+
+    func add(_ lane: String, _ kind: DeviceEvent.Kind, _ text: String) {
+        let entry = Entry(instant: .now, lane: lane, kind: kind, text: text)
+        list.withLock { $0.append(entry) }
+    }
+}
+
+/// What the kernel says of a process.
+public enum ProcessState {
+    /// The letter of the state in proc(5), for instance `R`, `S`, `T` (stopped), `Z` (ended and not collected); `nil` if there is no such
+    /// process.
+    public static func letter(of identifier: Int32) -> Character? {
+        guard let text = try? String(contentsOfFile: "/proc/\(identifier)/stat", encoding: .utf8) else { return nil }
+        // The program's name comes first, in parentheses, and may itself have parentheses.
+        return text.split(separator: ")").last?.first { $0 != " " }
+    }
+
+    /// Whether it is stopped (SIGSTOP).
+    public static func isStopped(_ identifier: Int32) -> Bool { letter(of: identifier) == "T" }
+
+    /// Whether it lives and was started with this variable in its environment.
+    static func isAlive(_ identifier: Int32, withEnvironment variable: String) -> Bool {
+        guard let letter = letter(of: identifier), letter != "Z" else { return false }
+        guard let environment = FileManager.default.contents(atPath: "/proc/\(identifier)/environ") else {
+            return false
+        }
+        return environment.split(separator: 0).contains { Array($0) == Array(variable.utf8) }
     }
 }

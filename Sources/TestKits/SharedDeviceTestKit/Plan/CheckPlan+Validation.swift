@@ -1,4 +1,4 @@
-/// What a plan must be to say anything.
+/// The checks of a plan: it must expect something, and its steps must be possible.
 extension CheckPlan {
     func validate() throws(CheckPlanError) {
         guard !apps.isEmpty else { throw CheckPlanError("$.apps", "there are none, so there is nothing to check") }
@@ -54,11 +54,11 @@ extension CheckPlan {
     }
 }
 
-/// What is the case at each step of a plan, as far as it can be told without running it.
+/// The state before each step of a plan, as far as it is known without running it.
 private struct Course {
     private var isSignedIn = false
     private var hasSignedOut = false
-    /// What each app was seen to have, in the session that is or was last.
+    /// The markers that each app had in the current or last session.
     private var seen: [String: Set<String>] = [:]
 
     mutating func take(_ step: CheckStep, _ path: String, _ plan: CheckPlan) throws(CheckPlanError) {

@@ -1,9 +1,8 @@
 public import Foundation
 
-/// What is to be checked of some apps: a device, steps and expectations, as JSON. The format is described in
-/// `Documentation/CheckPlan.md`.
+/// A check of some apps: a device, steps and expectations, as JSON. `Documentation/CheckPlan.md` describes the format.
 public struct CheckPlan: Sendable, Hashable, Codable {
-    /// What reports are headed with.
+    /// The title of the reports.
     public var title: String
     /// The apps of the device.
     public var apps: [TestApp]
@@ -11,17 +10,17 @@ public struct CheckPlan: Sendable, Hashable, Codable {
     public var users: [String]
     /// Whether the next sign-in waits for the cleanup of the last session.
     public var cleanup: CleanupRule
-    /// What happens, in order.
+    /// The steps, in order.
     public var steps: [CheckStep]
 
-    /// The plan that `json` says.
+    /// Reads a plan.
     ///
-    /// - Throws: ``CheckPlanError`` with the place of what is wrong; what a plan expects in vain is wrong too.
+    /// - Throws: ``CheckPlanError`` with the place of the mistake. An expectation that can never hold is a mistake, too.
     public init(json: Data) throws(CheckPlanError) {
         self = try Self.read(JSONCursor(document: json))
     }
 
-    /// As ``init(json:)``; the error is a `DecodingError`.
+    /// Like ``init(json:)``; the error is a `DecodingError`.
     public init(from decoder: any Decoder) throws {
         let value = try JSONValue(from: decoder)
         do throws(CheckPlanError) {
@@ -33,7 +32,7 @@ public struct CheckPlan: Sendable, Hashable, Codable {
         }
     }
 
-    /// As ``init(json:)`` takes it.
+    /// The JSON that ``init(json:)`` reads.
     public func encode(to encoder: any Encoder) throws {
         var members: [String: JSONValue] = [
             "title": .string(title), "users": .list(users.map(JSONValue.string)),
@@ -48,7 +47,7 @@ public struct CheckPlan: Sendable, Hashable, Codable {
         (self.title, self.apps, self.users, self.cleanup, self.steps) = (title, apps, users, cleanup, steps)
     }
 
-    /// The same with the programs and data directories that are relative paths taken relative to a directory.
+    /// The same plan, in which relative paths of programs and data directories are relative to `directory`.
     public func relative(to directory: String) -> CheckPlan {
         let absolute: (String) -> String = { path in
             let isRelative = path.contains("/") && !path.hasPrefix("/") && !path.hasPrefix("{")
@@ -109,4 +108,20 @@ extension TestApp {
         if let busName { members["busName"] = .string(busName) }
         return .object(members)
     }
+}
+
+/// What is wrong with a plan, and where.
+public struct CheckPlanError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The place in the plan, for instance `$.steps[3].app`; `$` for the whole.
+    public let path: String
+    /// The mistake, and its remedy.
+    public let message: String
+
+    init(_ path: String, _ message: String) {
+        self.path = path
+        self.message = message
+    }
+
+    /// One line.
+    public var description: String { "\(path): \(message)" }
 }

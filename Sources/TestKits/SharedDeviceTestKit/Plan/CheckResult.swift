@@ -1,14 +1,14 @@
 public import Foundation
 
-/// What came of a plan. Encoded, its property names are the keys of the JSON report; times are in milliseconds.
+/// The result of a plan. The property names are the keys of the JSON report; times are in milliseconds.
 public struct CheckResult: Sendable, Hashable, Codable {
     /// One expectation of one app.
     public struct Verdict: Sendable, Hashable, Codable {
         /// Whether it holds.
         public enum Outcome: String, Sendable, Codable {
-            /// It was looked at, and holds or not.
+            /// It was checked, and holds or fails.
             case holds, fails
-            /// It was not looked at, because an earlier step could not be done.
+            /// It was not checked, because an earlier step failed.
             case skipped
         }
 
@@ -71,7 +71,7 @@ public struct CheckResult: Sendable, Hashable, Codable {
         }
     }
 
-    /// A step that could not be done.
+    /// A step that failed.
     public struct Failure: Sendable, Hashable, Codable {
         /// The step of the plan, counted from 0.
         public let step: Int
@@ -89,11 +89,11 @@ public struct CheckResult: Sendable, Hashable, Codable {
     public let verdicts: [Verdict]
     /// The sign-outs, in order.
     public let rounds: [Round]
-    /// The step that could not be done; `nil` where all could.
+    /// The step that failed; `nil` if none did.
     public let failure: Failure?
-    /// The end of what each process wrote, where something does not hold.
+    /// The last lines of each process; empty if everything holds.
     public let output: [String: String]
 
-    /// Whether all was done and everything holds.
+    /// Whether all steps were done and all expectations hold.
     public var holds: Bool { failure == nil && verdicts.allSatisfy { $0.outcome == .holds } }
 }

@@ -12,10 +12,10 @@ public struct CheckRunner: Sendable {
     private let progress: @Sendable (String) -> Void
 
     /// - Parameters:
-    ///   - plan: what is to be done.
-    ///   - programs: as ``TestDevice`` takes it.
-    ///   - directory: as ``TestDevice`` takes it.
-    ///   - progress: hears of each step, on the task that runs.
+    ///   - plan: the plan.
+    ///   - programs: the parameter of ``TestDevice``.
+    ///   - directory: the parameter of ``TestDevice``.
+    ///   - progress: called before each step, on the task that runs the plan.
     public init(
         _ plan: CheckPlan,
         programs: String? = nil,
@@ -28,10 +28,10 @@ public struct CheckRunner: Sendable {
         self.progress = progress
     }
 
-    /// Starts the device, does the steps, and says what came of them. All processes have ended on return.
+    /// Starts the device, does the steps, and returns the result. On return all processes have ended.
     ///
-    /// - Throws: ``TestDeviceError/Code/programMissing`` for an app's program, ``TestDeviceError/Code/deviceFailed`` where bus or broker do
-    ///   not start. What fails later is in the result, a cancelled task too.
+    /// - Throws: ``TestDeviceError/Code/programMissing`` if an app's program is missing, ``TestDeviceError/Code/deviceFailed`` if bus or
+    ///   broker do not start. Later failures are in the result, a cancellation too.
     public func run() async throws(TestDeviceError) -> CheckResult {
         let start = (Date(), ContinuousClock.now)
         progress("starting bus, broker and \(plan.apps.count == 1 ? "one app" : "\(plan.apps.count) apps")")
@@ -70,13 +70,13 @@ public struct CheckRunner: Sendable {
     }
 }
 
-/// A plan as it is carried out on a device.
+/// A run of a plan on a device.
 final class CheckCourse {
     private let device: TestDevice
     private let progress: (String) -> Void
     private(set) var verdicts: [CheckResult.Verdict] = []
     private(set) var rounds: [CheckResult.Round] = []
-    /// How many lines an app had written when it was last sent something.
+    /// The number of lines that an app had written when the plan last wrote to it.
     private var marks: [String: Int] = [:]
 
     init(_ device: TestDevice, progress: @escaping (String) -> Void) {
@@ -84,7 +84,7 @@ final class CheckCourse {
         self.progress = progress
     }
 
-    /// The end of what each process wrote.
+    /// The last lines of each process.
     var output: [String: String] {
         var output = ["shared-device-broker": device.brokerText]
         for app in device.apps { output[app.identifier] = (app.lines + [app.errorText]).joined(separator: "\n") }
@@ -146,7 +146,7 @@ final class CheckCourse {
         return app
     }
 
-    /// The expectations of a step that is not reached.
+    /// The expectations of a step that was not reached.
     func skip(_ step: CheckStep, at index: Int) {
         guard case .expect(let expectation) = step else { return }
         for app in apps(of: expectation) {
@@ -177,7 +177,7 @@ final class CheckCourse {
         for app in apps { try checkAbsence(expectation.absent, in: app, index) }
     }
 
-    /// Waits until the condition holds of all these apps, or their time is certainly over.
+    /// Waits until the condition holds for all these apps, or their time is certainly over.
     private func wait(
         for limit: Double,
         _ apps: [DeviceApp],
@@ -185,7 +185,7 @@ final class CheckCourse {
     ) async {
         let names = apps.map(\.identifier)
         guard let answered = device.state.withLock({ $0.signOut?.answered }) else { return }
-        // The ledger's word takes its time to the kit; what counts is the time in it.
+        // A report of the ledger reaches the kit late; the times in it count.
         let rest = answered + .milliseconds(limit) + .milliseconds(500) - .now
         await device.wait(for: max(.milliseconds(50), rest)) { report in
             report.hasRound && report.apps.allSatisfy { !names.contains($0.identifier) || condition($0) }
@@ -217,7 +217,7 @@ final class CheckCourse {
                 Expected.present(text),
                 index,
                 places.isEmpty ? .fails : .holds,
-                // Where exactly it is matters for what should not be there.
+                // For a marker that should be absent, the report names the exact place.
                 places.isEmpty ? "it is nowhere" : "in \(places.count == 1 ? "one place" : "\(places.count) places")"
             )
         }

@@ -2,15 +2,15 @@
 public enum CheckStep: Sendable, Hashable {
     /// The kit signs somebody in.
     case signIn(user: String)
-    /// The kit signs out whoever is signed in; does not wait for the apps.
+    /// The kit signs out whoever is signed in, and does not wait for the apps.
     case signOut
-    /// Waits until the apps that have a process have asked who is signed in.
+    /// Waits until all running apps have asked who is signed in.
     case waitUntilRunning(within: Double)
     /// Writes a line to an app's standard input.
     case send(app: String, line: String)
-    /// Waits for a line of an app's standard output, written since the app was last sent something.
+    /// Waits for a line of an app's standard output, written since the plan last wrote to the app.
     case waitForLine(app: String, containing: String, within: Double)
-    /// Waits until a marker is in an app's data.
+    /// Waits until an app's data contains a marker.
     case waitForMarker(app: String, marker: String, within: Double)
     /// Waits.
     case pause(milliseconds: Double)
@@ -22,7 +22,7 @@ public enum CheckStep: Sendable, Hashable {
     case resume(app: String)
     /// SIGKILL.
     case kill(app: String)
-    /// Stops the app as soon as the ledger says that it was told of the next sign-out, and lets it go on after the pause.
+    /// Stops the app as soon as the ledger says that it was told of the next sign-out, and resumes it after the pause.
     case slowCleanup(app: String, milliseconds: Double)
     /// SIGKILL.
     case killBroker
@@ -32,7 +32,7 @@ public enum CheckStep: Sendable, Hashable {
     case restartBus
     /// Somebody else posts the broker's broadcast.
     case spoofBroadcast
-    /// What is to hold.
+    /// An expectation.
     case expect(CheckExpectation)
 
     /// The names of the steps in a plan, as the value of `do`.
@@ -58,7 +58,7 @@ public enum CheckStep: Sendable, Hashable {
         }
     }
 
-    /// How long a step waits where the plan does not say, in milliseconds.
+    /// How long a step waits by default, in milliseconds.
     static let patience: Double = 30_000
 
     init(_ cursor: JSONCursor) throws(CheckPlanError) {
@@ -92,7 +92,7 @@ public enum CheckStep: Sendable, Hashable {
         }
     }
 
-    /// As it is written in a plan.
+    /// The step as a plan has it.
     var json: JSONValue {
         let (action, members): (Action, [String: JSONValue]) =
             switch self {
@@ -120,7 +120,7 @@ public enum CheckStep: Sendable, Hashable {
         return .object(members.merging(["do": .string(action.rawValue)]) { $1 })
     }
 
-    /// The app that the step is about; `nil` for those that are about the device.
+    /// The app that the step is about; `nil` if it is about the device.
     var app: String? {
         switch self {
         case .send(let app, _), .waitForLine(let app, _, _), .waitForMarker(let app, _, _), .start(let app),
@@ -131,20 +131,20 @@ public enum CheckStep: Sendable, Hashable {
     }
 }
 
-/// What a plan expects of apps. Times are in milliseconds since the last sign-out, by the broker's ledger.
+/// What a plan expects of apps. Times are in milliseconds since the last sign-out, according to the broker's ledger.
 public struct CheckExpectation: Sendable, Hashable {
     /// The apps; `nil` for all.
     public var apps: [String]?
-    /// Strings that are in the data of each app.
+    /// Strings that the data of each app must contain.
     public var present: [String] = []
-    /// By when each app was told of the last sign-out.
+    /// The latest time at which each app was told of the last sign-out.
     public var heardWithin: Double?
-    /// By when each app reported that it is clean.
+    /// The latest time at which each app reported that it is clean.
     public var cleanedWithin: Double?
-    /// Strings that are nowhere in the data of any of the apps.
+    /// Strings that no app's data may contain.
     public var absent: [String] = []
 
-    /// An expectation of nothing, of these apps.
+    /// An empty expectation of these apps.
     public init(apps: [String]? = nil) { self.apps = apps }
 
     init(_ members: JSONCursor.Members) throws(CheckPlanError) {

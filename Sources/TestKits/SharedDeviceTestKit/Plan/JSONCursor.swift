@@ -1,13 +1,13 @@
 import Foundation
 
-/// A value of a JSON document, with its place, so that what is wrong with it can be said with its path.
+/// A value of a JSON document with its path, so that errors can name the place.
 struct JSONCursor {
     let path: String
     private let value: JSONValue
 
     /// The document's root, `$`.
     ///
-    /// - Throws: ``CheckPlanError`` where it is no JSON.
+    /// - Throws: ``CheckPlanError`` if the text is not JSON.
     init(document: Data) throws(CheckPlanError) {
         do {
             value = try JSONDecoder().decode(JSONValue.self, from: document)
@@ -24,7 +24,7 @@ struct JSONCursor {
 
     // MARK: Objects
 
-    /// The members of an object, whose keys are all among the known ones.
+    /// The members of an object. An unknown key is an error.
     func object(keys known: [String]) throws(CheckPlanError) -> Members {
         guard case .object(let members) = value else { throw wrong("an object") }
         for key in members.keys.sorted() where !known.contains(key) {
@@ -34,7 +34,7 @@ struct JSONCursor {
         return Members(path: path, members: members)
     }
 
-    /// A member without which the others mean nothing; the other keys are not looked at.
+    /// One member, whatever the other keys are: the one that decides which keys are known.
     func discriminator(_ key: String) throws(CheckPlanError) -> JSONCursor {
         guard case .object(let members) = value else { throw wrong("an object") }
         guard let found = members[key] else { throw CheckPlanError(path, "it lacks “\(key)”") }
@@ -45,7 +45,7 @@ struct JSONCursor {
         let path: String
         fileprivate let members: [String: JSONValue]
 
-        /// The member; `nil` where there is none.
+        /// The member; `nil` if there is none.
         subscript(_ key: String) -> JSONCursor? {
             members[key].map { JSONCursor($0, path: JSONCursor.path(path, key)) }
         }
@@ -64,7 +64,7 @@ struct JSONCursor {
 
     // MARK: Values
 
-    /// A string with something in it.
+    /// A string that is not empty.
     func string() throws(CheckPlanError) -> String {
         guard case .string(let text) = value else { throw wrong("a string") }
         guard !text.isEmpty else { throw CheckPlanError(path, "it is empty") }

@@ -1,7 +1,7 @@
 import Foundation
 
 extension CheckResult {
-    /// As one page that needs nothing else: style and drawings are in it, and no script is. It is well-formed XML too.
+    /// As a single page with its style and drawings, and without scripts. It is also well-formed XML.
     public var html: String {
         let title = Markup.escaped(title)
         var parts = [

@@ -3,7 +3,7 @@ import Foundation
 extension CheckResult {
     /// For people at a terminal: the sign-outs, each expectation, and the verdict.
     ///
-    /// - Parameter inColor: with the terminal's colours.
+    /// - Parameter inColor: whether to use the terminal's colours.
     public func text(inColor: Bool = false) -> String {
         let paint: (String, String) -> String = { text, code in inColor ? "\u{1B}[\(code)m\(text)\u{1B}[0m" : text }
         var parts = rounds.map { round in
@@ -17,7 +17,7 @@ extension CheckResult {
         }
         let rows = verdicts.map { ["\($0.step)", $0.outcome.rawValue, $0.app, $0.expectation, $0.detail] }
         let table = Text.table(["STEP", "RESULT", "APP", "EXPECTATION", "SEEN"], rows).split(separator: "\n")
-        // The colour goes around lines that are aligned already.
+        // Colours come last, because their control sequences would disturb the alignment.
         let lines = table.enumerated().map { index, line in
             guard index > 0, verdicts.indices.contains(index - 1) else { return paint(String(line), "1") }
             switch verdicts[index - 1].outcome {
@@ -32,7 +32,7 @@ extension CheckResult {
         return parts.joined(separator: "\n\n") + "\n"
     }
 
-    /// One line: what came of it all.
+    /// One line: the verdict.
     var verdict: String {
         let failed = verdicts.count { $0.outcome == .fails }
         let skipped = verdicts.count { $0.outcome == .skipped }
@@ -67,5 +67,125 @@ extension CheckResult {
         }
 
         enum Key: CodingKey { case holds }
+    }
+}
+
+extension CheckResult {
+    /// As JUnit XML, for continuous integration: a test case for each app and expectation, and one for a step that failed.
+    public var junit: String {
+        let name = Markup.escaped(title)
+        let failures = verdicts.count { $0.outcome == .fails }
+        let skipped = verdicts.count { $0.outcome == .skipped }
+        let errors = failure == nil ? 0 : 1
+        let counts =
+            "tests=\"\(verdicts.count + errors)\" failures=\"\(failures)\" errors=\"\(errors)\" skipped=\"\(skipped)\""
+        let seconds = Self.seconds(milliseconds)
+        var lines = [
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>",
+            "<testsuites name=\"\(name)\" \(counts) time=\"\(seconds)\">",
+            "  <testsuite name=\"\(name)\" \(counts) time=\"\(seconds)\" timestamp=\"\(Self.timestamp(startedAt))\">",
+        ]
+        lines += verdicts.flatMap(Self.testCase)
+        if let failure {
+            lines += [
+                "    <testcase classname=\"plan\" name=\"step \(failure.step) can be done\" time=\"0.000\">",
+                "      <error message=\"\(Markup.escaped(failure.message))\"/>",
+                "    </testcase>",
+            ]
+        }
+        for (process, text) in output.sorted(by: { $0.key < $1.key }) where !text.isEmpty {
+            lines.append("    <system-err>\(Markup.escaped("--- \(process)\n\(text)"))</system-err>")
+        }
+        lines += ["  </testsuite>", "</testsuites>"]
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    private static func testCase(_ verdict: Verdict) -> [String] {
+        let head =
+            "    <testcase classname=\"\(Markup.escaped(verdict.app))\" "
+            + "name=\"step \(verdict.step): \(Markup.escaped(verdict.expectation))\" time=\"0.000\""
+        let detail = Markup.escaped(verdict.detail)
+        switch verdict.outcome {
+        case .holds: return [head + "/>"]
+        case .fails: return [head + ">", "      <failure message=\"\(detail)\"/>", "    </testcase>"]
+        case .skipped: return [head + ">", "      <skipped message=\"\(detail)\"/>", "    </testcase>"]
+        }
+    }
+
+    private static func seconds(_ milliseconds: Double) -> String {
+        let whole = Int(milliseconds.rounded())
+        let rest = String(whole % 1000)
+        return "\(whole / 1000).\(String(repeating: "0", count: 3 - rest.count))\(rest)"
+    }
+
+    static func timestamp(_ date: Date) -> String {
+        let formatter = ISO8601DateFormatter()
+        return formatter.string(from: date)
+    }
+}
+
+/// Times and tables for people.
+enum Text {
+    /// Milliseconds, for instance `12.3 ms`; a dash if there is none.
+    static func milliseconds(_ duration: Duration?) -> String { duration.map { milliseconds(number($0)) } ?? "–" }
+
+    /// Milliseconds; whole ones from ten seconds on.
+    static func milliseconds(_ milliseconds: Double) -> String {
+        guard milliseconds.isFinite, abs(milliseconds) < 1e12 else { return "–" }
+        guard abs(milliseconds) < 10_000 else { return "\(Int(milliseconds.rounded())) ms" }
+        let tenths = Int((milliseconds * 10).rounded())
+        return "\(tenths < 0 ? "-" : "")\(abs(tenths) / 10).\(abs(tenths) % 10) ms"
+    }
+
+    /// A duration in milliseconds.
+    static func number(_ duration: Duration) -> Double { duration / .milliseconds(1) }
+
+    /// Aligned columns, without control characters.
+    static func table(_ head: [String], _ rows: [[String]]) -> String {
+        let all = [head] + rows.map { $0.map(printable) }
+        let widths = head.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
+        return all.map { row in
+            zip(row, widths).enumerated().map { column, cell in
+                column == head.count - 1
+                    ? cell.0 : cell.0 + String(repeating: " ", count: max(0, cell.1 - cell.0.count) + 2)
+            }.joined()
+        }.joined(separator: "\n")
+    }
+
+    /// The text without control characters: other programs choose the names.
+    static func printable(_ text: String) -> String {
+        String(
+            String.UnicodeScalarView(text.unicodeScalars.map { $0.properties.generalCategory == .control ? " " : $0 })
+        )
+    }
+}
+
+/// Text in XML and HTML.
+enum Markup {
+    /// The text, safe between tags and in quoted attributes of HTML and XML 1.0. Characters that XML 1.0 cannot express become U+FFFD.
+    static func escaped(_ text: String) -> String {
+        var result = ""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "&": result += "&amp;"
+            case "<": result += "&lt;"
+            case ">": result += "&gt;"
+            case "\"": result += "&quot;"
+            case "'": result += "&#39;"
+            // In an attribute, a reader would turn the character itself into a blank.
+            case "\n": result += "&#10;"
+            case "\t": result += "&#9;"
+            case "\u{20}"..."\u{7E}", "\u{A0}"..."\u{D7FF}", "\u{E000}"..."\u{FFFD}", "\u{10000}"..."\u{10FFFF}":
+                result.unicodeScalars.append(scalar)
+            default: result += "\u{FFFD}"
+            }
+        }
+        return result
+    }
+
+    /// A number for attributes of SVG.
+    static func number(_ value: Double) -> String {
+        let tenths = Int((value * 10).rounded())
+        return "\(tenths < 0 ? "-" : "")\(abs(tenths) / 10).\(abs(tenths) % 10)"
     }
 }

@@ -5,31 +5,31 @@ import Synchronization
 
 /// How one sign-out reached the apps of a test's device.
 ///
-/// ``App/heardAfter``, ``App/begunAfter`` and ``App/cleanedAfter`` are the broker's ledger's times, from the sign-out's commit to the
-/// app's question or report; ``App/seenCleanAfter``, faults and the life of processes are what the kit saw itself.
+/// ``App/heardAfter``, ``App/begunAfter`` and ``App/cleanedAfter`` are times in the broker's ledger, from the sign-out's commit to the app's
+/// question or report. ``App/seenCleanAfter``, faults and the life of processes are the kit's own observations.
 public struct PropagationReport: Sendable, CustomStringConvertible {
     /// One app of the device.
     public struct App: Sendable, Hashable {
         /// The app's identifier.
         public let identifier: String
-        /// How far it is, by the ledger; `nil` where it took no part: it was never given the session's account.
+        /// How far it is, according to the ledger; `nil` if it took no part, because it was never given the session's account.
         public let progress: CleanupReport.Progress?
-        /// When it asked the broker and was told; `nil` where it did not.
+        /// When it asked the broker and was told; `nil` if it did not.
         public let heardAfter: Duration?
-        /// When it reported that it began; `nil` where it did not, as many apps do not.
+        /// When it reported that it began; `nil` if it did not. Many apps do not.
         public let begunAfter: Duration?
         /// When it reported the end, good or bad; `nil` before.
         public let cleanedAfter: Duration?
         /// When the kit saw the report that it is clean; `nil` before.
         public let seenCleanAfter: Duration?
-        /// What became of it, for people.
+        /// Its result in words, for people.
         public let summary: String
         /// Whether it had a process at the sign-out.
         public let ranAtSignOut: Bool
         /// Whether it has a process.
         public let isRunning: Bool
 
-        /// Whether it knows of the sign-out, or need not.
+        /// Whether it knows of the sign-out, or took no part.
         public var hasHeard: Bool { progress == nil ? !ranAtSignOut : heardAfter != nil }
         /// Whether it has reported that the data is gone, or was never given any.
         public var isClean: Bool { progress == nil ? !ranAtSignOut : progress == .finished }
@@ -43,7 +43,7 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
     public let apps: [App]
     /// What happened since the sign-in, in the order of time.
     public let events: [DeviceEvent]
-    /// What became of the round; `nil` where the broker did not tell yet.
+    /// The state of the round; `nil` until the broker tells it.
     public let outcome: CleanupReport.Outcome?
     /// Keeps device and directories for the search.
     private let device: TestDevice
@@ -78,13 +78,13 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         events = Self.events(device, round, signOut, origin)
     }
 
-    /// Whether the broker has told of the round.
+    /// Whether the broker has told the state of the round.
     var hasRound: Bool { outcome != nil }
 
     /// Whether every app that was given the account, or ran at the sign-out, has reported that the data is gone.
     public var isClean: Bool { hasRound && apps.allSatisfy(\.isClean) }
 
-    /// Throws unless every app is clean by its own report, and at least one took part.
+    /// Throws unless every app has reported that it is clean, and at least one took part.
     ///
     /// - Throws: ``TestDeviceError/Code/notClean``, ``TestDeviceError/Code/provesNothing``; both describe all apps.
     public func requireClean() throws(TestDeviceError) {
@@ -94,8 +94,8 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         }
     }
 
-    /// As ``requireClean()``, and searches the directories of all apps for the markers: nothing may be left of them, in names or contents,
-    /// in UTF-8 or UTF-16, and each must have been there right before the sign-out.
+    /// Like ``requireClean()``; also searches the directories of all apps for the markers. No marker may be left, in names or contents, in
+    /// UTF-8 or UTF-16, and each must have been there right before the sign-out.
     ///
     /// - Throws: as ``requireClean()``, and ``TestDeviceError/Code/filesFailed``.
     public func requireClean(of markers: Marker...) throws(TestDeviceError) {
@@ -124,7 +124,7 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         }
     }
 
-    /// Where markers are in the apps' directories as they are at the time of the call.
+    /// The places of the markers in the apps' directories, at the time of the call.
     ///
     /// - Throws: ``TestDeviceError/Code/filesFailed``.
     public func findings(
@@ -149,8 +149,8 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
 }
 
 extension PropagationReport {
-    /// The instant of the sign-out's commit. The broker says it by the wall clock, the kit counts by the monotonic one: it is between the
-    /// kit's question and the broker's answer in any case.
+    /// The instant of the sign-out's commit, by the monotonic clock. The broker gives it by the wall clock; the result is kept between the
+    /// kit's question and the broker's answer.
     private static func origin(of signOut: TestDevice.SignOut, endedAt: Date?) -> ContinuousClock.Instant {
         guard let endedAt else { return signOut.asked }
         let instant = ContinuousClock.now - .seconds(Date().timeIntervalSince(endedAt))
@@ -198,7 +198,7 @@ extension PropagationReport {
         let entries = device.host.log.entries
         let signIn = entries.last { $0.kind == .signIn && $0.instant <= signOut.asked }
         let seen = entries.filter { entry in signIn.map { entry.instant >= $0.instant } ?? true }.map { entry in
-            // The sign-out itself is what the others are counted from.
+            // The sign-out is the zero of the others' times.
             DeviceEvent(
                 milliseconds: entry.kind == .signOut ? 0 : Text.number(entry.instant - origin),
                 lane: entry.lane,

@@ -12,12 +12,12 @@ struct TimelineDrawing {
     private let begin: Double
     private let end: Double
 
-    /// - Parameter number: tells the drawings of a page apart.
+    /// - Parameter number: the number of the drawing on its page.
     init(_ round: CheckResult.Round, number: Int) {
         self.round = round
         self.number = number
         let apps = round.apps.map(\.identifier)
-        // Up to the last thing that has to do with the sign-out; what comes after it, such as the next sign-in, is not drawn.
+        // The drawing ends with the last event of the sign-out, and leaves out later events, such as the next sign-in.
         let receipts: Set<DeviceEvent.Kind> = [.told, .begun, .failed, .finished, .waived]
         let last = round.events.last { receipts.contains($0.kind) }?.milliseconds
         end = max(last ?? round.events.last?.milliseconds ?? 0, 1) * 1.04
@@ -61,7 +61,7 @@ struct TimelineDrawing {
         }
     }
 
-    /// 1, 2 or 5 and zeros, the next above.
+    /// The next larger number of the form 1, 2 or 5 and zeros.
     private static func step(for wanted: Double) -> Double {
         var power = 0.1
         while power * 10 <= wanted, power < 1e12 { power *= 10 }
@@ -108,7 +108,7 @@ struct TimelineDrawing {
             + "<title>\(Markup.escaped(title)), \(Text.milliseconds(from)) to \(Text.milliseconds(to))</title></rect>"
     }
 
-    /// While a process was stopped, or was not there after it was killed.
+    /// The times in which a process was stopped, or missing after it was killed.
     private func stops(_ events: [DeviceEvent], _ middle: Double) -> [String] {
         var parts: [String] = []
         var since: Double?
@@ -127,7 +127,7 @@ struct TimelineDrawing {
         return parts
     }
 
-    /// A letter in a circle: shapes and colours alone would say nothing on paper.
+    /// A letter in a circle: colours alone would say nothing on paper.
     private func mark(_ event: DeviceEvent, _ middle: Double) -> String {
         let (letter, style) = Self.sign(event.kind)
         let (place, height) = (Markup.number(x(event.milliseconds)), Markup.number(middle))

@@ -2,7 +2,7 @@ import AppleNotifications
 import MSAL
 
 // The lines between “printed: NAME” and “end of NAME” are the snippets of the documentation of shared device mode for iOS, word for
-// word: Fixtures/NAME.swift.txt. What this app adds to them ends in “// app”; MSALTests compares.
+// word: Fixtures/NAME.swift.txt. Lines that this app adds to them end in “// app”; MSALTests compares.
 
 let MSID_SHARED_MODE_CURRENT_ACCOUNT_CHANGED_NOTIFICATION_KEY = "SHARED_MODE_CURRENT_ACCOUNT_CHANGED"
 
@@ -130,5 +130,16 @@ class ViewController {
 
         })
         // end of sign-out
+    }
+}
+
+extension ViewController: Form {
+    func press(_ button: String) {
+        switch button {
+        case "detect": detect()
+        case "account": checkCurrentAccount()
+        case "sign-in": signIn()
+        default: signOut()
+        }
     }
 }

@@ -1,17 +1,22 @@
-// An app as it is written for shared device mode on iOS: it imports MSAL, and is compiled in Swift 5 mode. Where iOS has a view
-// controller, this one has standard input: each line is a button that somebody presses. It says what it does on standard output.
+// Apps as they are written for MSAL on iOS, compiled in Swift 5 mode. Where iOS has a screen, this one has standard input: each line is a
+// button that somebody presses. It says what it does on standard output.
 //
-// `ported-shared-device-app NAME PASSWORD`: the lines are `detect`, `account`, `sign-in`, `sign-out` and `quit`.
+// `ported-shared-device-app NAME PASSWORD [FORM]`: FORM is `controller` (the default), `proxy`, `hybrid`, `channel` or `provider`.
+// NAME and PASSWORD are what the person types. The line `quit` ends the program.
 import AppleNotifications
 import MSAL
 
 setvbuf(stdout, nil, _IOLBF, 0)
-guard CommandLine.arguments.count == 3 else {
-    print("usage: ported-shared-device-app NAME PASSWORD")
+let arguments = CommandLine.arguments
+guard arguments.count >= 3 else {
+    print("usage: ported-shared-device-app NAME PASSWORD [controller|proxy|hybrid|channel|provider]")
     exit(64)
 }
 
+// The forms hold their screen weakly, as MSAL does.
+let screen = UIViewController(name: arguments[1], password: arguments[2])
 let controller: ViewController
+let form: any Form
 do {
     let configuration = MSALPublicClientApplicationConfig(
         clientId: "8bcb2f1c-2f6b-4a8a-9d5c-0d8f1a6f7d11",
@@ -20,26 +25,25 @@ do {
     )
     controller = try ViewController(
         application: MSALPublicClientApplication(configuration: configuration),
-        name: CommandLine.arguments[1],
-        password: CommandLine.arguments[2]
+        name: arguments[1],
+        password: arguments[2]
     )
+    switch arguments.dropFirst(3).first {
+    case "proxy": form = try ProxyForm(screen)
+    case "hybrid": form = HybridForm(screen)
+    case "channel": form = ChannelForm(screen)
+    case "provider": form = try ProviderForm(screen)
+    default: form = controller
+    }
 } catch {
     print("could not start: \(error)")
     exit(78)
 }
+if arguments.count == 3 { controller.registerDarwinNotificationListener() }
 
-controller.registerDarwinNotificationListener()
 Thread.detachNewThread {
-    while let line = readLine() {
-        DispatchQueue.main.async {
-            switch line {
-            case "detect": controller.detect()
-            case "account": controller.checkCurrentAccount()
-            case "sign-in": controller.signIn()
-            case "sign-out": controller.signOut()
-            default: exit(0)
-            }
-        }
+    while let line = readLine(), line != "quit" {
+        DispatchQueue.main.async { form.press(line) }
     }
     exit(0)
 }

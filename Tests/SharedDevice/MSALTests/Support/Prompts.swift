@@ -10,7 +10,7 @@ extension MSALWebviewParameters {
         }
     }
 
-    /// A person who is not to be asked.
+    /// A person whom nobody may ask.
     static var unasked: MSALWebviewParameters {
         MSALWebviewParameters { _ in throw TestDevice.Unexpected(description: "somebody was asked") }
     }
@@ -23,14 +23,14 @@ extension MSALPublicClientApplication {
         return try await acquireToken(with: parameters)
     }
 
-    /// What the app is told, as “current previous”.
+    /// The app's question and its answer, as “current previous”.
     func told() async throws -> String {
         let (current, previous) = try await currentAccount(with: nil)
         return "\(current?.username ?? "-") \(previous?.username ?? "-")"
     }
 }
 
-/// An error as the codes that apps look at; `nil` where `body` ends without.
+/// The codes of the error that `body` throws; `nil` if it throws none.
 func codes(of body: () async throws -> Void) async -> Codes? {
     do {
         try await body()

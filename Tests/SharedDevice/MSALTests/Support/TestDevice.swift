@@ -1,10 +1,12 @@
+import DBusTransport
 import Foundation
 import MSAL
 import NotifyCenterTestKit
 import SharedDevice
+import Synchronization
 
-/// A device of the test's own: a private bus, the real broker as a process, and the users `ada` and `grace`, whose passwords
-/// are “correct horse ada” and “correct horse grace”.
+/// A device for one test: a private bus, the real broker as a process, and the users `ada` and `grace`, whose passwords are
+/// “correct horse ada” and “correct horse grace”.
 final class TestDevice {
     let bus: PrivateBus
     let directory: TemporaryDirectory
@@ -14,15 +16,7 @@ final class TestDevice {
         bus = try PrivateBus()
         directory = try TemporaryDirectory("msal-test")
         try configure(#"{"sharedDeviceMode": true, "organization": "Contoso"}"#)
-        for user in ["ada", "grace"] {
-            let add = try ChildProcess(
-                ChildProcess.built("shared-device"),
-                ["user", "add", user, "--display-name", user.capitalized, "--password-stdin", "--state", state]
-            )
-            try add.write("correct horse \(user)")
-            try add.closeInput()
-            guard await add.exitStatus() == 0 else { throw Unexpected(description: add.errorText) }
-        }
+        try FileManager.default.copyItem(atPath: try await Users.state.value, toPath: state)
         if starts { try await startBroker() }
     }
 
@@ -68,7 +62,30 @@ final class TestDevice {
     var control: Control { Control(device: self) }
 }
 
-/// Signs people in and out through an app of the shared device that cleans up at once, as a good one does.
+/// The broker's state with the users, made once: each device gets a copy, because a slow password hash for each would take most of the
+/// tests' time.
+private enum Users {
+    private static let directory = Locked<TemporaryDirectory?>(nil)
+
+    static let state = Task {
+        let made = try TemporaryDirectory("msal-users")
+        directory.withLock { $0 = made }
+        atexit { Users.directory.withLock { $0 = nil } }
+        let state = "\(made.path)/state"
+        for user in ["ada", "grace"] {
+            let add = try ChildProcess(
+                ChildProcess.built("shared-device"),
+                ["user", "add", user, "--display-name", user.capitalized, "--password-stdin", "--state", state]
+            )
+            try add.write("correct horse \(user)")
+            try add.closeInput()
+            guard await add.exitStatus() == 0 else { throw TestDevice.Unexpected(description: add.errorText) }
+        }
+        return state
+    }
+}
+
+/// Signs people in and out through an app of the shared device that cleans up at once.
 struct Control {
     private let application: SharedDeviceApplication
 
@@ -94,6 +111,11 @@ struct Control {
         }
         try await application.signout(with: account)
         try await cleanUp()
+    }
+
+    /// Who is signed in on the device.
+    var current: String? {
+        get async throws { try await application.getCurrentAccount().current?.username }
     }
 
     private func cleanUp() async throws {

@@ -1,0 +1,152 @@
+import FoundationEssentials
+import Glibc
+package import SharedDevice
+
+/// One thing that an app did, as a line of its event file: a JSON object whose keys are the names of these properties. Properties that are
+/// `nil` are left out.
+package struct Event: Codable, Sendable {
+    /// What happened. Programs that read the file rely on these names.
+    package enum Kind: String, Codable, Sendable {
+        /// The app runs; `detail` names its data directory.
+        case started
+        /// The broker does not answer; `detail` says why. Recorded once until it answers again.
+        case waitingForBroker
+        /// Another account or a new session, with `previous`, `current`, and the device's counter in `epoch`.
+        case changed
+        /// A change has ended the work under way; `detail` says how far it came.
+        case workStopped
+        /// The data of `account` is gone; `detail` says how much it was.
+        case dataDeleted
+        /// The app has reported that the data of `previous` is gone.
+        case cleaned
+        /// What the screen shows now, in `detail`: `checking`, `unknown`, `changing`, `nobody`, `failed`, `closed`, or `open`
+        /// with `account` and `items`.
+        case screen
+        /// The sign-in of `account` begins.
+        case signingIn
+        /// The broker has signed `account` in.
+        case signedIn
+        /// The sign-out of `account` begins.
+        case signingOut
+        /// The broker has signed `account` out.
+        case signedOut
+        /// One unit of work for `account` is done; `detail` says what.
+        case worked
+        /// Something failed; `detail` says what and why.
+        case failed
+        /// The app ends because it was told to.
+        case ended
+    }
+
+    /// When, by ``MonotonicClock``.
+    package var nanoseconds: UInt64
+    /// The app's name, for instance `point-of-sale`.
+    package var app: String
+    /// The app's process id.
+    package var process: Int32
+    /// What happened.
+    package var event: Kind
+    /// The user name that it is about.
+    package var account: String?
+    /// The user names whose data is to go.
+    package var previous: [String]?
+    /// The user name that is signed in now; absent for nobody.
+    package var current: String?
+    /// The device's change counter.
+    package var epoch: UInt64?
+    /// How many items a screen shows.
+    package var items: Int?
+    /// For people.
+    package var detail: String?
+
+    /// An event of now, of this app.
+    package init(
+        _ event: Kind,
+        app: String,
+        process: Int32,
+        account: String? = nil,
+        previous: [String]? = nil,
+        current: String? = nil,
+        epoch: UInt64? = nil,
+        items: Int? = nil,
+        detail: String? = nil
+    ) {
+        nanoseconds = MonotonicClock.nanoseconds
+        self.app = app
+        self.process = process
+        self.event = event
+        self.account = account
+        self.previous = previous
+        self.current = current
+        self.epoch = epoch
+        self.items = items
+        self.detail = detail
+    }
+}
+
+/// Appends an app's events to a file, one JSON object a line, for tests and for the demonstration.
+///
+/// One system call writes each line, so that a killed process leaves no half line. On return the line is in the file.
+package final class EventLog: Sendable {
+    private let app: String
+    private let path: String?
+    private let descriptor: CInt
+
+    /// - Parameter path: the file, made if it is missing; `nil` means no log.
+    /// - Throws: ``FileFailure`` if it cannot be opened.
+    package init(app: String, path: String?) throws(FileFailure) {
+        self.app = app
+        self.path = path
+        guard let path else {
+            descriptor = -1
+            return
+        }
+        descriptor = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw FileFailure("open the event file", path) }
+    }
+
+    deinit { if descriptor >= 0 { close(descriptor) } }
+
+    /// Records something about one account, or about none.
+    package func record(_ kind: Event.Kind, account: String? = nil, items: Int? = nil, detail: String? = nil) {
+        append(Event(kind, app: app, process: getpid(), account: account, items: items, detail: detail))
+    }
+
+    /// Records something about a change.
+    package func record(_ kind: Event.Kind, _ change: AccountChange) {
+        append(
+            Event(
+                kind,
+                app: app,
+                process: getpid(),
+                previous: change.previousAccounts.map(\.username),
+                current: change.current?.username,
+                epoch: change.epoch
+            )
+        )
+    }
+
+    private func append(_ event: Event) {
+        guard let path else { return }
+        do {
+            let encoder = JSONEncoder()
+            encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+            let line = try encoder.encode(event) + [UInt8(ascii: "\n")]
+            let written = line.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+            guard written == line.count else { throw FileFailure("write to the event file", path) }
+        } catch {
+            Console.warn("\(app): \(error)")
+        }
+    }
+}
+
+/// The machine's monotonic clock (`CLOCK_MONOTONIC`), whose readings can be compared between processes.
+package enum MonotonicClock {
+    /// Nanoseconds since an instant that is the same for every process until the machine restarts.
+    package static var nanoseconds: UInt64 {
+        var time = timespec()
+        // It can fail only for an unknown clock or a bad address.
+        clock_gettime(CLOCK_MONOTONIC, &time)
+        return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+    }
+}

@@ -1,0 +1,190 @@
+package import FoundationEssentials
+import Glibc
+
+/// Files that are always complete, and gone once they are deleted, even after a crash or a power cut.
+package enum Files {
+    /// How much was removed.
+    package struct Removed: Sendable, CustomStringConvertible {
+        package private(set) var files = 0
+        package private(set) var bytes = 0
+
+        package init() {}
+
+        package static func += (left: inout Removed, right: Removed) {
+            left.files += right.files
+            left.bytes += right.bytes
+        }
+
+        /// For people.
+        package var description: String { "\(files) \(files == 1 ? "file" : "files"), \(bytes) bytes" }
+
+        fileprivate mutating func add(_ bytes: Int) {
+            files += 1
+            self.bytes += bytes
+        }
+    }
+
+    /// The ending of the names of incomplete files. Such a file of a crash is worthless.
+    package static let partialSuffix = ".partial"
+
+    /// Makes a directory that only this user may look into, and those above it. Does nothing if it exists.
+    package static func makeDirectory(_ path: String) throws(FileFailure) {
+        if mkdir(path, 0o700) == 0 { return }
+        switch errno {
+        case EEXIST: return
+        case ENOENT where parent(of: path) != path:
+            try makeDirectory(parent(of: path))
+            guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw FileFailure("make the directory", path) }
+        default: throw FileFailure("make the directory", path)
+        }
+    }
+
+    /// Reads the file; `nil` if there is none.
+    package static func read(_ path: String) throws(FileFailure) -> Data? {
+        guard access(path, F_OK) == 0 else {
+            if errno == ENOENT { return nil }
+            throw FileFailure("read", path)
+        }
+        do {
+            return try Data(contentsOf: URL(filePath: path))
+        } catch {
+            throw FileFailure("read", path, reason: "\(error)")
+        }
+    }
+
+    /// Writes a file in one step: readers see all of it or nothing. On return it is on the disk.
+    package static func write(_ data: some DataProtocol, to path: String) throws(FileFailure) {
+        let partial = path + partialSuffix
+        let file = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard file >= 0 else { throw FileFailure("open", partial) }
+        defer { close(file) }
+        var rest = [UInt8](data)[...]
+        while !rest.isEmpty {
+            let written = rest.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) }
+            guard written > 0 else {
+                if errno == EINTR { continue }
+                throw FileFailure("write", partial)
+            }
+            rest = rest.dropFirst(written)
+        }
+        guard fsync(file) == 0 else { throw FileFailure("sync", partial) }
+        try move(partial, to: path)
+    }
+
+    /// Gives a file or directory another name on the same file system, in one step. On return the new name is on the disk.
+    package static func move(_ path: String, to other: String) throws(FileFailure) {
+        guard rename(path, other) == 0 else { throw FileFailure("move to \(other)", path) }
+        try sync(parent(of: other))
+        try sync(parent(of: path))
+    }
+
+    /// The names in a directory, sorted; empty if there is no such directory.
+    package static func names(in directory: String) throws(FileFailure) -> [String] {
+        guard access(directory, F_OK) == 0 else {
+            if errno == ENOENT { return [] }
+            throw FileFailure("read", directory)
+        }
+        do {
+            return try FileManager.default.contentsOfDirectory(atPath: directory).sorted()
+        } catch {
+            throw FileFailure("read", directory, reason: "\(error)")
+        }
+    }
+
+    /// Removes a file, or a directory with all its contents. Does nothing if there is none. On return the removal is on the disk: deleted data
+    /// must not come back after a power cut.
+    @discardableResult
+    package static func remove(_ path: String) throws(FileFailure) -> Removed {
+        var removed = Removed()
+        try remove(path, &removed)
+        // Without the folder, there was nothing to remove.
+        if access(parent(of: path), F_OK) == 0 { try sync(parent(of: path)) }
+        return removed
+    }
+
+    /// Removes the entries of `directory` whose names match.
+    @discardableResult
+    package static func removeContents(
+        of directory: String,
+        where matches: (String) -> Bool = { _ in true }
+    ) throws(FileFailure) -> Removed {
+        var removed = Removed()
+        for name in try names(in: directory) where matches(name) { try remove("\(directory)/\(name)", &removed) }
+        if access(directory, F_OK) == 0 { try sync(directory) }
+        return removed
+    }
+
+    private static func remove(_ path: String, _ removed: inout Removed) throws(FileFailure) {
+        var status = stat()
+        guard lstat(path, &status) == 0 else {
+            if errno == ENOENT { return }
+            throw FileFailure("remove", path)
+        }
+        guard status.st_mode & S_IFMT == S_IFDIR else {
+            guard unlink(path) == 0 else { throw FileFailure("remove", path) }
+            removed.add(Int(status.st_size))
+            return
+        }
+        for name in try names(in: path) { try remove("\(path)/\(name)", &removed) }
+        guard rmdir(path) == 0 else { throw FileFailure("remove", path) }
+    }
+
+    private static func sync(_ directory: String) throws(FileFailure) {
+        let folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard folder >= 0 else { throw FileFailure("open", directory) }
+        defer { close(folder) }
+        guard fsync(folder) == 0 else { throw FileFailure("sync", directory) }
+    }
+
+    private static func parent(of path: String) -> String { URL(filePath: path).deletingLastPathComponent().path }
+}
+
+/// A file that grows bit by bit, for instance a rendering. Until it is complete its name ends in ``Files/partialSuffix``.
+package final class PartialFile {
+    private let path: String
+    private let descriptor: CInt
+
+    /// Starts the file that will be at `path`.
+    package init(completing path: String) throws(FileFailure) {
+        self.path = path
+        descriptor = open(path + Files.partialSuffix, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw FileFailure("open", path + Files.partialSuffix) }
+    }
+
+    deinit { close(descriptor) }
+
+    /// Appends to it.
+    package func append(_ bytes: [UInt8]) throws(FileFailure) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let written = rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+            guard written > 0 else {
+                if errno == EINTR { continue }
+                throw FileFailure("write", path + Files.partialSuffix)
+            }
+            rest = rest.dropFirst(written)
+        }
+    }
+
+    /// Gives it its final name. On return that is on the disk.
+    package func complete() throws(FileFailure) {
+        guard fsync(descriptor) == 0 else { throw FileFailure("sync", path + Files.partialSuffix) }
+        try Files.move(path + Files.partialSuffix, to: path)
+    }
+}
+
+/// A file that could not be read, written or removed.
+package struct FileFailure: Error, CustomStringConvertible {
+    /// What was attempted, on which path, and the system's reason.
+    package let description: String
+
+    /// A failure with the reason in `errno`.
+    package init(_ attempted: String, _ path: String) {
+        self.init(attempted, path, reason: String(cString: strerror(errno)))
+    }
+
+    /// A failure for another reason.
+    package init(_ attempted: String, _ path: String, reason: String) {
+        description = "could not \(attempted) \(path): \(reason)"
+    }
+}

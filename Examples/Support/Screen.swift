@@ -1,0 +1,155 @@
+import Glibc
+package import SharedDevice
+
+/// A screen as text. Pure; ``Console`` shows it.
+package struct Screen: Sendable {
+    /// What the app knows of who is signed in.
+    package enum State: Sendable, Equatable {
+        /// Nothing yet: the broker has not answered.
+        case checking
+        /// The broker does not answer, for this reason.
+        case unknown(String)
+        /// The user changed, and the previous one's data is being deleted.
+        case changing
+        /// Nobody is signed in.
+        case nobody
+        /// This account's data is loaded.
+        case open(Account)
+        /// The app could not delete the previous user's data, or not load the current user's, for this reason.
+        case failed(String)
+        /// The app has ended.
+        case closed
+    }
+
+    /// The app's name.
+    package var title: String
+    /// What kind of device this is.
+    package var device: DeviceInformation?
+    /// What the app knows, which decides whether it shows anybody's data.
+    package var state: State
+    /// The rendered data of the account in `state`; shown in no other state.
+    package var display: Display?
+    /// A message to the person.
+    package var notice: String?
+
+    package init(title: String, state: State = .checking) {
+        self.title = title
+        self.state = state
+    }
+
+    /// The state in one word, for the event of this screen.
+    package var summary: String {
+        switch state {
+        case .checking: "checking"
+        case .unknown: "unknown"
+        case .changing: "changing"
+        case .nobody: "nobody"
+        case .open: "open"
+        case .failed: "failed"
+        case .closed: "closed"
+        }
+    }
+
+    /// Plain lines: the header begins with `== `, the others with two spaces.
+    package var plainText: String { ([header] + body.map { "  \($0)" }).map { Self.printable($0) + "\n" }.joined() }
+
+    /// For a terminal. The text clears the screen and the scrolled-away lines first, because those are somebody's data too.
+    package var terminalText: String {
+        let style =
+            switch state {
+            case .failed, .unknown: "\u{1B}[1;31m"
+            default: "\u{1B}[1m"
+            }
+        let lines = body.map { "  " + Self.printable($0) }
+        let notice = notice.map { $0.split(separator: "\n").map { "\u{1B}[2m\(Self.printable(String($0)))\u{1B}[0m" } }
+        return "\u{1B}[H\u{1B}[2J\u{1B}[3J\(style)\(Self.printable(header))\u{1B}[0m\n"
+            + (lines + [""] + (notice ?? [])).map { $0 + "\n" }.joined()
+    }
+
+    private var header: String {
+        var parts = ["== \(title)"]
+        if let device { parts.append(Self.text(device)) }
+        switch state {
+        case .checking: parts.append("checking who is signed in…")
+        case .unknown: parts.append("signed in: unknown")
+        case .changing: parts.append("the user changes…")
+        case .nobody: parts += ["signed in: nobody", "0 items", "cached display: empty"]
+        case .open(let account):
+            let name = account.displayName.map { "\($0) (\(account.username))" } ?? account.username
+            parts += ["signed in: \(name)", Self.count(display?.items ?? 0, "item")]
+            parts.append("cached display: \(display.map { Self.count($0.lines.count, "line") } ?? "empty")")
+        case .failed: parts.append("locked")
+        case .closed: parts.append("closed")
+        }
+        return parts.joined(separator: " | ")
+    }
+
+    private var body: [String] {
+        switch state {
+        case .checking: ["nothing is shown before that is known"]
+        case .unknown(let reason): ["nothing is shown until the broker answers", reason]
+        case .changing: ["the previous user's data is deleted before anything is shown"]
+        case .nobody: ["sign in with: signin NAME"]
+        case .open: display?.lines ?? []
+        case .failed(let reason): ["nothing is shown before this is done; it is tried again", reason]
+        case .closed: []
+        }
+    }
+
+    private static func count(_ number: Int, _ thing: String) -> String {
+        "\(number) \(number == 1 ? thing : "\(thing)s")"
+    }
+
+    private static func text(_ device: DeviceInformation) -> String {
+        let owner = device.organization.map { " of \($0)" } ?? ""
+        return switch device.deviceMode {
+        case .shared: "shared device\(owner)"
+        case .personal: "personal device\(owner)"
+        case .unknown: "device of unknown mode"
+        }
+    }
+
+    /// The text without control characters, which could steer the terminal: other programs choose the names.
+    private static func printable(_ text: String) -> String {
+        let scalars = text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 }
+        return String(String.UnicodeScalarView(scalars))
+    }
+}
+
+/// The user's data as the screen shows it: rendered once, and kept until the data or the user changes.
+package struct Display: Sendable, Equatable {
+    /// How many items the user has.
+    package var items: Int
+    /// The lines below the header.
+    package var lines: [String]
+
+    package init(items: Int, lines: [String]) {
+        self.items = items
+        self.lines = lines
+    }
+}
+
+/// Standard output and standard error, unbuffered: what an app shows must appear, and disappear, at once.
+package enum Console {
+    /// Whether a person sees standard output.
+    package static let isTerminal = isatty(STDOUT_FILENO) != 0
+
+    /// Writes to standard output.
+    package static func write(_ text: String) { write(text, STDOUT_FILENO) }
+
+    /// Writes a line to standard error.
+    package static func warn(_ text: String) { write(text + "\n", STDERR_FILENO) }
+
+    private static func write(_ text: String, _ descriptor: CInt) {
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            let written = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            guard written > 0 else {
+                if errno == EINTR || errno == EAGAIN { continue }
+                // The output is closed: nobody reads it.
+                return
+            }
+            rest = rest.dropFirst(written)
+        }
+    }
+}

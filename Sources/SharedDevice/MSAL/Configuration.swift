@@ -1,0 +1,167 @@
+import Foundation
+
+/// What an app says of itself.
+///
+/// An application takes a copy: later changes to the configuration do not reach it.
+public final class MSALPublicClientApplicationConfig {
+    private var settings: Configuration
+
+    /// A configuration of these parts; `nil` as authority means any organisation.
+    public init(clientId: String, redirectUri: String?, authority: MSALAuthority?) {
+        settings = Configuration(clientId: clientId, redirectUri: redirectUri, authority: authority ?? .common)
+    }
+
+    /// A configuration with nothing but a client id.
+    public convenience init(clientId: String) { self.init(clientId: clientId, redirectUri: nil, authority: nil) }
+
+    init(_ settings: Configuration) {
+        self.settings = settings
+        cacheConfig.keychainSharingGroup = settings.keychainSharingGroup
+    }
+
+    /// The configuration as it is now.
+    var snapshot: Configuration {
+        var settings = settings
+        settings.keychainSharingGroup = cacheConfig.keychainSharingGroup
+        return settings
+    }
+
+    /// The app's registered identity.
+    public var clientId: String {
+        get { settings.clientId }
+        set { settings.clientId = newValue }
+    }
+
+    /// Where answers go: `msauth.<the app's identifier>://auth`, or `nil`. The broker does not serve an app with another one; its
+    /// requests fail with ``MSALInternalError/internalBrokerNotAvailable``.
+    public var redirectUri: String? {
+        get { settings.redirectUri }
+        set { settings.redirectUri = newValue }
+    }
+
+    /// The app's token service; see ``MSALAuthority``.
+    public var authority: MSALAuthority {
+        get { settings.authority }
+        set { settings.authority = newValue }
+    }
+
+    /// Turns the broker off for this app, as in MSAL: every request fails with ``MSALInternalError/internalBrokerNotAvailable``.
+    public var bypassRedirectURIValidation: Bool {
+        get { settings.bypassRedirectURIValidation }
+        set { settings.bypassRedirectURIValidation = newValue }
+    }
+
+    // MARK: Beyond MSAL
+
+    /// The app's identity on this device, in reverse DNS. It names the app's record of whose data the app holds. `nil` means the identifier
+    /// in ``redirectUri`` or, where that is `nil`, ``clientId``. Two apps with one client id need two identifiers.
+    public var applicationIdentifier: String? {
+        get { settings.applicationIdentifier }
+        set { settings.applicationIdentifier = newValue }
+    }
+
+    /// Whether the app reports each cleanup by ``MSALPublicClientApplication/cleanupDone(of:)``. False is MSAL's way: a change counts as
+    /// settled when the app, after the block that was told of it has returned, asks for an account or a token again.
+    public var reportsCleanup: Bool {
+        get { settings.reportsCleanup }
+        set { settings.reportsCleanup = newValue }
+    }
+
+    // MARK: What changes nothing here
+
+    /// The app's tokens in the keychain. Changes nothing: the broker keeps all tokens, and apps keep none.
+    public let cacheConfig = MSALCacheConfig()
+
+    /// Authorities that the app trusts without a check. Changes nothing: no authority is ever asked.
+    public var knownAuthorities: [MSALAuthority] {
+        get { settings.knownAuthorities }
+        set { settings.knownAuthorities = newValue }
+    }
+
+    /// Whether tokens may be used longer while the token service is away. Changes nothing: the broker decides how long a token is good.
+    public var extendedLifetimeEnabled: Bool {
+        get { settings.extendedLifetimeEnabled }
+        set { settings.extendedLifetimeEnabled = newValue }
+    }
+
+    /// What the app can handle of the token service's features. Changes nothing.
+    public var clientApplicationCapabilities: [String]? {
+        get { settings.clientApplicationCapabilities }
+        set { settings.clientApplicationCapabilities = newValue }
+    }
+
+    /// How many seconds before its end a token is renewed. Changes nothing: the broker renews tokens in time.
+    public var tokenExpirationBuffer: Double {
+        get { settings.tokenExpirationBuffer }
+        set { settings.tokenExpirationBuffer = newValue }
+    }
+
+    /// Whether the token service may choose another national cloud. Changes nothing.
+    public var multipleCloudsSupported: Bool {
+        get { settings.multipleCloudsSupported }
+        set { settings.multipleCloudsSupported = newValue }
+    }
+}
+
+/// Where an iOS app keeps its tokens. It changes nothing here: the broker keeps all tokens, and apps keep none.
+public final class MSALCacheConfig {
+    /// The group of apps that share a keychain. Changes nothing.
+    public var keychainSharingGroup = MSALCacheConfig.defaultKeychainSharingGroup()
+
+    /// MSAL's name for the group of apps that set none.
+    public static func defaultKeychainSharingGroup() -> String { "com.microsoft.adalcache" }
+
+    fileprivate init() {}
+}
+
+/// The values of a configuration.
+struct Configuration: Sendable {
+    var clientId: String
+    var redirectUri: String?
+    var authority: MSALAuthority
+    var bypassRedirectURIValidation = false
+    var applicationIdentifier: String?
+    var reportsCleanup = false
+    var knownAuthorities: [MSALAuthority] = []
+    var extendedLifetimeEnabled = false
+    var clientApplicationCapabilities: [String]?
+    var tokenExpirationBuffer = 300.0
+    var multipleCloudsSupported = false
+    var keychainSharingGroup = MSALCacheConfig.defaultKeychainSharingGroup()
+
+    init(clientId: String, redirectUri: String?, authority: MSALAuthority) {
+        self.clientId = clientId
+        self.redirectUri = redirectUri
+        self.authority = authority
+    }
+
+    /// Whether the broker serves the app.
+    var isBrokerEnabled: Bool { !bypassRedirectURIValidation && (redirectUri == nil || redirectIdentifier != nil) }
+
+    /// The app's identity on this device; it names a folder.
+    ///
+    /// - Throws: ``RequestFailure`` where there is none, or where it could name another folder.
+    func identifier() throws(RequestFailure) -> String {
+        guard !clientId.isEmpty else {
+            throw .invalidParameter("could not make an application: the client id is empty; it is a required parameter")
+        }
+        let identifier = applicationIdentifier ?? redirectIdentifier ?? clientId
+        guard !identifier.isEmpty, !identifier.hasPrefix("."), !identifier.contains("/"), !identifier.contains("\0")
+        else {
+            throw .invalidParameter(
+                "could not make an application: “\(identifier)” cannot identify the app. The identifier names a folder: it may "
+                    + "not be empty, begin with a dot or contain a slash. Set the configuration's applicationIdentifier"
+            )
+        }
+        return identifier
+    }
+
+    /// The identifier in a redirect URI of the broker's form.
+    private var redirectIdentifier: String? {
+        guard let redirectUri, redirectUri.hasPrefix("msauth."),
+            let end = redirectUri.range(of: "://auth"), ["", "/"].contains(redirectUri[end.upperBound...])
+        else { return nil }
+        let identifier = redirectUri[..<end.lowerBound].dropFirst("msauth.".count)
+        return identifier.isEmpty ? nil : String(identifier)
+    }
+}

@@ -1,0 +1,226 @@
+import DBusTransport
+import Dispatch
+import Foundation
+import SharedDevice
+import Synchronization
+
+/// What the token requests call.
+public typealias MSALCompletionBlock = (MSALResult?, (any Error)?) -> Void
+
+extension MSALPublicClientApplication {
+    /// Signs somebody in for the whole device: asks for name and password as the parameters' ``MSALWebviewParameters`` say. If somebody is
+    /// signed in already and the parameters name nobody else, the result is a token of that account, and nobody is asked
+    /// (``MSALPromptType/promptIfNecessary``). By default the block runs on the main queue.
+    ///
+    /// The error's code is ``MSALError/userCanceled`` or ``MSALError/workplaceJoinRequired``, or its internal code is
+    /// ``MSALInternalError/internalErrorInvalidParameter`` (no scopes), ``MSALInternalError/internalErrorMismatchedUser`` (somebody else is
+    /// signed in), ``MSALInternalError/internalErrorAuthorizationFailed``, ``MSALInternalError/internalErrorAmbiguousAccount`` (a cleanup
+    /// is due), ``MSALInternalError/internalErrorInteractiveSessionAlreadyRunning``, ``MSALInternalError/internalErrorNoViewController``,
+    /// ``MSALInternalError/internalErrorUnauthorizedClient`` or ``MSALInternalError/internalBrokerNotAvailable``. An error that the prompt
+    /// throws is passed on unchanged.
+    public func acquireToken(
+        with parameters: MSALInteractiveTokenParameters,
+        completionBlock: @escaping MSALCompletionBlock
+    ) {
+        let completion = Completion<Result<MSALResult, any Error>>(parameters.completionBlockQueue, default: .main) {
+            result in
+            switch result {
+            case .success(let token): completionBlock(token, nil)
+            case .failure(let error): completionBlock(nil, error)
+            }
+        }
+        let request = SignInRequest(parameters)
+        Task {
+            do {
+                completion(.success(try await token(request)))
+            } catch {
+                completion(.failure(error))
+            }
+        }
+    }
+
+    /// The same as an async function.
+    public func acquireToken(with parameters: MSALInteractiveTokenParameters) async throws -> MSALResult {
+        try await token(SignInRequest(parameters))
+    }
+
+    /// A token for the current account, without asking anybody. By default the block runs on a queue of the system's choice.
+    ///
+    /// The error's code is ``MSALError/interactionRequired`` if nobody is signed in or the broker wants the password again, or its internal
+    /// code is ``MSALInternalError/internalErrorInvalidParameter`` (no scopes), ``MSALInternalError/internalErrorMismatchedUser``
+    /// (the account is not, or is no longer, the current one), ``MSALInternalError/internalErrorAmbiguousAccount`` (a cleanup is
+    /// due), ``MSALInternalError/internalErrorUnauthorizedClient`` or ``MSALInternalError/internalBrokerNotAvailable``.
+    public func acquireTokenSilent(
+        with parameters: MSALSilentTokenParameters,
+        completionBlock: @escaping MSALCompletionBlock
+    ) {
+        let completion = Completion<Result<MSALResult, RequestFailure>>(
+            parameters.completionBlockQueue,
+            default: .global()
+        ) {
+            completionBlock($0.value, $0.nsError)
+        }
+        let request = SilentRequest(parameters)
+        Task { completion(await outcome { () throws(RequestFailure) in try await token(request) }) }
+    }
+
+    /// The same as an async function.
+    public func acquireTokenSilent(with parameters: MSALSilentTokenParameters) async throws -> MSALResult {
+        let request = SilentRequest(parameters)
+        do throws(RequestFailure) {
+            return try await token(request)
+        } catch {
+            throw error.nsError
+        }
+    }
+
+    // MARK: Requests
+
+    /// - Throws: an `NSError`, or what the prompt threw.
+    private func token(_ request: SignInRequest) async throws -> MSALResult {
+        do {
+            try requireBroker("sign in")
+            try requireScopes(request.scopes, "sign in")
+            try await settle()
+            guard let silent = try await silentRequest(instead: request) else { return try await signIn(request) }
+            return try await token(silent)
+        } catch let failure as RequestFailure {
+            throw failure.nsError
+        }
+    }
+
+    private func token(_ request: SilentRequest) async throws(RequestFailure) -> MSALResult {
+        let attempted = "get a token"
+        try requireBroker(attempted)
+        try requireScopes(request.scopes, attempted)
+        guard let account = request.account else {
+            throw RequestFailure(
+                .internal(.internalErrorAccountRequired),
+                "could not \(attempted): no account is given"
+            )
+        }
+        try await settle()
+        let context = RequestFailure.Context(correlationId: request.correlationId, account: account)
+        let parameters = SilentTokenParameters(
+            scopes: request.scopes,
+            account: account,
+            forceRefresh: request.forceRefresh
+        )
+        let token = try await mapping(in: .silentToken, context: context) { () throws(SharedDeviceError) in
+            try await shared.acquireTokenSilent(with: parameters)
+        }
+        know(token.account)
+        return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
+    }
+
+    /// Single sign-on: the silent request that takes the place of `request`; `nil` if nobody is signed in.
+    ///
+    /// - Throws: ``RequestFailure``, −42101, if somebody is signed in who does not fit the request. Nobody types a password in vain.
+    private func silentRequest(instead request: SignInRequest) async throws(RequestFailure) -> SilentRequest? {
+        let context = request.context
+        let current = try await mapping(context: context) { () throws(SharedDeviceError) in
+            try await shared.currentAccount()
+        }
+        guard let current else { return nil }
+        if request.promptType == .promptIfNecessary, request.admits(current) {
+            return SilentRequest(request, account: current)
+        }
+        let error = SharedDeviceError(
+            .accountAlreadySignedIn,
+            attempted: "sign in",
+            message: "an account is already signed in on this device; sign it out first"
+        )
+        throw RequestFailure(error, context: context)
+    }
+
+    private func signIn(_ request: SignInRequest) async throws -> MSALResult {
+        try beginPrompting()
+        defer { state.withLock { $0.isPrompting = false } }
+        let hint = request.loginHint ?? request.account?.username
+        let credentials = try await request.prompt(hint)
+        if let credentials, let account = request.account,
+            credentials.username.lowercased() != account.username.lowercased()
+        {
+            throw RequestFailure(
+                .internal(.internalErrorMismatchedUser),
+                "could not sign in: the name that was given at the prompt is not that of the request's account"
+            )
+        }
+        let parameters = InteractiveTokenParameters(scopes: request.scopes, loginHint: hint) { _ in
+            credentials.map { Credentials(username: $0.username, password: $0.password) }
+        }
+        let token = try await mapping(context: request.context) { () throws(SharedDeviceError) in
+            try await shared.acquireToken(with: parameters)
+        }
+        know(token.account)
+        return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
+    }
+
+    private func beginPrompting() throws(RequestFailure) {
+        let isFirst = state.withLock { state in
+            defer { state.isPrompting = true }
+            return !state.isPrompting
+        }
+        guard isFirst else {
+            throw RequestFailure(
+                .internal(.internalErrorInteractiveSessionAlreadyRunning),
+                "could not sign in: this app is asking a person already; wait for that sign-in to end"
+            )
+        }
+    }
+}
+
+/// A sign-in as the app asked for it. The app may change its parameters object meanwhile.
+struct SignInRequest: Sendable {
+    let scopes: [String]
+    let account: Account?
+    let loginHint: String?
+    let promptType: MSALPromptType
+    let prompt: MSALWebviewParameters.Prompt
+    let authority: MSALAuthority?
+    let correlationId: UUID
+
+    init(_ parameters: MSALInteractiveTokenParameters) {
+        scopes = parameters.scopes
+        account = parameters.account?.account
+        loginHint = parameters.loginHint.flatMap { $0.isEmpty ? nil : $0 }
+        promptType = parameters.promptType
+        prompt = parameters.webviewParameters.prompt
+        authority = parameters.authority
+        correlationId = parameters.correlationId ?? UUID()
+    }
+
+    var context: RequestFailure.Context { RequestFailure.Context(correlationId: correlationId, account: account) }
+
+    /// Whether a token of this account fulfils the request.
+    func admits(_ current: Account) -> Bool {
+        if let account { return account == current }
+        guard let loginHint else { return true }
+        return loginHint.lowercased() == current.username.lowercased()
+    }
+}
+
+/// A token request without a person, as the app asked for it.
+struct SilentRequest: Sendable {
+    let scopes: [String]
+    let account: Account?
+    var forceRefresh = false
+    let authority: MSALAuthority?
+    let correlationId: UUID
+
+    init(_ parameters: MSALSilentTokenParameters) {
+        scopes = parameters.scopes
+        account = parameters.account?.account
+        forceRefresh = parameters.forceRefresh
+        authority = parameters.authority
+        correlationId = parameters.correlationId ?? UUID()
+    }
+
+    /// The silent form of a sign-in, for the account that is signed in.
+    init(_ request: SignInRequest, account: Account) {
+        scopes = request.scopes
+        self.account = account
+        authority = request.authority
+        correlationId = request.correlationId
+    }
+}

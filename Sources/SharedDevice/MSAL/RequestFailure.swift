@@ -1,0 +1,108 @@
+import Foundation
+import SharedDevice
+
+/// Why a request failed. It becomes the `NSError` that MSAL's callers expect.
+struct RequestFailure: Error {
+    let codes: ErrorCodes
+    let description: String
+    /// The error of ``SharedDevice``, if the request got that far.
+    var underlying: SharedDeviceError?
+    var context = Context()
+
+    /// What the request named.
+    struct Context: Sendable {
+        var correlationId: UUID?
+        var account: Account?
+    }
+
+    init(_ codes: ErrorCodes, _ description: String) {
+        self.codes = codes
+        self.description = description
+    }
+
+    init(_ error: SharedDeviceError, in request: ErrorCodes.Request = .other, context: Context = Context()) {
+        codes = ErrorCodes(error.code, in: request)
+        description = error.description
+        underlying = error
+        self.context = context
+    }
+
+    /// A parameter is missing or means nothing.
+    static func invalidParameter(_ description: String) -> RequestFailure {
+        RequestFailure(.internal(.internalErrorInvalidParameter), description)
+    }
+
+    var nsError: NSError {
+        var information: [String: Any] = [
+            NSLocalizedDescriptionKey: description,
+            MSALErrorDescriptionKey: description,
+        ]
+        if let code = codes.internalCode { information[MSALInternalErrorCodeKey] = code.rawValue }
+        if let underlying { information[NSUnderlyingErrorKey] = underlying }
+        if let id = context.correlationId { information[MSALCorrelationIDKey] = id.uuidString }
+        if let account = context.account {
+            information[MSALDisplayableUserIdKey] = account.username
+            information[MSALHomeAccountIdKey] = account.identifier
+        }
+        return NSError(domain: MSALErrorDomain, code: codes.code.rawValue, userInfo: information)
+    }
+}
+
+/// An error's code and, if that is ``MSALError/internal``, the internal code beside it. MSAL's rule: a handful of codes is surfaced, and
+/// everything else is internal.
+struct ErrorCodes: Sendable, Equatable {
+    let code: MSALError
+    let internalCode: MSALInternalError?
+
+    private init(_ code: MSALError, _ internalCode: MSALInternalError? = nil) {
+        self.code = code
+        self.internalCode = internalCode
+    }
+
+    /// A surfaced code.
+    static func surfaced(_ code: MSALError) -> ErrorCodes { ErrorCodes(code) }
+
+    /// An internal code beside ``MSALError/internal``.
+    static func `internal`(_ code: MSALInternalError) -> ErrorCodes { ErrorCodes(.internal, code) }
+
+    /// What kind of request failed.
+    enum Request: Sendable {
+        /// A token without asking anybody. If a person could help, the code is ``MSALError/interactionRequired``, which makes apps prompt.
+        case silentToken
+        /// Anything else.
+        case other
+    }
+
+    /// MSAL's codes for an error of ``SharedDevice``.
+    init(_ code: SharedDeviceError.Code, in request: Request = .other) {
+        if request == .silentToken, Self.settledByPerson.contains(code) {
+            self = .surfaced(.interactionRequired)
+        } else {
+            self = Self.table[code] ?? .internal(.internalErrorUnexpected)
+        }
+    }
+
+    private static let settledByPerson: Set<SharedDeviceError.Code> = [.noCurrentAccount, .authenticationFailed]
+
+    /// One row for each code. A code without a row is −42008, as in MSAL.
+    static let table: [SharedDeviceError.Code: ErrorCodes] = [
+        .brokerUnavailable: .internal(.internalBrokerNotAvailable),
+        .notSharedDevice: .internal(.internalBrokerNotAvailable),
+        .noCurrentAccount: .internal(.internalErrorAccountRequired),
+        .currentAccountMismatch: .internal(.internalErrorMismatchedUser),
+        .accountAlreadySignedIn: .internal(.internalErrorMismatchedUser),
+        .authenticationFailed: .internal(.internalErrorAuthorizationFailed),
+        .tooManyAttempts: .internal(.internalErrorAuthorizationFailed),
+        .tenantMismatch: .internal(.internalErrorAuthorizationFailed),
+        .cleanupPending: .internal(.internalErrorAuthorizationFailed),
+        // MSAL's “more than one account”: apps answer it by deleting what they hold of accounts, and that is what is due.
+        .cleanupRequired: .internal(.internalErrorAmbiguousAccount),
+        .userCanceled: .surfaced(.userCanceled),
+        .deviceNotJoined: .surfaced(.workplaceJoinRequired),
+        .invalidRequest: .internal(.internalErrorInvalidParameter),
+        .appNotEligible: .internal(.internalErrorUnauthorizedClient),
+        .notPermitted: .internal(.internalErrorUnauthorizedClient),
+        .brokerFailed: .internal(.internalErrorBrokerUnknown),
+        .recordUnusable: .internal(.internalErrorUnexpected),
+    ]
+}

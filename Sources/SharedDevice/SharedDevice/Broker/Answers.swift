@@ -1,0 +1,118 @@
+package import DBusTransport
+import FoundationEssentials
+
+/// A session whose data an app still has to delete, according to the broker's ledger.
+package struct OwedSession: Sendable, Hashable {
+    package let epoch: UInt64
+    /// Whose it was.
+    package let account: Account?
+
+    package init(epoch: UInt64, account: Account?) {
+        self.epoch = epoch
+        self.account = account
+    }
+
+    package var fields: DBusValue {
+        var fields: BrokerProtocol.Fields = ["epoch": .uint64(epoch)]
+        if let account { fields["account"] = account.fields }
+        return .fields(fields)
+    }
+
+    package init(_ value: DBusValue) throws(BrokerProtocol.Malformed) {
+        guard let fields = value.fieldsValue, let epoch = fields["epoch"]?.unsignedValue else {
+            throw BrokerProtocol.Malformed("owed")
+        }
+        self.epoch = epoch
+        account = if let value = fields["account"] { try Account(value) } else { nil }
+    }
+}
+
+/// The broker's answer to an app that asks who is signed in.
+package struct SessionAnswer: Sendable, Hashable {
+    package let session: DeviceSession
+    /// What this app has to clean up according to the ledger, oldest first.
+    package let owed: [OwedSession]
+    /// Whether somebody is signed in of whom this app may not hear before it has cleaned up.
+    package let isWithheld: Bool
+    /// Whether an app that owes a cleanup has to do that first.
+    package let isStrict: Bool
+
+    package init(
+        session: DeviceSession,
+        owed: [OwedSession] = [],
+        isWithheld: Bool = false,
+        isStrict: Bool = false
+    ) {
+        self.isStrict = isStrict
+        self.session = session
+        self.owed = owed
+        self.isWithheld = isWithheld
+    }
+
+    package var fields: BrokerProtocol.Fields {
+        var fields = session.fields
+        if !owed.isEmpty { fields["owed"] = .array(owed.map(\.fields), of: "a{sv}") }
+        if isWithheld { fields["withheld"] = .boolean(true) }
+        if isStrict { fields["strict"] = .boolean(true) }
+        return fields
+    }
+
+    package init(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) {
+        session = try DeviceSession(fields)
+        var owed: [OwedSession] = []
+        for value in fields["owed"]?.elementsValue ?? [] { owed.append(try OwedSession(value)) }
+        self.owed = owed
+        isWithheld = fields["withheld"]?.booleanValue ?? false
+        isStrict = fields["strict"]?.booleanValue ?? false
+    }
+}
+
+extension CleanupReport {
+    package var fields: DBusValue {
+        .fields([
+            "session": .uint64(session), "endedAt": .double(endedAt.timeIntervalSince1970),
+            "outcome": .string(outcome.rawValue), "apps": .array(apps.map(\.fields), of: "a{sv}"),
+        ])
+    }
+
+    package init(_ value: DBusValue?) throws(BrokerProtocol.Malformed) {
+        guard let fields = value?.fieldsValue, let session = fields["session"]?.unsignedValue,
+            case .double(let endedAt)? = fields["endedAt"], endedAt.isFinite,
+            let outcome = fields["outcome"]?.stringValue.flatMap(Outcome.init)
+        else { throw BrokerProtocol.Malformed("round") }
+        var apps: [App] = []
+        for value in fields["apps"]?.elementsValue ?? [] { apps.append(try App(value)) }
+        self.init(session: session, endedAt: Date(timeIntervalSince1970: endedAt), outcome: outcome, apps: apps)
+    }
+}
+
+extension CleanupReport.App {
+    var fields: DBusValue {
+        var fields: BrokerProtocol.Fields = [
+            "identifier": .string(identifier), "progress": .string(progress.rawValue), "isRunning": .boolean(isRunning),
+        ]
+        let times = [("toldAfter", toldAfter), ("begunAfter", begunAfter), ("finishedAfter", finishedAfter)]
+        for case (let key, let time?) in times { fields[key] = .double(time) }
+        if let detail { fields["detail"] = .string(detail) }
+        return .fields(fields)
+    }
+
+    init(_ value: DBusValue) throws(BrokerProtocol.Malformed) {
+        guard let fields = value.fieldsValue, let identifier = fields["identifier"]?.stringValue,
+            let progress = fields["progress"]?.stringValue.flatMap(CleanupReport.Progress.init)
+        else { throw BrokerProtocol.Malformed("apps") }
+        let time: (String) -> Double? = { key in
+            guard case .double(let seconds)? = fields[key], seconds.isFinite else { return nil }
+            return seconds
+        }
+        self.init(
+            identifier: identifier,
+            progress: progress,
+            toldAfter: time("toldAfter"),
+            begunAfter: time("begunAfter"),
+            finishedAfter: time("finishedAfter"),
+            detail: fields["detail"]?.stringValue,
+            isRunning: fields["isRunning"]?.booleanValue ?? false
+        )
+    }
+}

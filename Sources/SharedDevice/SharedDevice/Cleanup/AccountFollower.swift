@@ -1,0 +1,153 @@
+/// The loop of ``SharedDeviceApplication/follow(_:_:)``.
+///
+/// It shows a change only if nothing is left to clean up. After a cleanup it asks the broker again, because somebody else may have signed
+/// in or out while the steps ran.
+struct AccountFollower {
+    private enum Turn {
+        case atOnce
+        case afterWait
+    }
+
+    private let application: SharedDeviceApplication
+    private let cleanup: CleanupCoordinator
+    private let handler: (AccountState) async throws -> Void
+    private var backoff: Backoff
+    /// The state that the handler was told of last and has shown; `nil` if it failed.
+    private var told: AccountState?
+    /// Why the screen could not be hidden; `nil` if it could.
+    private var hidingFailure: String?
+
+    init(
+        _ application: SharedDeviceApplication,
+        _ cleanup: CleanupCoordinator,
+        _ handler: @escaping (AccountState) async throws -> Void
+    ) {
+        self.application = application
+        self.cleanup = cleanup
+        self.handler = handler
+        backoff = Backoff(first: cleanup.options.firstWait, longest: cleanup.options.longestWait)
+    }
+
+    mutating func run() async {
+        await hide(.starting)
+        while !Task.isCancelled {
+            guard await follow() == .afterWait else { continue }
+            // A cancellation ends the sleep, and then the loop.
+            try? await Task.sleep(for: backoff.next())
+        }
+        await hide(.stopped)
+    }
+
+    /// Follows the account until a cleanup has run or something failed. The next sequence begins with the current state.
+    private mutating func follow() async -> Turn {
+        let events = AccountEvents(application)
+        defer { events.stop() }
+        for await event in events.stream {
+            switch event {
+            case .failed(let error):
+                await hide(.unknown(error))
+            case .changed(let change) where change.previousAccounts.isEmpty:
+                cleanup.discardJournal(application)
+                guard await show(change.current) else { return .afterWait }
+            case .changed(let change):
+                events.stop()
+                return await clean(change) ? .atOnce : .afterWait
+            }
+        }
+        return .afterWait
+    }
+
+    private mutating func clean(_ change: AccountChange) async -> Bool {
+        // The screen keeps showing the failure during the next try.
+        if case .hidden(.cleanupFailed) = told {} else { await hide(.changing) }
+        let unhidden = hidingFailure.map { [CleanupFailure.Step(name: CleanupFailure.screenName, reason: $0)] } ?? []
+        do throws(CleanupFailure) {
+            try await cleanup.run(change, reporter: application, failures: unhidden)
+            backoff.reset()
+            return true
+        } catch {
+            await hide(.cleanupFailed(error))
+            return false
+        }
+    }
+
+    private mutating func show(_ account: Account?) async -> Bool {
+        let state = account.map(AccountState.open) ?? .nobody
+        guard told != state, !Task.isCancelled else { return true }
+        if told?.account != nil { await hide(.changing) }
+        do {
+            try await handler(state)
+            told = state
+            hidingFailure = nil
+            backoff.reset()
+            return true
+        } catch {
+            told = nil
+            await hide(.appFailed("\(error)"))
+            return false
+        }
+    }
+
+    private mutating func hide(_ reason: AccountState.HiddenReason) async {
+        let state = AccountState.hidden(reason)
+        guard told != state else { return }
+        do {
+            try await handler(state)
+            told = state
+            hidingFailure = nil
+        } catch {
+            told = nil
+            hidingFailure = "\(error)"
+        }
+    }
+}
+
+/// Account changes and unanswered questions as one sequence. It buffers only the newest element: each is the current state, and a change
+/// names all that is left to clean up.
+final class AccountEvents: Sendable {
+    enum Event: Sendable {
+        case changed(AccountChange)
+        case failed(SharedDeviceError)
+    }
+
+    let stream: AsyncStream<Event>
+    private let task: Task<Void, Never>
+
+    /// Begins to ask, until ``stop()`` or the end of this object.
+    init(_ application: SharedDeviceApplication) {
+        let (stream, continuation) = AsyncStream.makeStream(of: Event.self, bufferingPolicy: .bufferingNewest(1))
+        self.stream = stream
+        task = Task {
+            for await change in application.accountChanges(onFailure: { continuation.yield(.failed($0)) }) {
+                continuation.yield(.changed(change))
+            }
+            continuation.finish()
+        }
+    }
+
+    deinit { task.cancel() }
+
+    func stop() { task.cancel() }
+}
+
+/// How long to wait before the next try: twice as long after each failure, up to a limit.
+struct Backoff {
+    private let first: Duration
+    private let longest: Duration
+    private var upcoming: Duration
+
+    init(first: Duration, longest: Duration) {
+        self.first = min(first, longest)
+        self.longest = longest
+        upcoming = self.first
+    }
+
+    /// The wait after another failure.
+    mutating func next() -> Duration {
+        defer { upcoming = min(upcoming * 2, longest) }
+        return upcoming
+    }
+
+    /// Goes back to the first wait, after a success.
+    mutating func reset() { upcoming = first }
+}

@@ -1,0 +1,80 @@
+/// Decides what a cleanup does next. Pure: ``CleanupCoordinator`` does it, and reports the result back.
+///
+/// The steps come in the order of their registration, without those that are finished in the journal. A step that fails is tried again at
+/// once, a bounded number of times; then the later steps run all the same, because less data is left then. The cleanup is done when all
+/// steps are finished.
+struct CleanupPlan {
+    enum Action: Equatable {
+        /// Run this step. `attempt` counts from 1.
+        case run(String, attempt: Int)
+        /// All steps are finished: report that.
+        case reportDone
+        /// All steps have run, and these have failed.
+        case fail([CleanupFailure.Step])
+    }
+
+    private let steps: [String]
+    private let attempts: Int
+    private(set) var journal: CleanupJournal
+    private var position = 0
+    private var attempt = 1
+    private var failures: [CleanupFailure.Step]
+
+    /// - Parameters:
+    ///   - journal: the journal of an earlier run. It counts if it covers `sessions`.
+    ///   - attempts: how often a step is tried, at least once.
+    ///   - failures: failures before the first step. With any, the cleanup counts as failed even if all steps succeed.
+    init(
+        steps: [String],
+        sessions: [CleanupJournal.Session],
+        journal: CleanupJournal?,
+        attempts: Int,
+        failures: [CleanupFailure.Step] = []
+    ) {
+        self.steps = steps
+        self.attempts = max(attempts, 1)
+        self.failures = failures
+        if let journal, journal.covers(sessions) {
+            self.journal = journal
+        } else {
+            self.journal = CleanupJournal(sessions: sessions)
+        }
+        skipFinished()
+    }
+
+    /// What to do next. It changes with ``succeeded(_:)`` and ``failed(_:)``.
+    var next: Action {
+        if position < steps.count { return .run(steps[position], attempt: attempt) }
+        return failures.isEmpty ? .reportDone : .fail(failures)
+    }
+
+    /// The step in `next` is finished. ``journal`` has to be on disk before the next step begins.
+    mutating func succeeded(_ result: String?) {
+        guard position < steps.count else { return }
+        journal.finish(steps[position], result: result)
+        advance()
+    }
+
+    /// This try of the step in `next` failed.
+    mutating func failed(_ reason: String) {
+        guard position < steps.count else { return }
+        guard attempt >= attempts else {
+            attempt += 1
+            return
+        }
+        failures.append(CleanupFailure.Step(name: steps[position], reason: reason))
+        advance()
+    }
+
+    var summary: CleanupSummary { journal.summary(of: steps) }
+
+    private mutating func advance() {
+        position += 1
+        attempt = 1
+        skipFinished()
+    }
+
+    private mutating func skipFinished() {
+        while position < steps.count, journal.hasFinished(steps[position]) { position += 1 }
+    }
+}

@@ -1,0 +1,140 @@
+import Glibc
+
+/// An open directory. File names are bytes that end with a zero, because not every file name is valid text.
+struct DirectoryHandle: ~Copyable {
+    typealias Name = [CChar]
+
+    let descriptor: CInt
+    /// Where it is, for errors.
+    let path: String
+
+    /// Opens a directory. A symbolic link at its name is an error.
+    init(at parent: CInt = AT_FDCWD, _ name: Name, path: String) throws(UserDataError) {
+        descriptor = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        self.path = path
+        guard descriptor >= 0 else { throw UserDataError("open", path) }
+    }
+
+    /// Takes over an open descriptor.
+    init(taking descriptor: CInt, path: String) {
+        self.descriptor = descriptor
+        self.path = path
+    }
+
+    deinit { close(descriptor) }
+
+    static func name(_ text: String) -> Name { Array(text.utf8CString) }
+
+    func path(of name: Name) -> String { "\(path)/\(Self.text(name))" }
+
+    static func text(_ name: Name) -> String {
+        String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    /// Makes a directory for this user only; returns false if it was there.
+    func makeDirectory(_ name: Name) throws(UserDataError) -> Bool {
+        if mkdirat(descriptor, name, 0o700) == 0 { return true }
+        guard errno == EEXIST else { throw UserDataError("make the directory", path(of: name)) }
+        return false
+    }
+
+    /// Opens a directory in it, and takes all other users' rights to that directory.
+    func privateDirectory(_ name: Name) throws(UserDataError) -> DirectoryHandle {
+        let directory = try DirectoryHandle(at: descriptor, name, path: path(of: name))
+        try directory.makePrivate()
+        return directory
+    }
+
+    private func makePrivate() throws(UserDataError) {
+        let status = try status()
+        guard status.st_uid == geteuid() else {
+            throw UserDataError(
+                "use",
+                path,
+                code: EPERM,
+                reason: "it belongs to the user with the number \(status.st_uid)",
+                remedy: "Give it and its directory to the user that runs this app (chown)"
+            )
+        }
+        guard status.st_mode & 0o7777 != 0o700 else { return }
+        guard fchmod(descriptor, 0o700) == 0 else { throw UserDataError("protect", path) }
+    }
+
+    func status() throws(UserDataError) -> stat {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { throw UserDataError("look at", path) }
+        return status
+    }
+
+    /// The status of the entry of this name, of a symbolic link itself; `nil` if there is none.
+    func status(of name: Name) throws(UserDataError) -> stat? {
+        var status = stat()
+        guard fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
+            guard errno == ENOENT else { throw UserDataError("look at", path(of: name)) }
+            return nil
+        }
+        return status
+    }
+
+    /// The names in it.
+    func names() throws(UserDataError) -> [Name] {
+        // The stream takes over a descriptor, and changes its position: so it gets a second one.
+        let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard copy >= 0 else { throw UserDataError("read", path) }
+        guard let stream = fdopendir(copy) else {
+            defer { close(copy) }
+            throw UserDataError("read", path)
+        }
+        defer { closedir(stream) }
+        // The offset is never missing: `d_name` is a stored field. An entry may be shorter than the struct, so `pointee` would read beyond it.
+        let offset = MemoryLayout<dirent>.offset(of: \.d_name) ?? 0
+        var names: [Name] = []
+        while true {
+            errno = 0
+            guard let entry = readdir(stream) else {
+                guard errno == 0 else { throw UserDataError("read", path) }
+                return names
+            }
+            let start = UnsafeRawPointer(entry).advanced(by: offset).assumingMemoryBound(to: CChar.self)
+            let name = Array(UnsafeBufferPointer(start: start, count: strlen(start) + 1))
+            if name != Self.name("."), name != Self.name("..") { names.append(name) }
+        }
+    }
+
+    /// Forces the directory to the disk.
+    func sync() throws(UserDataError) {
+        guard fsync(descriptor) == 0 else { throw UserDataError("sync", path) }
+    }
+}
+
+/// The name of an account's directory. Different identifiers have different names, even on a file system that ignores case, and no name
+/// leads out of the directory that holds it.
+///
+/// Lower-case letters, digits and `-` stay as they are, and so does `.` except at the beginning. Every other byte becomes `_` and two
+/// hexadecimal digits. The empty identifier becomes a single `_`.
+enum AccountDirectoryName {
+    /// The longest name that file systems accept, in bytes.
+    static let limit = 255
+
+    /// The name; `nil` if it would be longer than ``limit``.
+    static func name(for identifier: String) -> String? {
+        guard !identifier.isEmpty else { return "_" }
+        var name: [UInt8] = []
+        for byte in identifier.utf8 {
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"):
+                name.append(byte)
+            case UInt8(ascii: ".") where !name.isEmpty:
+                name.append(byte)
+            default:
+                name += [UInt8(ascii: "_"), digit(byte >> 4), digit(byte & 15)]
+            }
+            guard name.count <= limit else { return nil }
+        }
+        return String(decoding: name, as: UTF8.self)
+    }
+
+    private static func digit(_ value: UInt8) -> UInt8 {
+        value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
+    }
+}

@@ -1,0 +1,178 @@
+import FoundationEssentials
+import Glibc
+
+/// Empties the directory of tombstones, whose contents wait for their deletion.
+///
+/// It does so without recursion: it moves a subdirectory up beside its tombstone, and deletes it in its turn. So a tree of any depth needs
+/// two descriptors, and a crash at any point leaves only tombstones. Several sweeps may run at once: each accepts that another was quicker,
+/// and also deletes what another has moved up, until the directory is empty.
+struct TombstoneSweep {
+    /// How often the sweep empties a directory that somebody fills meanwhile.
+    private static let patience = 10
+
+    private let truncates: Bool
+    private let checkpoint: @Sendable (UserDataDirectory.Checkpoint) -> Void
+    private(set) var removed = UserDataDirectory.Removed()
+    private(set) var problem: UserDataError?
+    private let prefix = UUID().uuidString
+    private var moved = 0
+    private var emptied: [DirectoryHandle.Name: Int] = [:]
+
+    init(truncates: Bool, checkpoint: @escaping @Sendable (UserDataDirectory.Checkpoint) -> Void) {
+        self.truncates = truncates
+        self.checkpoint = checkpoint
+    }
+
+    /// Removes all that it can. ``problem`` is the first failure.
+    mutating func run(in tombstones: borrowing DirectoryHandle) {
+        var stuck: Set<DirectoryHandle.Name> = []
+        do throws(UserDataError) {
+            let device = try tombstones.status().st_dev
+            while true {
+                let names = try tombstones.names().filter { !stuck.contains($0) }
+                guard !names.isEmpty else { break }
+                for name in names {
+                    let isGone = attempt { sweep throws(UserDataError) in
+                        try sweep.remove(name, from: tombstones, device: device)
+                    }
+                    if !isGone { stuck.insert(name) }
+                }
+            }
+            try tombstones.sync()
+        } catch {
+            note(error)
+        }
+    }
+
+    /// Runs `body`, and records its failure.
+    private mutating func attempt(_ body: (inout TombstoneSweep) throws(UserDataError) -> Void) -> Bool {
+        do throws(UserDataError) {
+            try body(&self)
+            return true
+        } catch {
+            note(error)
+            return false
+        }
+    }
+
+    private mutating func note(_ error: UserDataError) {
+        if problem == nil { problem = error }
+    }
+
+    /// Removes the tombstone. A directory that has new entries stays for another turn.
+    private mutating func remove(
+        _ name: DirectoryHandle.Name,
+        from tombstones: borrowing DirectoryHandle,
+        device: dev_t
+    ) throws(UserDataError) {
+        guard let status = try tombstones.status(of: name) else { return }
+        guard status.st_mode & S_IFMT == S_IFDIR else {
+            return try unlink(name, status, in: tombstones)
+        }
+        guard status.st_dev == device else { throw .mountPoint(tombstones.path(of: name)) }
+        try empty(name, status, in: tombstones)
+        guard unlinkat(tombstones.descriptor, name, AT_REMOVEDIR) != 0, errno != ENOENT else { return }
+        guard errno == ENOTEMPTY || errno == EEXIST else { throw UserDataError("remove", tombstones.path(of: name)) }
+        emptied[name, default: 0] += 1
+        guard emptied[name, default: 0] < Self.patience else {
+            throw UserDataError(
+                "remove",
+                tombstones.path(of: name),
+                code: ENOTEMPTY,
+                reason: "somebody still writes into it",
+                remedy: "Have the app stop its work before it removes the data (lsof +D shows who writes)"
+            )
+        }
+    }
+
+    /// Empties a tombstone that is a directory. Tries every entry, and throws the first failure.
+    private mutating func empty(
+        _ name: DirectoryHandle.Name,
+        _ status: stat,
+        in tombstones: borrowing DirectoryHandle
+    ) throws(UserDataError) {
+        let path = tombstones.path(of: name)
+        // The app may have made it read-only. If this fails, the steps below report it.
+        if status.st_mode & 0o700 != 0o700 {
+            _ = fchmodat(tombstones.descriptor, name, 0o700, AT_SYMLINK_NOFOLLOW)
+        }
+        let descriptor: DirectoryHandle
+        do throws(UserDataError) {
+            descriptor = try DirectoryHandle(at: tombstones.descriptor, name, path: path)
+        } catch {
+            if error.code == ENOENT { return }
+            throw error
+        }
+        var failure: UserDataError?
+        for entry in try descriptor.names() {
+            do throws(UserDataError) {
+                guard let found = try descriptor.status(of: entry) else { continue }
+                if found.st_mode & S_IFMT != S_IFDIR {
+                    try unlink(entry, found, in: descriptor)
+                } else if found.st_dev != status.st_dev {
+                    throw .mountPoint(descriptor.path(of: entry))
+                } else {
+                    try move(entry, found, from: descriptor, to: tombstones)
+                }
+            } catch {
+                if failure == nil { failure = error }
+            }
+        }
+        if let failure { throw failure }
+    }
+
+    private mutating func unlink(
+        _ name: DirectoryHandle.Name,
+        _ status: stat,
+        in directory: borrowing DirectoryHandle
+    ) throws(UserDataError) {
+        let isFile = status.st_mode & S_IFMT == S_IFREG
+        let file = isFile && truncates && status.st_size > 0 ? open(name, status, in: directory) : -1
+        defer { if file >= 0 { close(file) } }
+        guard unlinkat(directory.descriptor, name, 0) == 0 else {
+            if errno == ENOENT { return }
+            throw UserDataError("remove", directory.path(of: name))
+        }
+        // Truncates the file for those who have it open. Only after it has lost its name: a file that cannot be removed, for instance because
+        // it is a mount point, must not be changed.
+        if file >= 0 { _ = ftruncate(file, 0) }
+        removed.add(bytes: isFile ? Int(status.st_size) : 0)
+        checkpoint(.unlinked)
+    }
+
+    /// Opens the file for its truncation; -1 if the system refuses, for instance for a running program. The file then only loses its name.
+    private func open(_ name: DirectoryHandle.Name, _ status: stat, in directory: borrowing DirectoryHandle) -> CInt {
+        if status.st_mode & 0o200 == 0 { _ = fchmodat(directory.descriptor, name, 0o600, AT_SYMLINK_NOFOLLOW) }
+        return openat(directory.descriptor, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+    }
+
+    private mutating func move(
+        _ name: DirectoryHandle.Name,
+        _ status: stat,
+        from directory: borrowing DirectoryHandle,
+        to tombstones: borrowing DirectoryHandle
+    ) throws(UserDataError) {
+        moved += 1
+        let other = DirectoryHandle.name("\(prefix).\(moved)")
+        try Self.move(name, in: directory, to: other, in: tombstones)
+        checkpoint(.moved)
+    }
+
+    /// Renames an entry in one step. Returns whether there was one.
+    @discardableResult
+    static func move(
+        _ name: DirectoryHandle.Name,
+        in directory: borrowing DirectoryHandle,
+        to other: DirectoryHandle.Name,
+        in tombstones: borrowing DirectoryHandle
+    ) throws(UserDataError) -> Bool {
+        func rename() -> Bool { renameat(directory.descriptor, name, tombstones.descriptor, other) == 0 }
+        if rename() { return true }
+        if errno == ENOENT { return false }
+        if errno == EACCES || errno == EPERM {
+            // To move a directory changes its “..” entry, and so needs the right to write to it.
+            if fchmodat(directory.descriptor, name, 0o700, AT_SYMLINK_NOFOLLOW) == 0, rename() { return true }
+        }
+        throw UserDataError("remove", directory.path(of: name))
+    }
+}

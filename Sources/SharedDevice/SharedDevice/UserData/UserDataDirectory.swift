@@ -1,0 +1,328 @@
+import Dispatch
+import FoundationEssentials
+import Glibc
+
+/// A directory with one subdirectory for each user, which can be removed at once and completely.
+///
+/// ```swift
+/// let data = try UserDataDirectory("org.example.notes")
+/// try cleanup.register("notes") { try await data.remove($0.accounts) }
+/// let path = try data.open(for: account)
+/// ```
+///
+/// A user's directory is `users/<name>`; only this user of the system has any right to it. A removal moves it to `tombstones` in one step:
+/// a reader by path finds all files before and none after. Then it deletes everything, and forces both directories to the disk. A crash in
+/// between leaves a tombstone, which the next start or the next removal deletes.
+///
+/// Symbolic links are removed and never followed, and nothing on another file system is touched. Directories that the app made read-only are
+/// removed, too. Files are truncated after they have lost their name, so that their bytes also go if a process still has them open or they
+/// have a second name elsewhere. So keep files that users share outside, and close databases before the removal: a process that touches a
+/// truncated file in mapped memory ends (`SIGBUS`). The bytes are not overwritten, because today's file systems and flash disks would
+/// write to another place: encrypt the disk.
+///
+/// Several processes and tasks may use one directory at once. A reader that opened the user's directory before the removal sees the files go
+/// one by one. A writer that is late fails, because the path is gone; only ``open(for:in:)`` makes it again, and with a ``Generation`` that
+/// is over it fails, too.
+public struct UserDataDirectory: Sendable {
+    /// How much was removed.
+    public struct Removed: Sendable, Hashable, CustomStringConvertible {
+        /// Files of all kinds, symbolic links included; not directories.
+        public internal(set) var files = 0
+        /// The sum of the regular files' lengths.
+        public internal(set) var bytes = 0
+
+        init() {}
+
+        mutating func add(bytes: Int) {
+            files += 1
+            self.bytes += bytes
+        }
+
+        /// For instance “3 files, 1024 bytes”.
+        public var description: String { "\(files) \(files == 1 ? "file" : "files"), \(bytes) bytes" }
+    }
+
+    /// The time between two removals. A directory for a generation that is over cannot be opened any more.
+    public struct Generation: Sendable, Hashable {
+        fileprivate let text: String
+    }
+
+    /// A place in an opening or a removal, at which tests act.
+    package enum Checkpoint: Sendable {
+        /// The opening has found its generation to be the current one.
+        case checked
+        /// The users' directories are tombstones.
+        case buried
+        /// A file is gone.
+        case unlinked
+        /// A subdirectory is a tombstone of its own.
+        case moved
+        /// All is gone.
+        case swept
+    }
+
+    /// The absolute path of the directory that holds `users` and `tombstones`.
+    public let path: String
+    /// Whether files are truncated when they are deleted.
+    public let truncates: Bool
+    private let checkpoint: @Sendable (Checkpoint) -> Void
+
+    private static let users = DirectoryHandle.name("users")
+    private static let tombstones = DirectoryHandle.name("tombstones")
+
+    /// The directory of this name in `$XDG_DATA_HOME` (`~/.local/share`). The app's identifier is a good name.
+    ///
+    /// - Throws: ``UserDataError`` if the name is not a single path component, and as ``init(path:truncates:)``.
+    public init(_ name: String) throws(UserDataError) {
+        guard !name.isEmpty, name != ".", name != "..", !name.contains("/"), !name.utf8.contains(0) else {
+            throw UserDataError(
+                "use the name",
+                "“\(name)”",
+                code: EINVAL,
+                reason: "it is not the name of a directory",
+                remedy: "Take the app's identifier, or give a path: UserDataDirectory(path:)"
+            )
+        }
+        let environment = ProcessInfo.processInfo.environment
+        let base = environment["XDG_DATA_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
+        try self.init(path: (base ?? "\(environment["HOME"] ?? ".")/.local/share") + "/" + name)
+    }
+
+    /// The directory at this path, which is made if it is missing. Also deletes what a crash left half removed; a failure of that is reported
+    /// by the next ``remove(_:)``, for which the unfinished cleanup asks.
+    ///
+    /// - Parameters:
+    ///   - path: a directory for this purpose only, on a file system of Linux.
+    ///   - truncates: whether files are truncated when they are deleted. With `false`, a file with a second name elsewhere keeps its bytes,
+    ///     and so does one that a process has open.
+    /// - Throws: ``UserDataError`` if the directory cannot be made or is not this user's.
+    public init(path: String, truncates: Bool = true) throws(UserDataError) {
+        try self.init(path: path, truncates: truncates) { _ in }
+    }
+
+    package init(
+        path: String,
+        truncates: Bool = true,
+        checkpoint: @escaping @Sendable (Checkpoint) -> Void
+    ) throws(UserDataError) {
+        self.path = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
+        self.truncates = truncates
+        self.checkpoint = checkpoint
+        guard !path.isEmpty, !path.utf8.contains(0) else {
+            throw UserDataError("use", "“\(path)”", code: EINVAL, reason: "it is no path", remedy: "Give a path")
+        }
+        _ = try directory(Self.users)
+        var sweep = TombstoneSweep(truncates: truncates, checkpoint: checkpoint)
+        sweep.run(in: try directory(Self.tombstones))
+    }
+
+    // MARK: One user's directory
+
+    /// Makes the account's directory if it is missing, for this user of the system only, and returns its path.
+    ///
+    /// - Parameters:
+    ///   - account: the account.
+    ///   - generation: the result of ``generation()`` when the app was told that this account is signed in. With it, a task that is late
+    ///     cannot make the directory again after its removal. `nil` means no check.
+    /// - Throws: ``UserDataError`` if the directory cannot be made or belongs to another user, if the generation is over, or if the account's
+    ///   identifier is too long for a file name (255 bytes; bytes other than lower-case letters, digits, `-` and `.` count three times).
+    public func open(for account: Account, in generation: Generation? = nil) throws(UserDataError) -> String {
+        guard let name = AccountDirectoryName.name(for: account.identifier) else {
+            throw UserDataError(
+                "make the directory of \(account.username) in",
+                path,
+                code: ENAMETOOLONG,
+                reason: "the account's identifier is too long for a file name",
+                remedy: "Use an identity provider whose identifiers are shorter"
+            )
+        }
+        try check(generation, "\(path)/users/\(name)")
+        checkpoint(.checked)
+        let users = try directory(Self.users)
+        let isNew = try users.makeDirectory(DirectoryHandle.name(name))
+        let directory = try users.privateDirectory(DirectoryHandle.name(name))
+        do throws(UserDataError) {
+            // A removal ends the generation before it moves the directories: either it has moved this one, or this check sees it.
+            try check(generation, directory.path)
+        } catch {
+            if isNew { _ = unlinkat(users.descriptor, DirectoryHandle.name(name), AT_REMOVEDIR) }
+            throw error
+        }
+        return directory.path
+    }
+
+    /// Whether there is a directory of the account.
+    ///
+    /// - Throws: ``UserDataError`` if the system does not tell.
+    public func contains(_ account: Account) throws(UserDataError) -> Bool {
+        guard let name = AccountDirectoryName.name(for: account.identifier) else { return false }
+        return try directory(Self.users).status(of: DirectoryHandle.name(name)) != nil
+    }
+
+    /// The current generation. It ends with the next ``remove(_:)`` of any process.
+    ///
+    /// - Throws: ``UserDataError`` if it cannot be read.
+    public func generation() throws(UserDataError) -> Generation {
+        let file = Glibc.open(generationFile, O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else {
+            guard errno == ENOENT else { throw UserDataError("read", generationFile) }
+            return Generation(text: "")
+        }
+        defer { close(file) }
+        var bytes = [UInt8](repeating: 0, count: 64)
+        let count = pread(file, &bytes, bytes.count, 0)
+        guard count >= 0 else { throw UserDataError("read", generationFile) }
+        return Generation(text: String(decoding: bytes[..<count], as: UTF8.self))
+    }
+
+    // MARK: Removing
+
+    /// Removes the directories of these accounts, and what earlier removals have left. On return nothing of it is on the disk. If there is
+    /// nothing to remove, it succeeds. From the beginning on, readers by path find nothing, even if the function throws later.
+    ///
+    /// It runs on a queue of the system's, and is not cancelled with its task.
+    ///
+    /// - Returns: how much this call deleted, without what another process deletes at the same time.
+    /// - Throws: the first ``UserDataError`` if something cannot be removed. Everything else is removed then, and the next call tries again.
+    @discardableResult
+    public func remove(_ accounts: [Account]) async throws(UserDataError) -> Removed {
+        let result = await withCheckedContinuation { continuation in
+            DispatchQueue.global().async {
+                let result: Result<Removed, UserDataError>
+                do throws(UserDataError) {
+                    result = .success(try removeHere(accounts))
+                } catch {
+                    result = .failure(error)
+                }
+                continuation.resume(returning: result)
+            }
+        }
+        return try result.get()
+    }
+
+    private func removeHere(_ accounts: [Account]) throws(UserDataError) -> Removed {
+        let users = try directory(Self.users)
+        let tombstones = try directory(Self.tombstones)
+        var problem: UserDataError?
+        func attempt(_ body: () throws(UserDataError) -> Void) {
+            do throws(UserDataError) {
+                try body()
+            } catch {
+                if problem == nil { problem = error }
+            }
+        }
+        attempt { () throws(UserDataError) in try endGeneration() }
+        for account in accounts {
+            // No directory has a name that is too long.
+            guard let name = AccountDirectoryName.name(for: account.identifier) else { continue }
+            attempt { () throws(UserDataError) in
+                let tombstone = DirectoryHandle.name(UUID().uuidString)
+                try TombstoneSweep.move(DirectoryHandle.name(name), in: users, to: tombstone, in: tombstones)
+            }
+        }
+        attempt { () throws(UserDataError) in try tombstones.sync() }
+        attempt { () throws(UserDataError) in try users.sync() }
+        checkpoint(.buried)
+        var sweep = TombstoneSweep(truncates: truncates, checkpoint: checkpoint)
+        sweep.run(in: tombstones)
+        checkpoint(.swept)
+        if let problem = problem ?? sweep.problem { throw problem }
+        return sweep.removed
+    }
+
+    private var generationFile: String { "\(path)/generation" }
+
+    /// Overwrites the generation in place. Even the mixed bytes of two writers are another generation.
+    private func endGeneration() throws(UserDataError) {
+        let file = Glibc.open(generationFile, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+        guard file >= 0 else { throw UserDataError("write", generationFile) }
+        defer { close(file) }
+        let text = Array(UUID().uuidString.utf8)
+        guard pwrite(file, text, text.count, 0) == text.count else { throw UserDataError("write", generationFile) }
+    }
+
+    private func check(_ generation: Generation?, _ path: String) throws(UserDataError) {
+        guard let generation, try generation != self.generation() else { return }
+        throw UserDataError(
+            "make the directory",
+            path,
+            code: ESTALE,
+            reason: "users' data was removed since this generation was asked for",
+            remedy:
+                "Stop the work that is for an earlier session, and ask for the generation when the account is opened"
+        )
+    }
+
+    // MARK: The places
+
+    /// `users` or `tombstones`. Makes it if it is missing.
+    private func directory(_ name: DirectoryHandle.Name) throws(UserDataError) -> DirectoryHandle {
+        try Self.makeDirectory(path)
+        let base = Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard base >= 0 else { throw UserDataError("open", path) }
+        let directory = DirectoryHandle(taking: base, path: path)
+        _ = try directory.makeDirectory(name)
+        return try directory.privateDirectory(name)
+    }
+
+    /// Makes a directory for this user only, and those above it.
+    private static func makeDirectory(_ path: String) throws(UserDataError) {
+        guard mkdir(path, 0o700) != 0, errno != EEXIST else { return }
+        guard errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex else {
+            throw UserDataError("make the directory", path)
+        }
+        try makeDirectory(String(path[..<slash]))
+        guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw UserDataError("make the directory", path) }
+    }
+}
+
+/// Why a ``UserDataDirectory`` could not do what it was asked: what was attempted, on which path, what happened, and what helps.
+public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// What was attempted, for instance “remove”.
+    public let attempted: String
+    /// The file or directory at which it failed.
+    public let path: String
+    /// The system's error number; 0 if the reason is another one.
+    public let code: Int32
+    /// What happened.
+    public let reason: String
+    /// What helps.
+    public let remedy: String
+
+    /// One line.
+    public var description: String { "could not \(attempted) \(path): \(reason). \(remedy)" }
+
+    /// A failure with the reason in `errno`.
+    init(_ attempted: String, _ path: String) {
+        let code = errno
+        self.init(attempted, path, code: code, reason: String(cString: strerror(code)), remedy: Self.remedy(code))
+    }
+
+    init(_ attempted: String, _ path: String, code: Int32 = 0, reason: String, remedy: String) {
+        self.attempted = attempted
+        self.path = path
+        self.code = code
+        self.reason = reason
+        self.remedy = remedy
+    }
+
+    /// A part of the tree is on another file system, whose files are left alone.
+    static func mountPoint(_ path: String) -> UserDataError {
+        UserDataError("remove", path, code: EBUSY, reason: "something is mounted there", remedy: remedy(EBUSY))
+    }
+
+    private static func remedy(_ code: Int32) -> String {
+        switch code {
+        case EACCES, EPERM:
+            "Give it and its directory to the user that runs this app (chown), and let it be changed (lsattr, chattr -i -a)"
+        case EROFS: "Make the file system writable"
+        case EBUSY: "Unmount what is mounted there"
+        case EXDEV: "Keep “users” and “tombstones” on one file system"
+        case ENOSPC, EDQUOT: "Free some space on its file system"
+        case ENOTDIR, ELOOP: "Move away what is there in the place of a directory"
+        case EMFILE, ENFILE: "Close files that are not needed, or raise the limit of open files"
+        case EIO: "Check the disk"
+        default: "See what keeps it from being done, and try again"
+        }
+    }
+}

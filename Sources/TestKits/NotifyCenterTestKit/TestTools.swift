@@ -1,0 +1,66 @@
+import Foundation
+
+/// A directory that is removed when this object goes.
+public final class TemporaryDirectory: Sendable {
+    /// Its absolute path.
+    public let path: String
+
+    /// Makes a directory that only this user can read.
+    public init(_ name: String) throws {
+        path = NSTemporaryDirectory() + "\(name)-\(UUID().uuidString.prefix(8))"
+        try FileManager.default.createDirectory(
+            atPath: path,
+            withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o700]
+        )
+    }
+
+    deinit {
+        // If that fails, the system's cleaning of temporary files removes it.
+        try? FileManager.default.removeItem(atPath: path)
+    }
+}
+
+extension TemporaryDirectory {
+    /// Writes a shell script that is ready to run, and returns its path.
+    ///
+    /// Another process writes it. A file that this process has open for writing is open for a moment in children that other threads start,
+    /// too, and the kernel runs no program that is open for writing (`ETXTBSY`).
+    package func writeScript(_ name: String, _ body: String) throws -> String {
+        let script = "\(path)/\(name)"
+        let writer = try ChildProcess(
+            "/bin/sh",
+            ["-c", #"printf '#!/bin/sh\n%s\n' "$2" > "$1" && chmod 755 "$1""#, "sh", script, body]
+        )
+        guard writer.waitUntilExit() == 0 else {
+            throw ChildProcess.Failure("could not write \(script): \(writer.errorText)")
+        }
+        return script
+    }
+}
+
+// MARK: Waiting
+
+/// Waits, without holding a thread, until `condition` holds.
+///
+/// - Throws: ``WaitFailure`` if time runs out, or `CancellationError` if the task is cancelled; also what `condition` throws.
+public func eventually(
+    _ what: String = "the condition",
+    within timeout: Duration = .seconds(120),
+    _ condition: () async throws -> Bool
+) async throws {
+    let deadline = ContinuousClock.now + timeout
+    while !(try await condition()) {
+        guard ContinuousClock.now < deadline else { throw WaitFailure(what: what, timeout: timeout) }
+        try await Task.sleep(for: .milliseconds(2))
+    }
+}
+
+/// A condition that did not come true in time.
+public struct WaitFailure: Error, CustomStringConvertible {
+    let what: String
+    let timeout: Duration
+
+    /// What the test waited for, and how long.
+    public var description: String { "\(what) did not come true within \(timeout)" }
+}

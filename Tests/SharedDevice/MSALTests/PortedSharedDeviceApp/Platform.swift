@@ -1,0 +1,41 @@
+import Foundation
+import MSAL
+
+// What the forms need of iOS and of the frameworks around them, in the smallest shape that compiles.
+
+/// Stands for UIKit's class. It also asks the person for name and password, as a port of an app has it do.
+class UIViewController {
+    private let name: String
+    private let password: String
+
+    init(name: String, password: String) {
+        self.name = name
+        self.password = password
+    }
+}
+
+extension UIViewController: MSALCredentialsPrompting {
+    func credentials(forLoginHint loginHint: String?) async throws -> MSALCredentials? {
+        MSALCredentials(username: loginHint ?? name, password: password)
+    }
+}
+
+/// Stands for WebKit's class.
+class WKWebView {}
+
+/// A call from the web page of a hybrid app: options in, an answer or a rejection out.
+struct PluginCall {
+    let options: [String: Any]
+
+    func getString(_ key: String) -> String? { options[key] as? String }
+    func getArray<Element>(_ key: String, _ type: Element.Type) -> [Element]? { options[key] as? [Element] }
+    func resolve(_ answer: [String: Any] = [:]) {
+        print("resolved", answer.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " "))
+    }
+    func reject(_ reason: String) { print("rejected", reason) }
+}
+
+/// One way to write an app with MSAL. Each line of standard input is a button that somebody presses.
+protocol Form {
+    func press(_ button: String)
+}
