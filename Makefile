@@ -16,7 +16,7 @@ help:
 	@echo 'make model      the protocol of broker and apps, in every order of its steps (model checker SPIN)'
 	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
 	@echo 'make torture    random schedules of sign-ins, kills and restarts; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
-	@echo 'make bench      the measurements, as ratios to plain C programs'
+	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
 	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR='
 	@echo 'make install-broker  shared-device-broker and shared-device, with what D-Bus and systemd start the broker by'
@@ -85,8 +85,10 @@ demo-live: setup
 	$(SWIFT) build
 	Examples/demo-live $$($(SWIFT) build --show-bin-path)
 
+# ROWS='round-trip memory' runs these alone; Benchmarks/run --list names them all.
+ROWS ?=
 bench: setup
-	Benchmarks/run
+	Benchmarks/run $(ROWS)
 
 docs: setup
 	@SWIFT=$(SWIFT) Documentation/build
