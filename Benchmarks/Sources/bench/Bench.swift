@@ -56,7 +56,7 @@ struct Bench: ParsableCommand {
             return
         }
         Interruption.watch()
-        // Two times a hundred listeners, each with a pipe. The daemon inherits the limit.
+        // For two hundred listeners with a pipe each, and for the daemon, which inherits the limit.
         raiseDescriptorLimit(to: 4096)
         do {
             try measureAndReport()
@@ -167,7 +167,7 @@ final class Progress {
         note("")
     }
 
-    /// What the rounds after this are of.
+    /// Names what the following rounds measure.
     func note(_ text: String) {
         title = text
         show(text)

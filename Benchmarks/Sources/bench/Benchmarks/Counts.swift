@@ -122,7 +122,7 @@ struct Counts: Benchmark {
         return try quantity.total(in: log)
     }
 
-    /// As in Peers/roles.c.
+    /// `ping` posts so many times more than it is asked to, see Peers/roles.c.
     private static let warmUpRoundTrips = 200
 
     /// The total of a peer that registers and cancels a name. It does so a tenth more often than asked, which the ratio does not see.

@@ -1,4 +1,4 @@
-/// How long one process takes to observe many names. All requests are under way at once; the time ends when the bus has answered each.
+/// One process observes many names, with all requests under way at once. The time ends when the bus has answered each.
 struct Registration: Benchmark {
     let name = "registration"
     let summary = "time to register 10 000 names in one process"
@@ -133,7 +133,7 @@ struct Memory: Benchmark {
 struct ResidentMemory: Equatable {
     /// Every resident page, those of shared libraries in full.
     let resident: Int
-    /// Pages that no other process has: one more such process costs as much.
+    /// Pages that no other process has at this moment, those of the program's own file among them.
     let own: Int
 
     /// Reads the text of `/proc/PID/smaps_rollup`. `nil` where a line is missing.

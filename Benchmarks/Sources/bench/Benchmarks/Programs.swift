@@ -47,7 +47,7 @@ struct Programs {
     /// The same program with libdbus linked statically, as notifyutil has it. `nil` where there is no static libdbus.
     let staticLibdbus: Contender?
     let subject: Contender
-    /// `nil` where the subject is another peer: the driver is then being checked, and the project is not measured.
+    /// `nil` where the subject is another peer, for a check of the driver itself.
     let swift: Swift?
     /// Each with its label, and `nil` for the contender where the peer was not built.
     let otherLibraries: [(label: String, contender: Contender?)]
@@ -55,10 +55,10 @@ struct Programs {
     /// notify(3) from C by the shared library, and the service that it needs for the state.
     let notify: Contender
     let notifyd: String
-    /// What waits for answers, on plain libdbus.
+    /// The baseline for calls that wait for an answer, on plain libdbus.
     let calls: Contender
     let sharedDevice: SharedDevice
-    /// Loaded into a program with LD_PRELOAD, counts its allocations.
+    /// The library that counts the allocations of a program which is started with it in LD_PRELOAD.
     let allocationCounter: String
 
     /// Throws `.missingProgram` where a program is missing that `parts` or all benchmarks need.
