@@ -18,7 +18,7 @@ help:
 	@echo 'make torture    random schedules of sign-ins, kills and restarts; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
 	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
-	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR='
+	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR= STATIC_LIBDBUS=yes'
 	@echo 'make install-broker  shared-device-broker and shared-device, with what D-Bus and systemd start the broker by'
 	@echo 'make uninstall  removes both again'
 	@echo 'make c-example  a listener in plain C, linked with -lCFNotificationCenter'
