@@ -43,9 +43,9 @@ struct Setting {
     /// The peer under test.
     var subject: Contender { programs.subject }
 
-    /// `full` rounds; in a quick run a fifth of them, but at least three.
+    /// `full` rounds; in a quick run a fifth of them, but at least three if there are so many.
     func rounds(_ full: Int) -> Int {
-        isQuick ? max(3, full / 5) : full
+        isQuick ? min(full, max(3, full / 5)) : full
     }
 
     /// Starts a peer and waits until it is ready. Throws as `Peer` does.
