@@ -16,9 +16,9 @@ help:
 	@echo 'make model      the protocol of broker and apps, in every order of its steps (model checker SPIN)'
 	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
 	@echo 'make torture    random schedules of sign-ins, kills and restarts; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
-	@echo 'make bench      the measurements, as ratios to plain C programs'
+	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
-	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR='
+	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR= STATIC_LIBDBUS=yes'
 	@echo 'make install-broker  shared-device-broker and shared-device, with what D-Bus and systemd start the broker by'
 	@echo 'make uninstall  removes both again'
 	@echo 'make c-example  a listener in plain C, linked with -lCFNotificationCenter'
@@ -85,8 +85,10 @@ demo-live: setup
 	$(SWIFT) build
 	Examples/demo-live $$($(SWIFT) build --show-bin-path)
 
+# ROWS='round-trip memory' runs these alone; Benchmarks/run --list names them all.
+ROWS ?=
 bench: setup
-	Benchmarks/run
+	Benchmarks/run $(ROWS)
 
 docs: setup
 	@SWIFT=$(SWIFT) Documentation/build
@@ -94,17 +96,23 @@ docs: setup
 lint:
 	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources
 
-# The programs as they are installed: the Swift and C++ runtimes are linked in, so that they need no Swift. notifyutil is for scripts that
-# start it often, and notifyd starts when somebody waits for it: what a start costs is the dynamic linker's work, so there is as little
-# as possible of it, at a fixed address.
+# The programs as they are installed: the Swift and C++ runtimes are linked in, so that they need no Swift, and they are linked for a fixed
+# address, because relocating them is the greatest part of their start. Each of them starts while somebody waits.
 STATIC_SCRATCH ?= .build-static
-STATIC_LIBS := $(STATIC_SCRATCH)/static-libs
+STATIC_LIBS := $(abspath $(STATIC_SCRATCH))/static-libs
+# Scripts start notifyutil often, so libdbus is linked into it too: the shared libdbus brings seven further libraries, which the dynamic
+# linker has to load each time. “no” leaves libdbus shared, for a distribution that wants a fix of libdbus to reach every program at once.
+STATIC_LIBDBUS ?= yes
+QUICK_START := $(abspath $(STATIC_SCRATCH))/quick-start
+notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-start '$(QUICK_START)')
 notifyutil notifyd shared-device shared-device-broker: setup
 	@mkdir -p $(STATIC_LIBS)
 	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
 	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
+	flags="$(LINK_FLAGS)" && \
+	PKG_CONFIG_PATH="$(if $(LINK_FLAGS),$(QUICK_START):)$$PKG_CONFIG_PATH" \
 	$(SWIFT) build --configuration release --static-swift-stdlib --disable-local-rpath --scratch-path $(STATIC_SCRATCH) --product $@ \
-		-Xlinker -L$(abspath $(STATIC_LIBS)) -Xswiftc -Xclang-linker -Xswiftc -no-pie
+		-Xlinker -L$(STATIC_LIBS) $$flags -Xswiftc -Xclang-linker -Xswiftc -no-pie
 	@echo built $(STATIC_SCRATCH)/release/$@
 
 library: setup

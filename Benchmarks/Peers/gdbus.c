@@ -1,4 +1,4 @@
-// The same peer on GDBus (GLib), whose I/O runs on a worker thread of its own and whose handlers run in the main loop.
+// The same peer on GDBus (GLib). GDBus reads on a worker thread, and calls the handlers in the main loop.
 #include "peer.h"
 
 #include <gio/gio.h>
@@ -6,7 +6,7 @@
 static GDBusConnection *connection;
 
 static void check(GError *error, const char *what) {
-    if (error) die(what, error->message);
+    if (error) end_with(what, error->message);
 }
 
 static void posted(GDBusConnection *from, const char *sender, const char *path, const char *interface,
@@ -23,7 +23,7 @@ static void posted(GDBusConnection *from, const char *sender, const char *path, 
     received(name);
 }
 
-// GDBus sends AddMatch without waiting; one call answered after it proves that the bus has handled them.
+// GDBus sends AddMatch and does not wait. The answer to a later call proves that the bus has handled it.
 static void wait_for_bus(void) {
     GError *error = NULL;
     GVariant *answer = g_dbus_connection_call_sync(connection, "org.freedesktop.DBus", "/org/freedesktop/DBus",

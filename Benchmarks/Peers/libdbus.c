@@ -1,8 +1,7 @@
-// The baseline: a plain program on libdbus, as its documentation would have one write it.
+// The baseline: a plain program on libdbus, written as libdbus's documentation shows.
 #include "peer.h"
 
 #include <dbus/dbus.h>
-#include <stdio.h>
 
 static DBusConnection *connection;
 static char observed_interface[PEER_INTERFACE_MAX];
@@ -20,8 +19,8 @@ static DBusHandlerResult filter(DBusConnection *from, DBusMessage *message, void
 void bus_connect(void) {
     DBusError error = DBUS_ERROR_INIT;
     connection = dbus_bus_get_private(DBUS_BUS_SESSION, &error);
-    if (!connection) die("dbus_bus_get_private", error.message);
-    if (!dbus_connection_add_filter(connection, filter, NULL, NULL)) die("dbus_connection_add_filter", NULL);
+    if (!connection) end_with("dbus_bus_get_private", error.message);
+    if (!dbus_connection_add_filter(connection, filter, NULL, NULL)) end_with("dbus_connection_add_filter", NULL);
 }
 
 void bus_observe(const char *name) {
@@ -30,15 +29,15 @@ void bus_observe(const char *name) {
     rule_of(name, rule);
     interface_of(name, observed_interface);
     dbus_bus_add_match(connection, rule, &error);
-    if (dbus_error_is_set(&error)) die("AddMatch", error.message);
+    if (dbus_error_is_set(&error)) end_with("AddMatch", error.message);
 }
 
 static void answered(DBusPendingCall *call, void *context) {
     (void)context;
     DBusMessage *answer = dbus_pending_call_steal_reply(call);
-    if (!answer) die("AddMatch", "no reply");
+    if (!answer) end_with("AddMatch", "no reply");
     DBusError error = DBUS_ERROR_INIT;
-    if (dbus_set_error_from_message(&error, answer)) die("AddMatch", error.message);
+    if (dbus_set_error_from_message(&error, answer)) end_with("AddMatch", error.message);
     dbus_message_unref(answer);
     answers_due--;
 }
@@ -56,7 +55,7 @@ void bus_observe_many(const char *prefix, long count) {
         if (!message || !dbus_message_append_args(message, DBUS_TYPE_STRING, &rule, DBUS_TYPE_INVALID) ||
             !dbus_connection_send_with_reply(connection, message, &call, DBUS_TIMEOUT_INFINITE) || !call ||
             !dbus_pending_call_set_notify(call, answered, NULL, NULL))
-            die("AddMatch", "not sent");
+            end_with("AddMatch", "not sent");
         dbus_pending_call_unref(call);
         dbus_message_unref(message);
     }
@@ -69,7 +68,7 @@ void bus_post(const char *name) {
     DBusMessage *message = dbus_message_new_signal(PEER_PATH, interface, PEER_MEMBER);
     if (!message || !dbus_message_append_args(message, DBUS_TYPE_STRING, &name, DBUS_TYPE_INVALID) ||
         !dbus_connection_send(connection, message, NULL))
-        die("post", "not sent");
+        end_with("post", "not sent");
     dbus_message_unref(message);
 }
 
@@ -78,5 +77,5 @@ void bus_flush(void) {
 }
 
 void bus_step(void) {
-    if (!dbus_connection_read_write_dispatch(connection, -1)) die("bus", "disconnected");
+    if (!dbus_connection_read_write_dispatch(connection, -1)) end_with("bus", "disconnected");
 }

@@ -1,6 +1,6 @@
-// notify(3) as a C program uses it, by the shared library. The command line is described in ../README.md.
+// notify(3) as a C program uses it, from the shared library. ../README.md describes the command line.
 #define _GNU_SOURCE
-#include "clock.h"
+#include "common.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -25,7 +25,7 @@ static int registered(const char *name) {
 }
 
 static void flood(const char *name, long count) {
-    // The connection is made with the first use; the other peers have theirs before their clock starts.
+    // The first use connects. The other peers connect before their clock starts, too.
     expect_ok(notify_post("BenchConnected"), "notify_post");
     say_ready();
     long long start = now();
@@ -56,7 +56,7 @@ static void count_system_call(int number) {
     system_calls++;
 }
 
-// From here on each system call of this thread is not made but counted, except those that end the program's work.
+// From here on the kernel counts each system call of this thread and does not make it, except those that print the result and exit.
 static void count_system_calls(void) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -71,7 +71,7 @@ static void count_system_calls(void) {
     sigaction(SIGSYS, &action, NULL);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
         end_with("seccomp", strerror(errno));
-    // It does count.
+    // This proves that the filter counts.
     getppid();
     if (system_calls != 1) end_with("seccomp", "a system call was not counted");
     system_calls = 0;
@@ -88,7 +88,7 @@ static void check(const char *name, long count) {
     long long elapsed = now() - start;
     count_system_calls();
     for (long i = 0; i < count; i++) all += (int)notify_check(token, &posted);
-    // The first answer is “posted”, and nobody posted since.
+    // Only the first answer is “posted”, because nobody posts.
     char line[128];
     int length = snprintf(line, sizeof line, "result count=%ld elapsed-ns=%lld system-calls=%d answers=%d\n", count, elapsed,
                           (int)system_calls, all);
@@ -96,7 +96,7 @@ static void check(const char *name, long count) {
     _exit(0);
 }
 
-// MARK: Very many
+// MARK: Many registrations
 
 static void duplicates(const char *name, long count) {
     registered("BenchConnected");
@@ -152,7 +152,7 @@ static void set_state(long turn) { expect_ok(notify_set_state(state_token, (uint
 static void state(void (*call)(long), const char *name, long count) {
     uint64_t value;
     state_token = registered(name);
-    // notifyd may be about to start.
+    // notifyd may be starting still.
     for (int i = 0; notify_get_state(state_token, &value) != NOTIFY_STATUS_OK && i < 1000; i++) usleep(10000);
     say_ready();
     time_calls(count, call);

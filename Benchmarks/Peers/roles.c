@@ -2,12 +2,6 @@
 // ../README.md; the Swift peer has the same ones.
 #include "peer.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 enum { WARM_UP_ROUND_TRIPS = 200 };
 
 static enum { IDLE, ECHO, PING, SINK, LISTEN } role = IDLE;
@@ -19,20 +13,9 @@ static long long *stamps;
 static long long posted_at;
 static long long last_at;
 
-static long long now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
-void die(const char *what, const char *why) {
-    fprintf(stderr, "peer: %s: %s\n", what, why ? why : "failed");
-    exit(1);
-}
-
 void interface_of(const char *name, char interface[PEER_INTERFACE_MAX]) {
     int length = snprintf(interface, PEER_INTERFACE_MAX, PEER_INTERFACE "%s", name);
-    if (length >= PEER_INTERFACE_MAX) die(name, "the name is too long for an interface");
+    if (length >= PEER_INTERFACE_MAX) end_with(name, "the name is too long for an interface");
 }
 
 void rule_of(const char *name, char rule[PEER_RULE_MAX]) {
@@ -41,23 +24,10 @@ void rule_of(const char *name, char rule[PEER_RULE_MAX]) {
     snprintf(rule, PEER_RULE_MAX, "type='signal',interface='%s',path='" PEER_PATH "'", interface);
 }
 
-static void say_ready(void) {
-    puts("ready");
-    fflush(stdout);
-}
-
-static long number(const char *text) {
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (errno || end == text || *end || value < 1) die(text, "a positive number was expected");
-    return value;
-}
-
 static long long *room_for(long n) {
     long long *room = calloc((size_t)n, sizeof *room);
-    if (!room) die("calloc", strerror(errno));
-    // Touched now, so that no page fault falls into what is measured.
+    if (!room) end_with("calloc", strerror(errno));
+    // Touched now, so that the measurement has no page faults.
     memset(room, 1, (size_t)n * sizeof *room);
     return room;
 }
@@ -67,6 +37,7 @@ void received(const char *name) {
     switch (role) {
     case ECHO:
         bus_post(reply);
+        count++;
         break;
     case PING: {
         long long at = now();
@@ -87,11 +58,6 @@ void received(const char *name) {
     }
 }
 
-static int ascending(const void *a, const void *b) {
-    long long x = *(const long long *)a, y = *(const long long *)b;
-    return (x > y) - (x < y);
-}
-
 static void print_stamps(long n) {
     printf("result stamps=");
     for (long i = 0; i < n; i++) printf("%s%lld", i ? "," : "", stamps[i]);
@@ -102,13 +68,15 @@ static void wait_for_all(void) {
     while (count < wanted) bus_step();
 }
 
-static void echo(const char *name, const char *answer) {
+// Answers n posts, or any number where n is 0.
+static void echo(const char *name, const char *answer, long n) {
     role = ECHO;
     observed = name;
     reply = answer;
     bus_observe(name);
     say_ready();
-    for (;;) bus_step();
+    while (n == 0 || count < n) bus_step();
+    bus_flush();
 }
 
 static void ping(const char *name, const char *answer, long n) {
@@ -190,7 +158,8 @@ int main(int argc, char **argv) {
     int has = argc - 2;
     char **args = argv + 2;
     bus_connect();
-    if (!strcmp(name, "echo") && has == 2) echo(args[0], args[1]);
+    if (!strcmp(name, "echo") && has == 2) echo(args[0], args[1], 0);
+    else if (!strcmp(name, "echo") && has == 3) echo(args[0], args[1], number(args[2]));
     else if (!strcmp(name, "ping") && has == 3) ping(args[0], args[1], number(args[2]));
     else if (!strcmp(name, "sink") && has == 2) sink(args[0], number(args[1]));
     else if (!strcmp(name, "flood") && has == 2) flood(args[0], number(args[1]));
@@ -198,6 +167,6 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "post") && has == 3) post(args[0], number(args[1]), number(args[2]));
     else if (!strcmp(name, "register") && has == 2) register_names(number(args[0]), args[1]);
     else if (!strcmp(name, "idle") && has == 1) idle(args[0]);
-    else die(name, "no such role, or wrong arguments for it");
+    else end_with(name, "no such role, or wrong arguments for it");
     return 0;
 }

@@ -1,15 +1,13 @@
 // The same peer on sd-bus (libsystemd).
 #include "peer.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <systemd/sd-bus.h>
 
 static sd_bus *bus;
 static long answers_due;
 
 static int check(int result, const char *what) {
-    if (result < 0) die(what, strerror(-result));
+    if (result < 0) end_with(what, strerror(-result));
     return result;
 }
 
@@ -25,7 +23,7 @@ static int answered(sd_bus_message *message, void *context, sd_bus_error *error)
     (void)context;
     (void)error;
     const sd_bus_error *refusal = sd_bus_message_get_error(message);
-    if (refusal) die("AddMatch", refusal->message);
+    if (refusal) end_with("AddMatch", refusal->message);
     answers_due--;
     return 0;
 }

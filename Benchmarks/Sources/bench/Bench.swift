@@ -8,8 +8,8 @@ struct Bench: ParsableCommand {
         abstract: "Measures notify-center against plain D-Bus programs, on a private bus.",
         discussion: """
             Prints one row for each figure: the median with the extremes, the same of the baseline, the median of the \
-            ratios of each round, and the target. A missed target is reported and is not an error; the exit status is \
-            1 where a measurement broke off.
+            ratios of each round, and the target. The exit status is 1 where a measurement broke off; a missed target \
+            is reported and leaves it 0.
             """
     )
 
@@ -21,6 +21,9 @@ struct Bench: ParsableCommand {
 
     @Flag(help: "List the benchmarks and stop.")
     var list = false
+
+    @Flag(help: ArgumentHelp("Print the parts that the benchmarks measure beside the peers.", visibility: .hidden))
+    var parts = false
 
     @Option(
         help: ArgumentHelp(
@@ -48,14 +51,22 @@ struct Bench: ParsableCommand {
             for benchmark in benchmarks { print("\(benchmark.name): \(benchmark.summary)") }
             return
         }
+        if parts {
+            for part in Set(chosen.flatMap(\.parts)) { print(part.rawValue) }
+            return
+        }
         Interruption.watch()
-        // A hundred listeners on either side, each with a pipe, and the daemon inherits the limit.
+        // For two hundred listeners with a pipe each, and for the daemon, which inherits the limit.
         raiseDescriptorLimit(to: 4096)
         do {
             try measureAndReport()
         } catch let error as BenchmarkError where error.code == .interrupted {
             throw ExitCode(130)
         }
+    }
+
+    private var chosen: [any Benchmark] {
+        names.isEmpty ? benchmarks : benchmarks.filter { names.contains($0.name) }
     }
 
     private func measureAndReport() throws {
@@ -71,23 +82,23 @@ struct Bench: ParsableCommand {
         defer { progress.end() }
         let setting = Setting(
             bus: try PrivateBus(),
-            programs: try Programs(folder: programs, subject: subject),
+            programs: try Programs(folder: programs, subject: subject, parts: Set(chosen.flatMap(\.parts))),
             isQuick: quick,
             progress: progress
         )
-        let chosen = names.isEmpty ? benchmarks : benchmarks.filter { names.contains($0.name) }
         var rows: [Row] = []
         for (index, benchmark) in chosen.enumerated() {
             progress.begin(benchmark.name, index + 1, of: chosen.count)
+            var new: [Row]
             do throws(BenchmarkError) {
-                rows += try benchmark.rows(in: setting)
+                new = try benchmark.rows(in: setting)
             } catch  where error.code == .interrupted {
                 throw error
             } catch {
-                rows.append(
-                    Row(benchmark: benchmark.name, title: benchmark.name, outcome: .failed(error.description))
-                )
+                new = [Row(benchmark: benchmark.name, title: benchmark.name, outcome: .failed(error.description))]
             }
+            progress.finish(new)
+            rows += new
         }
         return rows
     }
@@ -114,9 +125,81 @@ struct Bench: ParsableCommand {
             return
         }
         limit.rlim_cur = min(wanted, limit.rlim_max)
-        // Where it fails, the pipe that finds no descriptor says so.
+        // A failure shows as the error of the pipe that finds no descriptor.
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     }
 }
 
 extension Programs.Subject: ExpressibleByArgument {}
+
+/// The machine that the figures were measured on.
+struct Machine: Encodable, CustomStringConvertible {
+    let processors: Int
+    let processor: String
+    let kernel: String
+
+    static func current() -> Machine {
+        let description = readText("/proc/cpuinfo") ?? ""
+        let model = description.split(separator: "\n").first { $0.hasPrefix("model name") }
+        let name = model?.split(separator: ":", maxSplits: 1).last.map { $0.drop { $0 == " " } }
+        let release = readText("/proc/sys/kernel/osrelease") ?? "unknown\n"
+        return Machine(
+            processors: Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))),
+            processor: name.map(String.init) ?? "unknown processor",
+            kernel: String(release.prefix { $0 != "\n" })
+        )
+    }
+
+    var description: String { "\(processors) × \(processor), Linux \(kernel)" }
+}
+
+/// Tells on standard error what is under way: one line that rewrites itself on a terminal, and a line for each finished benchmark.
+final class Progress {
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+    private var heading = ""
+    private var title = ""
+    private var start = 0
+
+    func begin(_ name: String, _ position: Int, of count: Int) {
+        heading = "[\(position)/\(count)] \(name)"
+        title = ""
+        start = monotonicNanoseconds()
+        note("")
+    }
+
+    /// Names what the following rounds measure.
+    func note(_ text: String) {
+        title = text
+        show(text)
+    }
+
+    func round(_ round: Int, of rounds: Int) {
+        show("\(title) \(round == 0 ? "warming up" : "round \(round) of \(rounds)")")
+    }
+
+    /// Ends the benchmark's line with its time and with the number of missed targets.
+    func finish(_ rows: [Row]) {
+        let seconds = Double(monotonicNanoseconds() - start) / 1e9
+        let missed = rows.count { $0.verdict == .missed }
+        let failed = rows.count { $0.verdict == .failed }
+        var line = "\(heading): \(fixed(seconds, digits: 0)) s"
+        if missed > 0 { line += ", \(missed) missed" }
+        if failed > 0 { line += ", \(failed) failed" }
+        end()
+        write("\(line)\n")
+    }
+
+    func end() {
+        if isTerminal { write("\r\u{1B}[K") }
+    }
+
+    private func show(_ text: String) {
+        if isTerminal { write("\r\u{1B}[K\(heading) \(text)") }
+    }
+
+    private func write(_ text: String) {
+        var text = text
+        // A failure has nobody to be told to, and the table goes elsewhere.
+        text.withUTF8 { _ = Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}

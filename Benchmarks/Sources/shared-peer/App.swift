@@ -1,10 +1,10 @@
 import NotifyCenter
 import SharedDevice
 
-/// The roles. Each runs apart from the main thread, as what an app does in the background.
+/// The roles. Each runs apart from the main thread, like an app's work in the background.
 struct App: Sendable {
     private static let scopes = ["bench"]
-    /// Each follower posts it when it has been given the account of a session.
+    /// Each follower posts it when it has the account of a session.
     private static let holds: NotificationName = "BenchHolds"
 
     private let application: SharedDeviceApplication
@@ -30,7 +30,7 @@ struct App: Sendable {
         }
     }
 
-    /// Signs in, and stays; ready when `others` apps have been given the account.
+    /// Signs in and stays. It is ready when `others` apps have the account.
     @concurrent
     func stay(_ credentials: Credentials, others: Int) async {
         let (holders, observation) = await observeHolders()
@@ -41,7 +41,7 @@ struct App: Sendable {
         try? await Task.sleep(for: .seconds(86_400))
     }
 
-    /// Signs in and out, and measures from each sign-out to the last receipt.
+    /// Signs in and out, and measures the time from each sign-out to the last receipt.
     @concurrent
     func signOut(_ credentials: Credentials, count: Int, others: Int) async {
         let (holders, observation) = await observeHolders()
@@ -118,7 +118,7 @@ struct App: Sendable {
         .account
     }
 
-    /// An element for each follower that has been given the account.
+    /// A stream with an element for each follower that has the account.
     private func observeHolders() async -> (AsyncStream<Void>, NotificationObservation) {
         let (stream, continuation) = AsyncStream<Void>.makeStream()
         let observation = await must("observe") {

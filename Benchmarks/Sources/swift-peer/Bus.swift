@@ -1,11 +1,10 @@
 import Glibc
 import NotifyCenter
 
-/// What the roles need of NotifyCenter, used as any program would. What fails ends the process: half a measurement is
-/// none.
+/// The calls of NotifyCenter that the roles make. An error ends the process: half a measurement is worth nothing.
 struct Bus: Sendable {
     private let center = DarwinNotifyCenter()
-    /// Whether handlers run on the thread that reads the bus, or wherever the library puts them unasked.
+    /// Whether handlers run on the reading thread, or where the library puts them by default.
     private let isImmediate: Bool
 
     init() {
@@ -16,7 +15,7 @@ struct Bus: Sendable {
         }
     }
 
-    /// A center connects with its first use. The C peers connect before their clock starts, and so must this one.
+    /// Connects. A center does so with its first use, but the C peers are connected when their clock starts.
     func connect() {
         post("BenchConnected")
     }
@@ -60,7 +59,7 @@ struct Bus: Sendable {
 /// Ends the process with a reason.
 func end(_ reason: String) -> Never {
     var text = "peer: \(reason)\n"
-    // Where it fails there is nobody left to tell; the exit status says it too.
+    // A failure has nobody to be told to; the exit status says it too.
     text.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     exit(1)
 }

@@ -1,10 +1,11 @@
 import Dispatch
+import Glibc
 import Synchronization
 
 /// The time of each notification that a handler receives, up to a wanted number; lets one thread wait for the last.
 final class Receipts: Sendable {
     private struct State {
-        /// Filled beforehand, so that no page fault falls into what is measured.
+        /// Filled beforehand, so that the measurement has no page faults.
         var times: [Int]
         var count = 0
     }
@@ -35,4 +36,34 @@ final class Receipts: Sendable {
         complete.wait()
         return state.withLock { $0.times }
     }
+}
+
+/// Counts the notifications that a handler receives, and lets one thread wait for the last.
+final class Countdown: Sendable {
+    private let left: Atomic<Int>
+    private let lastTime = Atomic(0)
+    private let complete = DispatchSemaphore(value: 0)
+
+    init(_ wanted: Int) {
+        left = Atomic(wanted)
+    }
+
+    func record() {
+        guard left.subtract(1, ordering: .relaxed).newValue == 0 else { return }
+        lastTime.store(now(), ordering: .releasing)
+        complete.signal()
+    }
+
+    /// Returns when all have come, with the time of the last.
+    func waitForAll() -> Int {
+        complete.wait()
+        return lastTime.load(ordering: .acquiring)
+    }
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC, which all processes of the machine share.
+func now() -> Int {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

@@ -1,5 +1,22 @@
 import Glibc
 
+/// One of the programs that are compared: a peer built on one library.
+struct Contender: Equatable {
+    /// As it stands in the table.
+    let label: String
+    let program: String
+    var environment: [String: String] = [:]
+    /// The words before the program on the command line: another program that runs it. Empty for none.
+    var launcher: [String] = []
+
+    /// The command that makes it play `role` on the bus at `address`.
+    func command(_ role: [String], address: String) -> Command {
+        var command = Command(program: program, arguments: role, environment: environment)
+        command.environment["DBUS_SESSION_BUS_ADDRESS"] = address
+        return command.launched(by: launcher)
+    }
+}
+
 /// The programs that are measured, all in one folder.
 struct Programs {
     /// Which peer is measured against the libdbus one.
@@ -10,20 +27,14 @@ struct Programs {
         case gdbus
     }
 
-    let libdbus: Contender
-    let subject: Contender
-    /// `nil` where the subject is another peer: the driver is then being checked, not the project.
-    let swift: Swift?
-    /// Each with its label, and `nil` for the contender where the peer was not built.
-    let otherLibraries: [(label: String, contender: Contender?)]
-    let dbusSend: String
-    /// notify(3) from C by the shared library, and the service that it needs for the state.
-    let notify: Contender
-    let notifyd: String
-    /// What waits for answers, on plain libdbus.
-    let calls: Contender
-
-    let sharedDevice: SharedDevice
+    /// The programs of the project.
+    struct Swift {
+        /// The peer with the delivery that a program gets when it asks for none.
+        let defaultDelivery: Contender
+        /// The peer with libdbus linked statically, as notifyutil has it.
+        let staticLibdbus: Contender
+        let notifyutil: String
+    }
 
     /// What a shared device consists of: its broker, its administration, and its apps.
     struct SharedDevice {
@@ -32,50 +43,70 @@ struct Programs {
         let app: Contender
     }
 
-    /// The programs of the project.
-    struct Swift {
-        /// The peer with the delivery that a program gets when it asks for none.
-        let defaultDelivery: Contender
-        let notifyutil: String
-    }
+    let libdbus: Contender
+    /// The same program with libdbus linked statically, as notifyutil has it. `nil` where there is no static libdbus.
+    let staticLibdbus: Contender?
+    let subject: Contender
+    /// `nil` where the subject is another peer, for a check of the driver itself.
+    let swift: Swift?
+    /// Each with its label, and `nil` for the contender where the peer was not built.
+    let otherLibraries: [(label: String, contender: Contender?)]
+    let dbusSend: String
+    /// notify(3) from C by the shared library, and the service that it needs for the state.
+    let notify: Contender
+    let notifyd: String
+    /// The baseline for calls that wait for an answer, on plain libdbus.
+    let calls: Contender
+    let sharedDevice: SharedDevice
+    /// The library that counts the allocations of a program which is started with it in LD_PRELOAD.
+    let allocationCounter: String
 
-    /// Throws `.missingProgram` where one is not there that the run cannot do without.
-    init(folder: String, subject: Subject) throws(BenchmarkError) {
-        libdbus = Contender(label: "libdbus", program: try Self.existing("\(folder)/peer-libdbus"))
-        otherLibraries = [("sd-bus", "peer-sdbus"), ("GDBus", "peer-gdbus")].map { label, file in
-            let path = "\(folder)/\(file)"
-            return (label, access(path, X_OK) == 0 ? Contender(label: label, program: path) : nil)
+    /// Throws `.missingProgram` where a program is missing that `parts` or all benchmarks need.
+    init(folder: String, subject: Subject, parts: Set<Part>) throws(BenchmarkError) {
+        func contender(_ label: String, _ file: String) -> Contender {
+            Contender(label: label, program: "\(folder)/\(file)")
+        }
+        func built(_ label: String, _ file: String) -> Contender? {
+            access("\(folder)/\(file)", X_OK) == 0 ? contender(label, file) : nil
         }
         guard let send = bench.program("dbus-send") else {
             throw BenchmarkError(.missingProgram, "dbus-send is not in PATH (Debian: dbus-bin)")
         }
         dbusSend = send
-        notify = Contender(label: "ours", program: try Self.existing("\(folder)/peer-notify"))
-        notifyd = try Self.existing("\(folder)/notifyd")
+        libdbus = contender("libdbus", "peer-libdbus")
+        staticLibdbus = built("static C", "peer-libdbus-static")
+        otherLibraries = [("sd-bus", "peer-sdbus"), ("GDBus", "peer-gdbus")].map { ($0, built($0, $1)) }
+        calls = contender("libdbus", "peer-calls")
+        notify = contender("ours", "peer-notify")
+        notifyd = "\(folder)/notifyd"
         sharedDevice = SharedDevice(
-            broker: Contender(label: "ours", program: try Self.existing("\(folder)/shared-device-broker")),
-            administration: try Self.existing("\(folder)/shared-device"),
-            app: Contender(label: "ours", program: try Self.existing("\(folder)/peer-shared"))
+            broker: contender("ours", "shared-device-broker"),
+            administration: "\(folder)/shared-device",
+            app: contender("ours", "peer-shared")
         )
-        calls = Contender(label: "libdbus", program: try Self.existing("\(folder)/peer-calls"))
-
-        let program = try Self.existing("\(folder)/peer-\(subject.rawValue)")
-        guard subject == .swift else {
-            self.subject = Contender(label: subject.rawValue, program: program)
+        allocationCounter = "\(folder)/count-allocations.so"
+        if subject == .swift {
+            var peer = contender("ours", "peer-swift")
+            peer.environment["PEER_DELIVERY"] = "default"
+            swift = Swift(
+                defaultDelivery: peer,
+                staticLibdbus: contender("ours", "peer-swift-static"),
+                notifyutil: "\(folder)/notifyutil"
+            )
+            peer.environment["PEER_DELIVERY"] = "immediate"
+            self.subject = peer
+        } else {
             swift = nil
-            return
+            self.subject = contender(subject.rawValue, "peer-\(subject.rawValue)")
         }
-        self.subject = Contender(label: "ours", program: program, environment: ["PEER_DELIVERY": "immediate"])
-        swift = Swift(
-            defaultDelivery: Contender(label: "ours", program: program, environment: ["PEER_DELIVERY": "default"]),
-            notifyutil: try Self.existing("\(folder)/notifyutil")
-        )
-    }
 
-    private static func existing(_ path: String) throws(BenchmarkError) -> String {
-        guard access(path, X_OK) == 0 else {
+        var needed = [libdbus.program, calls.program, self.subject.program, allocationCounter]
+        if parts.contains(.notify) { needed += [notify.program, notifyd, "\(folder)/notifyutil"] }
+        if parts.contains(.sharedDevice) {
+            needed += [sharedDevice.broker.program, sharedDevice.administration, sharedDevice.app.program]
+        }
+        for path in needed where access(path, X_OK) != 0 {
             throw BenchmarkError(.missingProgram, "\(path) is not there: build with Benchmarks/run")
         }
-        return path
     }
 }

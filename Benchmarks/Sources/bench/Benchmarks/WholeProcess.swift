@@ -1,27 +1,21 @@
 /// One post from the command line, from the start of the program to its end.
 struct WholeProcess: Benchmark {
     let name = "whole-process"
-    let summary = "notifyutil posting once against dbus-send, from start to exit"
+    let summary = "notifyutil posting once, against dbus-send and a static C program, from start to exit"
+    let parts: Set<Part> = [.notify]
 
     private static let runsPerRound = 10
-    private static let notification = "BenchCommand"
+    static let notification = "BenchCommand"
 
     func rows(in setting: Setting) throws(BenchmarkError) -> [Row] {
-        let environment = ["DBUS_SESSION_BUS_ADDRESS": setting.bus.address]
-        let dbusSend = Command(
-            program: setting.programs.dbusSend,
-            arguments: [
-                "--session", "--type=signal", "/org/notifycenter",
-                "org.notifycenter.Darwin1.\(Self.notification).Posted", "string:\(Self.notification)",
-            ],
-            environment: environment
-        )
-        let notifyutil = setting.programs.swift.map {
-            Command(program: $0.notifyutil, arguments: ["-p", Self.notification], environment: environment)
-        }
-        let label = notifyutil == nil ? "dbus-send" : "notifyutil"
-        let commands = [dbusSend, notifyutil ?? dbusSend]
+        let dbusSend = Self.dbusSend(in: setting)
+        let subject = setting.programs.swift.map { Self.notifyutil($0, in: setting) } ?? dbusSend
+        let label = setting.programs.swift == nil ? "dbus-send" : "notifyutil"
         let title = "\(label) as a whole process"
+        var commands = [dbusSend, subject]
+        if let peer = setting.programs.staticLibdbus {
+            commands.append(peer.command(["flood", Self.notification, "1"], address: setting.bus.address))
+        }
         do throws(BenchmarkError) {
             for command in commands { try verify(command, in: setting) }
         } catch  where error.code == .interrupted {
@@ -30,8 +24,8 @@ struct WholeProcess: Benchmark {
             return [Row(benchmark: name, title: title, outcome: .failed(error.description))]
         }
 
-        // One sample is the median of several runs, taken in turn with the other command's.
-        var pending: [[Double]] = [[], []]
+        // One sample is the median of several runs, which take turns with the runs of the other commands.
+        var pending = [[Double]](repeating: [], count: commands.count)
         let results = try Alternation(rounds: setting.rounds(40), progress: setting.progress)
             .run(contenders: commands.count) { index throws(BenchmarkError) in
                 if pending[index].isEmpty { pending = try timesInTurn(commands) }
@@ -41,16 +35,50 @@ struct WholeProcess: Benchmark {
                 }
                 return samples.median
             }
-        return [
-            .comparing(
+        var rows = [
+            Row.comparing(
                 title,
                 of: self,
                 unit: .nanoseconds,
                 measured: (label, results[1]),
                 baseline: ("dbus-send", results[0]),
-                target: .atMost(1.3)
+                target: .atMost(1.00)
             )
         ]
+        let staticTitle = "the same, against C linked alike"
+        if let peer = setting.programs.staticLibdbus {
+            rows.append(
+                .comparing(
+                    staticTitle,
+                    of: self,
+                    unit: .nanoseconds,
+                    measured: (label, results[1]),
+                    baseline: (peer.label, results[2])
+                )
+            )
+        } else {
+            rows.append(Row(benchmark: name, title: staticTitle, outcome: .unavailable("there is no libdbus-1.a")))
+        }
+        return rows
+    }
+
+    static func dbusSend(in setting: Setting) -> Command {
+        Command(
+            program: setting.programs.dbusSend,
+            arguments: [
+                "--session", "--type=signal", "/org/notifycenter", "org.notifycenter.Darwin1.\(notification).Posted",
+                "string:\(notification)",
+            ],
+            environment: ["DBUS_SESSION_BUS_ADDRESS": setting.bus.address]
+        )
+    }
+
+    static func notifyutil(_ programs: Programs.Swift, in setting: Setting) -> Command {
+        Command(
+            program: programs.notifyutil,
+            arguments: ["-p", notification],
+            environment: ["DBUS_SESSION_BUS_ADDRESS": setting.bus.address]
+        )
     }
 
     private func timesInTurn(_ commands: [Command]) throws(BenchmarkError) -> [[Double]] {
@@ -75,7 +103,7 @@ struct WholeProcess: Benchmark {
         return Double(elapsed)
     }
 
-    /// A command that posts nothing would be the fastest: it must reach an observer first.
+    /// Sees the command's post reach an observer. A command that posts nothing would be the fastest.
     private func verify(_ command: Command, in setting: Setting) throws(BenchmarkError) {
         let sink = try setting.start(setting.baseline, "sink", Self.notification, "1")
         defer { sink.stop() }

@@ -1,13 +1,11 @@
-/// A contender at work in one role.
+/// A running contender in one role.
 final class Peer {
-    let contender: Contender
     private let process: ChildProcess
 
     var processIdentifier: Int32 { process.identifier }
 
     /// Starts it. Throws `.systemCall`.
     init(_ contender: Contender, _ role: [String], on bus: PrivateBus) throws(BenchmarkError) {
-        self.contender = contender
         process = try ChildProcess(contender.command(role, address: bus.address))
     }
 
@@ -24,8 +22,54 @@ final class Peer {
         try ResultLine(try process.line(before: monotonicNanoseconds() + patience))
     }
 
-    /// Ends it. It is also ended when this object goes.
+    /// Waits until the peer has ended by itself. Throws as `waitUntilReady` does.
+    func waitForEnd() throws(BenchmarkError) {
+        _ = try process.remainder(before: monotonicNanoseconds() + patience)
+    }
+
+    /// Ends the peer. The object's end does the same.
     func stop() {
         process.stop()
+    }
+}
+
+/// The line that a peer prints at the end of its work: `result KEY=VALUE KEY=VALUE …`.
+struct ResultLine: Equatable {
+    private let values: [String: String]
+    private let line: String
+
+    /// Throws `.malformedResult` for anything else than a result line.
+    init(_ line: String) throws(BenchmarkError) {
+        let words = line.split(separator: " ")
+        guard words.first == "result" else { throw Self.malformed(line, "it does not begin with \"result\"") }
+        var values: [String: String] = [:]
+        for word in words.dropFirst() {
+            guard let equals = word.firstIndex(of: "=") else { throw Self.malformed(line, "\"\(word)\" has no value") }
+            values[String(word[..<equals])] = String(word[word.index(after: equals)...])
+        }
+        self.values = values
+        self.line = line
+    }
+
+    /// Throws `.malformedResult` where the key is missing or its value is not a number.
+    func integer(_ key: String) throws(BenchmarkError) -> Int {
+        guard let text = values[key], let value = Int(text) else {
+            throw Self.malformed(line, "\"\(key)\" is not there, or not a number")
+        }
+        return value
+    }
+
+    /// A list separated by commas. Throws as `integer` does.
+    func integers(_ key: String) throws(BenchmarkError) -> [Int] {
+        let parts = values[key]?.split(separator: ",") ?? []
+        let numbers = parts.compactMap { Int($0) }
+        guard !parts.isEmpty, numbers.count == parts.count else {
+            throw Self.malformed(line, "\"\(key)\" is not there, or not a list of numbers")
+        }
+        return numbers
+    }
+
+    private static func malformed(_ line: String, _ reason: String) -> BenchmarkError {
+        BenchmarkError(.malformedResult, "a peer printed \"\(line.prefix(80))\": \(reason)")
     }
 }

@@ -1,6 +1,6 @@
 import FoundationEssentials
 
-/// The same rows for programs: every sample, in nanoseconds, per second, or bytes.
+/// The rows for other programs to read: every sample, in nanoseconds, per second, bytes, or as a number.
 struct JSONReport: Encodable {
     let machine: Machine
     let seconds: Double
@@ -98,6 +98,7 @@ extension JSONReport.Limit {
         switch target {
         case .atMost(let value): self.init(kind: "at most", value: value)
         case .atLeast(let value): self.init(kind: "at least", value: value)
+        case .figureAtMost(let value): self.init(kind: "measured at most", value: value)
         }
     }
 }

@@ -1,6 +1,6 @@
-// What the programs that measure themselves share.
-#ifndef CLOCK_H
-#define CLOCK_H
+// What the C peers share.
+#ifndef COMMON_H
+#define COMMON_H
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,8 +15,9 @@ static inline long long now(void) {
     return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-static inline void end_with(const char *what, const char *why) {
-    fprintf(stderr, "peer: %s: %s\n", what, why);
+// Ends the process with a reason: half a measurement is worth nothing.
+static inline __attribute__((noreturn)) void end_with(const char *what, const char *why) {
+    fprintf(stderr, "peer: %s: %s\n", what, why ? why : "failed");
     exit(1);
 }
 
@@ -38,7 +39,7 @@ static inline int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Times `call` of each of COUNT turns, after some that are not counted, and prints the median.
+// Times each of COUNT calls, after a tenth of them that is not counted, and prints the median.
 static inline void time_calls(long count, void (*call)(long turn)) {
     long warm_up = count / 10 + 1;
     long long *times = calloc((size_t)count, sizeof *times);

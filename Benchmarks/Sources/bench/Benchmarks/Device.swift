@@ -1,10 +1,11 @@
 import Glibc
 
-/// A shared device of a benchmark's own: a broker with one user, and apps that follow the account. All of it is gone when this object goes.
+/// A shared device for one benchmark: a broker with one user, and apps that follow the account. The object's end ends them and removes
+/// their state.
 final class Device {
-    /// Where state outlasts the machine's power: a write is done when the disk has it.
+    /// A place for state on the disk: a write is done when the disk has it.
     static let disk = "/var/tmp"
-    /// Where it does not, and a write costs no disk; `nil` where the system has no such place.
+    /// A place for state in memory, or `nil` where the system has none.
     static let memory = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : nil
 
     private static let user = "ada@example.com"
@@ -16,8 +17,8 @@ final class Device {
     private let setting: Setting
     private var followers: [Peer] = []
 
-    /// Starts the broker, with its state and that of the apps in a new folder in `parent`. One device at a time for each bus. Throws
-    /// `.systemCall`, and `.peer` where the broker does not come up.
+    /// Starts the broker. Its state and that of the apps is in a new folder in `parent`. A bus has one device at a time. Throws
+    /// `.systemCall`, and `.peer` where the broker does not start.
     init(in parent: String, on bus: PrivateBus, _ setting: Setting) throws(BenchmarkError) {
         let folder = try makeFolder(in: parent)
         do throws(BenchmarkError) {
@@ -48,7 +49,7 @@ final class Device {
         removeFolder(folder)
     }
 
-    /// Sees to it that `count` apps follow the account, each a process.
+    /// Starts apps, each a process, until `count` of them follow the account.
     func follow(_ count: Int) throws(BenchmarkError) {
         let new = try (followers.count..<max(count, followers.count)).map { number throws(BenchmarkError) in
             try app("follow", "org.example.follower\(number)")
@@ -57,14 +58,15 @@ final class Device {
         followers += new
     }
 
-    /// Somebody signs in by an app of its own, until it is stopped. On return all followers have the account.
+    /// Starts an app that signs somebody in and stays. On return all followers have the account.
     func signIn() throws(BenchmarkError) -> Peer {
         let peer = try app("sign-in", "org.example.desk", Self.user, Self.password, "\(followers.count)")
         try peer.waitUntilReady()
         return peer
     }
 
-    /// The median of `count` times that an app signs out and has all receipts; all followers have the account each time, and so has this app.
+    /// Starts an app that signs out `count` times and waits for all receipts. Returns the median. All followers and the app itself have the
+    /// account each time.
     func nanosecondsPerSignOut(count: Int) throws(BenchmarkError) -> Double {
         let arguments = [Self.user, Self.password, "\(count)", "\(followers.count)"]
         let peer = try app("sign-out", "org.example.desk", arguments)
@@ -73,7 +75,7 @@ final class Device {
         return Double(try peer.result().integer("median-ns"))
     }
 
-    /// The median of `count` requests of one kind, the one after the other, by an app of its own.
+    /// Starts an app that makes `count` requests of one kind, one after the other. Returns the median.
     func nanosecondsPerRequest(_ role: String, count: Int) throws(BenchmarkError) -> Double {
         let peer = try app(role, "org.example.reader", "\(count)")
         defer { peer.stop() }
@@ -105,7 +107,7 @@ final class Device {
     }
 }
 
-/// What cannot be removed stays: nothing depends on it.
+/// A file that cannot be removed stays, because nothing depends on it.
 private func removeFolder(_ folder: String) {
     guard let remove = program("rm") else { return }
     if let process = try? spawn(Command(program: remove, arguments: ["-rf", "--", folder]), Streams()) {

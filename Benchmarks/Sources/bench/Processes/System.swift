@@ -1,13 +1,61 @@
 import Glibc
+import Synchronization
 
-/// Nanoseconds of CLOCK_MONOTONIC, the clock that the peers' time stamps are of.
+/// Why a measurement broke off.
+struct BenchmarkError: Error, Equatable, CustomStringConvertible {
+    enum Code {
+        /// A program could not be started, or a call to the system failed.
+        case systemCall
+        /// A program that is needed is missing on this machine.
+        case missingProgram
+        /// A peer ended, or was silent for too long.
+        case peer
+        /// A peer printed something that the driver does not understand.
+        case malformedResult
+        /// The numbers cannot be right: posts were lost, or a time is negative.
+        case wrongCount
+        /// SIGINT, SIGTERM or SIGHUP.
+        case interrupted
+    }
+
+    let code: Code
+    let description: String
+
+    init(_ code: Code, _ description: String) {
+        self.code = code
+        self.description = description
+    }
+}
+
+/// Turns SIGINT, SIGTERM and SIGHUP into an error at the next wait, so that the bus, the peers and the temporary folder
+/// go away in the ordinary way.
+enum Interruption {
+    private static let requested = Atomic(false)
+
+    static func watch() {
+        // Touched before a handler can run: the first access of a static may take a lock.
+        requested.store(false, ordering: .relaxed)
+        for number in [SIGINT, SIGTERM, SIGHUP] {
+            signal(number) { _ in Interruption.requested.store(true, ordering: .relaxed) }
+        }
+    }
+
+    /// Throws `.interrupted` once a signal has come.
+    static func check() throws(BenchmarkError) {
+        if requested.load(ordering: .relaxed) { throw BenchmarkError(.interrupted, "interrupted") }
+    }
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC, the clock that the peers use too.
 func monotonicNanoseconds() -> Int {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)
     return time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// A file's whole text, also of files under /proc, whose size is not known beforehand. `nil` where it cannot be read.
+// MARK: Files and pipes
+
+/// A file's whole text; works for files under /proc too, which tell no size. `nil` where the file cannot be read.
 func readText(_ path: String) -> String? {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }

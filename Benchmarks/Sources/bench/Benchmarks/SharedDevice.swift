@@ -1,0 +1,135 @@
+/// A sign-out that waits for all apps, against a post that as many processes answer with one call each.
+struct SignOut: Benchmark {
+    let name = "sign-out"
+    let summary = "from a sign-out to the last app's receipt, with 1, 10 and 100 apps"
+    let parts: Set<Part> = [.sharedDevice]
+
+    private static let audiences = [1, 10, 100]
+    /// Few, because signing in before each takes longer than the sign-out.
+    private static let signOutsPerRound = 3
+    private static let postsPerRound = 20
+    private static let notification = "BenchCollect"
+
+    func rows(in setting: Setting) throws(BenchmarkError) -> [Row] {
+        try setting.bus.settle()
+        // A bus has one broker, so the second device needs a second bus.
+        let bus = try PrivateBus()
+        var devices = [("sign-out to last receipt", try Device(in: Device.disk, on: setting.bus, setting))]
+        if let memory = Device.memory {
+            devices.append(("the same, state in memory", try Device(in: memory, on: bus, setting)))
+        }
+        var receivers: [Peer] = []
+        defer { for receiver in receivers { receiver.stop() } }
+
+        var rows: [Row] = []
+        for apps in Self.audiences {
+            setting.progress.note("starting \(apps) apps")
+            // The app that signs out is one of them.
+            for (_, device) in devices { try device.follow(apps - 1) }
+            while receivers.count < apps {
+                receivers.append(try setting.start(setting.programs.calls, "reply", Self.notification))
+            }
+            let results = try Alternation(rounds: setting.rounds(5), progress: setting.progress)
+                .run(contenders: 1 + devices.count) { index throws(BenchmarkError) in
+                    guard index > 0 else { return try nanosecondsToCollect(apps, in: setting) }
+                    return try devices[index - 1].1.nanosecondsPerSignOut(count: Self.signOutsPerRound)
+                }
+            for (index, (title, _)) in devices.enumerated() {
+                rows.append(
+                    .comparing(
+                        "\(title), \(apps) \(apps == 1 ? "app" : "apps")",
+                        of: self,
+                        unit: .nanoseconds,
+                        measured: ("ours", results[index + 1]),
+                        baseline: (setting.baseline.label, results[0])
+                    )
+                )
+            }
+        }
+        return rows
+    }
+
+    private func nanosecondsToCollect(_ receivers: Int, in setting: Setting) throws(BenchmarkError) -> Double {
+        let posts = "\(Self.postsPerRound)"
+        let peer = try setting.start(setting.programs.calls, "collect", Self.notification, "\(receivers)", posts)
+        defer { peer.stop() }
+        return Double(try peer.result().integer("median-ns"))
+    }
+}
+
+/// Questions of an app to the broker while somebody is signed in, against method calls to a plain service.
+struct SharedDeviceCalls: Benchmark {
+    let name = "shared-device"
+    let summary = "the current account and a token from the broker, against plain method calls"
+    let parts: Set<Part> = [.sharedDevice]
+
+    private static let calls = 2_000
+
+    func rows(in setting: Setting) throws(BenchmarkError) -> [Row] {
+        try setting.bus.settle()
+        let service = try setting.start(setting.programs.calls, "serve")
+        defer { service.stop() }
+        let device = try Device(in: Device.disk, on: setting.bus, setting)
+        let desk = try device.signIn()
+        defer { desk.stop() }
+        let requests: [(title: String, role: String, target: Target?)] = [
+            ("getCurrentAccount", "account", .atMost(1.3)), ("acquireTokenSilent, cached", "token", nil),
+        ]
+        let results = try Alternation(rounds: setting.rounds(16), progress: setting.progress)
+            .run(contenders: 1 + requests.count) { index throws(BenchmarkError) in
+                if index > 0 {
+                    return try device.nanosecondsPerRequest(requests[index - 1].role, count: Self.calls)
+                }
+                let peer = try setting.start(setting.programs.calls, "get", "BenchState", "\(Self.calls)")
+                defer { peer.stop() }
+                return Double(try peer.result().integer("median-ns"))
+            }
+        return zip(requests, results.dropFirst()).map { request, result in
+            .comparing(
+                request.title,
+                of: self,
+                unit: .nanoseconds,
+                measured: ("ours", result),
+                baseline: (setting.programs.calls.label, results[0]),
+                target: request.target
+            )
+        }
+    }
+}
+
+/// The memory of the broker while a hundred apps are connected and have the account.
+struct BrokerMemory: Benchmark {
+    let name = "broker-memory"
+    let summary = "memory of the broker with 100 apps connected and somebody signed in"
+    let parts: Set<Part> = [.sharedDevice]
+
+    private static let apps = 100
+
+    func rows(in setting: Setting) throws(BenchmarkError) -> [Row] {
+        var (resident, own): ([Double], [Double]) = ([], [])
+        let rounds = 3
+        for round in 1...rounds {
+            setting.progress.round(round, of: rounds)
+            try setting.bus.settle()
+            let device = try Device(in: Device.disk, on: setting.bus, setting)
+            // The app that signs in is one of them.
+            try device.follow(Self.apps - 1)
+            let desk = try device.signIn()
+            defer { desk.stop() }
+            let memory = try ResidentMemory.of(device.broker.processIdentifier)
+            resident.append(Double(memory.resident))
+            own.append(Double(memory.own))
+        }
+        return [("resident memory of the broker, \(Self.apps) apps", resident), ("memory of its own, the broker", own)]
+            .map { title, values in
+                .measuring(
+                    title,
+                    of: self,
+                    unit: .bytes,
+                    label: "ours",
+                    result: Samples(values).map { .success($0) }
+                        ?? .failure(BenchmarkError(.wrongCount, "no memory was read"))
+                )
+            }
+    }
+}
