@@ -53,7 +53,8 @@ struct PortedProgramTests {
     )
     func cPlusPlus() async throws {
         let headers = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-            .appendingPathComponent("../../../Sources/Notifications/CCoreFoundationNotifications/include").standardized.path
+            .appendingPathComponent("../../../Sources/Notifications/CCoreFoundationNotifications/include").standardized
+            .path
         try """
         #include <CoreFoundationNotifications.h>
         static CFNotificationCenterRef center = CFNotificationCenterGetDistributedCenter();

@@ -36,6 +36,13 @@ struct DistributedNotificationCenterTests {
     @Test("the default center is one object, and the only type's center is that object")
     func defaultCenter() {
         #expect(DistributedNotificationCenter.default() === DistributedNotificationCenter.default())
+        // As a property, too: with its type inferred, as a member of a given type, and as a default argument.
+        let inferred = DistributedNotificationCenter.default
+        let (given, called): (DistributedNotificationCenter, DistributedNotificationCenter?) = (.default, .default())
+        func argument(_ center: DistributedNotificationCenter = .default) -> DistributedNotificationCenter { center }
+        for center in [inferred, given, called, argument(), argument(.default())] {
+            #expect(center === DistributedNotificationCenter.default())
+        }
         #expect(
             DistributedNotificationCenter.forType(.localNotificationCenterType)
                 === DistributedNotificationCenter.default()

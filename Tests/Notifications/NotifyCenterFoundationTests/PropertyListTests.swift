@@ -131,6 +131,25 @@ struct PropertyListTests {
         }
     }
 
+    // CF-U2, CF-U7
+    @Test("of CoreFoundation's objects, a number beyond 64 bits, and a text that is no Unicode, are refused")
+    func coreFoundationScalars() throws {
+        var lone: UniChar = 0xD800
+        var (wide, largest): ((high: Int64, low: UInt64), (high: Int64, low: UInt64)) = ((1, 0), (0, .max))
+        // The number of a type that holds 128 bits.
+        let type = try #require(CFNumberType(rawValue: 17))
+        func foundation(_ object: AnyObject) -> AnyObject { object }
+        for (value, found) in [
+            (foundation(CFNumberCreate(nil, type, &wide)), "an integer beyond"),
+            (foundation(CFStringCreateWithCharacters(nil, &lone, 1)), "a surrogate that stands alone"),
+        ] {
+            let error = try #require(throws: PropertyListError.self) { try PropertyListValue(foundationValue: value) }
+            #expect(error.found.contains(found))
+        }
+        let number = foundation(CFNumberCreate(nil, type, &largest))
+        #expect(try PropertyListValue(foundationValue: number) == .unsigned(.max))
+    }
+
     // CF-U2
     @Test("what cannot travel is named: the place, the type, what is allowed, and what to do")
     func refusals() throws {

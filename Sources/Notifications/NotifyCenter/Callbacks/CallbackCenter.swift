@@ -202,3 +202,21 @@ extension CallbackCenter.Object {
     /// The text, of an object that is one.
     package var text: String? { if case .text(let text) = self { text } else { nil } }
 }
+
+extension CallbackCenter {
+    /// Which center it is, for those who convert what Apple's functions take.
+    package enum Kind: Sendable {
+        case local
+        case darwin
+        case distributed
+    }
+
+    /// Which center it is.
+    package var kind: Kind {
+        switch backing {
+        case .local: .local
+        case .darwin: .darwin
+        case .distributed: .distributed
+        }
+    }
+}

@@ -1,4 +1,7 @@
+import DBusTransport
 public import Foundation
+import NotifyCenter
+import Synchronization
 
 extension DistributedNotificationCenter {
     /// A notification with a type of its own: the payload is the type's `Codable` form. Conform to ``AsyncMessage`` or
@@ -28,4 +31,91 @@ extension DistributedNotificationCenter {
 extension DistributedNotificationCenter.Message {
     /// The type's name with its module's.
     public static var name: Notification.Name { Notification.Name(String(reflecting: Self.self)) }
+}
+
+// MARK: Coding
+
+/// Messages as property lists: the stored properties of a message are the entries of its userInfo, so that observers of the plain
+/// notification and other tools read and make them.
+enum MessageCoding {
+    /// Binary, because the XML form keeps no fractions of a second.
+    private static let format = PropertyListSerialization.PropertyListFormat.binary
+
+    static func encode(_ message: some DistributedNotificationCenter.Message) throws -> UserInfo {
+        let encoder = PropertyListEncoder()
+        encoder.outputFormat = format
+        let data = try encoder.encode(message)
+        let value = try PropertyListSerialization.propertyList(from: data, options: [], format: nil)
+        guard let dictionary = value as? [String: Any] else {
+            throw EncodingError.invalidValue(
+                message,
+                EncodingError.Context(
+                    codingPath: [],
+                    debugDescription:
+                        "\(type(of: message)) does not encode as named values; make it a struct with properties"
+                )
+            )
+        }
+        let userInfo = try UserInfo(propertyList: dictionary)
+        try refuseLostText(userInfo, message)
+        return userInfo
+    }
+
+    /// Foundation's coders take one text for `nil`, keys of dictionaries included. Where the type does not, the receiver could not decode it.
+    private static let textOfNil = "$null"
+
+    private static func refuseLostText<M: DistributedNotificationCenter.Message>(
+        _ userInfo: UserInfo,
+        _ message: M
+    ) throws {
+        guard holdsTextOfNil(.dictionary(userInfo)) else { return }
+        do {
+            _ = try decode(M.self, from: userInfo)
+        } catch {
+            throw EncodingError.invalidValue(
+                message,
+                EncodingError.Context(
+                    codingPath: [],
+                    debugDescription: "the text $null stands for nil in a property list; send another",
+                    underlyingError: error
+                )
+            )
+        }
+    }
+
+    private static func holdsTextOfNil(_ value: PropertyListValue) -> Bool {
+        switch value {
+        case .array(let elements): elements.contains(where: holdsTextOfNil)
+        case .dictionary(let dictionary): dictionary.contains { $0.key == textOfNil || holdsTextOfNil($0.value) }
+        default: value == .string(textOfNil)
+        }
+    }
+
+    /// - Parameter userInfo: from another process; anything may be in it.
+    static func decode<M: DistributedNotificationCenter.Message>(_: M.Type, from userInfo: UserInfo?) throws -> M {
+        let value = userInfo?.foundationValue ?? [:]
+        let data = try PropertyListSerialization.data(fromPropertyList: value, format: format, options: 0)
+        return try PropertyListDecoder().decode(M.self, from: data)
+    }
+}
+
+extension DistributedNotificationCenter {
+    /// The message that a notification carries; one that carries another is counted.
+    static func message<M: Message>(_: M.Type, _ notification: DistributedNotification, undecodable: Counter) -> M? {
+        do {
+            return try MessageCoding.decode(M.self, from: notification.userInfo)
+        } catch {
+            undecodable.increment()
+            return nil
+        }
+    }
+}
+
+/// A number that goes up.
+final class Counter: Sendable {
+    private let count = Locked<UInt64>(0)
+
+    var value: UInt64 { count.withLock { $0 } }
+
+    func increment() { count.withLock { $0 += 1 } }
 }

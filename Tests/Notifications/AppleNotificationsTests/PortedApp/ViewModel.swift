@@ -8,7 +8,7 @@ final class ViewModel {
     private(set) var changes = 0
     private let callback: CFNotificationCallback = { _, _, name, _, _ in
         guard let name = name?.rawValue as String? else { return }
-        print(name)
+        say(name)
     }
 
     func observe() {

@@ -1,7 +1,7 @@
 import CoreFoundation
 import NotifyCenter
 
-/// `CFNotificationCallback`. Sendable, because a client that registers it says that it may be called where the center calls.
+/// `CFNotificationCallback`. Sendable, because a client that registers it says that the center may call it on its threads.
 @usableFromInline
 typealias Callback =
     @convention(c) @Sendable (
@@ -18,10 +18,10 @@ struct ClientObserver: @unchecked Sendable {
     let pointer: UnsafeRawPointer?
     let callback: Callback
 
-    /// What it is removed by; NULL cannot be (CF-A1).
+    /// What removes it; nothing removes NULL (CF-A1).
     var identity: UInt? { pointer.map { UInt(bitPattern: $0) } }
 
-    /// With pointers that a client owns (CF-U3).
+    /// Calls with pointers that a client owns (CF-U3).
     func call(
         center: UnsafeMutableRawPointer,
         name: UnsafeRawPointer?,
@@ -31,11 +31,11 @@ struct ClientObserver: @unchecked Sendable {
         callback(center, UnsafeMutableRawPointer(mutating: pointer), name, object, userInfo)
     }
 
-    /// With objects made for this call, and valid as long as it runs (CF-D8).
+    /// Calls with objects that are made for this call, and valid as long as it runs (CF-D8).
     func call(center: UnsafeMutableRawPointer, name: String, object: String?, userInfo: UserInfo?) {
         let name = makeCFString(name)
         let object = object.map(makeCFString)
-        let userInfo = userInfo.map(UserInfoWriter.makeDictionary)
+        let userInfo = userInfo.map(makeCFDictionary)
         withExtendedLifetime((name, object, userInfo)) {
             call(center: center, name: pointer(to: name), object: pointer(to: object), userInfo: pointer(to: userInfo))
         }

@@ -1,31 +1,26 @@
+import CoreFoundation
 import NotifyCenter
 
-/// One of the process's three centers: the CoreFoundation object that clients hold, and the center that it stands for. What it
-/// takes are the arguments of the C functions, which it converts.
+/// One of the process's three centers: the CoreFoundation object that clients hold, and the center that it stands for. Its functions take
+/// the arguments of the C functions, and convert them.
 final class Center: Sendable {
-    enum Kind: String {
-        case local
-        case darwin = "Darwin notify"
-        case distributed
-    }
-
-    static let local = Center(.local, .local)
-    static let darwin = Center(.darwin, .darwin)
-    static let distributed = Center(.distributed, .distributed)
+    static let local = Center(.local)
+    static let darwin = Center(.darwin)
+    static let distributed = Center(.distributed)
     private static let all = [local, darwin, distributed]
 
-    /// The one that a client means. By address alone: what the pointer leads to may be anything.
+    /// The center that a client means. Only the address counts, because the pointer may lead to anything.
     static func of(_ reference: UnsafeRawPointer) -> Center? {
         all.first { UnsafeRawPointer($0.reference) == reference }
     }
 
-    let kind: Kind
-    /// The CoreFoundation object. Unsafe: it is never freed and never changes.
+    /// Which center it is.
+    var kind: CallbackCenter.Kind { callbacks.kind }
+    /// The CoreFoundation object. Unsafe for the compiler: it is never freed and never changes.
     nonisolated(unsafe) let reference: UnsafeMutableRawPointer
     private let callbacks: CallbackCenter
 
-    private init(_ kind: Kind, _ callbacks: CallbackCenter) {
-        self.kind = kind
+    private init(_ callbacks: CallbackCenter) {
         self.callbacks = callbacks
         reference = RuntimeClass.makeImmortalInstance()
     }
@@ -48,7 +43,7 @@ final class Center: Sendable {
         ) { [self] notification in
             call(observer, notification)
         }
-        // Registered nevertheless, as if it were 0, which stands for the default: an observer that hears is better than none.
+        // The observer is registered as with 0, which stands for the default: it is better to hear than to be deaf.
         if kind == .distributed, behavior == nil, suspensionBehavior != 0 {
             throw ArgumentError(
                 argument: "suspensionBehavior",
@@ -100,39 +95,27 @@ final class Center: Sendable {
         userInfo: UnsafeRawPointer?,
         options: PostingOptions
     ) throws {
-        let content: CallbackCenter.Content =
-            switch kind {
-            case .local:
-                .local(.init(name: UInt(bitPattern: name), userInfo: userInfo.map { UInt(bitPattern: $0) }))
-            case .darwin: .none
-            case .distributed: try userInfo.map { .distributed(try UserInfoReader.read($0)) } ?? .none
-            }
+        let content = try callbacks.content(name: name, userInfo: userInfo, values: Arguments.userInfo)
         try callbacks.post(notificationName(name), object: convert(object), content: content, options: options)
     }
 
     // MARK: Arguments
 
     private func notificationName(_ pointer: UnsafeRawPointer) throws(ArgumentError) -> NotificationName {
-        NotificationName(try text(pointer, argument: "name"))
+        NotificationName(try Arguments.text(pointer, argument: "name"))
     }
 
-    /// Local: the address, whatever is there (CF-P3). Darwin: none. Distributed: a CFString (CF-X6).
-    private func convert(
-        _ object: UnsafeRawPointer?
-    ) throws(ArgumentError) -> CallbackCenter.Object? {
-        guard let object else { return nil }
-        return switch kind {
-        case .local: .address(UInt(bitPattern: object))
-        case .darwin: nil
-        case .distributed: .text(try text(object, argument: "object"))
+    private func convert(_ object: UnsafeRawPointer?) throws(ArgumentError) -> CallbackCenter.Object? {
+        try callbacks.object(object) { pointer throws(ArgumentError) in
+            try Arguments.text(pointer, argument: "object")
         }
     }
 }
 
-/// Does what a client asks of the center that it names, and reports what fails. NULL is no center, and not worth a word.
+/// Does what a client asks of the center that it names, and reports what fails. With NULL for a center it does nothing.
 func withCenter(_ reference: UnsafeRawPointer?, _ function: String, _ body: (Center) throws -> Void) {
     guard let reference else { return }
-    do {
+    UnthrownFailures.report(in: function) {
         guard let center = Center.of(reference) else {
             throw ArgumentError(
                 argument: "center",
@@ -142,7 +125,48 @@ func withCenter(_ reference: UnsafeRawPointer?, _ function: String, _ body: (Cen
             )
         }
         try body(center)
-    } catch {
-        UnthrownFailures.report(error, in: function)
+    }
+}
+
+// MARK: CoreFoundation's runtime
+
+/// `CFNotificationCenter` as a class of CoreFoundation's runtime. It defines neither equality nor hash: the runtime then takes the
+/// address.
+enum RuntimeClass {
+    /// Registered with the first use, once.
+    static let typeIdentifier: CFTypeID = {
+        // CoreFoundation keeps the address.
+        let definition = UnsafeMutablePointer<CFRuntimeClass>.allocate(capacity: 1)
+        definition.initialize(to: CFRuntimeClass())
+        let name: StaticString = "CFNotificationCenter"
+        definition.pointee.className = UnsafeRawPointer(name.utf8Start).assumingMemoryBound(to: CChar.self)
+        definition.pointee.copyDebugDesc = { object in
+            object.flatMap { Unmanaged.passRetained(describe($0)) }
+        }
+        return _CFRuntimeRegisterClass(definition)
+    }()
+
+    /// An object of the class that no number of releases frees, because no client owns a center (CF-T1).
+    static func makeImmortalInstance() -> UnsafeMutableRawPointer {
+        guard let instance = _CFRuntimeCreateInstance(nil, typeIdentifier, 0, nil) else {
+            // The runtime knows no such class, or has no memory: nothing can go on without a center.
+            preconditionFailure("CoreFoundation makes no object of the class CFNotificationCenter")
+        }
+        let address = instance.toOpaque()
+        // What CoreFoundation's own constants have in this place (INIT_CFRUNTIME_BASE).
+        address.assumingMemoryBound(to: CFRuntimeBase.self).pointee._swift_rc = UInt(_CF_CONSTANT_OBJECT_STRONG_RC)
+        return address
+    }
+
+    private static func describe(_ object: CFTypeRef) -> CFString {
+        let address = Unmanaged.passUnretained(object).toOpaque()
+        let name =
+            switch Center.of(address)?.kind {
+            case .local: "local"
+            case .darwin: "Darwin notify"
+            case .distributed: "distributed"
+            case nil: "unknown"
+            }
+        return makeCFString("<CFNotificationCenter \(address)>{\(name)}")
     }
 }
