@@ -18,10 +18,10 @@ public typealias CFArray = NSArray
 /// A dictionary that changes. On Linux `NSMutableDictionary` itself.
 public typealias CFMutableDictionary = NSMutableDictionary
 
-/// Any object of CoreFoundation's.
+/// Any object.
 public typealias CFTypeRef = AnyObject
 
-/// What CoreFoundation counts with.
+/// A count or an index.
 public typealias CFIndex = Int
 
 /// A set of options, bit by bit.

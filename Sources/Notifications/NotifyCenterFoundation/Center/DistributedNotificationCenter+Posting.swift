@@ -55,7 +55,8 @@ extension DistributedNotificationCenter {
         try center.post(NotificationName(name), object: object, userInfo: userInfo, options: options)
     }
 
-    private func report(in function: String = #function, _ work: () throws -> Void) {
+    /// Does the work of one of the class's functions, and reports what it throws.
+    func report(in function: String = #function, _ work: () throws -> Void) {
         UnthrownFailures.report(in: "DistributedNotificationCenter.\(function)", work)
     }
 }
