@@ -104,7 +104,7 @@ let notifications = family(
                 "CoreFoundationNotifications", "AppleNotifications", "NotifyCenter", "DBusTransport",
                 "NotifyCenterTestKit", "unmodified-app", "scripted-app",
             ],
-            exclude: ["UnmodifiedApp", "ScriptedApp"]
+            exclude: ["UnmodifiedApp", "ScriptedApp", "Programs"]
         ),
     ]
 )

@@ -126,15 +126,15 @@ extension CFNotificationCenter {
             let observer = observer.flatMap { UnsafeMutableRawPointer(bitPattern: $0) }
             let name = CFNotificationName(notification.name)
             let userInfo = notification.content.dictionary
-            switch notification.object {
-            case nil: callback(self, observer, name, nil, userInfo)
-            case .address(let address): callback(self, observer, name, UnsafeRawPointer(bitPattern: address), userInfo)
-            case .text(let text):
+            if let text = notification.object?.text {
                 let object = text as CFString
                 withExtendedLifetime(object) {
                     // As any object: this module's own function for strings would keep this one, and let go of a client's for it.
                     callback(self, observer, name, Unmanaged<AnyObject>.passUnretained(object).toOpaque(), userInfo)
                 }
+            } else {
+                let object = notification.object?.address.flatMap { UnsafeRawPointer(bitPattern: $0) }
+                callback(self, observer, name, object, userInfo)
             }
             withExtendedLifetime(strings) {}
         }
