@@ -14,7 +14,7 @@ struct PortedProgramTests {
     }
 
     // CF-D2, CF-A11, CF-T10
-    @Test("Swift that imports Foundation and CoreFoundation hears other processes, and is heard")
+    @Test("Swift that imports Foundation and CoreFoundation hears other processes, and other processes hear it")
     func unmodified() async throws {
         let program = ChildProcess.built("unmodified-app")
         let listener = try ChildProcess(program, ["news"], environment: bus.environment)

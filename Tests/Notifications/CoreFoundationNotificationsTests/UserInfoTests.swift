@@ -77,7 +77,7 @@ struct UserInfoTests {
     }
 
     // CF-P12
-    @Test("what the poster changes after the post is not seen")
+    @Test("observers do not see what the poster changes after the post")
     func changed() async throws {
         #expect(try await roundTrip("changing") == #"{"key": "before"}"#)
     }

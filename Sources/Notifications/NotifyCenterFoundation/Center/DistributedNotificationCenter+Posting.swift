@@ -2,7 +2,7 @@ public import Foundation
 import NotifyCenter
 
 extension DistributedNotificationCenter {
-    /// Posts without ``Options/deliverImmediately`` (CF-X3).
+    /// Posts without `Options.deliverImmediately` (CF-X3).
     ///
     /// On return the kernel has the notification; nobody reports who receives it (CF-P11). Name, object and userInfo are copied
     /// (CF-P12). This holds for all functions that post.

@@ -130,7 +130,7 @@ struct ObserverFormsTests {
     }
 
     // CF-A2, CF-R4
-    @Test("a string that is nobody else's is an observer until it is removed: no other string has its address")
+    @Test("a string that is registered as observer keeps its address until it is removed")
     func strings() {
         let name = "com.example.observers.strings"
         weak var watched: CFString?
