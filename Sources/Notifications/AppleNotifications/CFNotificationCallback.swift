@@ -47,7 +47,7 @@ extension CFNotificationCenter {
             case nil: callback(self, observer, name, nil, userInfo)
             case .address(let address): callback(self, observer, name, UnsafeRawPointer(bitPattern: address), userInfo)
             case .text(let text):
-                let object = text as CFString
+                let object = text.text as CFString
                 withExtendedLifetime(object) {
                     // As any object: this module's own function for strings would keep it, and let go of a client's for it.
                     callback(self, observer, name, Unmanaged<AnyObject>.passUnretained(object).toOpaque(), userInfo)
