@@ -107,12 +107,13 @@ struct PortingGuideTests {
         let file = "\(directory.path)/form.swift"
         try "\(form.imports)\n\(form.source)\n".write(toFile: file, atomically: true, encoding: .utf8)
         let products = (ChildProcess.built("x") as NSString).deletingLastPathComponent
-        let bus = "\(Self.repository)/Sources/Bus/CDBus/module.modulemap"
+        // Where the modules in C are that ours stand on.
+        let maps = "\(Self.repository)/Sources/Bus/CDBus"
         let script = """
-            swiftc -typecheck -swift-version \(form.mode) -I "$0/Modules" -Xcc -fmodule-map-file="$1" \
-                $(pkg-config --cflags dbus-1 | sed 's/-I/-Xcc -I/g') "$2"
+            swiftc -typecheck -swift-version \(form.mode) -I "$0/Modules" $(pkg-config --cflags dbus-1 | sed 's/-I/-Xcc -I/g') \
+                $(printf ' -Xcc -fmodule-map-file=%s' "$1/module.modulemap" "$0"/*.build/module.modulemap) "$2"
             """
-        let compiler = try ChildProcess("sh", ["-c", script, products, bus, file])
+        let compiler = try ChildProcess("sh", ["-c", script, products, maps, file])
         #expect(await compiler.exitStatus() == 1)
         let page = try String(contentsOfFile: "\(Self.repository)/\(Self.page)", encoding: .utf8)
             .replacing("\n", with: " ")

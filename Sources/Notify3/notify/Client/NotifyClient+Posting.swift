@@ -39,7 +39,7 @@ extension NotifyClient {
         let sent = postsSent.load(ordering: .acquiring)
         guard postsSeen.load(ordering: .acquiring) < sent else { return }
         try NotifyStatus.onBus { () throws(DBusError) in
-            try Self.connection().synchronize()
+            try Self.connection().flush()
         }
         sawPosts(until: sent)
     }

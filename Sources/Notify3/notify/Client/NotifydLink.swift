@@ -117,7 +117,7 @@ final class NotifydLink: Sendable {
         }
         guard let connection else { return }
         // A bus that is lost has nothing to pass on.
-        try? connection.synchronize()
+        try? connection.flush()
         state.withLock { $0.passedOn = max($0.passedOn, noted) }
     }
 

@@ -1,3 +1,5 @@
+import Glibc
+
 /// A notification's name: any Unicode text of any length, the empty one included.
 ///
 /// Names are equal when their UTF-8 is: case counts, and so does the difference between `é` as one scalar and as two, which
@@ -37,18 +39,39 @@ extension NotificationName {
 }
 
 /// The object that a distributed notification is about, compared as text (CF-M4), byte by byte like a name.
-struct NotificationObject: Hashable, Sendable {
-    let text: String
+package struct NotificationObject: Hashable, Sendable {
+    package let text: String
 
-    static func == (left: NotificationObject, right: NotificationObject) -> Bool { isSameText(left.text, right.text) }
-    func hash(into hasher: inout Hasher) { hashText(text, into: &hasher) }
+    package init(text: String) { self.text = text }
+
+    package static func == (left: Self, right: Self) -> Bool { isSameText(left.text, right.text) }
+    package func hash(into hasher: inout Hasher) { hashText(text, into: &hasher) }
+}
+
+/// Where notifications come from in the sense of coalescing: one name and one object (CF-S4).
+struct NotificationSource: Hashable, Sendable {
+    let name: NotificationName
+    let object: NotificationObject?
 }
 
 private func isSameText(_ left: String, _ right: String) -> Bool {
-    left.utf8.count == right.utf8.count && left.utf8.elementsEqual(right.utf8)
+    var right = right
+    return right.withUTF8 { left.hasUTF8($0) }
 }
 
 private func hashText(_ text: String, into hasher: inout Hasher) {
     var text = text
     text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
+}
+
+extension String {
+    /// Whether this is the text with these bytes.
+    func hasUTF8(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+        utf8.withContiguousStorageIfAvailable { own in
+            guard own.count == bytes.count, let left = own.baseAddress, let right = bytes.baseAddress else {
+                return own.count == bytes.count
+            }
+            return memcmp(left, right, own.count) == 0
+        } ?? utf8.elementsEqual(bytes)
+    }
 }

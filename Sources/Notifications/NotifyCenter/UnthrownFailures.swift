@@ -1,13 +1,14 @@
-import DBusTransport
+public import DBusTransport
 import Glibc
 import Synchronization
 
-/// Where errors go that occur in a function which Apple declares without a way to report one, such as
-/// `CFNotificationCenterPostNotification`. While nobody observes them, each is a line on standard error.
+/// Where errors go that no function can throw: those of functions that Apple declares without a way to report one, such as
+/// `CFNotificationCenterPostNotification`, and those that occur while nothing is called, such as a match rule that a restarted bus refuses.
+/// While nobody observes them, each is a line on standard error.
 public enum UnthrownFailures {
     /// One failed call.
     public struct Failure: Sendable, CustomStringConvertible {
-        /// The function that was called.
+        /// The function that was called, or what this library did by itself.
         public let function: String
         /// What happened. ``DBusError`` where the bus is concerned.
         public let error: any Error
@@ -16,21 +17,9 @@ public enum UnthrownFailures {
         public var description: String { "\(function): \(error)" }
     }
 
-    /// An observer in place. Its end of life, or ``cancel()``, removes it: keep it as long as it is to be told.
-    public final class Observation: Sendable {
-        private let number: UInt64
-
-        fileprivate init(number: UInt64) { self.number = number }
-
-        deinit { cancel() }
-
-        /// Removes the observer. Doing it twice is harmless; a call under way on another thread is not waited for.
-        public func cancel() {
-            // Freed outside the lock: what it captures may end in a call that fails.
-            let removed = observers.withLock { $0.byNumber.removeValue(forKey: number) }
-            withExtendedLifetime(removed) {}
-        }
-    }
+    /// An observer of failures in place. Its end of life, or its `cancel()`, removes it: keep it as long as the observer is to be told. A
+    /// call under way on another thread is not waited for.
+    public typealias Observation = DBusTransport.Observation
 
     private struct Observers {
         var byNumber: [UInt64: @Sendable (Failure) -> Void] = [:]
@@ -42,10 +31,15 @@ public enum UnthrownFailures {
     /// Has `observer` called for each failure, on the thread of the failed call and before that returns, until the returned
     /// observation ends. Several observers are all called, in no order.
     public static func observe(_ observer: @escaping @Sendable (Failure) -> Void) -> Observation {
-        observers.withLock { observers in
+        let number = observers.withLock { observers in
             defer { observers.next += 1 }
             observers.byNumber[observers.next] = observer
-            return Observation(number: observers.next)
+            return observers.next
+        }
+        return Observation {
+            // Freed outside the lock: what it captures may end in a call that fails.
+            let removed = observers.withLock { $0.byNumber.removeValue(forKey: number) }
+            withExtendedLifetime(removed) {}
         }
     }
 

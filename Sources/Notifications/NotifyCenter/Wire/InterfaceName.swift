@@ -6,7 +6,7 @@ import Glibc
 /// names. Letters, digits and single underscores stay, as do dots where D-Bus takes one; any other byte of the UTF-8 is
 /// `__` and two hexadecimal digits. `SHARED_MODE_CURRENT_ACCOUNT_CHANGED` and `com.example.Menu_opened` stay as they are,
 /// `my-app` becomes `my__2dapp`. The escape is injective. The empty name is `__`; a name that D-Bus's 255 bytes do not hold
-/// is `__h` and a digest, and names of one digest are told apart by the receiver, which compares true names always.
+/// is `__h` and a digest. The receiver always compares true names, and so tells apart names of one digest.
 struct InterfaceName: Hashable, CustomStringConvertible {
     let description: String
 
@@ -15,6 +15,11 @@ struct InterfaceName: Hashable, CustomStringConvertible {
 
     /// - Parameter prefix: a valid interface name of its own, which the tail follows after a dot.
     init(_ name: NotificationName, prefix: StaticString) {
+        // Escaping makes a name longer, never shorter: one that is too long already is not escaped first.
+        guard name.rawValue.utf8.count <= Self.maximumLength else {
+            description = "\(prefix).__h\(Self.digest(name.rawValue))"
+            return
+        }
         let tail = Self.isPlain(name.rawValue) ? name.rawValue : Self.escaped(name.rawValue)
         let full = "\(prefix).\(tail)"
         description = full.utf8.count <= Self.maximumLength ? full : "\(prefix).__h\(Self.digest(name.rawValue))"
@@ -44,7 +49,7 @@ struct InterfaceName: Hashable, CustomStringConvertible {
         return memcmp(start, prefix.utf8Start, count) == 0
     }
 
-    /// Whether a name stands for itself.
+    /// Whether a name needs no escape.
     private static func isPlain(_ name: String) -> Bool {
         var name = name
         return name.withUTF8 { bytes in
@@ -77,8 +82,8 @@ struct InterfaceName: Hashable, CustomStringConvertible {
         return String(decoding: output, as: UTF8.self)
     }
 
-    /// Whether a byte stands for itself. An underscore does only where no other follows in the output, because two of them
-    /// begin an escape; a dot does only between two elements.
+    /// Whether a byte stands for itself. An underscore does where no other follows in the output, because two of them
+    /// begin an escape; a dot does between two elements.
     private static func isPlain(_ byte: UInt8, next: UInt8?, startsElement: Bool) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): true
