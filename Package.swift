@@ -57,7 +57,7 @@ let notifications = family(
         .target(name: "CCoreFoundationNotifications"),
         .target(
             name: "CoreFoundationNotifications",
-            dependencies: ["NotifyCenter", "DBusTransport", "CCoreFoundationNotifications"]
+            dependencies: ["NotifyCenterFoundation", "NotifyCenter", "DBusTransport", "CCoreFoundationNotifications"]
         ),
 
         // A process with a center that does what it is told, for the tests between processes.
@@ -83,7 +83,7 @@ let notifications = family(
         // Swift as it is written on Apple, in the language mode that most of it is in.
         helper(
             "ported-app",
-            ["AppleNotifications"],
+            ["AppleNotifications", "notify"],
             path: "Notifications/AppleNotificationsTests/PortedApp",
             settings: [.swiftLanguageMode(.v5)]
         ),
@@ -110,7 +110,7 @@ let notifications = family(
                 "CoreFoundationNotifications", "AppleNotifications", "NotifyCenter", "DBusTransport",
                 "NotifyCenterTestKit", "unmodified-app", "scripted-app",
             ],
-            exclude: ["UnmodifiedApp", "ScriptedApp"]
+            exclude: ["UnmodifiedApp", "ScriptedApp", "Programs"]
         ),
     ]
 )

@@ -269,7 +269,7 @@ public final class DBusConnection: Sendable {
 public final class Observation: Sendable {
     private let remove: Locked<(@Sendable () -> Void)?>
 
-    init(_ remove: @escaping @Sendable () -> Void) { self.remove = Locked(remove) }
+    package init(_ remove: @escaping @Sendable () -> Void) { self.remove = Locked(remove) }
 
     deinit { cancel() }
 

@@ -1,23 +1,59 @@
 import DBusTransport
+public import Foundation
 import NotifyCenter
+import NotifyCenterFoundation
 
-/// Registers a callback. The registration is in force on return: what any process posts from then on is seen (CF-A11); the
-/// Darwin and the distributed center wait for the bus to confirm it. Equal registrations are kept side by side (CF-A5), and nothing
-/// that was posted before is delivered (CF-A6).
+/// What a center calls for a notification (CF-T5, CF-D6), with
+///
+/// 1. the center that it was registered with;
+/// 2. the pointer that it was registered with;
+/// 3. the posted name, also where it was registered for any name;
+/// 4. the posted object: from the local center the very pointer; from the distributed one a `CFString`, to be read by
+///    `Unmanaged<CFString>.fromOpaque(object).takeUnretainedValue()`; from the Darwin one `nil`;
+/// 5. the posted userInfo: from the local center the very dictionary; from the distributed one its values; from the Darwin one
+///    `nil`.
+///
+/// Object and userInfo are valid during the call (CF-D8). The local center calls on the poster's thread, before the post returns; the
+/// others call on the main queue (CF-D1, CF-D2). A running main run loop, `dispatchMain()` and an `async` main serve that queue; on Linux
+/// `Thread.isMainThread` is false in the latter two.
+///
+/// On Apple it is a C function pointer, which captures nothing. Here it is a closure. Functions, static functions and closure literals
+/// serve as they do there. What a closure captures lives until the registration is removed, and must be safe to use on the thread of
+/// delivery; the compiler does not check that. Two things do not compile, and the page “Porting guide” of the module NotifyCenter has the
+/// compiler's words for them: a parameter `callback: CFNotificationCallback` without `@escaping`, and `@convention(c)` in front of the
+/// type.
+///
+/// In Swift 6 mode a closure literal in code of the main actor, which includes top-level code, belongs to that actor, and traps where
+/// another thread calls it. Only the local center does that, where another thread posts to it. Outside of functions and isolated types,
+/// write a constant of this type as `nonisolated(unsafe) let`, or write a function: a closure is not known to be `Sendable`, as a C
+/// function pointer is.
+public typealias CFNotificationCallback = (
+    _ center: CFNotificationCenter?,
+    _ observer: UnsafeMutableRawPointer?,
+    _ name: CFNotificationName?,
+    _ object: UnsafeRawPointer?,
+    _ userInfo: CFDictionary?
+) -> Void
+
+// MARK: Functions
+
+/// Registers a callback. The registration is in force on return: the callback gets what any process posts from then on (CF-A11). For
+/// that, the Darwin and the distributed center wait for the bus to confirm it. Equal registrations stand side by side (CF-A5).
+/// Nothing that was posted before is delivered (CF-A6).
 ///
 /// - Parameters:
-///   - center: nothing happens without one.
-///   - observer: what it is removed by, and what the callback gets; never followed or retained (CF-A2). A registration with `nil`
-///     cannot be removed (CF-A1).
-///   - callBack: what is called, see ``CFNotificationCallback``; nothing happens without one (CF-A3).
-///   - name: `nil` for any (CF-A4); the Darwin center then never calls (CF-A8).
-///   - object: `nil` for any. To the local center an address, which is not followed (CF-M5). To the distributed one a `CFString`, read
-///     during this call and compared as text (CF-M4): `Unmanaged.passUnretained("…" as CFString).toOpaque()`. A pointer that was made
-///     in another way needs the string kept until this returns. To the Darwin one nothing (CF-M6).
-///   - suspensionBehavior: for the distributed center, see ``CFNotificationSuspensionBehavior``.
+///   - center: without one, nothing happens.
+///   - observer: what the callback gets, and what removes the registration. It is not followed, and not retained (CF-A2), except for a
+///     string that `Unmanaged.passUnretained(_:)` gave out: that lives as long as the registration. A registration with `nil` cannot be
+///     removed (CF-A1).
+///   - callBack: what the center calls; without one, nothing happens (CF-A3).
+///   - name: `nil` for any (CF-A4). The Darwin center never calls an observer of any name (CF-A8).
+///   - object: `nil` for any. To the local center it is an address, which is not followed (CF-M5). To the distributed center it is a
+///     `CFString`, read during this call and compared as text (CF-M4): `Unmanaged.passUnretained("…" as CFString).toOpaque()`. A string
+///     whose pointer was made in another way must be kept until this returns. The Darwin center ignores it (CF-M6).
+///   - suspensionBehavior: what happens while the distributed center is suspended.
 ///
-/// What cannot be registered, because the bus cannot be reached or refuses, or because the object is no `CFString`, is reported to
-/// `UnthrownFailures`.
+/// A bus that cannot be reached or refuses, and an object that is no `CFString`, are reported to `UnthrownFailures`.
 public func CFNotificationCenterAddObserver(
     _ center: CFNotificationCenter!,
     _ observer: UnsafeRawPointer!,
@@ -27,28 +63,29 @@ public func CFNotificationCenterAddObserver(
     _ suspensionBehavior: CFNotificationSuspensionBehavior
 ) {
     guard let center, let callBack else { return }
-    let address = observer.map { UInt(bitPattern: $0) }
-    reportingFailure("CFNotificationCenterAddObserver") {
+    UnthrownFailures.report(in: "CFNotificationCenterAddObserver") {
         try center.callbacks.add(
-            address,
+            observer.map { UInt(bitPattern: $0) },
             name: name.map { NotificationName($0 as String) },
             object: try center.object(object),
             suspensionBehavior: SuspensionBehavior(suspensionBehavior),
-            handler: center.handler(callBack, observer: address)
+            handler: center.handler(callBack, observer: observer, keeping: recentStrings(at: observer, object))
         )
     }
 }
 
-/// Removes the observer's registrations that meet the criteria. On return none of them is called any more, nor gets what waited for
-/// it, but for a call that is under way on another thread (CF-R7). What is not registered is no error (CF-R5).
+/// Removes the observer's registrations that meet the criteria. On return none of them is called any more, also not for what waited
+/// for it; a call that is under way on another thread goes on (CF-R7). Where nothing is registered, nothing happens (CF-R5).
 ///
 /// - Parameters:
-///   - center: nothing happens without one.
-///   - observer: the pointer that was registered; nothing happens without one (CF-R1).
-///   - name: `nil` is no criterion (CF-R2). A registration for any name is not met by a given one (CF-R3).
-///   - object: `nil` is no criterion (CF-R2). A registration for any object is not met by a given one (CF-R3). The distributed center
-///     compares it as text (CF-R8) and wants a `CFString`, see
-///     ``CFNotificationCenterAddObserver(_:_:_:_:_:_:)``; the Darwin one does not look at it (CF-R6).
+///   - center: without one, nothing happens.
+///   - observer: the pointer that was registered; without one, nothing happens (CF-R1).
+///   - name: `nil` means any (CF-R2). A given name does not meet a registration for any name (CF-R3).
+///   - object: `nil` means any (CF-R2). A given object does not meet a registration for any object (CF-R3). The distributed center
+///     compares it as text (CF-R8), and it must be a `CFString`, as it must in ``CFNotificationCenterAddObserver(_:_:_:_:_:_:)``. The
+///     Darwin center ignores it (CF-R6).
+///
+/// An object that is no `CFString` is reported to `UnthrownFailures`; then nothing is removed.
 public func CFNotificationCenterRemoveObserver(
     _ center: CFNotificationCenter!,
     _ observer: UnsafeRawPointer!,
@@ -56,7 +93,7 @@ public func CFNotificationCenterRemoveObserver(
     _ object: UnsafeRawPointer!
 ) {
     guard let center, let observer else { return }
-    reportingFailure("CFNotificationCenterRemoveObserver") {
+    UnthrownFailures.report(in: "CFNotificationCenterRemoveObserver") {
         let object = try center.object(object)
         center.callbacks.remove(UInt(bitPattern: observer), name: name?.name, object: object)
     }
@@ -66,9 +103,53 @@ public func CFNotificationCenterRemoveObserver(
 /// ``CFNotificationCenterRemoveObserver(_:_:_:_:)``.
 ///
 /// - Parameters:
-///   - center: nothing happens without one.
-///   - observer: the pointer that was registered; nothing happens without one (CF-R1).
+///   - center: without one, nothing happens.
+///   - observer: the pointer that was registered; without one, nothing happens (CF-R1).
 public func CFNotificationCenterRemoveEveryObserver(_ center: CFNotificationCenter!, _ observer: UnsafeRawPointer!) {
     guard let center, let observer else { return }
     center.callbacks.removeEvery(UInt(bitPattern: observer))
+}
+
+// MARK: Calls
+
+extension CFNotificationCenter {
+    /// The callback in the form that the centers call. It keeps these strings as long as it lives.
+    fileprivate func handler(
+        _ callback: @escaping CFNotificationCallback,
+        observer: UnsafeRawPointer?,
+        keeping strings: [KeptString]
+    ) -> CallbackCenter.Handler {
+        let observer = observer.map { UInt(bitPattern: $0) }
+        // A C function on Apple, which any thread may call; see `CFNotificationCallback`.
+        nonisolated(unsafe) let callback = callback
+        return { notification in
+            let observer = observer.flatMap { UnsafeMutableRawPointer(bitPattern: $0) }
+            let name = CFNotificationName(notification.name)
+            let userInfo = notification.content.dictionary
+            if let text = notification.object?.text {
+                let object = text as CFString
+                withExtendedLifetime(object) {
+                    // As any object: this module's own function for strings would keep this one, and let go of a client's for it.
+                    callback(self, observer, name, Unmanaged<AnyObject>.passUnretained(object).toOpaque(), userInfo)
+                }
+            } else {
+                let object = notification.object?.address.flatMap { UnsafeRawPointer(bitPattern: $0) }
+                callback(self, observer, name, object, userInfo)
+            }
+            withExtendedLifetime(strings) {}
+        }
+    }
+}
+
+extension CallbackCenter.Content {
+    fileprivate var dictionary: CFDictionary? {
+        switch self {
+        case .none: nil
+        case .local(let content):
+            content.userInfo.flatMap(UnsafeRawPointer.init(bitPattern:)).map { address in
+                Unmanaged<CFDictionary>.fromOpaque(address).takeUnretainedValue()
+            }
+        case .distributed(let userInfo): userInfo.foundationValue as CFDictionary
+        }
+    }
 }

@@ -1,4 +1,5 @@
 import DBusTransport
+public import Foundation
 import NotifyCenter
 import NotifyCenterFoundation
 
@@ -12,28 +13,29 @@ public func CFNotificationCenterPostNotification(
     _ deliverImmediately: Bool
 ) {
     guard let center, let name else { return }
-    reportingFailure("CFNotificationCenterPostNotification") {
+    UnthrownFailures.report(in: "CFNotificationCenterPostNotification") {
         try center.post(name, object, userInfo, deliverImmediately ? .deliverImmediately : [])
     }
 }
 
-/// Posts. The local center calls its observers before this returns (CF-D1). The others never within the call (CF-P10): on return the
-/// kernel has the post, so that the process may end at once, and who receives it is not reported (CF-P11).
+/// Posts. The local center calls its observers before this returns (CF-D1). The others never call within the post (CF-P10): on return
+/// the kernel has the notification, and nobody reports who receives it (CF-P11).
 ///
 /// - Parameters:
-///   - center: nothing happens without one.
-///   - name: nothing happens without one (CF-P1).
-///   - object: `nil` reaches only the observers of any object (CF-P2). To the local center an address, handed on and not followed
-///     (CF-P3). To the distributed one a `CFString`, copied during this call:
-///     `Unmanaged.passUnretained("…" as CFString).toOpaque()`. A pointer that was made in another way needs the string kept until this
-///     returns. To the Darwin one nothing (CF-W1).
-///   - userInfo: to the local center any dictionary, handed on as the very object (CF-U3). To the distributed one a property list,
-///     copied (CF-U1, CF-P12): at most 16 MiB in all and 20 arrays and dictionaries deep; an empty one arrives as empty, and `nil` as `nil`
-///     (CF-U6). To the Darwin one nothing (CF-U4).
-///   - options: ``kCFNotificationDeliverImmediately``, ``kCFNotificationPostToAllSessions``, both or `0`; for the distributed center.
+///   - center: without one, nothing happens.
+///   - name: without one, nothing happens (CF-P1).
+///   - object: `nil` reaches only the observers of any object (CF-P2). To the local center it is an address, which it hands on and does
+///     not follow (CF-P3). To the distributed center it is a `CFString`, copied during this call:
+///     `Unmanaged.passUnretained("…" as CFString).toOpaque()`. A string whose pointer was made in another way must be kept until this
+///     returns. The Darwin center ignores it (CF-W1).
+///   - userInfo: the local center hands on the very object, whatever it holds (CF-U3). To the distributed center it is a property list,
+///     copied (CF-U1, CF-P12): at most 16 MiB in all and 20 arrays and dictionaries deep. An empty one arrives as empty, and `nil` as
+///     `nil` (CF-U6). The Darwin center ignores it (CF-U4).
+///   - options: ``kCFNotificationDeliverImmediately``, ``kCFNotificationPostToAllSessions``, both or `0`. Only the distributed center
+///     looks at them (CF-P8, CF-W1).
 ///
-/// What cannot be posted is posted to nobody, and reported to `UnthrownFailures`: a bus that cannot be reached, an object that is no
-/// `CFString`, a userInfo that is no property list or beyond the bounds, all sessions where the bus serves one.
+/// Where a bus cannot be reached, an object is no `CFString`, or a userInfo is no property list or beyond the bounds, the function
+/// reports to `UnthrownFailures` and posts nothing.
 public func CFNotificationCenterPostNotificationWithOptions(
     _ center: CFNotificationCenter!,
     _ name: CFNotificationName!,
@@ -42,7 +44,7 @@ public func CFNotificationCenterPostNotificationWithOptions(
     _ options: CFOptionFlags
 ) {
     guard let center, let name else { return }
-    reportingFailure("CFNotificationCenterPostNotificationWithOptions") {
+    UnthrownFailures.report(in: "CFNotificationCenterPostNotificationWithOptions") {
         try center.post(name, object, userInfo, PostingOptions(rawValue: options))
     }
 }
@@ -57,22 +59,15 @@ extension CFNotificationCenter {
         let text = name.rawValue
         // The local center hands on the very objects.
         try withExtendedLifetime((text, userInfo)) {
-            let content = try self.content(text, userInfo)
+            let content = try callbacks.content(name: address(of: text), userInfo: userInfo.map(address)) {
+                let userInfo = Unmanaged<CFDictionary>.fromOpaque($0).takeUnretainedValue()
+                return try PropertyListReader(root: "userInfo").dictionary(userInfo)
+            }
             try callbacks.post(name.name, object: try self.object(object), content: content, options: options)
         }
     }
 
-    private func content(
-        _ name: CFString,
-        _ userInfo: CFDictionary?
-    ) throws(PropertyListError) -> CallbackCenter.Content {
-        switch kind {
-        case .local: .local(.init(name: address(of: name), userInfo: userInfo.map(address)))
-        case .darwin: .none
-        // As the object that it is: to turn one that contains itself into a Swift dictionary first would not end.
-        case .distributed: if let userInfo { .distributed(try UserInfo(propertyListObject: userInfo)) } else { .none }
-        }
+    private func address(of object: AnyObject) -> UnsafeRawPointer {
+        UnsafeRawPointer(Unmanaged.passUnretained(object).toOpaque())
     }
-
-    private func address(of object: AnyObject) -> UInt { UInt(bitPattern: Unmanaged.passUnretained(object).toOpaque()) }
 }

@@ -1,2 +1,2 @@
-// A C target needs a source file. This one does not include the header: the C compiler, unlike the Swift importer, is not told
-// where CoreFoundation's headers are.
+// A C target needs a source file. This one includes no header: the C compiler is not told where CoreFoundation's headers are. The Swift
+// importer is.

@@ -42,6 +42,31 @@ struct PortedAppTests {
         }
     }
 
+    // CF-T9, CF-X1, CF-X2
+    @Test(
+        "each form in which projects write this compiles, and hears what it waits for",
+        arguments: [
+            "darwin": [
+                "function com.example.forms.paused", "function com.example.forms.resumed",
+                "function com.example.forms.constant", "closure started", "parameter com.example.forms.parameter",
+                "optional com.example.forms.started", "stream",
+            ],
+            "distributed": [
+                "property dark", "function com.example.forms.themeChanged Playing true", "queue",
+                "suspension behaviour 3", "launcher com.example.app", "launcher options", "sequence com.example.app",
+                "sequence options", "CoreFoundation till 1",
+            ],
+            "notify": ["queue 0", "main true", "check 1"],
+            "top-level": ["top level com.example.forms.top 1", "top level distributed"],
+        ]
+    )
+    func forms(kind: String, lines: [String]) async throws {
+        let app = try run("forms", kind)
+        try await eventually("each form has heard") { Set(app.lines).isSuperset(of: lines) }
+        #expect(app.lines.sorted() == lines.sorted())
+        #expect(app.errorText == "")
+    }
+
     @Test("it stops its run loop from a callback")
     func stops() async throws {
         let listener = try run("cf-run-loop", "com.example.ported")

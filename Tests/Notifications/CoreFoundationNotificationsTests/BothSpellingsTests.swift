@@ -7,7 +7,7 @@ import Testing
 @Suite("One program with the C symbols and with Apple's Swift spelling")
 struct BothSpellingsTests {
     // CF-T2, CF-D6, CF-U3
-    @Test("an observer of either hears local posts of both, and is removed by either")
+    @Test("an observer of either spelling hears local posts of both, and either spelling removes it")
     func localCenter() throws {
         let heard = Locked<[String]>([])
         let observer = LocalObserver()

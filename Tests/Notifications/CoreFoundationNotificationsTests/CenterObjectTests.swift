@@ -20,7 +20,7 @@ struct CenterObjectTests {
     }
 
     // CF-T2, CF-T3
-    @Test("each getter returns one object, always and on all threads, and no two the same")
+    @Test("each getter returns an object of its own, always and on all threads the same")
     func identity() async {
         let seen = await withTaskGroup(of: [UInt].self) { group in
             for _ in 0..<64 { group.addTask { Self.getters.map { address(of: $0()) } } }

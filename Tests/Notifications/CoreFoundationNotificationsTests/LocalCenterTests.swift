@@ -128,7 +128,7 @@ struct LocalCenterTests {
     }
 
     // CF-R2, CF-R3, CF-R4, CF-R5, CF-A10
-    @Test("removing takes criteria, of which NULL is none, and touches no other observer")
+    @Test("removing compares name and object, of which NULL means any, and touches no other observer")
     func removing() {
         let cases: [(String?, UnsafeRawPointer?, [String])] = [
             ("n", nil, ["any", "any A", "m"]), (nil, objectA, ["n", "any", "m"]),
@@ -155,7 +155,7 @@ struct LocalCenterTests {
     }
 
     // CF-R4, CF-R5
-    @Test("an observer's registrations are all removed, and nobody else's")
+    @Test("removing every registration of an observer leaves those of others")
     func removingEvery() {
         for name in ["n", nil] {
             first.add(name)
@@ -182,7 +182,7 @@ struct LocalCenterTests {
     }
 
     // CF-C2, CF-C3
-    @Test("an observer may remove itself, and one whose turn has not come")
+    @Test("an observer may remove itself, and another whose turn has not come")
     func removingWhileCalled() {
         let (first, second) = (first, second)
         first.whenCalled {
@@ -229,7 +229,7 @@ struct LocalCenterTests {
     }
 
     // CF-A1
-    @Test("an observer may be NULL; what removes observers does not reach it")
+    @Test("an observer may be NULL; no removal reaches it")
     func nullObserver() {
         let calls = AnonymousCalls.shared
         CFNotificationCenterAddObserver(LocalObserver.center, nil, anonymousCallback, makeString("null"), nil, .drop)

@@ -1,7 +1,7 @@
 import NotifyCenterTestKit
 import Testing
 
-@Suite("Arguments that nothing can be done with")
+@Suite("Arguments that the functions cannot use")
 struct MisuseTests {
     private let bus: PrivateBus
     private let app: App
@@ -12,7 +12,7 @@ struct MisuseTests {
     }
 
     // CF-A3, CF-P1, CF-R1
-    @Test("NULL where it has no meaning does nothing, and no harm", arguments: ["local", "darwin", "distributed"])
+    @Test("NULL where it has no meaning does nothing", arguments: ["local", "darwin", "distributed"])
     func null(center: String) async throws {
         try await app.perform(
             "add \(center) 1 n - 2",
@@ -26,7 +26,7 @@ struct MisuseTests {
         #expect(try await app.everythingHeard().map { $0.prefix(4) } == ["by 1"])
     }
 
-    @Test("NULL for a center does nothing, and no harm")
+    @Test("NULL for a center does nothing")
     func nullCenter() async throws {
         try await app.perform(
             "add NULL 1 n - 2",
@@ -103,7 +103,7 @@ struct MisuseTests {
     }
 
     // CF-T7
-    @Test("a suspension behaviour that is none registers with the default, and is told")
+    @Test("an unknown suspension behaviour registers with the default, and is told")
     func behavior() async throws {
         try await app.perform("add distributed 1 n - 9", "suspend distributed true")
         for _ in 0..<3 { try await app.perform("post distributed n - - false") }

@@ -14,7 +14,7 @@ struct PortedProgramTests {
     }
 
     // CF-D2, CF-A11, CF-T10
-    @Test("Swift that imports Foundation and CoreFoundation hears other processes, and is heard")
+    @Test("Swift that imports Foundation and CoreFoundation hears other processes, and other processes hear it")
     func unmodified() async throws {
         let program = ChildProcess.built("unmodified-app")
         let listener = try ChildProcess(program, ["news"], environment: bus.environment)
@@ -32,10 +32,11 @@ struct PortedProgramTests {
         .disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer")
     )
     func plainC() async throws {
-        let sources = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-            .appendingPathComponent("../../../Examples/BroadcastReceiver/build").standardized.path
         let program = "\(directory.path)/receiver"
-        let compiler = try ChildProcess(sources, [Self.libraries, program])
+        let compiler = try ChildProcess(
+            "\(Self.repository)/Examples/BroadcastReceiver/build",
+            [Self.libraries, program]
+        )
         let status = await compiler.exitStatus()
         #expect(status == 0, "\(compiler.errorText)")
         let receiver = try ChildProcess(program, environment: bus.environment)
@@ -52,26 +53,55 @@ struct PortedProgramTests {
         .disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer")
     )
     func cPlusPlus() async throws {
-        let headers = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-            .appendingPathComponent("../../../Sources/Notifications/CCoreFoundationNotifications/include").standardized.path
+        let source = "\(directory.path)/program.cpp"
         try """
         #include <CoreFoundationNotifications.h>
         static CFNotificationCenterRef center = CFNotificationCenterGetDistributedCenter();
         int main() { return center != nullptr && !_CFNotificationCenterIsSuspended(center) ? 0 : 1; }
-        """.write(toFile: "\(directory.path)/program.cpp", atomically: true, encoding: .utf8)
-        let build = """
-            swift=$(swift -print-target-info | sed -n 's/.*"runtimeResourcePath": "\\(.*\\)".*/\\1/p')
-            "$swift/../../bin/clang++" -std=c++17 -Wall -Wextra -Werror -fblocks -isystem "$swift" -I"$1" \
-                "$0/program.cpp" -o "$0/program" -L"$2" -lCFNotificationCenter -Wl,-rpath,"$2" \
-                -L"$swift/linux" -lFoundation -Wl,-rpath,"$swift/linux"
-            """
-        let compiler = try ChildProcess("sh", ["-e", "-c", build, directory.path, headers, Self.libraries])
-        let status = await compiler.exitStatus()
-        #expect(status == 0, "\(compiler.errorText)")
-        let program = try ChildProcess("\(directory.path)/program", environment: bus.environment)
+        """.write(toFile: source, atomically: true, encoding: .utf8)
+        let program = try ChildProcess(
+            try await build(source, by: "clang++ -std=c++17"),
+            environment: bus.environment
+        )
         #expect(await program.exitStatus() == 0)
     }
 
+    // CF-A1, CF-A4, CF-D1, CF-D2, CF-R2, CF-T5
+    @Test(
+        "each form in which projects write C compiles, and hears what it waits for",
+        .disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer")
+    )
+    func formsInC() async throws {
+        let program = try ChildProcess(
+            try await build("\(Self.folder)/Programs/forms.c", by: "clang -std=c11"),
+            environment: bus.environment
+        )
+        let lines = [
+            "local settings 1", "block of names a", "block of names b", "darwin changed on the main thread",
+            "any name of object till-3: order, total 12", "coalesce order", "end",
+        ]
+        #expect(await program.exitStatus() == 0)
+        #expect(program.lines.sorted() == lines.sorted())
+        #expect(program.errorText == "")
+    }
+
+    /// Builds a program of one file, as the porting guide does it, and returns its path.
+    private func build(_ source: String, by compiler: String) async throws -> String {
+        let program = "\(directory.path)/program"
+        let headers = "\(Self.repository)/Sources/Notifications/CCoreFoundationNotifications/include"
+        let script = """
+            swift=$(swift -print-target-info | sed -n 's/.*"runtimeResourcePath": "\\(.*\\)".*/\\1/p')
+            "$swift/../../bin/"\(compiler) -Wall -Wextra -Werror -fblocks -isystem "$swift" -I"$1" "$0" -o "$3" \
+                -L"$2" -lCFNotificationCenter -Wl,-rpath,"$2" -L"$swift/linux" -lFoundation -Wl,-rpath,"$swift/linux"
+            """
+        let build = try ChildProcess("sh", ["-e", "-c", script, source, headers, Self.libraries, program])
+        let status = await build.exitStatus()
+        try #require(status == 0, "\(build.errorText)")
+        return program
+    }
+
+    private static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().path
+    private static let repository = URL(fileURLWithPath: folder).appendingPathComponent("../../..").standardized.path
     /// Where libCFNotificationCenter.so is.
     private static var libraries: String { (ChildProcess.built("x") as NSString).deletingLastPathComponent }
 }

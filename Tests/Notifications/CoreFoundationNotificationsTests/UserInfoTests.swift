@@ -77,7 +77,7 @@ struct UserInfoTests {
     }
 
     // CF-P12
-    @Test("what the poster changes after the post is not seen")
+    @Test("observers do not see what the poster changes after the post")
     func changed() async throws {
         #expect(try await roundTrip("changing") == #"{"key": "before"}"#)
     }
@@ -106,19 +106,19 @@ struct UserInfoTests {
     @Test(
         "what cannot travel is not posted, and the place is named",
         arguments: [
-            ("- set-inside", #"userInfo["a"][2] is a CFSet; use CFString"#),
-            ("- number-key", "userInfo is a dictionary with a CFNumber for a key; keys must be CFStrings"),
-            ("- too-big", #"userInfo["n"] is the number 18446744073709551616"#),
-            ("- same-keys", "two keys"),
-            ("- cycle", #"["self"]["self"] is more than 20 containers deep"#),
-            ("- nested-21", #"["in"]["in"] is more than 20 containers deep"#),
-            ("- own-cycle", #"[0][0] is more than 20 containers deep"#),
-            ("- null-object", #"userInfo["n"] is a NSNull; use CFString"#),
-            ("- uuid", #"userInfo["n"] is a NSUUID; use CFString"#),
-            ("- swift-object", #"userInfo["n"] is a PlainObject; use CFString"#),
-            ("- surrogate-value", #"userInfo["n"] is a text that holds a surrogate that stands alone"#),
-            ("- surrogate-key", "userInfo is a dictionary with a text that holds a surrogate that stands alone"),
-            ("- too-long", #"userInfo["n"] is a text of 16777217 UTF-16 units"#),
+            ("- set-inside", #"userInfo["a"][2]: of type CFSet. A property list holds"#),
+            ("- number-key", "userInfo: a key of type NSNumber. A property list holds"),
+            ("- too-big", #"userInfo["n"]: an integer beyond Int64.min or UInt64.max."#),
+            ("- same-keys", "userInfo[\"\u{E9}\"]: a second key that is equal as String."),
+            ("- cycle", #"["self"]["self"]…: nested more than 20 deep, or contained in itself."#),
+            ("- nested-21", #"["in"]["in"]…: nested more than 20 deep"#),
+            ("- own-cycle", "[0][0]…: nested more than 20 deep"),
+            ("- null-object", #"userInfo["n"]: of type NSNull."#),
+            ("- uuid", #"userInfo["n"]: of type NSUUID."#),
+            ("- swift-object", #"userInfo["n"]: of type PlainObject."#),
+            ("- surrogate-value", #"userInfo["n"]: a text that holds a surrogate that stands alone"#),
+            ("- surrogate-key", "userInfo: a key with a text that holds a surrogate that stands alone"),
+            ("- too-long", #"userInfo["n"]: a text of 16777217 UTF-16 units"#),
             ("number -", "object is a CFNumber; it must be a CFString"),
             ("surrogate -", "object is a text that holds a surrogate that stands alone, which is no Unicode text"),
         ]

@@ -16,13 +16,6 @@ struct DistributedNotificationCenterTests {
         center = DistributedNotificationCenter(bus: bus.bus)
     }
 
-    /// What observers saw, in order.
-    private final class Log: Sendable {
-        private let entries = Locked<[String]>([])
-        var all: [String] { entries.withLock { $0 } }
-        func add(_ entry: String) { entries.withLock { $0.append(entry) } }
-    }
-
     /// Waits until everything that was posted before has been offered to the observers: posts of one process keep their order.
     private func settle() async throws {
         let heard = Log()
@@ -33,9 +26,16 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-X1
-    @Test("the default center is one object, and the only type's center is that object")
+    @Test("the default center is one object: by the function, by the property and by its type")
     func defaultCenter() {
         #expect(DistributedNotificationCenter.default() === DistributedNotificationCenter.default())
+        // As a property, too: with its type inferred, as a member of a given type, and as a default argument.
+        let inferred = DistributedNotificationCenter.default
+        let (given, called): (DistributedNotificationCenter, DistributedNotificationCenter?) = (.default, .default())
+        func argument(_ center: DistributedNotificationCenter = .default) -> DistributedNotificationCenter { center }
+        for center in [inferred, given, called, argument(), argument(.default())] {
+            #expect(center === DistributedNotificationCenter.default())
+        }
         #expect(
             DistributedNotificationCenter.forType(.localNotificationCenterType)
                 === DistributedNotificationCenter.default()
@@ -126,7 +126,7 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-R7
-    @Test("what waits on a suspended queue is dropped by removing the observer")
+    @Test("removing the observer drops what waits on a suspended queue")
     func removalOnQueue() async throws {
         let (log, queue) = (Log(), OperationQueue())
         queue.isSuspended = true
@@ -159,7 +159,7 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-R2, CF-R3, CF-R8, CF-X4
-    @Test("name and object are criteria of removal: nil is none, and any is not met by a given one")
+    @Test("a removal compares name and object: nil means any, and a given one does not meet a registration for any")
     func criteria() async throws {
         typealias Criteria = (name: String?, object: String?)
         let cases: [(registered: Criteria, given: Criteria, isRemoved: Bool)] = [
@@ -244,4 +244,11 @@ struct DistributedNotificationCenterTests {
 /// A token that its own block can reach. Written before the block's queue runs, and read on that queue only.
 private final class TokenBox: @unchecked Sendable {
     var token: (any NSObjectProtocol)?
+}
+
+/// What observers saw, in order.
+final class Log: Sendable {
+    private let entries = Locked<[String]>([])
+    var all: [String] { entries.withLock { $0 } }
+    func add(_ entry: String) { entries.withLock { $0.append(entry) } }
 }

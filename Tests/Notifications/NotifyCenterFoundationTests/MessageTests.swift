@@ -54,12 +54,6 @@ struct MessageTests {
 
     private enum Single: String, DistributedNotificationCenter.AsyncMessage { case value }
 
-    private final class Log: Sendable {
-        private let entries = Locked<[String]>([])
-        var all: [String] { entries.withLock { $0 } }
-        func add(_ entry: String) { entries.withLock { $0.append(entry) } }
-    }
-
     private let bus: PrivateBus
     private let underlying: DistributedNotifyCenter
     private let center: DistributedNotificationCenter
@@ -71,7 +65,7 @@ struct MessageTests {
     }
 
     // CF-X10, CF-U7
-    @Test("a message arrives as it was, every type in it")
+    @Test("a message arrives with every type in it as it was")
     func everything() async throws {
         var iterator = try center.messages(for: Everything.self).makeAsyncIterator()
         try center.post(Everything())
@@ -110,7 +104,7 @@ struct MessageTests {
     }
 
     // CF-D2, CF-D4
-    @MainActor @Test("observers of main-actor messages are called there, in order")
+    @MainActor @Test("observers of main-actor messages run on the main actor, in order")
     func mainActor() async throws {
         var numbers: [Int] = []
         let token = try center.addObserver(for: Screen.self) { message in
@@ -124,7 +118,7 @@ struct MessageTests {
     }
 
     // CF-R7
-    @Test("an observer ends with its token, and by removal, and then hears nothing more")
+    @Test("an observer that ended with its token, or was removed, hears nothing more")
     func tokens() async throws {
         let log = Log()
         var token: DistributedNotificationCenter.ObservationToken? = try center.addObserver(for: Ping.self) {
@@ -148,7 +142,7 @@ struct MessageTests {
     }
 
     // CF-R7
-    @Test("what waits for an asynchronous observer is dropped by its removal")
+    @Test("removing an asynchronous observer drops what waits for it")
     func removalWhileBusy() async throws {
         let log = Log()
         let (gate, open) = AsyncStream<Void>.makeStream()
@@ -193,7 +187,7 @@ struct MessageTests {
     }
 
     // CF-U8
-    @Test("what carries no such message is ignored and counted, whatever it is")
+    @Test("a notification that carries no such message is ignored and counted, whatever it holds")
     func undecodable() async throws {
         let plain = try await underlying.notifications(named: "everything")
         try center.post(Everything())
@@ -231,7 +225,7 @@ struct MessageTests {
         withExtendedLifetime(tokens) {}
     }
 
-    @Test("a message without properties arrives, and a payload that another tool left out is an empty one")
+    @Test("a message without properties arrives, and a missing payload decodes as an empty one")
     func empty() async throws {
         var iterator = try center.messages(for: Empty.self).makeAsyncIterator()
         try center.post(Empty())
@@ -240,7 +234,7 @@ struct MessageTests {
         #expect(await iterator.next() != nil)
     }
 
-    @Test("a message that is no set of named values is refused, and so is one beyond the bounds")
+    @Test("a message without named values is refused, and so is one beyond the bounds")
     func refusals() throws {
         #expect(throws: EncodingError.self) { try center.post(Single.value) }
         var large = Everything()
@@ -274,7 +268,7 @@ struct MessageTests {
         #expect(await iterator.next() == Note(optional: nil, gaps: ["a", nil]))
     }
 
-    @Test("the name of a message is its type's, unless it gives one")
+    @Test("a message has the name of its type, unless it gives one")
     func defaultName() {
         #expect(Named.name.rawValue == "NotifyCenterFoundationTests.Named")
         #expect(Ping.name.rawValue == "ping")

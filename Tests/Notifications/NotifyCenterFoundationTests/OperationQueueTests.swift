@@ -8,12 +8,6 @@ import Testing
 
 @Suite("Observers on operation queues")
 struct OperationQueueTests {
-    private final class Log: Sendable {
-        private let entries = Locked<[String]>([])
-        var all: [String] { entries.withLock { $0 } }
-        func add(_ entry: String) { entries.withLock { $0.append(entry) } }
-    }
-
     private let bus: PrivateBus
     private let center: DistributedNotificationCenter
     private let queue = OperationQueue()
@@ -42,7 +36,7 @@ struct OperationQueueTests {
     }
 
     // CF-X8
-    @Test("cancelling all operations of the queue takes nothing from an observer: its token removes it")
+    @Test("cancelling all operations of the queue takes nothing from an observer")
     func cancelAllOperations() async throws {
         queue.isSuspended = true
         observe { [log] in log.add($0) }
@@ -56,7 +50,7 @@ struct OperationQueueTests {
     }
 
     // CF-X8, CF-D4
-    @Test("a block that suspends its queue is the last that is called until it is resumed", arguments: [1, 8])
+    @Test("after a block that suspends its queue, no block runs until the queue is resumed", arguments: [1, 8])
     func suspensionByBlock(_ width: Int) async throws {
         queue.maxConcurrentOperationCount = width
         queue.isSuspended = true
@@ -88,7 +82,7 @@ struct OperationQueueTests {
         #expect(log.all == (1...300).flatMap { ["begin \($0)", "end \($0)"] })
     }
 
-    @Test("an operation that has run holds none of those before it: a queue that is never empty would keep them all")
+    @Test("an operation that has run holds none of those before it")
     func noChain() async throws {
         queue.isSuspended = true
         observe { [log] in log.add($0) }
@@ -102,7 +96,7 @@ struct OperationQueueTests {
     }
 
     // CF-R7
-    @Test("removal while many wait calls nothing more, but lets the block that runs end", arguments: [1, 8])
+    @Test("removal while many wait begins no block any more, and lets the running block end", arguments: [1, 8])
     func removalWhileManyWait(_ width: Int) async throws {
         queue.maxConcurrentOperationCount = width
         let gate = DispatchSemaphore(value: 0)

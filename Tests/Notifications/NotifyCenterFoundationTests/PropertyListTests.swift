@@ -45,7 +45,7 @@ struct PropertyListTests {
     }
 
     // CF-U1, CF-U7
-    @Test("each of Foundation's classes becomes its property-list type: a boolean no number, a number no boolean")
+    @Test("each of Foundation's classes becomes its property-list type, and truth values stay apart from numbers")
     func objects() throws {
         for (value, expected) in Self.objects() {
             #expect(try PropertyListValue(foundationValue: value) == expected, "\(type(of: value)) \(value)")
@@ -76,7 +76,7 @@ struct PropertyListTests {
         override func object(at index: Int) -> Any { "element \(index)" }
     }
 
-    @Test("an array class of somebody's own is asked for its elements")
+    @Test("a subclass of NSArray is asked for its elements")
     func ownSubclass() throws {
         #expect(try PropertyListValue(foundationValue: OwnArray()) == ["element 0", "element 1"])
     }
@@ -89,7 +89,7 @@ struct PropertyListTests {
     }
 
     // CF-U7
-    @Test("what comes back are Swift's own types, and after a cast Foundation's")
+    @Test("values come back in Swift's own types, and in Foundation's after a cast")
     func back() throws {
         let date = Date(timeIntervalSinceReferenceDate: 1e9 + 1 / 1024)
         let userInfo: UserInfo = [
@@ -131,8 +131,27 @@ struct PropertyListTests {
         }
     }
 
+    // CF-U2, CF-U7
+    @Test("a number of CoreFoundation's beyond 64 bits, and a text that is no Unicode, are refused")
+    func coreFoundationScalars() throws {
+        var lone: UniChar = 0xD800
+        var (wide, largest): ((high: Int64, low: UInt64), (high: Int64, low: UInt64)) = ((1, 0), (0, .max))
+        // The number of a type that holds 128 bits.
+        let type = try #require(CFNumberType(rawValue: 17))
+        func foundation(_ object: AnyObject) -> AnyObject { object }
+        for (value, found) in [
+            (foundation(CFNumberCreate(nil, type, &wide)), "an integer beyond"),
+            (foundation(CFStringCreateWithCharacters(nil, &lone, 1)), "a surrogate that stands alone"),
+        ] {
+            let error = try #require(throws: PropertyListError.self) { try PropertyListValue(foundationValue: value) }
+            #expect(error.found.contains(found))
+        }
+        let number = foundation(CFNumberCreate(nil, type, &largest))
+        #expect(try PropertyListValue(foundationValue: number) == .unsigned(.max))
+    }
+
     // CF-U2
-    @Test("what cannot travel is named: the place, the type, what is allowed, and what to do")
+    @Test("the error for what cannot travel names the place, the type, what is allowed, and what to do")
     func refusals() throws {
         let cases: [([AnyHashable: Any], String)] = [
             (["a": [1, ["b": NSNull()]]], "userInfo[\"a\"][1][\"b\"]: of type NSNull."),
@@ -152,7 +171,7 @@ struct PropertyListTests {
         }
     }
 
-    @Test("what is nested without end, or very deep, is an error and no crash")
+    @Test("a value that contains itself, or is very deep, is an error and no crash")
     func depth() throws {
         let array = NSMutableArray()
         array.add(array)

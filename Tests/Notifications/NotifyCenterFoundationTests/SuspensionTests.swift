@@ -15,12 +15,6 @@ struct SuspensionTests {
         var number: Int
     }
 
-    private final class Log: Sendable {
-        private let entries = Locked<[String]>([])
-        var all: [String] { entries.withLock { $0 } }
-        func add(_ entry: String) { entries.withLock { $0.append(entry) } }
-    }
-
     private let bus: PrivateBus
     private let underlying: DistributedNotifyCenter
     private let center: DistributedNotificationCenter
@@ -80,7 +74,7 @@ struct SuspensionTests {
     }
 
     // CF-S6, CF-S16, CF-P5, CF-S7, CF-X3
-    @Test("what is to be delivered immediately, for the observer's sake or the post's, brings what waits before it")
+    @Test("what the observer or the post wants delivered immediately comes after what waits")
     func immediately() async throws {
         observe(.hold, "n")
         observe(.deliverImmediately, "m")
@@ -98,7 +92,7 @@ struct SuspensionTests {
     }
 
     // CF-S8
-    @Test("what is on its way to an operation queue waits too, and comes on resumption, in order and each once")
+    @Test("notifications on their way to an operation queue wait too, and come after the suspension, in order, once")
     func operationQueue() async throws {
         let queue = OperationQueue()
         queue.isSuspended = true
@@ -119,7 +113,7 @@ struct SuspensionTests {
     }
 
     // CF-S8
-    @Test("an operation that waits for its queue is that of its notification, however often the center is suspended")
+    @Test("an operation that waits in its queue delivers its own notification, however often the center is suspended")
     func suspendedQueue() async throws {
         let (queue, marks) = (OperationQueue(), Log())
         queue.isSuspended = true

@@ -15,8 +15,8 @@ struct DeliveryQueueTests {
         var newest = DeliveryQueue<Int>(.bufferingNewest(3))
         var oldest = DeliveryQueue<Int>(.bufferingOldest(3))
         for number in 0..<10 {
-            _ = newest.offer(number, number: UInt64(number))
-            _ = oldest.offer(number, number: UInt64(number))
+            newest.offer(number, number: UInt64(number), bytes: 1)
+            oldest.offer(number, number: UInt64(number), bytes: 1)
         }
         #expect(drain(&newest) == [7, 8, 9])
         #expect(newest.counts == DeliveryCounts(delivered: 3, coalesced: 0, dropped: 7))
@@ -28,7 +28,7 @@ struct DeliveryQueueTests {
     @Test("a coalescing queue holds one, the last")
     func coalescing() {
         var queue = DeliveryQueue<Int>(.coalescing)
-        for number in 0..<10 { _ = queue.offer(number, number: UInt64(number)) }
+        for number in 0..<10 { queue.offer(number, number: UInt64(number), bytes: 1) }
         #expect(drain(&queue) == [9])
         #expect(queue.counts == DeliveryCounts(delivered: 1, coalesced: 9, dropped: 0))
     }
@@ -39,7 +39,7 @@ struct DeliveryQueueTests {
         var queue = DeliveryQueue<Int>(.unbounded)
         var taken: [Int] = []
         for number in 0..<5000 {
-            _ = queue.offer(number, number: UInt64(number))
+            queue.offer(number, number: UInt64(number), bytes: 1)
             while Bool.random(using: &generator), let element = queue.next(below: .max) { taken.append(element) }
         }
         #expect(taken + drain(&queue) == Array(0..<5000))
@@ -49,32 +49,102 @@ struct DeliveryQueueTests {
     @Test("nothing is delivered once the registration ended")
     func cancellation() {
         var queue = DeliveryQueue<Int>(.unbounded)
-        _ = queue.offer(1, number: 0)
+        queue.offer(1, number: 0, bytes: 1)
         queue.cancel()
         let afterEnd = queue.next(below: .max)
         #expect(afterEnd == nil)
         let passes = queue.passThrough(1, below: .max)
         #expect(!passes)
-        guard case .refused = queue.offer(2, number: 1) else {
-            Issue.record("taken after the end")
-            return
+        queue.offer(2, number: 1, bytes: 1)
+        #expect(queue.count == 0)
+    }
+
+    @Test("one drain runs at a time, and what is offered after its end begins another")
+    func drains() {
+        var queue = DeliveryQueue<Int>(.unbounded)
+        func ask() -> Bool { queue.ask(limit: 1) }
+        #expect(!ask(), "nothing waits")
+        queue.offer(1, number: 0, bytes: 1)
+        #expect(ask())
+        queue.offer(2, number: 1, bytes: 1)
+        #expect(!ask())
+        #expect(drain(&queue) == [1, 2])
+        queue.endJob()
+        queue.offer(3, number: 2, bytes: 1)
+        #expect(ask())
+    }
+
+    @Test("there are as many jobs as elements wait, and no more, however often they are asked for")
+    func jobs() {
+        var queue = DeliveryQueue<Int>(.bufferingNewest(3))
+        func ask() -> Bool { queue.ask(limit: .max) }
+        var asked = 0
+        for number in 0..<10 {
+            queue.offer(number, number: UInt64(number), bytes: 1)
+            if ask() { asked += 1 }
+        }
+        #expect(asked == 3)
+        #expect(queue.countWithoutJob == 0)
+        // A job that finds the gate closed ends, and what it was for needs another.
+        queue.endJob()
+        let next = queue.next(below: 0)
+        #expect(next == nil)
+        #expect(queue.countWithoutJob == 1)
+        #expect(ask())
+        #expect(!ask())
+    }
+
+    // architecture D4
+    @Test("the bytes that wait are bounded too, from the end that the buffering says, and each loss is counted")
+    func bytes() {
+        let mebibyte = 1 << 20
+        func source(_ number: Int) -> NotificationSource { NotificationSource(name: "\(number)", object: nil) }
+        for isSuspended in [false, true] {
+            func filled(_ buffering: Buffering) -> DeliveryQueue<Int> {
+                var queue = DeliveryQueue<Int>(buffering)
+                for number in 0..<20 {
+                    if isSuspended {
+                        queue.coalesce(number, number: UInt64(number), bytes: mebibyte, source: source(number))
+                    } else {
+                        queue.offer(number, number: UInt64(number), bytes: mebibyte)
+                    }
+                }
+                _ = queue.release()
+                return queue
+            }
+            var (newest, oldest, unbounded) = (filled(.standard), filled(.bufferingOldest(4096)), filled(.unbounded))
+            #expect(drain(&newest) == Array(4..<20))
+            #expect(newest.counts.dropped == 4)
+            #expect(drain(&oldest) == Array(0..<16))
+            #expect(oldest.counts.dropped == 4)
+            #expect(drain(&unbounded) == Array(0..<20))
+            // What was taken out makes room again.
+            newest.offer(20, number: 20, bytes: 16 * mebibyte)
+            #expect(drain(&newest) == [20])
+            newest.offer(21, number: 21, bytes: 16 * mebibyte)
+            newest.offer(22, number: 22, bytes: 1)
+            #expect(drain(&newest) == [22])
         }
     }
 
-    @Test("one drain runs at a time, and the next offer after its end begins another")
-    func drains() {
-        var queue = DeliveryQueue<Int>(.unbounded)
-        _ = queue.offer(1, number: 0)
-        let begins = queue.beginDrain()
-        #expect(begins)
-        let beginsTwice = queue.beginDrain()
-        #expect(!beginsTwice)
-        let first = queue.nextOfDrain(below: .max)
-        #expect(first == 1)
-        let second = queue.nextOfDrain(below: .max)
-        #expect(second == nil)
-        let beginsAgain = queue.beginDrain()
-        #expect(beginsAgain)
+    @Test("a notification that takes the place of a smaller one of its source counts with its own bytes")
+    func bytesOfCoalesced() {
+        let mebibyte = 1 << 20
+        let (one, other) = (
+            NotificationSource(name: "one", object: nil), NotificationSource(name: "other", object: nil)
+        )
+        var (newest, oldest) = (DeliveryQueue<Int>(.standard), DeliveryQueue<Int>(.bufferingOldest(4096)))
+        func fill(_ queue: inout DeliveryQueue<Int>) -> [Int] {
+            queue.coalesce(0, number: 0, bytes: 8 * mebibyte, source: one)
+            queue.coalesce(1, number: 1, bytes: 1, source: other)
+            for number in 2..<10 { queue.coalesce(number, number: UInt64(number), bytes: 12 * mebibyte, source: other) }
+            _ = queue.release()
+            return drain(&queue)
+        }
+        #expect(fill(&newest) == [9], "the oldest gives way to the larger one")
+        #expect(newest.counts == DeliveryCounts(delivered: 1, coalesced: 8, dropped: 1))
+        #expect(fill(&oldest) == [0, 1], "the larger ones have no room")
+        #expect(oldest.counts == DeliveryCounts(delivered: 2, dropped: 8))
     }
 
     // CF-S3, CF-S4, CF-S5
@@ -86,8 +156,8 @@ struct DeliveryQueueTests {
         var newest = DeliveryQueue<Int>(.bufferingNewest(2))
         var oldest = DeliveryQueue<Int>(.bufferingOldest(2))
         for (number, object) in ["a", "b", "a", "c", "b"].enumerated() {
-            newest.coalesce(number, number: UInt64(number), source: source(object))
-            oldest.coalesce(number, number: UInt64(number), source: source(object))
+            newest.coalesce(number, number: UInt64(number), bytes: 1, source: source(object))
+            oldest.coalesce(number, number: UInt64(number), bytes: 1, source: source(object))
         }
         #expect(newest.counts == DeliveryCounts(coalesced: 1, dropped: 2))
         #expect(oldest.counts == DeliveryCounts(coalesced: 2, dropped: 1))
@@ -103,7 +173,7 @@ struct DeliveryQueueTests {
     @Test("only what is numbered below the limit comes out, and what waits comes before what passes through")
     func limit() {
         var queue = DeliveryQueue<Int>(.unbounded)
-        for number in 0..<4 { _ = queue.offer(number, number: UInt64(number)) }
+        for number in 0..<4 { queue.offer(number, number: UInt64(number), bytes: 1) }
         let (first, second, third) = (queue.next(below: 2), queue.next(below: 2), queue.next(below: 2))
         #expect(first == 0 && second == 1 && third == nil)
         let passesOthers = queue.passThrough(4, below: .max)

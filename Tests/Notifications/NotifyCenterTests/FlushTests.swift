@@ -135,6 +135,21 @@ struct FlushTests {
         withExtendedLifetime((connection, observation)) {}
     }
 
+    // CF-S8, CF-S9
+    @Test("a center that was suspended and resumed before its first observer delivers what a later suspension kept")
+    func suspendedBeforeTheFirstObserver() async throws {
+        let bus = try PrivateBus()
+        let center = DistributedNotifyCenter(bus: bus.bus)
+        center.isSuspended = true
+        center.isSuspended = false
+        let observation = try await center.observe("n", delivery: .immediate, suspensionBehavior: .hold) { _ in }
+        center.isSuspended = true
+        try center.post("n")
+        try await eventually("it waits") { center.statistics.waiting == 1 }
+        center.isSuspended = false
+        try await eventually("it comes") { observation.counts.delivered == 1 }
+    }
+
     // CF-S8
     @Test("what waits is delivered at the resumption while the bus is lost")
     func resumingWithoutABus() async throws {

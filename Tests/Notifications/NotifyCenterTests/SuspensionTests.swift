@@ -120,6 +120,42 @@ struct SuspensionTests {
         #expect(sequences == 1 + 8 + 64 + 512 + 4096)
     }
 
+    // CF-S8, CF-S9, CF-S14: the flush of a resumption comes when the reading thread gets to it, and more may have happened by then.
+    @Test(
+        "every sequence of six steps does what the rules say, whenever the reading thread flushes",
+        arguments: Step.allWithFlush
+    )
+    func everySequenceWithALateFlush(first: Step) async {
+        let sequences = await onAThread {
+            var sequences = 0
+            for length in 1...6 {
+                Step.forEachSequence(beginning: first, length: length, of: Step.allWithFlush) { steps in
+                    let (center, model) = (ModelledCenter(flushesLate: true), NaiveCenter(flushesLate: true))
+                    expectSame(center, model, steps + [.resume, .flush])
+                    #expect(center.pendingFlushes == 0)
+                    sequences += 1
+                }
+            }
+            return sequences
+        }
+        #expect(sequences == 1 + 7 + 49 + 343 + 2401 + 16_807)
+    }
+
+    // CF-S9, architecture D4
+    @Test("one flush at most is on its way to a reading thread that is stuck, and it brings all that is due")
+    func oneFlushAtATime() {
+        let center = ModelledCenter(flushesLate: true)
+        center.add(.hold, name: nil, object: nil)
+        for _ in 0..<100 {
+            center.suspend()
+            center.post("n", "A", immediately: false)
+            center.resume()
+        }
+        #expect(center.pendingFlushes == 1)
+        center.flush()
+        #expect(center.takeDeliveries().count == 100)
+    }
+
     /// Not on a thread of Swift's, which other tests need for their waits.
     private func onAThread<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async -> Value {
         await withCheckedContinuation { continuation in

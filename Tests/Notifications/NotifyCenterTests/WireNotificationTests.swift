@@ -5,6 +5,14 @@ import Testing
 
 @Suite("Every property-list value survives the wire")
 struct WireNotificationTests {
+    private func receive(
+        _ message: borrowing DBusMessage,
+        _ kind: WireKind = .distributed
+    ) -> WireNotification.Reception {
+        var last: WireNotification.LastName?
+        return WireNotification.receive(message, kind: kind, last: &last)
+    }
+
     private func roundTrip(
         _ name: String = "n",
         object: String? = nil,
@@ -16,7 +24,7 @@ struct WireNotificationTests {
             object: object,
             userInfo: userInfo
         )
-        guard case .notification(let notification) = WireNotification.receive(message, kind: .distributed) else {
+        guard case .notification(let notification) = receive(message) else {
             throw Issue.record("not received") as? any Error ?? CancellationError()
         }
         return notification
@@ -77,6 +85,129 @@ struct WireNotificationTests {
         #expect(error?.code == .tooLarge)
     }
 
+    /// A userInfo of as many bytes as ``NotificationSize`` counts for a notification of the name `n`.
+    private func userInfo(ofNotificationWith bytes: Int) -> UserInfo {
+        // The notification with its name, the dictionary, the key, the data.
+        ["k": .data(Array(repeating: 0, count: bytes - (64 + 1) - 64 - 1 - 64))]
+    }
+
+    // CF-U9
+    @Test("poster and receiver draw the line at the same byte")
+    func limit() throws {
+        let largest = userInfo(ofNotificationWith: NotificationSize.maximum)
+        let received = try roundTrip(userInfo: largest)
+        #expect(received.userInfo == largest)
+        #expect(received.bytes == NotificationSize.maximum)
+        let error = #expect(throws: DBusError.self) {
+            try roundTrip(userInfo: userInfo(ofNotificationWith: NotificationSize.maximum + 1))
+        }
+        #expect(error?.code == .tooLarge)
+        let text = String(repeating: "x", count: NotificationSize.maximum - 64 - 1)
+        #expect(try roundTrip(object: text).object?.text == text)
+        let tooLong = #expect(throws: DBusError.self) { try roundTrip(object: text + "x") }
+        #expect(tooLong?.code == .tooLarge)
+    }
+
+    // CF-U8, CF-U9
+    @Test("a receiver counts as the poster does, over any property list, and refuses what is one byte over the limit")
+    func size() throws {
+        var generator = SplitMix(state: 5)
+        func value(_ depth: Int) -> PropertyListValue {
+            let text = ["", "a\0b", "é𝄞", String(repeating: "x", count: 100)].randomElement(using: &generator) ?? ""
+            switch Int.random(in: 0..<(depth < 4 ? 9 : 7), using: &generator) {
+            case 0: return .integer(.random(in: .min ... .max, using: &generator))
+            case 1: return .unsigned(.max)
+            case 2: return .double(.random(in: 0...1, using: &generator))
+            case 3: return .bool(.random(using: &generator))
+            case 4: return .date(.init(secondsSinceReferenceDate: 1))
+            case 5: return .data(Array(repeating: 7, count: Int.random(in: 0..<50, using: &generator)))
+            case 6: return .string(text)
+            case 7: return .array((0..<4).map { _ in value(depth + 1) })
+            default: return .dictionary([text: value(depth + 1), "k": value(depth + 1)])
+            }
+        }
+        for _ in 0..<200 {
+            let userInfo: UserInfo = ["a": value(0), "b": value(0)]
+            var size = NotificationSize()
+            try size.add("n".utf8.count + "object".utf8.count)
+            _ = try PayloadCoding.encode(userInfo, size: &size)
+            let received = try roundTrip(object: "object", userInfo: userInfo)
+            #expect(received.userInfo == userInfo)
+            #expect(received.bytes == size.bytes)
+        }
+        let bytes = [UInt8](repeating: 0, count: NotificationSize.maximum)
+        for arguments in [
+            [.string("n"), .string(""), .uint32(0), .fields(["k": .bytes(bytes)])],
+            [.string("n"), .string(String(repeating: "x", count: NotificationSize.maximum))],
+            [.string(String(repeating: "x", count: NotificationSize.maximum))],
+        ] as [[DBusValue]] {
+            let message = try DBusMessage.signal(
+                path: "/org/notifycenter",
+                interface: "org.notifycenter.Distributed1.n",
+                member: "Posted",
+                arguments: arguments
+            )
+            guard case .refused(.tooLarge) = receive(message) else {
+                Issue.record("taken for a notification, or for a malformed one")
+                continue
+            }
+        }
+    }
+
+    // CF-W1, CF-D7
+    @Test("the Darwin center reads the name, whatever follows it")
+    func darwinBodies() throws {
+        for rest in [
+            [], [.int32(1)], [.array([.variant(.int64(1))], of: "v")], [.string("o"), .string("p")],
+            [.string("o"), .uint32(0), .fields(["k": .structure([.byte(1), .byte(2)])])],
+        ] as [[DBusValue]] {
+            let message = try DBusMessage.signal(
+                path: "/org/notifycenter",
+                interface: "org.notifycenter.Darwin1.n",
+                member: "Posted",
+                arguments: [.string("n")] + rest
+            )
+            guard case .notification(let notification) = receive(message, .darwin) else {
+                Issue.record("ignored")
+                continue
+            }
+            #expect(notification.name == "n")
+            #expect(notification.object == nil && notification.userInfo == nil)
+        }
+        let escaped = try WireNotification.message(.darwin, name: "a\0b\\")
+        guard case .notification(let notification) = receive(escaped, .darwin) else {
+            Issue.record("ignored")
+            return
+        }
+        #expect(notification.name == "a\0b\\")
+    }
+
+    // CF-B9
+    @Test("the name that was read last is taken for no other, and not under the interface of another")
+    func lastName() throws {
+        var last: WireNotification.LastName?
+        func receive(_ name: String, under other: String) throws -> NotificationName? {
+            let message = try DBusMessage.signal(
+                path: "/org/notifycenter",
+                interface: InterfaceName(NotificationName(other), prefix: WireKind.darwin.prefix).description,
+                member: "Posted",
+                arguments: [.string(name)]
+            )
+            guard case .notification(let notification) = WireNotification.receive(message, kind: .darwin, last: &last)
+            else { return nil }
+            return notification.name
+        }
+        let names = ["com.example.one", "com.example.two", "", "é", String(repeating: "long.", count: 200)]
+        for name in names {
+            for other in names {
+                for _ in 0..<2 {
+                    #expect(try receive(name, under: name) == NotificationName(name))
+                    #expect(try receive(other, under: name) == (other == name ? NotificationName(name) : nil))
+                }
+            }
+        }
+    }
+
     @Test("a tool needs to send the name alone, and may use other integer types")
     func leniency() throws {
         let interface = "org.notifycenter.Distributed1.n"
@@ -87,7 +218,7 @@ struct WireNotificationTests {
                 member: "Posted",
                 arguments: arguments
             )
-            guard case .notification(let notification) = WireNotification.receive(message, kind: .distributed) else {
+            guard case .notification(let notification) = self.receive(message) else {
                 return nil
             }
             return notification
@@ -119,7 +250,7 @@ struct WireNotificationTests {
             member: "Posted",
             arguments: arguments
         )
-        guard case .malformed = WireNotification.receive(message, kind: .distributed) else {
+        guard case .refused(.malformed) = receive(message) else {
             Issue.record("taken for a notification")
             return
         }

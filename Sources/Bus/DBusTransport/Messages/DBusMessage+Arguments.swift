@@ -86,111 +86,82 @@ private func writeContainer(
 // MARK: - Reading
 
 extension DBusMessage {
-    /// The body.
+    /// The body, copied.
     ///
     /// - Throws: ``DBusError/Code/malformed`` for a type that this library does not take (file descriptors). libdbus has
     ///   checked form, depth and UTF-8 before.
     public func arguments() throws(DBusError) -> [DBusValue] {
-        var iterator = DBusMessageIter()
-        guard dbus_message_iter_init(pointer, &iterator) != 0 else { return [] }
-        return try readAll(&iterator)
+        var reader = reader
+        return try readAll(&reader)
     }
 
-    /// The first argument where it is a string, without reading the others.
+    /// The first argument where it is a string. The others are not read.
     public var firstString: String? {
-        var iterator = DBusMessageIter()
-        guard dbus_message_iter_init(pointer, &iterator) != 0,
-            dbus_message_iter_get_arg_type(&iterator) == CDBUS_TYPE_STRING
-        else { return nil }
-        return readText(&iterator)
+        let reader = reader
+        return reader.kind == .string ? reader.text.map { String(decoding: $0, as: UTF8.self) } : nil
     }
 }
 
-private func readAll(_ iterator: inout DBusMessageIter) throws(DBusError) -> [DBusValue] {
+private func readAll(_ reader: inout DBusReader) throws(DBusError) -> [DBusValue] {
     var values: [DBusValue] = []
-    while dbus_message_iter_get_arg_type(&iterator) != CDBUS_TYPE_INVALID {
-        values.append(try read(&iterator))
-        dbus_message_iter_next(&iterator)
+    while reader.kind != .end {
+        values.append(try read(reader))
+        reader.next()
     }
     return values
 }
 
-private func read(_ iterator: inout DBusMessageIter) throws(DBusError) -> DBusValue {
-    switch dbus_message_iter_get_arg_type(&iterator) {
-    case CDBUS_TYPE_BYTE: return .byte(readBasic(&iterator, 0))
-    case CDBUS_TYPE_BOOLEAN: return .boolean(readBasic(&iterator, dbus_bool_t(0)) != 0)
-    case CDBUS_TYPE_INT16: return .int16(readBasic(&iterator, 0))
-    case CDBUS_TYPE_UINT16: return .uint16(readBasic(&iterator, 0))
-    case CDBUS_TYPE_INT32: return .int32(readBasic(&iterator, 0))
-    case CDBUS_TYPE_UINT32: return .uint32(readBasic(&iterator, 0))
-    case CDBUS_TYPE_INT64: return .int64(readBasic(&iterator, 0))
-    case CDBUS_TYPE_UINT64: return .uint64(readBasic(&iterator, 0))
-    case CDBUS_TYPE_DOUBLE: return .double(readBasic(&iterator, 0))
-    case CDBUS_TYPE_STRING: return .string(readText(&iterator))
-    case CDBUS_TYPE_OBJECT_PATH: return .objectPath(readText(&iterator))
-    case CDBUS_TYPE_SIGNATURE: return .signature(readText(&iterator))
-    case CDBUS_TYPE_ARRAY: return try readArray(&iterator)
-    case CDBUS_TYPE_STRUCT:
-        var inner = recurse(&iterator)
+private func read(_ reader: DBusReader) throws(DBusError) -> DBusValue {
+    switch reader.kind {
+    case .byte: return .byte(reader.basic(0))
+    case .boolean: return .boolean(reader.basic(dbus_bool_t(0)) != 0)
+    case .int16: return .int16(reader.basic(0))
+    case .uint16: return .uint16(reader.basic(0))
+    case .int32: return .int32(reader.basic(0))
+    case .uint32: return .uint32(reader.basic(0))
+    case .int64: return .int64(reader.basic(0))
+    case .uint64: return .uint64(reader.basic(0))
+    case .double: return .double(reader.basic(0))
+    case .string: return .string(readText(reader))
+    case .objectPath: return .objectPath(readText(reader))
+    case .signature: return .signature(readText(reader))
+    case .bytes: return .bytes(reader.bytes.map { Array($0) } ?? [])
+    case .array:
+        var inner = reader.inner
+        let type = inner.signature
+        return .array(try readAll(&inner), of: type)
+    case .dictionary: return try readDictionary(reader)
+    case .structure, .entry:
+        var inner = reader.inner
         return .structure(try readAll(&inner))
-    case CDBUS_TYPE_VARIANT:
-        var inner = recurse(&iterator)
-        return .variant(try read(&inner))
-    case let type:
+    case .variant: return .variant(try read(reader.inner))
+    case .other, .end:
         throw DBusError(
             .malformed,
-            message: "an argument has the type “\(Character(UnicodeScalar(UInt8(truncatingIfNeeded: type))))”",
+            message: "an argument has the type “\(reader.signature)”",
             attempted: "read a message",
             remedy: "send values, not descriptors"
         )
     }
 }
 
-private func readArray(_ iterator: inout DBusMessageIter) throws(DBusError) -> DBusValue {
-    let elementType = dbus_message_iter_get_element_type(&iterator)
-    var inner = recurse(&iterator)
-    if elementType == CDBUS_TYPE_BYTE {
-        var start: UnsafePointer<UInt8>?
-        var count: CInt = 0
-        dbus_message_iter_get_fixed_array(&inner, &start, &count)
-        return .bytes(Array(UnsafeBufferPointer(start: start, count: Int(count))))
-    }
-    let type = signature(&inner)
-    guard elementType == CDBUS_TYPE_DICT_ENTRY else { return .array(try readAll(&inner), of: type) }
+private func readDictionary(_ reader: DBusReader) throws(DBusError) -> DBusValue {
+    var pairs = reader.inner
     // “{sv}”: a key is one character, as it is a basic type.
+    let type = pairs.signature
     let key = String(type.dropFirst().prefix(1))
     let value = String(type.dropFirst(2).dropLast())
     var entries: [DBusValue.DictionaryEntry] = []
-    while dbus_message_iter_get_arg_type(&inner) != CDBUS_TYPE_INVALID {
-        var pair = recurse(&inner)
-        let entryKey = try read(&pair)
-        dbus_message_iter_next(&pair)
-        entries.append(DBusValue.DictionaryEntry(entryKey, try read(&pair)))
-        dbus_message_iter_next(&inner)
+    while pairs.kind != .end {
+        var pair = pairs.inner
+        let entryKey = try read(pair)
+        pair.next()
+        entries.append(DBusValue.DictionaryEntry(entryKey, try read(pair)))
+        pairs.next()
     }
     return .dictionary(entries, key: key, value: value)
 }
 
-private func recurse(_ iterator: inout DBusMessageIter) -> DBusMessageIter {
-    var inner = DBusMessageIter()
-    dbus_message_iter_recurse(&iterator, &inner)
-    return inner
-}
-
-private func readBasic<Value: BitwiseCopyable>(_ iterator: inout DBusMessageIter, _ initial: Value) -> Value {
-    var value = initial
-    dbus_message_iter_get_basic(&iterator, &value)
-    return value
-}
-
-private func readText(_ iterator: inout DBusMessageIter) -> String {
-    var start: UnsafePointer<CChar>?
-    dbus_message_iter_get_basic(&iterator, &start)
-    return text(start) ?? ""
-}
-
-private func signature(_ iterator: inout DBusMessageIter) -> String {
-    guard let start = dbus_message_iter_get_signature(&iterator) else { return "" }
-    defer { dbus_free(start) }
-    return String(cString: start)
+private func readText(_ reader: DBusReader) -> String {
+    reader.text.map { String(decoding: $0, as: UTF8.self) } ?? ""
 }

@@ -1,7 +1,7 @@
 import CDBus
 import Glibc
 
-/// One D-Bus message. Move-only: the owner's end of life gives the message back to libdbus.
+/// One D-Bus message. Move-only: libdbus gets the message back at the end of the owner's life.
 public struct DBusMessage: ~Copyable, @unchecked Sendable {
     // Unchecked: one owner at a time, and libdbus counts references atomically.
     let pointer: OpaquePointer
@@ -11,11 +11,11 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
 
     deinit { dbus_message_unref(pointer) }
 
-    /// A second owner of the same message, which is not changed any more by then.
+    /// A second owner of the same message, which nobody changes any more.
     func sharedReference() -> DBusMessage { DBusMessage(adopting: dbus_message_ref(pointer)) }
 
-    /// The same content as a message of its own, with a serial of its own when it is sent.
-    func copy() throws(DBusError) -> DBusMessage {
+    /// The same content as a message of its own, which gets a serial of its own when it is sent.
+    package func copy() throws(DBusError) -> DBusMessage {
         try DBusMessage.adopt(dbus_message_copy(pointer), "copy a message")
     }
 
@@ -56,7 +56,7 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     public var interface: String? { text(dbus_message_get_interface(pointer)) }
     /// The method or signal within the interface.
     public var member: String? { text(dbus_message_get_member(pointer)) }
-    /// Whether it is for this connection alone, and not one of those that a match rule brings.
+    /// Whether it is for this connection alone. Others arrive because a match rule asks for them.
     public var isDirected: Bool { dbus_message_get_destination(pointer) != nil }
     /// The name of an error reply.
     public var errorName: String? { text(dbus_message_get_error_name(pointer)) }
@@ -87,7 +87,12 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
         dbus_message_has_signature(pointer, cString(signature)) != 0
     }
 
-    /// Hands the bytes of the interface's name to `body`; none where the message has no interface.
+    /// Whether the body begins with these types. The header says so, and nothing of the body is read.
+    package func has(signaturePrefix prefix: StaticString) -> Bool {
+        strncmp(dbus_message_get_signature(pointer), cString(prefix), prefix.utf8CodeUnitCount) == 0
+    }
+
+    /// Calls `body` with the bytes of the interface's name, and with none where the message has no interface.
     public func withInterface<Result>(_ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result {
         guard let start = dbus_message_get_interface(pointer) else {
             return body(UnsafeBufferPointer(start: nil, count: 0))
@@ -98,7 +103,7 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
 }
 
 /// A literal as C takes it.
-private func cString(_ literal: StaticString) -> UnsafePointer<CChar> {
+func cString(_ literal: StaticString) -> UnsafePointer<CChar> {
     UnsafeRawPointer(literal.utf8Start).assumingMemoryBound(to: CChar.self)
 }
 
@@ -127,6 +132,23 @@ extension DBusMessage {
                 throw outOfMemory(attempted())
             }
         }
+        try message.append(arguments, attempted: attempted())
+        return message
+    }
+
+    /// A signal whose path, interface and member are known to be valid, which a post does not check again.
+    ///
+    /// - Throws: ``DBusError/Code/invalidArgument`` for values that D-Bus does not take, ``DBusError/Code/tooLarge``.
+    package static func signal(
+        path: StaticString,
+        validInterface interface: String,
+        member: StaticString,
+        arguments: [DBusValue]
+    ) throws(DBusError) -> DBusMessage {
+        func attempted() -> String { "make the signal \(interface).\(member)" }
+        // By `withCString`: a String that is passed as a C string is copied to the heap first.
+        let pointer = interface.withCString { dbus_message_new_signal(cString(path), $0, cString(member)) }
+        let message = try adopt(pointer, attempted())
         try message.append(arguments, attempted: attempted())
         return message
     }
@@ -193,7 +215,7 @@ extension DBusMessage {
         _ validate: (UnsafePointer<CChar>?, UnsafeMutablePointer<CDBus.DBusError>?) -> dbus_bool_t,
         _ attempted: @autoclosure () -> String
     ) throws(DBusError) {
-        guard !text.containsNUL, validate(text, nil) != 0 else {
+        guard !text.containsNUL, text.withCString({ validate($0, nil) }) != 0 else {
             throw DBusError(.invalidArgument, message: "“\(text)” is no valid \(what)", attempted: attempted())
         }
     }
@@ -208,5 +230,13 @@ extension DBusMessage {
 
     static func outOfMemory(_ attempted: String) -> DBusError {
         DBusError(.noResources, message: "out of memory", attempted: attempted)
+    }
+}
+
+/// The form of names on a bus.
+package enum BusName {
+    /// Whether a program may ask the bus for this name. The bus gives unique names (“:1.7”), nobody asks for them.
+    package static func isWellKnown(_ name: String) -> Bool {
+        !name.hasPrefix(":") && !name.containsNUL && name.withCString { dbus_validate_bus_name($0, nil) } != 0
     }
 }

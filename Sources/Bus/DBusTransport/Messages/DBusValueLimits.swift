@@ -1,14 +1,13 @@
 import CDBus
 
-/// What D-Bus lets a value be. Checked before anything is marshalled, because libdbus answers a violation with a warning on
-/// standard error or the end of the process, and a bus with the loss of the connection.
+/// What D-Bus lets a value be. Values are checked before the first is marshalled, because libdbus answers a violation with a warning on
+/// standard error or ends the process, and a bus closes the connection.
 enum DBusValueLimits {
     /// The largest body that this library sends: half of what a system bus takes by default, which is the least of the
     /// standard configurations.
     static let bodyBytes = 16 * 1024 * 1024
     /// Containers in containers, variants included (D-Bus specification, "Valid Signatures": 32 arrays and 32 structs).
     static let depth = 64
-    private static let arraysOrStructs = 32
 
     /// Throws unless D-Bus can carry `values` as one body.
     static func check(_ values: [DBusValue], attempted: @autoclosure () -> String) throws(DBusError) {

@@ -1,16 +1,16 @@
 #ifndef CORE_FOUNDATION_NOTIFICATIONS_H
 #define CORE_FOUNDATION_NOTIFICATIONS_H
 
-// What CFNotificationCenter.h does not declare on Linux. The functions that it does declare are defined by the same library.
+// What CFNotificationCenter.h does not declare on Linux. The library that defines these functions defines the declared ones too.
 //
-// They return no errors. What they cannot do (no bus, a userInfo that cannot travel, an object that is no center) they tell on
-// standard error, or to the observers of UnthrownFailures in Swift's module NotifyCenter. NULL where it has no meaning does nothing.
-// So it is with a name or text that is no Unicode, because a surrogate stands alone in it: nothing is done, and it is told.
-// The suspension behaviour 0 stands for coalesce; any other value that is none registers with coalesce too, and is told.
+// The functions return no errors. What they cannot do they tell on standard error, or to the observers of UnthrownFailures in Swift's
+// module NotifyCenter: there is no bus, a userInfo cannot travel, an object is no center, a text is no Unicode, because a surrogate stands
+// alone in it. Then they do nothing. NULL where it has no meaning does nothing, and is not told. The suspension behaviour 0 stands for
+// coalesce; a number other than 0 to 4 registers with coalesce too, and is told.
 //
-// Two things to know in Swift 6: a closure at the top level of a program, given as callback, is taken for one of the main actor,
-// and traps when a local post calls it on another thread (make it a function, or a global of type CFNotificationCallback in
-// another file); and CFNotificationCenter is not Sendable, so ask the getter each time instead of keeping a global.
+// Two things to know in Swift 6. A closure literal at the top level of a program, given as callback, belongs to the main actor, and traps
+// when a local post calls it on another thread: write a function, or a global of type CFNotificationCallback in another file. And
+// CFNotificationCenter is not Sendable: ask the getter each time instead of keeping a global.
 
 #include <CoreFoundation/CoreFoundation.h>
 
@@ -22,15 +22,15 @@ CF_EXTERN_C_BEGIN
 /// Always the same object; nothing needs to be retained or released. It connects to the bus (`NOTIFY_CENTER_BUS`: `session`, `system`
 /// or an address) with its first use.
 ///
-/// Callbacks run on the main thread, while its run loop runs in one of the common modes, those of the process's own posts
-/// included. A post's object must be a CFString, and its userInfo a dictionary of property-list values with CFString keys; what is
-/// not is reported on standard error, and nothing is posted. May be called from any thread.
+/// Callbacks run on the main thread, while its run loop runs in one of the common modes; those for the process's own posts too. A post's
+/// object must be a CFString, and its userInfo a dictionary of property-list values with CFString keys; otherwise the post does nothing, and
+/// tells so on standard error. May be called from any thread.
 CF_EXPORT CFNotificationCenterRef CFNotificationCenterGetDistributedCenter(void);
 
-/// Suspends the delivery to this process's observers of a distributed center, or resumes it and delivers what waits. What
-/// waits meanwhile is up to each registration's CFNotificationSuspensionBehavior. Not nested: the same value twice has no effect.
+/// Suspends the delivery to this process's observers of a distributed center, or resumes it and delivers what waits. Each
+/// registration's CFNotificationSuspensionBehavior says what waits meanwhile. Suspensions do not nest: the same value twice has no effect.
 ///
-/// Without effect on the other centers, which are never suspended, and on NULL. May be called from any thread.
+/// It does nothing to the other centers, which are never suspended, and nothing with NULL. May be called from any thread.
 CF_EXPORT void _CFNotificationCenterSetSuspended(CFNotificationCenterRef center, Boolean suspended);
 
 /// Whether the delivery to this process's observers of a distributed center is suspended; false for the other centers and for

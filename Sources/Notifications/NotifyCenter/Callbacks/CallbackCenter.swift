@@ -1,9 +1,11 @@
 import DBusTransport
 import Synchronization
 
-/// A center as `CFNotificationCenter` has it: observers are pointers, removed by criteria, and called on the main thread but for
-/// local posts. What the C symbols and Apple's Swift spelling of them have in common; they convert the arguments, and share the
-/// process's three centers, so that an observer of one hears a post of the other (CF-T2).
+/// A center as `CFNotificationCenter` has it: observers are pointers, removed by name and object. Local posts call them on the poster's
+/// thread, all others on the main thread.
+///
+/// The C symbols and Apple's Swift spelling of them both stand on this: they convert the arguments, and share the process's three
+/// centers, so that an observer of one hears a post of the other (CF-T2).
 package final class CallbackCenter: Sendable {
     /// The process's center within itself.
     package static let local = CallbackCenter.makeLocal()
@@ -17,22 +19,10 @@ package final class CallbackCenter: Sendable {
         /// Local: compared by address (CF-M5).
         case address(UInt)
         /// Distributed: compared as text (CF-M4).
-        case text(String)
+        case text(NotificationObject)
 
-        package static func == (left: Self, right: Self) -> Bool {
-            switch (left, right) {
-            case (.address(let left), .address(let right)): left == right
-            case (.text(let left), .text(let right)): NotificationObject(text: left) == NotificationObject(text: right)
-            default: false
-            }
-        }
-
-        package func hash(into hasher: inout Hasher) {
-            switch self {
-            case .address(let address): hasher.combine(address)
-            case .text(let text): hasher.combine(NotificationObject(text: text))
-            }
-        }
+        /// A text.
+        package static func text(_ text: String) -> Object { .text(NotificationObject(text: text)) }
     }
 
     /// What a notification says.
@@ -73,12 +63,9 @@ package final class CallbackCenter: Sendable {
 
     private let backing: Backing
     /// Registrations without an observer are under `nil`, which nobody can remove (CF-A1).
-    private let observers = Locked(ObserverTable<UInt?, Object, CallbackRegistration>())
+    private let observers = Locked(ObserverTable<UInt?, Object, NotificationObservation>())
 
     private init(_ backing: Backing) { self.backing = backing }
-
-    /// A registration holds itself, by its handler, until it is removed.
-    deinit { for registration in observers.withLock({ $0.all }) { registration.remove() } }
 
     /// A center within this process, of its own.
     package static func makeLocal() -> CallbackCenter { CallbackCenter(.local(SynchronousCenter())) }
@@ -96,11 +83,12 @@ package final class CallbackCenter: Sendable {
     /// Registers; in force on return (CF-A11). The handler runs on the main queue, that of a local center on the poster's thread.
     ///
     /// - Parameters:
-    ///   - observer: what it is removed by, never followed (CF-A2); `nil` for one that stays for good (CF-A1).
-    ///   - name: `nil` for any; the Darwin center has no such registrations, and makes none (CF-A8).
-    ///   - object: `nil` for any; without effect on the Darwin center (CF-M6).
-    ///   - suspensionBehavior: without effect on all but the distributed center (CF-S13).
-    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses; then nothing is registered.
+    ///   - observer: what removals name. The pointer is never followed (CF-A2); a registration for `nil` stays for good (CF-A1).
+    ///   - name: `nil` means any; the Darwin center knows no such registrations, and makes none (CF-A8).
+    ///   - object: `nil` means any; without effect on the Darwin center (CF-M6).
+    ///   - suspensionBehavior: has an effect on the distributed center alone (CF-S13).
+    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses. The observer is kept nevertheless, and hears once the bus is
+    ///   there and grants its rule: none of Apple's functions could tell its caller to try again.
     package func add(
         _ observer: UInt?,
         name: NotificationName?,
@@ -108,26 +96,44 @@ package final class CallbackCenter: Sendable {
         suspensionBehavior: SuspensionBehavior,
         handler: @escaping Handler
     ) throws(DBusError) {
-        let registration = CallbackRegistration()
         let object = criterion(object)
-        observers.withLock { $0.add(registration, of: observer, name: name, object: object) }
-        do throws(DBusError) {
-            let observation = try observe(name, object, suspensionBehavior) { notification in
-                if registration.isLive { handler(notification) }
+        // In the table before the first notification can arrive, whose handler may remove it.
+        func add(_ observation: NotificationObservation) {
+            observers.withLock { $0.add(observation, of: observer, name: name, object: object) }
+        }
+        switch backing {
+        case .local(let center):
+            center.observe(name, object: object?.address, known: add, handler: handler)
+        case .darwin(let center):
+            guard let name else { return }
+            try center.keepObserving(name, known: add) { notification in
+                handler(Notification(name: notification.name, object: nil, content: .none))
             }
-            registration.begin(observation)
-        } catch {
-            observers.withLock { $0.remove(registration, of: observer) }
-            throw error
+        case .distributed(let center):
+            try center.keepObserving(
+                name,
+                object: object?.text,
+                delivery: .main,
+                suspensionBehavior: suspensionBehavior,
+                known: add
+            ) { notification in
+                handler(
+                    Notification(
+                        name: notification.name,
+                        object: notification.object.map { .text($0) },
+                        content: notification.userInfo.map(Content.distributed) ?? .none
+                    )
+                )
+            }
         }
     }
 
-    /// Removes the observer's registrations that meet the criteria, of which `nil` is none (CF-R2, CF-R3). On return nothing
-    /// more is called, but for a call that is under way on another thread (CF-R7).
+    /// Removes the observer's registrations for this name and object; `nil` means whatever name or object they are for (CF-R2, CF-R3). On
+    /// return no call begins any more, and one under way on another thread goes on (CF-R7).
     package func remove(_ observer: UInt, name: NotificationName?, object: Object?) {
         let object = criterion(object)
         let removed = observers.withLock { $0.remove(observer, name: name, object: object) }
-        for registration in removed { registration.remove() }
+        for observation in removed { observation.cancel() }
     }
 
     /// Removes all of the observer's registrations, and nobody else's (CF-R4).
@@ -138,38 +144,6 @@ package final class CallbackCenter: Sendable {
         if case .darwin = backing { nil } else { object }
     }
 
-    private func observe(
-        _ name: NotificationName?,
-        _ object: Object?,
-        _ suspensionBehavior: SuspensionBehavior,
-        _ handler: @escaping Handler
-    ) throws(DBusError) -> NotificationObservation? {
-        switch backing {
-        case .local(let center):
-            return center.observe(name, object: object?.address, handler: handler)
-        case .darwin(let center):
-            guard let name else { return nil }
-            return try center.observe(name, delivery: .main) { notification in
-                handler(Notification(name: notification.name, object: nil, content: .none))
-            }
-        case .distributed(let center):
-            return try center.observe(
-                name,
-                object: object?.text,
-                delivery: .main,
-                suspensionBehavior: suspensionBehavior
-            ) { notification in
-                handler(
-                    Notification(
-                        name: notification.name,
-                        object: notification.object.map(Object.text),
-                        content: notification.userInfo.map(Content.distributed) ?? .none
-                    )
-                )
-            }
-        }
-    }
-
     // MARK: Posting
 
     /// Posts. A local center calls its observers before this returns (CF-D1); the others never within the call (CF-P10).
@@ -177,7 +151,8 @@ package final class CallbackCenter: Sendable {
     /// - Parameters:
     ///   - object: without effect on the Darwin center, as are `content` and `options` (CF-W1).
     ///   - options: without effect on a local center (CF-P8).
-    /// - Throws: ``DBusError`` for what cannot travel, and where the bus cannot be reached; then nobody gets it.
+    /// - Throws: ``DBusError`` for what cannot travel, and where the bus cannot be reached; then nobody gets it. A bus that stopped and
+    ///   then goes on may still deliver a post that threw ``DBusError/Code/timedOut``.
     package func post(
         _ name: NotificationName,
         object: Object?,
@@ -200,5 +175,61 @@ extension CallbackCenter.Object {
     package var address: UInt? { if case .address(let address) = self { address } else { nil } }
 
     /// The text, of an object that is one.
-    package var text: String? { if case .text(let text) = self { text } else { nil } }
+    package var text: String? { if case .text(let object) = self { object.text } else { nil } }
+}
+
+// MARK: - Table
+
+/// Which registrations an observer has, for centers where a removal names the observer, and perhaps a name and an object. Pure.
+package struct ObserverTable<Observer: Hashable, Object: Hashable, Registration> {
+    private struct Entry {
+        let name: NotificationName?
+        let object: Object?
+        let registration: Registration
+    }
+
+    private var byObserver: [Observer: [Entry]] = [:]
+
+    package init() {}
+
+    /// Equal registrations are kept side by side (CF-A5).
+    package mutating func add(
+        _ registration: Registration,
+        of observer: Observer,
+        name: NotificationName?,
+        object: Object?
+    ) {
+        byObserver[observer, default: []].append(Entry(name: name, object: object, registration: registration))
+    }
+
+    /// Takes out the observer's registrations for this name and object; `nil` means whatever they are for (CF-R2). A given name leaves
+    /// a registration for any name alone, and a given object one for any object (CF-R3).
+    package mutating func remove(_ observer: Observer, name: NotificationName?, object: Object?) -> [Registration] {
+        guard var entries = byObserver.removeValue(forKey: observer) else { return [] }
+        let isMet = { (entry: Entry) in
+            (name == nil || entry.name == name) && (object == nil || entry.object == object)
+        }
+        let removed = entries.filter(isMet).map(\.registration)
+        entries.removeAll(where: isMet)
+        if !entries.isEmpty { byObserver[observer] = entries }
+        return removed
+    }
+}
+
+extension CallbackCenter {
+    /// Which center it is, for those who convert what Apple's functions take.
+    package enum Kind: Sendable {
+        case local
+        case darwin
+        case distributed
+    }
+
+    /// Which center it is.
+    package var kind: Kind {
+        switch backing {
+        case .local: .local
+        case .darwin: .darwin
+        case .distributed: .distributed
+        }
+    }
 }

@@ -1,18 +1,26 @@
 import DBusTransport
 import Synchronization
 
-/// What the Darwin and the distributed center have in common: a registry of observers and a connection.
-///
-/// Connects with the first use; a failed attempt is made anew at the next.
+/// What the Darwin and the distributed center have in common: a registry of observers, and a connection, which is made with the first use.
 final class BusCenter: Sendable {
     private struct Link {
         let connection: DBusConnection
-        let token: Observation
+        let signals: Observation
+        /// There once something is observed.
+        var failures: Observation?
     }
 
     private struct State {
         var link: Link?
+        var recentlyPosted = RecentlyPosted<SentMessage>()
         var malformed: UInt64 = 0
+        var tooLarge: UInt64 = 0
+    }
+
+    /// What the reading thread keeps from one message to the next.
+    private final class ReadingState: @unchecked Sendable {
+        // Unchecked: the reading thread alone touches it.
+        var last: WireNotification.LastName?
     }
 
     let router = NotificationRouter()
@@ -25,20 +33,32 @@ final class BusCenter: Sendable {
         self.source = source
     }
 
-    /// The connection; made if there is none yet.
+    /// The connection, which need not have found a bus so far.
+    ///
+    /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it.
     func connection() throws(DBusError) -> DBusConnection {
         if let link = state.withLock({ $0.link }) { return link.connection }
         let connection = try source()
         return state.withLock { state in
             if let link = state.link { return link.connection }
             // Under the lock, so that no post is ever received twice.
-            let token = connection.onSignal { [weak self] in self?.receive($0) }
-            state.link = Link(connection: connection, token: token)
+            let reading = ReadingState()
+            let signals = connection.onSignal { [weak self] in self?.receive($0, reading) }
+            state.link = Link(connection: connection, signals: signals)
             return connection
         }
     }
 
     // MARK: Posting
+
+    /// A message that was sent, of which a copy can be sent again.
+    private final class SentMessage: Sendable {
+        let message: DBusMessage
+        init(_ message: consuming DBusMessage) { self.message = message }
+    }
+
+    /// Whether the process said already that its posts to all sessions reach one.
+    private static let saidThatOneSessionHears = Locked(false)
 
     func post(
         _ name: NotificationName,
@@ -46,46 +66,68 @@ final class BusCenter: Sendable {
         userInfo: UserInfo? = nil,
         options: PostingOptions = []
     ) throws(DBusError) {
-        let message = try WireNotification.message(
-            kind,
-            name: name,
-            object: object,
-            userInfo: userInfo,
-            deliverImmediately: options.contains(.deliverImmediately)
-        )
-        let connection = try connection()
-        guard !options.contains(.postToAllSessions) || connection.bus == .system else {
-            // Not on this bus alone: the poster would not know that the others heard nothing (CF-B8).
-            throw DBusError(
+        if object == nil, userInfo == nil, !options.contains(.deliverImmediately) {
+            try post(nameAlone: name)
+        } else {
+            let message = try WireNotification.message(
+                kind,
+                name: name,
+                object: object,
+                userInfo: userInfo,
+                deliverImmediately: options.contains(.deliverImmediately)
+            )
+            try connection().send(message)
+        }
+        if options.contains(.postToAllSessions) { reportUnreachedSessions() }
+    }
+
+    func flush(timeout: Duration) throws(DBusError) { try connection().flush(timeout: timeout) }
+
+    func flush(timeout: Duration) async throws(DBusError) { try await connection().flush(timeout: timeout) }
+
+    /// Most posts say nothing else, and most processes post few names. The message of such a post is made once and then copied.
+    private func post(nameAlone name: NotificationName) throws(DBusError) {
+        let (link, sent) = state.withLock { ($0.link, $0.recentlyPosted.message(of: name)) }
+        let connection = if let link { link.connection } else { try connection() }
+        if let sent { return try connection.send(try sent.message.copy()) }
+        let new = SentMessage(try WireNotification.message(kind, name: name))
+        try connection.send(new.message)
+        state.withLock { $0.recentlyPosted.keep(new, of: name) }
+    }
+
+    /// A bus of one session reaches that session. Its observers hear the post, as they do on a Mac; that no others do, the process is
+    /// told once (CF-P7, CF-B8).
+    private func reportUnreachedSessions() {
+        guard let bus = state.withLock({ $0.link?.connection.bus }), bus != .system else { return }
+        let isSaid = Self.saidThatOneSessionHears.withLock { isSaid in
+            defer { isSaid = true }
+            return isSaid
+        }
+        if isSaid { return }
+        UnthrownFailures.report(
+            DBusError(
                 .invalidArgument,
-                message: "\(connection.bus) reaches one session only",
+                message: "\(bus) reaches one session, whose observers hear this post and the later ones alone",
                 attempted: "post to all sessions",
                 remedy: "use a center on the system bus, which all sessions share, or leave the option out"
-            )
-        }
-        try connection.send(message)
+            ),
+            in: "DistributedNotifyCenter.post(_:object:userInfo:options:)"
+        )
     }
 
     // MARK: Observing
 
-    private struct Entry: Sendable {
-        let observer: Registration
-        let key: NotificationRouter.Registry.Key
-    }
-
+    /// Observes, and has the rule in force when it returns. Where it throws, nothing is registered.
     func observe(
         _ name: NotificationName?,
         object: String?,
         _ observer: Registration
     ) throws(DBusError) -> NotificationObservation {
         let connection = try connection()
-        let entry = register(name, object, observer)
-        do throws(DBusError) {
-            return observation(entry, try connection.addMatch(rule(name), fallback: WireNotification.broadRule))
-        } catch {
-            unregister(entry)
-            throw error
-        }
+        let observation = begin(name, object, observer)
+        observation.keep(try connection.addMatch(rule(name), fallback: WireNotification.broadRule))
+        try reportFailures(of: connection)
+        return observation
     }
 
     func observe(
@@ -94,45 +136,77 @@ final class BusCenter: Sendable {
         _ observer: Registration
     ) async throws(DBusError) -> NotificationObservation {
         let connection = try connection()
-        let entry = register(name, object, observer)
+        let observation = begin(name, object, observer)
+        observation.keep(try await connection.addMatch(rule(name), fallback: WireNotification.broadRule))
+        try reportFailures(of: connection)
+        return observation
+    }
+
+    /// Observes for good, for functions that cannot throw: a program that called one counts on being called back, and has no occasion to
+    /// try again (CF-A11).
+    ///
+    /// - Parameter known: is called with the observation before the first notification can arrive, for whoever ends it.
+    /// - Throws: why the rule is not in force. The observer stays nevertheless: the rule is asked for each time that the connection is
+    ///   restored. Only ``DBusError/Code/noResources`` and ``DBusError/Code/closed`` mean that it never will be.
+    func keepObserving(
+        _ name: NotificationName?,
+        object: String?,
+        _ observer: Registration,
+        known: (NotificationObservation) -> Void
+    ) throws(DBusError) {
+        let connection = try connection()
+        let observation = begin(name, object, observer, known)
+        let (rule, fallback) = (rule(name), WireNotification.broadRule)
         do throws(DBusError) {
-            return observation(entry, try await connection.addMatch(rule(name), fallback: WireNotification.broadRule))
+            observation.keep(try connection.addMatch(rule, fallback: fallback))
         } catch {
-            unregister(entry)
-            throw error
+            observation.keep(connection.keepMatch(rule, fallback: fallback) { _ in })
+            try reportFailures(of: connection)
+            throw DBusError(
+                error.code,
+                name: error.name,
+                message: error.message,
+                attempted: error.attempted,
+                remedy: "the observer is kept, and hears from when the bus is there and grants its rule"
+            )
         }
+        try reportFailures(of: connection)
     }
 
     private func rule(_ name: NotificationName?) -> MatchRule {
         name.map { WireNotification.rule(kind, name: $0) } ?? WireNotification.broadRule
     }
 
-    /// Before the bus is asked, so that the first notification finds its observer.
-    private func register(_ name: NotificationName?, _ object: String?, _ observer: Registration) -> Entry {
-        let object = object.map { NotificationObject(text: $0) }
-        return Entry(observer: observer, key: router.add(observer, name: name, object: object))
+    /// Puts the observer in place before the bus is asked, so that the first notification finds it. The end of the observation removes it.
+    private func begin(
+        _ name: NotificationName?,
+        _ object: String?,
+        _ observer: Registration,
+        _ known: (NotificationObservation) -> Void = { _ in }
+    ) -> NotificationObservation {
+        let observation = NotificationObservation { observer.counts }
+        known(observation)
+        let key = router.add(observer, name: name, object: object.map { NotificationObject(text: $0) })
+        observation.begin { self.router.remove(observer, key) }
+        return observation
     }
 
-    private func unregister(_ entry: Entry) { router.remove(entry.observer, entry.key) }
-
-    private func observation(_ entry: Entry, _ lease: MatchRuleLease) -> NotificationObservation {
-        NotificationObservation(
-            counts: { entry.observer.counts },
-            remove: {
-                self.unregister(entry)
-                // The rule goes after the observer, so that nothing arrives that nobody counts.
-                withExtendedLifetime(lease) {}
-            }
-        )
+    /// Has the process told of rules that a later bus refuses: nothing else would say that its observers are deaf. After the first rule was
+    /// asked for, which makes the connection.
+    private func reportFailures(of connection: DBusConnection) throws(DBusError) {
+        if state.withLock({ $0.link?.failures != nil }) { return }
+        let failures = try BusConnections.reportFailures(of: connection)
+        state.withLock { $0.link?.failures = failures }
     }
 
     // MARK: Receiving
 
-    /// On the reading thread.
-    private func receive(_ message: borrowing DBusMessage) {
-        switch WireNotification.receive(message, kind: kind) {
+    /// Called on the reading thread.
+    private func receive(_ message: borrowing DBusMessage, _ reading: ReadingState) {
+        switch WireNotification.receive(message, kind: kind, last: &reading.last) {
         case .foreign: return
-        case .malformed: state.withLock { $0.malformed += 1 }
+        case .refused(.tooLarge): state.withLock { $0.tooLarge += 1 }
+        case .refused: state.withLock { $0.malformed += 1 }
         case .notification(let notification): router.receive(notification)
         }
     }
@@ -145,8 +219,9 @@ final class BusCenter: Sendable {
             if newValue {
                 router.suspend()
             } else if router.resume() {
-                // Without a connection nothing waits.
-                state.withLock { $0.link }?.connection.perform { [router] in router.flush() }
+                // A connection without a reading thread keeps the job until it has one. Without a connection nothing can have arrived.
+                guard let connection = try? connection() else { return router.flush() }
+                connection.perform { [router] in router.flush() }
             }
         }
     }
@@ -155,16 +230,89 @@ final class BusCenter: Sendable {
 
     var statistics: CenterStatistics {
         let state = state.withLock { $0 }
-        let rules = state.link?.connection.statistics
+        let connection = state.link?.connection.statistics
         let statistics = router.statistics
         return CenterStatistics(
             observers: statistics.observers,
             received: statistics.received,
             malformed: state.malformed,
+            tooLarge: state.tooLarge,
             waiting: statistics.waiting,
             deliveries: statistics.deliveries,
-            matchRules: rules?.matchRules ?? 0,
-            coveredMatchRules: rules?.coveredMatchRules ?? 0
+            matchRules: connection?.matchRules ?? 0,
+            coveredMatchRules: connection?.coveredMatchRules ?? 0,
+            matchRulesNotInForce: connection?.matchRulesNotInForce ?? 0,
+            reconnections: connection?.reconnections ?? 0
         )
+    }
+}
+
+/// What a process posted last, by name: at most 32 names of at most 512 bytes. Pure.
+struct RecentlyPosted<Message> {
+    static var capacity: Int { 32 }
+    static var longestName: Int { 512 }
+
+    /// The last one first: a process that posts one name again and again finds it at once.
+    private var entries: [(name: NotificationName, message: Message)] = []
+
+    var count: Int { entries.count }
+
+    mutating func message(of name: NotificationName) -> Message? {
+        guard let index = entries.firstIndex(where: { $0.name == name }) else { return nil }
+        if index > 0 { entries.insert(entries.remove(at: index), at: 0) }
+        return entries[0].message
+    }
+
+    /// Keeps the message, in place of the one whose last post is longest ago.
+    mutating func keep(_ message: Message, of name: NotificationName) {
+        guard name.rawValue.utf8.count <= Self.longestName, !entries.contains(where: { $0.name == name }) else {
+            return
+        }
+        if entries.count >= Self.capacity { entries.removeLast() }
+        entries.insert((name, message), at: 0)
+    }
+}
+
+extension RecentlyPosted: Sendable where Message: Sendable {}
+
+// MARK: - Connections
+
+/// One connection per bus for all centers of the process, so that they share match rules and a thread. It closes with its
+/// last user.
+package enum BusConnections {
+    private struct Weak<Object: AnyObject> {
+        weak var object: Object?
+    }
+
+    private static let open = Locked<[Bus: Weak<DBusConnection>]>([:])
+
+    /// The process's connection to `bus`, which need not have found the bus so far.
+    ///
+    /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it.
+    package static func connection(to bus: Bus) throws(DBusError) -> DBusConnection {
+        try open.withLock { (open) throws(DBusError) in
+            if let connection = open[bus]?.object { return connection }
+            let fresh = try DBusConnection.whenThere(bus)
+            open[bus] = Weak(object: fresh)
+            return fresh
+        }
+    }
+
+    private static let reporting = Locked<[ObjectIdentifier: Weak<Observation>]>([:])
+
+    /// Has `UnthrownFailures` told what is not in place again after a restoration of the connection, once for all centers that use it.
+    static func reportFailures(of connection: DBusConnection) throws(DBusError) -> Observation {
+        let identity = ObjectIdentifier(connection)
+        if let observation = reporting.withLock({ $0[identity]?.object }) { return observation }
+        let fresh = try connection.onEvent { event in
+            guard case .restored(let failures) = event else { return }
+            for failure in failures { UnthrownFailures.report(failure, in: "restoring the connection to a bus") }
+        }
+        return reporting.withLock { reporting in
+            if let observation = reporting[identity]?.object { return observation }
+            reporting = reporting.filter { $0.value.object != nil }
+            reporting[identity] = Weak(object: fresh)
+            return fresh
+        }
     }
 }

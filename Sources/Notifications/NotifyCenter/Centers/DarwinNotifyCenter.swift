@@ -1,11 +1,11 @@
 public import DBusTransport
 
-/// A notification of the Darwin center: a name, and nothing else (CF-W1).
+/// A notification of the Darwin center: a name alone (CF-W1).
 public struct DarwinNotification: Sendable, Hashable {
     /// The posted name.
     public let name: NotificationName
-    /// The poster's connection as the bus tells it (`:1.42`). Any process may post any name: act on the name as a hint, and
-    /// on the sender only after asking the bus who it is.
+    /// The poster's connection as the bus tells it (`:1.42`). Any process may post any name: take the name as a hint, and
+    /// ask the bus who the sender is before you act on it.
     public let sender: String?
 }
 
@@ -14,7 +14,7 @@ public struct DarwinNotification: Sendable, Hashable {
 /// A post reaches every observer of its name in every process, the poster's own included, always through the bus and never
 /// inside the call (CF-P10). An observer that is busy while several posts arrive gets at least one delivery after the last of
 /// them, in constant memory; `.immediate` observers get each. Posts of one process arrive in their order; between posters
-/// there is none (CF-D4, CF-D5). After a restart of the bus observers are in place again; posts made meanwhile are lost.
+/// there is no order (CF-D4, CF-D5). After a restart of the bus observers are in place again; posts made meanwhile are lost.
 ///
 /// All functions may be called from any thread, handlers included.
 public final class DarwinNotifyCenter: Sendable {
@@ -33,16 +33,44 @@ public final class DarwinNotifyCenter: Sendable {
         center = BusCenter(.darwin) { connection }
     }
 
-    /// The connection that it posts and observes by; made if there is none.
+    /// The connection that it posts and observes by, which need not have found a bus so far.
     ///
-    /// - Throws: ``DBusError/Code/noBus``.
+    /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it.
     package func connection() throws(DBusError) -> DBusConnection { try center.connection() }
 
-    /// Posts a name. On return the kernel has it, so that the process may end at once; who receives it is not reported.
+    /// Posts a name. On return the kernel has it, and the process may end by `exit` or by returning from `main`; for other ends see
+    /// ``flush(timeout:)-(Duration)``. Who receives it is not reported.
     ///
-    /// - Throws: ``DBusError`` where the bus cannot be reached or does not read.
+    /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB, before anything is sent; other codes where the bus cannot be reached or
+    ///   does not read. After ``DBusError/Code/timedOut``, a bus that goes on may still deliver the post.
     public func post(_ name: NotificationName) throws(DBusError) {
         try center.post(name)
+    }
+
+    /// Waits until the bus has read everything that this process sent it before, posts of its other centers on this bus included. Blocks the
+    /// calling thread.
+    ///
+    /// A process that ends by `exit` or by returning from `main` needs no flush: the end waits for the bus. Before `_exit` and before a
+    /// signal ends the process, this is what makes sure that no post is lost.
+    ///
+    /// - Throws: ``DBusError/Code/timedOut`` after `timeout` with a bus that does not read; ``DBusError/Code/noBus`` and
+    ///   ``DBusError/Code/disconnected`` where there is none.
+    public func flush(timeout: Duration = .seconds(25)) throws(DBusError) { try center.flush(timeout: timeout) }
+
+    /// As the blocking form, without holding a thread.
+    ///
+    /// - Throws: as the blocking form, and ``DBusError/Code/cancelled`` when the task is.
+    public func flush(timeout: Duration = .seconds(25)) async throws(DBusError) {
+        try await center.flush(timeout: timeout)
+    }
+
+    /// Observes on the main queue, as ``BusCenter/keepObserving(_:object:_:known:)`` does.
+    func keepObserving(
+        _ name: NotificationName,
+        known: (NotificationObservation) -> Void,
+        handler: @escaping @Sendable (DarwinNotification) -> Void
+    ) throws(DBusError) {
+        try center.keepObserving(name, object: nil, registration(.main, handler), known: known)
     }
 
     /// Calls `handler` for each post of `name` until the returned observation ends. The registration is in force on return:

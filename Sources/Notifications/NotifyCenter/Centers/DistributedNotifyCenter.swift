@@ -19,11 +19,28 @@ public struct DistributedNotification: Sendable, Hashable {
     }
 }
 
+/// How a distributed notification is posted (CF-T8); the bits are CoreFoundation's.
+public struct PostingOptions: OptionSet, Sendable, Hashable {
+    /// The bits.
+    public let rawValue: UInt
+
+    /// Options of these bits; unknown ones have no effect.
+    public init(rawValue: UInt) { self.rawValue = rawValue }
+
+    /// Suspended observers get it at once too, whatever their ``SuspensionBehavior``, and before it all that waits for them
+    /// (CF-P5, CF-S7).
+    public static let deliverImmediately = PostingOptions(rawValue: 1 << 0)
+
+    /// To the observers of all login sessions (CF-P7). A center on the system bus reaches all of them anyway. One on another bus reaches
+    /// those of its own session; that it reaches no others, the process is told once, by ``UnthrownFailures`` (CF-B8).
+    public static let postToAllSessions = PostingOptions(rawValue: 1 << 1)
+}
+
 /// Notifications with an object and a payload, between all processes of a bus.
 ///
 /// A post (name, object) reaches an observer whose name is that name or any, and whose object is that object or any (CF-M1);
 /// objects are compared as text, byte by byte. The poster's own process receives too, through the bus, never inside the call
-/// (CF-P10). Posts of one process arrive in their order; between posters there is none (CF-D4, CF-D5). What waits for a slow
+/// (CF-P10). Posts of one process arrive in their order; between posters there is no order (CF-D4, CF-D5). What waits for a slow
 /// observer is bounded, and what gives way is counted. After a restart of the bus observers are in place again; posts made
 /// meanwhile are lost.
 ///
@@ -44,18 +61,17 @@ public final class DistributedNotifyCenter: Sendable {
         center = BusCenter(.distributed) { connection }
     }
 
-    /// Posts a notification. On return the kernel has it, so that the process may end at once; who receives it is not
-    /// reported (CF-P11).
+    /// Posts a notification. On return the kernel has it, and the process may end by `exit` or by returning from `main`; for other ends see
+    /// ``flush(timeout:)-(Duration)``. Who receives it is not reported (CF-P11).
     ///
     /// - Parameters:
     ///   - name: what happened.
     ///   - object: what it is about; without one, only observers of any object receive it (CF-P2).
-    ///   - userInfo: at most 16 MiB in all, nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and none
-    ///     as none (CF-U6).
+    ///   - userInfo: nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and none as none (CF-U6).
     ///   - options: whether suspended observers get it at once, and how far it reaches.
-    /// - Throws: ``DBusError/Code/tooLarge`` and ``DBusError/Code/invalidArgument`` for a userInfo beyond these bounds, before
-    ///   anything is sent, and the latter for ``PostingOptions/postToAllSessions`` on a bus of one session; other codes where
-    ///   the bus cannot be reached or does not read.
+    /// - Throws: ``DBusError/Code/tooLarge`` for a notification of over 1 MiB as <doc:WireProtocol> counts it (CF-U9) and
+    ///   ``DBusError/Code/invalidArgument`` for a userInfo that is nested too deep, both before anything is sent; other codes where the
+    ///   bus cannot be reached or does not read. After ``DBusError/Code/timedOut``, a bus that goes on may still deliver the post.
     public func post(
         _ name: NotificationName,
         object: String? = nil,
@@ -63,6 +79,36 @@ public final class DistributedNotifyCenter: Sendable {
         options: PostingOptions = []
     ) throws(DBusError) {
         try center.post(name, object: object, userInfo: userInfo, options: options)
+    }
+
+    /// Waits until the bus has read everything that this process sent it before, posts of its other centers on this bus included. Blocks the
+    /// calling thread.
+    ///
+    /// A process that ends by `exit` or by returning from `main` needs no flush: the end waits for the bus. Before `_exit` and before a
+    /// signal ends the process, this is what makes sure that no post is lost.
+    ///
+    /// - Throws: ``DBusError/Code/timedOut`` after `timeout` with a bus that does not read; ``DBusError/Code/noBus`` and
+    ///   ``DBusError/Code/disconnected`` where there is none.
+    public func flush(timeout: Duration = .seconds(25)) throws(DBusError) { try center.flush(timeout: timeout) }
+
+    /// As the blocking form, without holding a thread.
+    ///
+    /// - Throws: as the blocking form, and ``DBusError/Code/cancelled`` when the task is.
+    public func flush(timeout: Duration = .seconds(25)) async throws(DBusError) {
+        try await center.flush(timeout: timeout)
+    }
+
+    /// Observes as ``BusCenter/keepObserving(_:object:_:known:)`` does, for Apple's spellings, whose functions cannot throw.
+    package func keepObserving(
+        _ name: NotificationName?,
+        object: String?,
+        delivery: Delivery,
+        suspensionBehavior: SuspensionBehavior,
+        known: (NotificationObservation) -> Void,
+        handler: @escaping @Sendable (DistributedNotification) -> Void
+    ) throws(DBusError) {
+        let registration = registration(delivery, .standard, suspensionBehavior, handler)
+        try center.keepObserving(name, object: object, registration, known: known)
     }
 
     /// Calls `handler` for each matching post until the returned observation ends. The registration is in force on return:
@@ -114,7 +160,7 @@ public final class DistributedNotifyCenter: Sendable {
         return NotificationSequence(inlet, observation) { DistributedNotification($0) }
     }
 
-    /// As the asynchronous form; blocks for one answer of the bus. For Foundation's spelling, where it is not asynchronous; under a name
+    /// As the asynchronous form, but blocks for one answer of the bus, for Foundation's spelling, which is not asynchronous. It has a name
     /// of its own, because at the top level of a program the compiler would choose it over the other.
     package func blockingNotifications(
         named name: NotificationName?,
@@ -130,7 +176,7 @@ public final class DistributedNotifyCenter: Sendable {
     /// Whether notifications for this center's observers wait, as each observer's ``SuspensionBehavior`` says (CF-S1). False at
     /// first, and nothing but this sets it (CF-S2). Setting what it is already changes nothing (CF-S9).
     ///
-    /// When it is set to true no delivery begins any more, but for one that is at this moment about to on another thread; what was
+    /// When it is set to true no call begins any more, except of a handler whose thread has taken its notification already; what was
     /// on its way to an observer's queue waits too. When it is set to false, all that waits is delivered where each observer wants
     /// it, in the order of arrival, and then normal delivery goes on (CF-S8); the setter does not wait for that. Setting it to true
     /// from within such a delivery leaves the rest waiting (CF-S14). On a connection that was closed nothing is delivered any more.

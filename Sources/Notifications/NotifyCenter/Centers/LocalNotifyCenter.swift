@@ -1,3 +1,6 @@
+import DBusTransport
+import Synchronization
+
 /// A notification of the local center.
 public struct LocalNotification {
     /// The posted name, also for observers of any name (CF-D6).
@@ -48,5 +51,69 @@ public final class LocalNotifyCenter: Sendable {
         handler: @escaping @Sendable (LocalNotification) -> Void
     ) -> NotificationObservation {
         center.observe(name, object: object.map(ObjectIdentifier.init), handler: handler)
+    }
+}
+
+/// Delivery within the process, on the poster's thread: what ``LocalNotifyCenter`` and the local ``CallbackCenter`` share.
+final class SynchronousCenter<Object: Hashable & Sendable, Notification>: Sendable {
+    typealias Handler = @Sendable (Notification) -> Void
+
+    private final class Observer: Sendable {
+        private struct State {
+            /// `nil` once the observation has ended, whoever still asks for its counts: the handler may hold its owner.
+            var handler: Handler?
+            var delivered: UInt64 = 0
+        }
+
+        private let state: Locked<State>
+
+        init(_ handler: @escaping Handler) { state = Locked(State(handler: handler)) }
+
+        var counts: DeliveryCounts { DeliveryCounts(delivered: state.withLock { $0.delivered }) }
+
+        /// Frees the handler outside the lock: it may hold the last reference to something that posts in its deinit.
+        func cancel() {
+            let handler = state.withLock { state -> Handler? in
+                defer { state.handler = nil }
+                return state.handler
+            }
+            withExtendedLifetime(handler) {}
+        }
+
+        func call(_ notification: Notification) {
+            let handler = state.withLock { state in
+                if state.handler != nil { state.delivered += 1 }
+                return state.handler
+            }
+            handler?(notification)
+        }
+    }
+
+    private let registry = Locked(ObserverRegistry<Object, Observer>())
+
+    /// Calls the observers one after the other. Who they are is settled at the start (CF-C1); one that was removed meanwhile is not
+    /// called (CF-C3).
+    func post(_ notification: Notification, name: NotificationName, object: Object?) {
+        let receivers = registry.withLock { $0.receivers(name: name, object: object) }
+        for case let receiver? in receivers { receiver.call(notification) }
+    }
+
+    /// - Parameter known: as in ``BusCenter/observe(_:object:_:known:)``.
+    @discardableResult
+    func observe(
+        _ name: NotificationName?,
+        object: Object?,
+        known: (NotificationObservation) -> Void = { _ in },
+        handler: @escaping Handler
+    ) -> NotificationObservation {
+        let observer = Observer(handler)
+        let observation = NotificationObservation { observer.counts }
+        known(observation)
+        let key = registry.withLock { $0.add(observer, name: name, object: object) }
+        observation.begin { [weak self] in
+            observer.cancel()
+            self?.registry.withLock { _ = $0.remove(key) }
+        }
+        return observation
     }
 }

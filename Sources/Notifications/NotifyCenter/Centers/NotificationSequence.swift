@@ -1,7 +1,7 @@
 /// Notifications as they arrive. For one loop at a time; a second one on the same sequence shares the elements with the first.
 ///
 /// What the loop has not taken waits, bounded as the sequence's ``Buffering`` says; while the center is suspended, it waits too. The
-/// observer behind it is removed when the last copy and iterator are gone, or ``cancel()`` is called.
+/// observer behind the sequence goes with the last copy and iterator, or with ``cancel()``.
 public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
     private let inlet: NotificationInlet
     private let observation: NotificationObservation
@@ -52,8 +52,8 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
     }
 }
 
-/// What a sequence takes its notifications from: they wait in a registration, under the rules of all others, and a stream that holds no more
-/// than one wake-up tells that there are some.
+/// Where a sequence takes its notifications from: they wait in a registration, under the rules of all others, and a stream that holds at
+/// most one wake-up tells that there are some.
 struct NotificationInlet: Sendable {
     let registration: Registration
     let wakes: AsyncStream<Void>
@@ -61,12 +61,7 @@ struct NotificationInlet: Sendable {
 
     init(_ buffering: Buffering, _ suspensionBehavior: SuspensionBehavior = .deliverImmediately, gate: DeliveryGate) {
         let (wakes, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        registration = Registration(
-            Delivery(kind: .taken(wake: { continuation.yield() })),
-            buffering,
-            suspensionBehavior,
-            gate: gate
-        ) { _ in }
+        registration = Registration(buffering, suspensionBehavior, gate: gate) { continuation.yield() }
         (self.wakes, self.continuation) = (wakes, continuation)
     }
 
@@ -80,6 +75,6 @@ struct NotificationInlet: Sendable {
 
     func end() { continuation.finish() }
 
-    /// After ``end()``, or when the task that waits is cancelled.
+    /// Calls `handler` after ``end()``, or when the task that waits is cancelled.
     func onEnd(_ handler: @escaping @Sendable () -> Void) { continuation.onTermination = { _ in handler() } }
 }

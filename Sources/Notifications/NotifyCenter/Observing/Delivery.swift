@@ -1,23 +1,24 @@
 public import Dispatch
 
+// What a program says about an observer, and what it learns: where the handler runs, how much waits for it, and what became of the
+// notifications.
+
 /// Where an observer's handler runs.
 ///
-/// Each handler is called for one notification at a time, in the order of arrival. Notifications are handed over in the order
+/// Each handler is called for one notification at a time, in the order of arrival. The center hands notifications over in the order
 /// of registration, so observers that share a serial queue are called in that order, post by post (CF-D3).
 public struct Delivery: Sendable {
     enum Kind: Sendable {
         case background
         case immediate
         case executor(any TaskExecutor)
-        /// Hands over one job for each delivery. Each must run, one after the other and in order.
+        /// The function is given one job for each delivery. Each must run, one after the other and in order.
         case scheduled(@Sendable (@escaping @Sendable () -> Void) -> Void)
-        /// The observer takes by itself, and is told when there is something.
-        case taken(wake: @Sendable () -> Void)
     }
 
     let kind: Kind
 
-    /// On a thread of the system's choice. A slow handler delays nobody but itself. The default.
+    /// On a thread of the system's choice. A slow handler delays itself alone. The default.
     public static let background = Delivery(kind: .background)
 
     /// On the thread that reads the bus, without a queue in between: the fastest, for handlers that return at once. A slow
@@ -30,7 +31,7 @@ public struct Delivery: Sendable {
     /// On a serial queue. On a concurrent one, calls may overlap and pass each other.
     public static func queue(_ queue: DispatchQueue) -> Delivery { scheduled { queue.async(execute: $0) } }
 
-    /// By this function, which is given one job for each delivery; each must run, one after the other and in order.
+    /// By this function, which is given one job for each delivery. It must run each, one after the other and in order.
     package static func scheduled(_ schedule: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void) -> Delivery
     {
         Delivery(kind: .scheduled(schedule))
@@ -38,4 +39,66 @@ public struct Delivery: Sendable {
 
     /// In a task on this executor.
     public static func executor(_ executor: any TaskExecutor) -> Delivery { Delivery(kind: .executor(executor)) }
+}
+
+// MARK: - How much waits
+
+/// How much waits for an observer that is slower than the posts, and what gives way. The process goes on reading from the bus for all that
+/// (architecture, D4), and counts what gives way (``DeliveryCounts/dropped``).
+///
+/// Beside the number of notifications, their bytes are bounded: at most 16 MiB wait for one observer, counted as the limit of a notification
+/// is (<doc:WireProtocol>), unless it is ``unbounded``.
+public struct Buffering: Sendable, Hashable {
+    enum Policy: Hashable {
+        case coalescing
+        case oldest(Int)
+        case newest(Int)
+        case unbounded
+    }
+
+    /// The most that waits for one observer, in bytes as ``NotificationSize`` counts them.
+    static let maximumBytes = 16 << 20
+
+    let policy: Policy
+
+    /// Keeps the newest `limit` notifications; older ones are dropped, and so are those beyond 16 MiB. A limit below 1 counts as 1.
+    public static func bufferingNewest(_ limit: Int) -> Buffering { Buffering(policy: .newest(max(1, limit))) }
+
+    /// Keeps the oldest `limit` notifications; newer ones are dropped, and so are those beyond 16 MiB. A limit below 1 counts as 1.
+    public static func bufferingOldest(_ limit: Int) -> Buffering { Buffering(policy: .oldest(max(1, limit))) }
+
+    /// Keeps everything, whatever its size: for observers that are sure to keep up. Anybody on the bus can fill the memory of a process
+    /// whose observer does not.
+    public static let unbounded = Buffering(policy: .unbounded)
+
+    /// One pending notification stands for all that arrived meanwhile, as the Darwin center has it: after the last post
+    /// there is at least one delivery.
+    static let coalescing = Buffering(policy: .coalescing)
+
+    /// The newest 4096: what distributed observers have who ask for nothing else.
+    public static let standard = bufferingNewest(4096)
+}
+
+// MARK: - What became of it
+
+/// What happened to the notifications for an observer, or for all of a center.
+public struct DeliveryCounts: Sendable, Hashable {
+    /// Handed to the observer.
+    public internal(set) var delivered: UInt64 = 0
+    /// Merged into a later one, which was delivered or waits: the Darwin center does it to a busy observer, and the distributed
+    /// one to a suspended ``SuspensionBehavior/coalesce``.
+    public internal(set) var coalesced: UInt64 = 0
+    /// Lost because the observer's ``Buffering`` had no room, by number or by bytes.
+    public internal(set) var dropped: UInt64 = 0
+    /// Lost because the center was suspended and the observer one of ``SuspensionBehavior/drop``.
+    public internal(set) var suppressed: UInt64 = 0
+}
+
+extension DeliveryCounts {
+    mutating func add(_ other: DeliveryCounts) {
+        delivered += other.delivered
+        coalesced += other.coalesced
+        dropped += other.dropped
+        suppressed += other.suppressed
+    }
 }

@@ -1,9 +1,10 @@
 /// What waits for one observer. Pure: it decides what is kept, the registration delivers.
 ///
-/// Elements come numbered, in rising order. What waits because of a suspension waits here too, under the same bound.
+/// Elements come numbered, in rising order. What waits because of a suspension waits here too, under the same bounds.
 struct DeliveryQueue<Element> {
     private struct Entry {
         let number: UInt64
+        let bytes: Int
         let element: Element
     }
 
@@ -12,9 +13,10 @@ struct DeliveryQueue<Element> {
     private var head = 0
     /// The last of each source since the suspension, until ``release()``; later than all of `waiting`.
     private var lastOfSource: [NotificationSource: Entry] = [:]
-    private var isDraining = false
-    /// Deliveries asked for one by one that have not run.
-    private var asked = 0
+    /// Of all that wait.
+    private var bytes = 0
+    /// Jobs that were asked for and have not ended.
+    private var jobs = 0
     private(set) var isCancelled = false
     private(set) var counts = DeliveryCounts()
 
@@ -25,37 +27,30 @@ struct DeliveryQueue<Element> {
 
     // MARK: Taking in
 
-    /// What became of an offered element.
-    enum Offer {
-        /// It waits, and one more delivery is due.
-        case queued
-        /// It waits in place of another, for whose delivery is due already.
-        case replaced
-        /// It is gone.
-        case refused
-    }
-
-    mutating func offer(_ element: Element, number: UInt64) -> Offer {
-        guard !isCancelled else { return .refused }
-        if case .coalescing = buffering.policy, count > 0 {
-            waiting[waiting.count - 1] = Entry(number: number, element: element)
+    /// Takes an element that is to be delivered.
+    ///
+    /// - Parameter bytes: as ``NotificationSize`` counts them.
+    mutating func offer(_ element: Element, number: UInt64, bytes: Int) {
+        guard !isCancelled else { return }
+        if case .coalescing = buffering.policy, head < waiting.count {
+            self.bytes -= waiting[waiting.count - 1].bytes
+            waiting.removeLast()
             counts.coalesced += 1
-            return .replaced
         }
-        guard let isRoomMade = makeRoom() else { return .refused }
-        waiting.append(Entry(number: number, element: element))
-        return isRoomMade ? .replaced : .queued
+        guard makeRoom(for: bytes) else { return }
+        waiting.append(Entry(number: number, bytes: bytes, element: element))
+        self.bytes += bytes
     }
 
     /// Keeps it as the one of its source, in the place of its own arrival (CF-S4, CF-S11).
-    mutating func coalesce(_ element: Element, number: UInt64, source: NotificationSource) {
+    mutating func coalesce(_ element: Element, number: UInt64, bytes: Int, source: NotificationSource) {
         guard !isCancelled else { return }
-        if lastOfSource[source] != nil {
-            counts.coalesced += 1
-        } else if makeRoom() == nil {
-            return
-        }
-        lastOfSource[source] = Entry(number: number, element: element)
+        let last = lastOfSource.removeValue(forKey: source)
+        self.bytes -= last?.bytes ?? 0
+        let new = makeRoom(for: bytes) ? Entry(number: number, bytes: bytes, element: element) : nil
+        if last != nil, new != nil { counts.coalesced += 1 }
+        lastOfSource[source] = new ?? last
+        self.bytes += (new ?? last)?.bytes ?? 0
     }
 
     /// Counts one that the observer does not get because it is suspended (CF-S3).
@@ -63,27 +58,35 @@ struct DeliveryQueue<Element> {
         if !isCancelled { counts.suppressed += 1 }
     }
 
-    /// Has one more wait, by the bound's policy.
+    /// Drops what has to go, by the policy, so that one more can wait.
     ///
-    /// - Returns: whether another had to go for it; `nil` where it is the new one that goes.
-    private mutating func makeRoom() -> Bool? {
+    /// - Returns: whether there is room; where there is none, it is the new one that goes.
+    private mutating func makeRoom(for new: Int) -> Bool {
         switch buffering.policy {
-        case .oldest(let limit) where count >= limit:
+        case .oldest(let limit):
+            guard isOver(limit, with: new) else { return true }
             counts.dropped += 1
-            return nil
-        case .newest(let limit) where count >= limit:
-            dropFirst()
-            counts.dropped += 1
-            return true
-        case .coalescing, .oldest, .newest, .unbounded:
             return false
+        case .newest(let limit):
+            while count > 0, isOver(limit, with: new) {
+                dropFirst()
+                counts.dropped += 1
+            }
+            return true
+        case .coalescing, .unbounded:
+            return true
         }
+    }
+
+    private func isOver(_ limit: Int, with new: Int) -> Bool {
+        count >= limit || bytes + new > Buffering.maximumBytes
     }
 
     private mutating func dropFirst() {
         if head < waiting.count {
             _ = takeFirst()
         } else if let first = lastOfSource.min(by: { $0.value.number < $1.value.number }) {
+            bytes -= first.value.bytes
             lastOfSource[first.key] = nil
         }
     }
@@ -106,32 +109,6 @@ struct DeliveryQueue<Element> {
         return takeFirst()
     }
 
-    /// How many that wait no delivery was asked for: the last ones.
-    var unaskedCount: Int { max(0, count - asked) }
-
-    /// Counts a delivery that is asked for.
-    mutating func ask() { asked += 1 }
-
-    /// As ``next(below:)``, for a delivery that was asked for.
-    mutating func nextAsked(below limit: UInt64) -> Element? {
-        asked -= 1
-        return next(below: limit)
-    }
-
-    /// Whether the caller is to begin a drain, because none is under way.
-    mutating func beginDrain() -> Bool {
-        guard !isDraining else { return false }
-        isDraining = true
-        return true
-    }
-
-    /// As ``next(below:)``; where there is none, the drain is over.
-    mutating func nextOfDrain(below limit: UInt64) -> Element? {
-        let element = next(below: limit)
-        if element == nil { isDraining = false }
-        return element
-    }
-
     /// Whether a delivery that needs no queue may go ahead, because nothing waits before it.
     mutating func passThrough(_ number: UInt64, below limit: UInt64) -> Bool {
         guard !isCancelled, head == waiting.count, number < limit else { return false }
@@ -139,23 +116,45 @@ struct DeliveryQueue<Element> {
         return true
     }
 
-    /// Nothing is taken in or given out any more (CF-R7, CF-S12).
+    /// Nothing is taken in or given out after this (CF-R7, CF-S12).
     mutating func cancel() {
         isCancelled = true
         waiting = []
         lastOfSource = [:]
         head = 0
+        bytes = 0
     }
 
     private mutating func takeFirst() -> Element {
-        defer {
-            head += 1
+        let first = waiting[head]
+        bytes -= first.bytes
+        head += 1
+        if head == waiting.count {
+            // The memory stays, for the next one.
+            waiting.removeAll(keepingCapacity: head <= 64)
+            head = 0
+        } else if head * 2 > waiting.count {
             // Amortised: each element is moved at most once.
-            if head * 2 > waiting.count {
-                waiting.removeFirst(head)
-                head = 0
-            }
+            waiting.removeFirst(head)
+            head = 0
         }
-        return waiting[head].element
+        return first.element
     }
+
+    // MARK: Jobs
+
+    /// How many that wait have no job: the last ones.
+    var countWithoutJob: Int { max(0, count - jobs) }
+
+    /// Counts one more job, unless as many as `limit` or as elements wait are on their way.
+    ///
+    /// - Returns: whether the caller must start the job.
+    mutating func ask(limit: Int) -> Bool {
+        guard jobs < min(limit, count) else { return false }
+        jobs += 1
+        return true
+    }
+
+    /// Counts a job that is over.
+    mutating func endJob() { jobs -= 1 }
 }

@@ -1,18 +1,16 @@
 import DBusTransport
 import Synchronization
 
-/// From an arrived notification to its observers: who they are, and whether they get it now or later. What is decided, pure structs
-/// decide (``ObserverRegistry``, ``Suspension``, ``DeliveryQueue``); this holds them and hands over, outside of its lock.
+/// Brings an arrived notification to its observers, now or later. Pure structs decide (``ObserverRegistry``, ``Suspension``,
+/// ``DeliveryQueue``); this holds them, and hands over outside of its lock.
 ///
-/// ``receive(_:)`` and ``flush()`` are for the reading thread alone, so that what they hand over keeps its order.
+/// ``receive(_:)`` and ``flush()`` are called on the reading thread alone, so that what they hand over keeps its order.
 final class NotificationRouter: Sendable {
     typealias Registry = ObserverRegistry<NotificationObject, Registration>
 
     private struct State {
         var registry = Registry()
         var suspension = Suspension()
-        /// Whether a flush was asked for that has not begun.
-        var isFlushPending = false
         var received: UInt64 = 0
         /// Of registrations that have ended.
         var endedCounts = DeliveryCounts()
@@ -42,7 +40,7 @@ final class NotificationRouter: Sendable {
 
     var isSuspended: Bool { state.withLock { $0.suspension.isSuspended } }
 
-    /// No delivery begins after this, but for one that is at this moment about to on another thread.
+    /// No delivery begins after this, except on a thread that has taken its notification already.
     func suspend() {
         state.withLock { state in
             state.suspension.suspend()
@@ -52,27 +50,16 @@ final class NotificationRouter: Sendable {
 
     /// Ends the suspension. What waits follows with ``flush()``.
     ///
-    /// - Returns: whether the caller is to see to a flush.
-    func resume() -> Bool {
-        state.withLock { state in
-            state.suspension.resume()
-            guard state.suspension.owesFlush, !state.isFlushPending else { return false }
-            state.isFlushPending = true
-            return true
-        }
-    }
+    /// - Returns: whether the caller must have the reading thread call ``flush()``.
+    func resume() -> Bool { state.withLock { $0.suspension.resume() } }
 
     /// Hands over what waits, if it is due (CF-S8).
     func flush() {
-        let owes = state.withLock { state in
-            defer {
-                state.isFlushPending = false
-                state.suspension.flush()
-                gate.limit = state.suspension.limit
-            }
-            return state.suspension.owesFlush
+        let isDue = state.withLock { state in
+            defer { gate.limit = state.suspension.limit }
+            return state.suspension.flush()
         }
-        if owes { handOverAll() }
+        if isDue { handOverAll() }
     }
 
     /// In the order of arrival over all observers, those of one notification in the order of registration (CF-S11, CF-D3).
@@ -82,7 +69,7 @@ final class NotificationRouter: Sendable {
             let rank: UInt64
             let observer: Registration
         }
-        let due = state.withLock { $0.registry.all }.flatMap { rank, observer in
+        let due = state.withLock({ $0.registry.all }).flatMap { rank, observer in
             observer.release().map { Due(number: $0, rank: rank, observer: observer) }
         }
         for due in due.sorted(by: { ($0.number, $0.rank) < ($1.number, $1.rank) }) { due.observer.deliverNext() }
@@ -92,7 +79,7 @@ final class NotificationRouter: Sendable {
 
     /// Who gets a notification, and what happens first.
     private struct Route {
-        let receivers: [Registration]
+        let receivers: [Registration?]
         let arrival: Suspension.Arrival
     }
 
@@ -100,12 +87,12 @@ final class NotificationRouter: Sendable {
         let route = route(notification)
         switch route.arrival {
         case .deliver(let number):
-            for receiver in route.receivers { receiver.offer(notification, number: number) }
+            for case let receiver? in route.receivers { receiver.offer(notification, number: number) }
         case .flushAndDeliver(let number):
             handOverAll()
-            for receiver in route.receivers { receiver.offer(notification, number: number) }
+            for case let receiver? in route.receivers { receiver.offer(notification, number: number) }
         case .wait(let number):
-            for receiver in route.receivers { receiver.keep(notification, number: number) }
+            for case let receiver? in route.receivers { receiver.keep(notification, number: number) }
         }
     }
 
@@ -115,9 +102,11 @@ final class NotificationRouter: Sendable {
             let receivers = state.registry.receivers(name: notification.name, object: notification.object)
             // What nobody receives flushes nothing.
             let isImmediate =
-                state.suspension.isSuspended && !receivers.isEmpty
-                && (notification.deliversImmediately
-                    || receivers.contains { $0.suspensionBehavior == .deliverImmediately })
+                state.suspension.isSuspended
+                && receivers.contains { receiver in
+                    guard let receiver else { return false }
+                    return notification.deliversImmediately || receiver.suspensionBehavior == .deliverImmediately
+                }
             let arrival = state.suspension.arrive(isImmediate: isImmediate)
             if case .flushAndDeliver = arrival { gate.limit = state.suspension.limit }
             return Route(receivers: receivers, arrival: arrival)

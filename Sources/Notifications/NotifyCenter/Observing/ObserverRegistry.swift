@@ -1,8 +1,7 @@
-/// Who receives which post (rules CF-A4, CF-M1, CF-M2, CF-D3). Pure: no locks, threads or D-Bus (architecture, D5); the
-/// suspension of a center belongs here too.
+/// Who receives which post (rules CF-A4, CF-M1, CF-M2, CF-D3). Pure: no locks, threads or D-Bus (architecture, D5).
 ///
-/// A name or object of `nil` at registration means any. Receivers come in the order of their registration, whichever of
-/// name and object they gave.
+/// A name or object of `nil` at registration means any. Receivers come in the order of their registration, whether or not they gave
+/// a name and an object.
 struct ObserverRegistry<Object: Hashable, Observer> {
     /// What a registration is removed by.
     struct Key: Hashable {
@@ -50,22 +49,17 @@ struct ObserverRegistry<Object: Hashable, Observer> {
         return removed
     }
 
-    /// Who receives a post of `name` about `object`; of `nil`, only those who asked for any object (CF-P2).
-    func receivers(name: NotificationName, object: Object?) -> [Observer] {
-        var lists: [RegistrationList<Observer>] = []
-        func gather(_ index: ObjectIndex) {
-            if !index.anyObject.isEmpty { lists.append(index.anyObject) }
-            if let object, let list = index.byObject[object] { lists.append(list) }
-        }
+    /// Who receives a post of `name` about `object`; one without an object reaches only those who asked for any object (CF-P2).
+    ///
+    /// - Returns: the receivers in order, and `nil` in the place of some that were removed: what almost every post finds is a list as it is
+    ///   kept, which is not copied.
+    func receivers(name: NotificationName, object: Object?) -> [Observer?] {
         let named = byName[name]
-        if anyName.isEmpty, named?.byObject.isEmpty ?? true {
-            // What almost every post finds.
-            return named?.anyObject.observers.compactMap(\.self) ?? []
+        if anyName.isEmpty, named?.byObject.isEmpty ?? true { return named?.anyObject.observers ?? [] }
+        let lists = [named, anyName].flatMap { index in
+            [index?.anyObject, object.flatMap { index?.byObject[$0] }].compactMap(\.self).filter { !$0.isEmpty }
         }
-        if let named { gather(named) }
-        gather(anyName)
-        if lists.count <= 1 { return lists.first?.observers.compactMap(\.self) ?? [] }
-        return Self.merged(lists)
+        return lists.count <= 1 ? lists.first?.observers ?? [] : Self.merged(lists)
     }
 
     /// Every observer and its rank in the order of registration; themselves in no order.
@@ -91,9 +85,9 @@ struct ObserverRegistry<Object: Hashable, Observer> {
     }
 
     /// Up to four lists, each in order, as one in order.
-    private static func merged(_ lists: [RegistrationList<Observer>]) -> [Observer] {
+    private static func merged(_ lists: [RegistrationList<Observer>]) -> [Observer?] {
         var positions = lists.map { _ in 0 }
-        var result: [Observer] = []
+        var result: [Observer?] = []
         while true {
             var first: Int?
             for index in lists.indices where positions[index] < lists[index].numbers.count {
@@ -101,10 +95,61 @@ struct ObserverRegistry<Object: Hashable, Observer> {
                 if first.map({ number < lists[$0].numbers[positions[$0]] }) ?? true { first = index }
             }
             guard let first else { return result }
-            if let observer = lists[first].observers[positions[first]] { result.append(observer) }
+            result.append(lists[first].observers[positions[first]])
             positions[first] += 1
         }
     }
 }
 
 extension ObserverRegistry.Key: Sendable where Object: Sendable {}
+
+/// Observers in the order of their registration, found and removed by their number in logarithmic time.
+///
+/// A removed one leaves a gap until half of the list is gaps, so that removing all of 100 000 is not quadratic.
+package struct RegistrationList<Observer> {
+    package private(set) var numbers: [UInt64] = []
+    package private(set) var observers: [Observer?] = []
+    private var gaps = 0
+
+    package init() {}
+
+    package var isEmpty: Bool { gaps == numbers.count }
+    package var count: Int { numbers.count - gaps }
+
+    /// The observers with their numbers.
+    package var numbered: [(rank: UInt64, observer: Observer)] {
+        zip(numbers, observers).compactMap { number, observer in observer.map { (number, $0) } }
+    }
+
+    /// - Parameter number: larger than all before.
+    package mutating func append(_ observer: Observer, number: UInt64) {
+        numbers.append(number)
+        observers.append(observer)
+    }
+
+    package mutating func remove(number: UInt64) -> Observer? {
+        guard let index = index(of: number), let observer = observers[index] else { return nil }
+        observers[index] = nil
+        gaps += 1
+        if gaps * 2 > numbers.count { compact() }
+        return observer
+    }
+
+    private func index(of number: UInt64) -> Int? {
+        var (low, high) = (0, numbers.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if numbers[middle] < number { low = middle + 1 } else { high = middle }
+        }
+        return low < numbers.count && numbers[low] == number ? low : nil
+    }
+
+    private mutating func compact() {
+        let kept = zip(numbers, observers).filter { $0.1 != nil }
+        numbers = kept.map(\.0)
+        observers = kept.map(\.1)
+        gaps = 0
+    }
+}
+
+extension RegistrationList: Sendable where Observer: Sendable {}

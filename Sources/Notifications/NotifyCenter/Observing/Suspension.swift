@@ -1,3 +1,18 @@
+import Synchronization
+
+/// What happens to the notifications for an observer while its center is suspended (CF-S3…S6). While it is not, all four
+/// are the same (CF-S10).
+public enum SuspensionBehavior: Int, Sendable, Hashable, CaseIterable {
+    /// They are lost (CF-S3).
+    case drop = 1
+    /// Of each name and object the last one waits (CF-S4). The default.
+    case coalesce = 2
+    /// All wait, as many as the observer's ``Buffering`` has room for (CF-S5).
+    case hold = 3
+    /// They are delivered nevertheless, and before them all that waits in the center (CF-S6).
+    case deliverImmediately = 4
+}
+
 /// Whether a center's deliveries wait, and from which notification on (CF-S1…S16). Pure.
 ///
 /// Notifications are numbered as they arrive, and those numbered below ``limit`` may be delivered. So what was handed to a queue
@@ -7,6 +22,9 @@ struct Suspension {
     /// Notifications from this number on wait.
     private(set) var limit = UInt64.max
     private var next: UInt64 = 0
+    /// Whether ``resume()`` asked for a flush that has not come yet. One that is on its way is enough, however often the center is suspended
+    /// and resumed meanwhile.
+    private var isFlushPending = false
 
     /// What happens to a notification that arrives.
     enum Arrival: Equatable {
@@ -39,14 +57,34 @@ struct Suspension {
         limit = 0
     }
 
-    /// What waits is due after this; until ``flush()`` it goes on waiting.
-    mutating func resume() { isSuspended = false }
-
-    /// Whether a flush is due.
-    var owesFlush: Bool { !isSuspended && limit != .max }
+    /// What waits is due after this; it goes on waiting until ``flush()``.
+    ///
+    /// - Returns: whether the caller must see to it that ``flush()`` is called once more, now or later.
+    mutating func resume() -> Bool {
+        isSuspended = false
+        guard limit != .max, !isFlushPending else { return false }
+        isFlushPending = true
+        return true
+    }
 
     /// Everything may be delivered again, unless the center was suspended anew meanwhile.
-    mutating func flush() {
-        if !isSuspended { limit = .max }
+    ///
+    /// - Returns: whether the caller must hand over all that waits.
+    mutating func flush() -> Bool {
+        isFlushPending = false
+        guard !isSuspended, limit != .max else { return false }
+        limit = .max
+        return true
+    }
+}
+
+/// A center's ``Suspension/limit``, where each of its registrations reads it right before a delivery.
+final class DeliveryGate: Sendable {
+    private let atomicLimit = Atomic<UInt64>(.max)
+
+    /// Notifications numbered below it may be delivered.
+    var limit: UInt64 {
+        get { atomicLimit.load(ordering: .acquiring) }
+        set { atomicLimit.store(newValue, ordering: .releasing) }
     }
 }

@@ -1,7 +1,39 @@
 import DBusTransport
 
+/// Why something is no notification.
+enum FormError: Error {
+    /// It is over ``NotificationSize/maximum``.
+    case tooLarge
+    /// Its userInfo is nested over ``PayloadCoding/maximumDepth``.
+    case tooDeep
+    /// It does not have the form that ``WireNotification`` and ``PayloadCoding`` describe.
+    case malformed
+}
+
+/// How large a notification is: for the poster, who is refused what is over the limit, for each receiver, who ignores it, and for an
+/// observer's ``Buffering``. All three count alike, so that what can be posted is also heard.
+///
+/// The size is 64 bytes for the notification and for each value of its userInfo, dictionaries and arrays included, and beyond that the
+/// UTF-8 of all texts and keys, and all data. A receiver counts before it copies, so the size bounds the memory that a stranger can claim.
+struct NotificationSize {
+    /// The largest notification. What is larger is data, and belongs in a file whose name is sent.
+    static let maximum = 1 << 20
+    private static let perValue = 64
+
+    private(set) var bytes = NotificationSize.perValue
+
+    /// Counts one value, with the bytes of its text or data.
+    mutating func addValue(_ length: Int = 0) throws(FormError) { try add(Self.perValue + length) }
+
+    /// Counts the bytes of a name, an object or a key.
+    mutating func add(_ length: Int) throws(FormError) {
+        bytes += length
+        guard bytes <= Self.maximum else { throw .tooLarge }
+    }
+}
+
 /// How property-list values travel: as the D-Bus types that any tool shows and makes, so that `busctl` and `gdbus` can post
-/// and watch them. What D-Bus has no type for is a struct or array that nothing else becomes:
+/// and watch them. What D-Bus has no type for travels as a struct or array that no other value becomes:
 ///
 /// | value | D-Bus |
 /// |---|---|
@@ -11,18 +43,29 @@ import DBusTransport
 /// | dictionary | `a{sv}`; with U+0000 in a key, `a(ayv)` |
 enum PayloadCoding {
     /// Containers in each other, the userInfo itself included. D-Bus takes 64 levels, of which a dictionary needs three; this bound
-    /// comes before that, with an error that says what to do.
-    private static let maximumDepth = 20
+    /// is lower, and the poster learns what to do.
+    static let maximumDepth = 20
 
     // MARK: Encoding
 
-    static func encode(_ userInfo: UserInfo) throws(DBusError) -> DBusValue { try encode(userInfo, depth: 0) }
+    /// Throws ``FormError/tooLarge`` and ``FormError/tooDeep``.
+    ///
+    /// - Parameter size: of the notification so far; that of the userInfo is added.
+    static func encode(_ userInfo: UserInfo, size: inout NotificationSize) throws(FormError) -> DBusValue {
+        try encode(userInfo, depth: 0, &size)
+    }
 
-    private static func encode(_ dictionary: UserInfo, depth: Int) throws(DBusError) -> DBusValue {
+    private static func encode(
+        _ dictionary: UserInfo,
+        depth: Int,
+        _ size: inout NotificationSize
+    ) throws(FormError) -> DBusValue {
+        try size.addValue()
         var entries: [(String, DBusValue)] = []
         for key in dictionary.keys.sorted() {
             guard let value = dictionary[key] else { continue }
-            entries.append((key, .variant(try encode(value, depth: depth + 1))))
+            try size.add(key.utf8.count)
+            entries.append((key, .variant(try encode(value, depth: depth + 1, &size))))
         }
         guard entries.contains(where: { $0.0.utf8.contains(0) }) else {
             return .dictionary(entries.map { DBusValue.DictionaryEntry(.string($0.0), $0.1) }, key: "s", value: "v")
@@ -30,15 +73,14 @@ enum PayloadCoding {
         return .array(entries.map { .structure([.bytes(Array($0.0.utf8)), $0.1]) }, of: "(ayv)")
     }
 
-    private static func encode(_ value: PropertyListValue, depth: Int) throws(DBusError) -> DBusValue {
-        guard depth <= maximumDepth else {
-            throw DBusError(
-                .invalidArgument,
-                message: "the userInfo is nested more than \(maximumDepth) arrays and dictionaries deep",
-                attempted: "post a notification",
-                remedy: "flatten it"
-            )
-        }
+    private static func encode(
+        _ value: PropertyListValue,
+        depth: Int,
+        _ size: inout NotificationSize
+    ) throws(FormError) -> DBusValue {
+        guard depth <= maximumDepth else { throw .tooDeep }
+        if case .dictionary(let dictionary) = value { return try encode(dictionary, depth: depth, &size) }
+        try size.addValue(value.length)
         switch value {
         case .string(let text): return text.utf8.contains(0) ? .structure([.bytes(Array(text.utf8))]) : .string(text)
         case .integer(let number): return .int64(number)
@@ -49,76 +91,123 @@ enum PayloadCoding {
         case .data(let bytes): return .bytes(bytes)
         case .array(let elements):
             var encoded: [DBusValue] = []
-            for element in elements { encoded.append(.variant(try encode(element, depth: depth + 1))) }
+            for element in elements { encoded.append(.variant(try encode(element, depth: depth + 1, &size))) }
             return .array(encoded, of: "v")
-        case .dictionary(let dictionary):
-            return try encode(dictionary, depth: depth)
+        case .dictionary(let dictionary): return try encode(dictionary, depth: depth, &size)
         }
     }
 
     // MARK: Decoding
 
-    /// The dictionary that a message carries; `nil` for what none of ours sends.
-    static func decodeUserInfo(_ value: DBusValue) -> UserInfo? {
-        guard case .dictionary(let dictionary) = decode(value) else { return nil }
-        return dictionary
+    /// The dictionary that `reader` is at. Other tools choose among D-Bus's types by themselves, so this takes more of them than
+    /// ``encode(_:size:)`` makes. Throws ``FormError/malformed`` and ``FormError/tooLarge``.
+    ///
+    /// - Parameter size: of the notification so far; that of the userInfo is added. Nothing is copied before the whole is found small enough.
+    static func decodeUserInfo(_ reader: DBusReader, size: inout NotificationSize) throws(FormError) -> UserInfo {
+        try measure(reader, &size)
+        guard case .dictionary(let userInfo) = try decode(reader) else { throw .malformed }
+        return userInfo
     }
 
-    /// Takes more than ``encode(_:)`` makes, because other tools choose among D-Bus's types by themselves.
-    private static func decode(_ value: DBusValue) -> PropertyListValue? {
-        switch value {
-        case .string(let text), .objectPath(let text), .signature(let text): .string(text)
-        case .byte(let number): .integer(Int64(number))
-        case .int16(let number): .integer(Int64(number))
-        case .uint16(let number): .integer(Int64(number))
-        case .int32(let number): .integer(Int64(number))
-        case .uint32(let number): .integer(Int64(number))
-        case .int64(let number): .integer(number)
-        case .uint64(let number): Int64(exactly: number).map(PropertyListValue.integer) ?? .unsigned(number)
-        case .double(let number): .double(number)
-        case .boolean(let flag): .bool(flag)
-        case .bytes(let bytes): .data(bytes)
-        case .variant(let inner): decode(inner)
-        case .structure(let members): decodeStructure(members)
-        case .array(let elements, "(ayv)"): decodePairs(elements)
-        case .array(let elements, _): all(elements.map(decode)).map(PropertyListValue.array)
-        case .dictionary(let entries, "s", _): decodeEntries(entries)
-        case .dictionary: nil
+    private static func measure(_ reader: DBusReader, _ size: inout NotificationSize) throws(FormError) {
+        switch reader.kind {
+        case .string, .objectPath, .signature: try size.addValue(reader.text?.count ?? 0)
+        case .bytes: try size.addValue(reader.bytes?.count ?? 0)
+        case .variant: try measure(reader.inner, &size)
+        // It stands for the one value that it holds.
+        case .structure: try measureAll(reader.inner, &size)
+        case .array where !reader.inner.has(signature: "(ayv)"):
+            try size.addValue()
+            try measureAll(reader.inner, &size)
+        case .array, .dictionary:
+            try size.addValue()
+            var pairs = reader.inner
+            while pairs.kind != .end {
+                var pair = pairs.inner
+                try size.add((pair.text ?? pair.bytes)?.count ?? 0)
+                pair.next()
+                try measure(pair, &size)
+                pairs.next()
+            }
+        default: try size.addValue()
         }
     }
 
-    private static func decodeStructure(_ members: [DBusValue]) -> PropertyListValue? {
-        guard members.count == 1, let member = members.first else { return nil }
-        switch member {
-        case .bytes(let utf8): return String(validating: utf8, as: UTF8.self).map(PropertyListValue.string)
-        case .double(let seconds): return .date(PropertyListDate(secondsSinceReferenceDate: seconds))
-        default: return nil
+    private static func measureAll(_ values: DBusReader, _ size: inout NotificationSize) throws(FormError) {
+        var values = values
+        while values.kind != .end {
+            try measure(values, &size)
+            values.next()
         }
     }
 
-    private static func decodePairs(_ elements: [DBusValue]) -> PropertyListValue? {
-        var dictionary: UserInfo = [:]
-        for element in elements {
-            guard case .structure(let members) = element, members.count == 2,
-                let key = members[0].bytesValue.flatMap({ String(validating: $0, as: UTF8.self) }),
-                let value = decode(members[1])
-            else { return nil }
-            dictionary[key] = value
+    private static func decode(_ reader: DBusReader) throws(FormError) -> PropertyListValue {
+        switch reader.kind {
+        case .string, .objectPath, .signature: return .string(try text(reader.text))
+        case .bytes: return .data(Array(reader.bytes ?? UnsafeBufferPointer(start: nil, count: 0)))
+        case .variant: return try decode(reader.inner)
+        case .structure: return try decodeStructure(reader.inner)
+        case .array:
+            let elements = reader.inner
+            return elements.has(signature: "(ayv)") ? try decodePairs(elements) : try decodeElements(elements)
+        case .dictionary: return try decodePairs(reader.inner)
+        default:
+            switch reader.number {
+            case .signed(let number): return .integer(number)
+            case .unsigned(let number): return Int64(exactly: number).map { .integer($0) } ?? .unsigned(number)
+            case .double(let number): return .double(number)
+            case .boolean(let flag): return .bool(flag)
+            case nil: throw .malformed
+            }
+        }
+    }
+
+    private static func decodeElements(_ elements: DBusReader) throws(FormError) -> PropertyListValue {
+        var (elements, values) = (elements, [PropertyListValue]())
+        while elements.kind != .end {
+            values.append(try decode(elements))
+            elements.next()
+        }
+        return .array(values)
+    }
+
+    /// A text with U+0000, or a date.
+    private static func decodeStructure(_ member: DBusReader) throws(FormError) -> PropertyListValue {
+        var end = member
+        end.next()
+        guard end.kind == .end else { throw .malformed }
+        if member.kind == .bytes { return .string(try text(member.bytes)) }
+        guard case .double(let seconds)? = member.number else { throw .malformed }
+        return .date(PropertyListDate(secondsSinceReferenceDate: seconds))
+    }
+
+    /// The pairs of a dictionary, or the structs that stand for them. Of a key that is there twice, the last counts.
+    private static func decodePairs(_ pairs: DBusReader) throws(FormError) -> PropertyListValue {
+        var (pairs, dictionary) = (pairs, UserInfo())
+        while pairs.kind != .end {
+            var pair = pairs.inner
+            guard pair.kind == .string || pair.kind == .bytes else { throw .malformed }
+            let key = try text(pair.text ?? pair.bytes)
+            pair.next()
+            dictionary[key] = try decode(pair)
+            pairs.next()
         }
         return .dictionary(dictionary)
     }
 
-    private static func decodeEntries(_ entries: [DBusValue.DictionaryEntry]) -> PropertyListValue? {
-        var dictionary: UserInfo = [:]
-        for entry in entries {
-            guard let key = entry.key.stringValue, let value = decode(entry.value) else { return nil }
-            dictionary[key] = value
-        }
-        return .dictionary(dictionary)
+    private static func text(_ utf8: UnsafeBufferPointer<UInt8>?) throws(FormError) -> String {
+        guard let utf8, let text = String(validating: utf8, as: UTF8.self) else { throw .malformed }
+        return text
     }
+}
 
-    private static func all(_ values: [PropertyListValue?]) -> [PropertyListValue]? {
-        let present = values.compactMap(\.self)
-        return present.count == values.count ? present : nil
+extension PropertyListValue {
+    /// The bytes of a text or of data.
+    fileprivate var length: Int {
+        switch self {
+        case .string(let text): text.utf8.count
+        case .data(let bytes): bytes.count
+        default: 0
+        }
     }
 }

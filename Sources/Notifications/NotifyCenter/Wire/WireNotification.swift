@@ -18,11 +18,11 @@ enum WireKind: Sendable {
 /// (``InterfaceName``) and these arguments, of which all but the first may be left out:
 ///
 /// 1. `s`: the true name
-/// 2. `s`: the object; empty for none, unless ``Flags/hasObject`` says otherwise
+/// 2. `s`: the object; empty means none, unless ``Flags/hasObject`` is set
 /// 3. `u`: ``Flags``
-/// 4. `a{sv}`: the userInfo (``PayloadCoding``); empty for none, unless ``Flags/hasUserInfo`` says otherwise
+/// 4. `a{sv}`: the userInfo (``PayloadCoding``); empty means none, unless ``Flags/hasUserInfo`` is set
 ///
-/// A tool that posts needs the name alone.
+/// A tool that posts needs the name alone. The Darwin center reads the name, and the flag that says how it is written.
 struct WireNotification: Sendable {
     struct Flags: OptionSet, Sendable {
         let rawValue: UInt32
@@ -42,17 +42,24 @@ struct WireNotification: Sendable {
 
     let kind: WireKind
     let name: NotificationName
-    let object: NotificationObject?
-    let userInfo: UserInfo?
+    var object: NotificationObject?
+    var userInfo: UserInfo?
     let sender: String?
     /// Whether suspended observers get it too (CF-P5).
     var deliversImmediately = false
+    /// As ``NotificationSize`` counts them.
+    var bytes = NotificationSize().bytes
 
     /// What a suspended observer keeps one of.
     var source: NotificationSource { NotificationSource(name: name, object: object) }
+}
 
-    // MARK: Sending
+// MARK: - Sending
 
+extension WireNotification {
+    /// The message of a post.
+    ///
+    /// - Throws: ``DBusError/Code/tooLarge``, and ``DBusError/Code/invalidArgument`` for a userInfo that is nested too deep.
     static func message(
         _ kind: WireKind,
         name: NotificationName,
@@ -70,83 +77,49 @@ struct WireNotification: Sendable {
         }
         var arguments: [DBusValue] = [.string(texts.0)]
         if !flags.isEmpty { arguments += [.string(texts.1), .uint32(flags.rawValue)] }
-        if let userInfo { arguments.append(try PayloadCoding.encode(userInfo)) }
+        do throws(FormError) {
+            var size = NotificationSize()
+            try size.add(texts.0.utf8.count)
+            try size.add(texts.1.utf8.count)
+            if let userInfo { arguments.append(try PayloadCoding.encode(userInfo, size: &size)) }
+        } catch {
+            throw refusal(error)
+        }
         return try DBusMessage.signal(
-            path: "\(path)",
-            interface: InterfaceName(name, prefix: kind.prefix).description,
-            member: "\(member)",
+            path: path,
+            validInterface: InterfaceName(name, prefix: kind.prefix).description,
+            member: member,
             arguments: arguments
         )
     }
 
-    /// Sends what is posted under `name`.
+    private static func refusal(_ error: FormError) -> DBusError {
+        switch error {
+        case .tooDeep, .malformed:
+            DBusError(
+                .invalidArgument,
+                message: "the userInfo is nested more than \(PayloadCoding.maximumDepth) arrays and dictionaries deep",
+                attempted: "post a notification",
+                remedy: "flatten it"
+            )
+        case .tooLarge:
+            DBusError(
+                .tooLarge,
+                message:
+                    "the notification is over \(NotificationSize.maximum) bytes, which is more than receivers take",
+                attempted: "post a notification",
+                remedy: "put the data in a file and send its name"
+            )
+        }
+    }
+
+    /// Has the bus send what is posted under `name`.
     static func rule(_ kind: WireKind, name: NotificationName) -> MatchRule {
         MatchRule(path: "\(path)", interface: InterfaceName(name, prefix: kind.prefix).description)
     }
 
-    /// Sends every notification of every center.
+    /// Has the bus send every notification of every center.
     static let broadRule = MatchRule(path: "\(path)", member: "\(member)")
-
-    // MARK: Receiving
-
-    enum Reception {
-        case notification(WireNotification)
-        /// Not a notification of this center.
-        case foreign
-        /// One that breaks the form above. It is counted and otherwise ignored: anybody may send.
-        case malformed
-    }
-
-    static func receive(_ message: borrowing DBusMessage, kind: WireKind) -> Reception {
-        guard message.has(path: path, member: member),
-            message.withInterface({ InterfaceName.hasPrefix($0, kind.prefix) })
-        else { return .foreign }
-        guard let notification = parse(message, kind: kind) else { return .malformed }
-        // Who may not post a name must not get it in through the interface of another (architecture, D1).
-        let isGenuine = message.withInterface {
-            InterfaceName.isInterface($0, of: notification.name, prefix: kind.prefix)
-        }
-        return isGenuine ? .notification(notification) : .malformed
-    }
-
-    private static func parse(_ message: borrowing DBusMessage, kind: WireKind) -> WireNotification? {
-        let sender = message.sender
-        if message.has(signature: "s"), let name = message.firstString {
-            return WireNotification(
-                kind: kind,
-                name: NotificationName(name),
-                object: nil,
-                userInfo: nil,
-                sender: sender
-            )
-        }
-        guard let arguments = try? message.arguments(), case .string(let name)? = arguments.first else { return nil }
-        var object = ""
-        if arguments.count > 1 {
-            guard case .string(let text) = arguments[1] else { return nil }
-            object = text
-        }
-        var flags: Flags = []
-        if arguments.count > 2 {
-            guard case .uint32(let bits) = arguments[2] else { return nil }
-            flags = Flags(rawValue: bits)
-        }
-        var userInfo: UserInfo?
-        if arguments.count > 3 {
-            guard let decoded = PayloadCoding.decodeUserInfo(arguments[3]) else { return nil }
-            userInfo = decoded.isEmpty && !flags.contains(.hasUserInfo) ? nil : decoded
-        }
-        let escapes = flags.contains(.escapesNUL)
-        let hasObject = flags.contains(.hasObject) || !object.isEmpty
-        return WireNotification(
-            kind: kind,
-            name: NotificationName(escapes ? unescaped(name) : name),
-            object: hasObject ? NotificationObject(text: escapes ? unescaped(object) : object) : nil,
-            userInfo: userInfo,
-            sender: sender,
-            deliversImmediately: flags.contains(.deliverImmediately)
-        )
-    }
 
     private static func escaped(_ text: String) -> String {
         text.unicodeScalars.reduce(into: "") { result, scalar in
@@ -156,6 +129,105 @@ struct WireNotification: Sendable {
             default: result.unicodeScalars.append(scalar)
             }
         }
+    }
+}
+
+// MARK: - Receiving
+
+extension WireNotification {
+    /// A name and its interface, as the last notification had them. Most notifications of a process have the name of the one before, which
+    /// then is neither made into a string nor escaped again. Its strings are at most as large as one notification.
+    struct LastName {
+        let name: NotificationName
+        let interface: String
+    }
+
+    enum Reception {
+        case notification(WireNotification)
+        /// It is no notification of this center.
+        case foreign
+        /// It breaks the form above, or the limit. It is counted and otherwise ignored: anybody may send.
+        case refused(FormError)
+    }
+
+    /// Reads a message that arrived. The interface and the signature, which the header holds, come first, the size of each value
+    /// before the value is copied.
+    static func receive(_ message: borrowing DBusMessage, kind: WireKind, last: inout LastName?) -> Reception {
+        guard message.has(path: path, member: member),
+            message.withInterface({ InterfaceName.hasPrefix($0, kind.prefix) })
+        else { return .foreign }
+        guard hasSignature(message, kind) else { return .refused(.malformed) }
+        do throws(FormError) { return .notification(try read(message, kind, &last)) } catch { return .refused(error) }
+    }
+
+    private static func hasSignature(_ message: borrowing DBusMessage, _ kind: WireKind) -> Bool {
+        if message.has(signature: "s") { return true }
+        if kind == .darwin { return message.has(signaturePrefix: "s") }
+        return message.has(signature: "ss") || message.has(signature: "ssu")
+            || message.has(signaturePrefix: "ssua{s") || message.has(signaturePrefix: "ssua(ayv)")
+            || message.has(signaturePrefix: "ssuv")
+    }
+
+    private static func read(
+        _ message: borrowing DBusMessage,
+        _ kind: WireKind,
+        _ last: inout LastName?
+    ) throws(FormError) -> WireNotification {
+        var (reader, size) = (message.reader, NotificationSize())
+        guard let name = reader.text else { throw .malformed }
+        try size.add(name.count)
+        reader.next()
+        var object = kind == .distributed ? reader.text : nil
+        try size.add(object?.count ?? 0)
+        reader.next()
+        var flags: Flags = []
+        if message.has(signaturePrefix: "ssu"), case .unsigned(let bits)? = reader.number {
+            flags = Flags(rawValue: UInt32(truncatingIfNeeded: bits))
+        }
+        if object?.isEmpty == true, !flags.contains(.hasObject) { object = nil }
+        let escapes = flags.contains(.escapesNUL)
+        var notification = WireNotification(
+            kind: kind,
+            name: try genuineName(name, escapes, of: message, kind, &last),
+            object: object.map { NotificationObject(text: text($0, escapes)) },
+            sender: message.sender
+        )
+        guard kind == .distributed else { return notification }
+        notification.deliversImmediately = flags.contains(.deliverImmediately)
+        reader.next()
+        if reader.kind != .end {
+            let userInfo = try PayloadCoding.decodeUserInfo(reader, size: &size)
+            if !userInfo.isEmpty || flags.contains(.hasUserInfo) { notification.userInfo = userInfo }
+        }
+        notification.bytes = size.bytes
+        return notification
+    }
+
+    /// The name, if the interface is that of the name: who may not post a name must not get it in through the interface of another
+    /// (architecture, D1).
+    private static func genuineName(
+        _ bytes: UnsafeBufferPointer<UInt8>,
+        _ escapes: Bool,
+        of message: borrowing DBusMessage,
+        _ kind: WireKind,
+        _ last: inout LastName?
+    ) throws(FormError) -> NotificationName {
+        if !escapes, let last, last.name.rawValue.hasUTF8(bytes),
+            message.withInterface({ last.interface.hasUTF8($0) })
+        {
+            return last.name
+        }
+        let name = NotificationName(text(bytes, escapes))
+        guard message.withInterface({ InterfaceName.isInterface($0, of: name, prefix: kind.prefix) }) else {
+            throw .malformed
+        }
+        if !escapes { last = LastName(name: name, interface: message.interface ?? "") }
+        return name
+    }
+
+    private static func text(_ bytes: UnsafeBufferPointer<UInt8>, _ escapes: Bool) -> String {
+        let text = String(decoding: bytes, as: UTF8.self)
+        return escapes ? unescaped(text) : text
     }
 
     private static func unescaped(_ text: String) -> String {
@@ -173,10 +245,4 @@ struct WireNotification: Sendable {
         }
         return result
     }
-}
-
-/// Where notifications come from in the sense of coalescing: one name and one object (CF-S4).
-struct NotificationSource: Hashable, Sendable {
-    let name: NotificationName
-    let object: NotificationObject?
 }

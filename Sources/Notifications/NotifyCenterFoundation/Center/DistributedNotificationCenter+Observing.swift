@@ -4,23 +4,23 @@ import NotifyCenter
 import Synchronization
 
 extension DistributedNotificationCenter {
-    /// Calls `block` for each matching post, until ``removeObserver(_:)-(Any)`` is given the returned token; dropping the token ends
-    /// nothing (CF-X8). Suspension coalesces (CF-S4).
+    /// Calls `block` for each matching post, until ``removeObserver(_:)-(Any)`` gets the returned token. The center keeps the
+    /// registration when the caller lets go of the token (CF-X8). While the center is suspended, the registration coalesces (CF-S4).
     ///
-    /// The registration is in force on return: what any process posts from then on is seen (CF-A11). Blocks for one answer of the
-    /// bus.
+    /// The registration is in force on return: `block` gets what any process posts from then on (CF-A11). This blocks for one answer of
+    /// the bus.
     ///
     /// - Parameters:
     ///   - name: the name; `nil` for any, with an object or without one (CF-A4, CF-X7).
     ///   - object: the object, a `String`; `nil` for any.
     ///   - queue: where `block` runs, for one notification at a time and in the order of arrival, also on a queue that allows more
-    ///     at once. `nil` is the main queue (CF-D2). Where the queue is suspended, the newest 4096 notifications wait.
-    ///     They are no operations that `cancelAllOperations()` would cancel: the token removes the observer.
+    ///     at once. `nil` is the main queue (CF-D2). While the queue is suspended, the newest 4096 notifications wait.
+    ///     `cancelAllOperations()` does not cancel them: the token removes the observer.
     ///   - block: gets the posted name, the object as `String`, and the userInfo in Swift's own types
     ///     (`PropertyListValue.foundationValue`).
+    /// - Returns: the token.
     ///
-    /// An object that is not text (CF-X6), and a bus that cannot be reached or refuses, are reported to
-    /// `UnthrownFailures`; then nothing is registered, and the token stands for nothing.
+    /// An object that is not text (CF-X6), and a bus that cannot be reached or refuses, are reported to `UnthrownFailures`.
     @discardableResult
     public func addObserver(
         forName name: NSNotification.Name?,
@@ -31,8 +31,8 @@ extension DistributedNotificationCenter {
         addObserver(forName: name, object: object, suspensionBehavior: .coalesce, queue: queue, using: block)
     }
 
-    /// As ``addObserver(forName:object:queue:using:)``, with a say in what happens while the center is ``suspended`` (CF-A7). On
-    /// macOS only observers with selectors have that.
+    /// As ``addObserver(forName:object:queue:using:)``, with a choice of what happens while the center is ``suspended`` (CF-A7). On
+    /// macOS only observers with selectors have that choice.
     @discardableResult
     public func addObserver(
         forName name: NSNotification.Name?,
@@ -42,11 +42,9 @@ extension DistributedNotificationCenter {
         using block: @escaping @Sendable (Notification) -> Void
     ) -> any NSObjectProtocol {
         let token = ObserverToken()
-        do {
+        report {
             let object = try ObjectText.text(object)
             try add(token, name, object, suspensionBehavior, Delivery(queue), block)
-        } catch {
-            UnthrownFailures.report(error, in: "DistributedNotificationCenter.\(#function)")
         }
         return token
     }
@@ -66,25 +64,83 @@ extension DistributedNotificationCenter {
             delivery: delivery,
             suspensionBehavior: .init(suspensionBehavior)
         ) { block(Notification($0)) }
-        // Nobody has the token yet, so nothing was removed meanwhile.
+        // Nobody has the token yet, so nobody has removed the registration meanwhile.
         observers.withLock { $0.add(observation, of: token, name: name, object: object.map { ObjectText($0) }) }
     }
 
-    /// Removes what the token stands for; what is no token of this center, or was removed before, is no matter (CF-R5).
+    /// Removes the registration of a token. Anything else than a token of this center, and a token that was removed before, does nothing
+    /// (CF-R5).
     ///
-    /// On return nothing more is called, what waited for it included, but for a call that is under way on another thread
-    /// (CF-R7).
+    /// On return no call of the block begins any more, also not for what waited for it; a call that is under way on another thread goes
+    /// on (CF-R7).
     public func removeObserver(_ observer: Any) {
         if let token = observer as? ObservationToken { return token.remove() }
         removeObserver(observer, name: nil, object: nil)
     }
 
-    /// As ``removeObserver(_:)-(Any)``, if the registration meets the criteria, of which `nil` is none (CF-R2, CF-X4). One for
-    /// any name or any object does not meet a given one (CF-R3).
+    /// As ``removeObserver(_:)-(Any)``, if the registration has this name and this object. `nil` means any (CF-R2, CF-X4). A given name
+    /// does not meet a registration for any name, nor a given object one for any object (CF-R3).
     public func removeObserver(_ observer: Any, name: NSNotification.Name?, object: String?) {
         guard let token = observer as? ObserverToken else { return }
         let (name, object) = (name.map { NotificationName($0) }, object.map { ObjectText($0) })
         let removed = observers.withLock { $0.remove(token, name: name, object: object) }
         for observation in removed { observation.cancel() }
+    }
+}
+
+// MARK: Sequences
+
+extension DistributedNotificationCenter {
+    /// The matching posts as a sequence, registered when this returns (CF-X9, CF-A11): what is posted before the loop begins waits
+    /// for it. This blocks for one answer of the bus.
+    ///
+    /// ```swift
+    /// for await notification in center.notifications(named: .init("com.example.saved")) { … }
+    /// ```
+    ///
+    /// Elements come in the order of arrival. While the loop is busy, the newest 4096 wait; older ones are dropped, and
+    /// ``Notifications/droppedCount`` counts them. The loop ends when its task is cancelled. While the center is suspended, the
+    /// registration coalesces (CF-S4).
+    ///
+    /// - Parameters:
+    ///   - name: the name; `nil` for any. On macOS a name must be given.
+    ///   - object: the object, a `String`; `nil` for any.
+    ///
+    /// An object that is not text (CF-X6), and a bus that cannot be reached or refuses, are reported to `UnthrownFailures`; then the
+    /// sequence is empty.
+    public func notifications(named name: Notification.Name?, object: Any? = nil) -> Notifications {
+        var base: NotificationSequence<DistributedNotification>?
+        report {
+            base = try center.blockingNotifications(
+                named: name.map { NotificationName($0) },
+                object: try ObjectText.text(object)
+            )
+        }
+        return Notifications(base: base)
+    }
+
+    /// Notifications as they arrive. It is for one loop at a time: two loops over the same sequence share its elements.
+    ///
+    /// The observer is removed with the last copy and the last iterator.
+    public struct Notifications: AsyncSequence, Sendable {
+        fileprivate let base: NotificationSequence<DistributedNotification>?
+
+        /// How many notifications were dropped for newer ones, because the loop was busy.
+        public var droppedCount: UInt64 { base?.counts.dropped ?? 0 }
+
+        /// An iterator. It keeps the observer in place.
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(base: base?.makeAsyncIterator())
+        }
+
+        /// Waits for one notification after the other.
+        public struct Iterator: AsyncIteratorProtocol {
+            fileprivate var base: NotificationSequence<DistributedNotification>.Iterator?
+
+            /// The next notification; `nil` when the task is cancelled.
+            public mutating func next(isolation: isolated (any Actor)?) async -> Notification? {
+                await base?.next(isolation: isolation).map { Notification($0) }
+            }
+        }
     }
 }

@@ -2,7 +2,14 @@ import DBusTransport
 public import NotifyCenter
 import Synchronization
 
-/// Notifications between the processes of a login session, as Foundation spells them on macOS: source written for that one
+// This module's API speaks of these, so they come along with it: a ported file then imports Foundation and one module more. The other
+// names of NotifyCenter are for files that import it.
+@_exported public import enum NotifyCenter.Bus
+@_exported public import struct NotifyCenter.DBusError
+@_exported public import struct NotifyCenter.PostingOptions
+@_exported public import enum NotifyCenter.UnthrownFailures
+
+/// Notifications between the processes of a login session, as Foundation spells them on macOS: source that was written for macOS
 /// compiles, and means the same.
 ///
 /// ```swift
@@ -14,39 +21,38 @@ import Synchronization
 /// ```
 ///
 /// A post (name, object) reaches an observer whose name is that name or any, and whose object is that object or any (CF-M1), in
-/// every process of the bus, the poster's own included; always through the bus and never inside the call (CF-P10). Objects are
-/// text and compared byte by byte (CF-M4), as are names. Posts of one process arrive in their order, between posters there is
-/// none (CF-D4, CF-D5). For a slow observer the newest 4096 notifications wait; older ones are dropped. Any process may post any
-/// name: treat what arrives as untrusted (CF-U8).
+/// every process of the bus. The poster's own process is one of them; it too receives through the bus, never inside the call (CF-P10).
+/// Objects are text. Objects and names are compared byte by byte (CF-M3, CF-M4). Posts of one process arrive in their order; posts of
+/// different processes have no order (CF-D4, CF-D5). For a slow observer the newest 4096 notifications wait, and older ones are
+/// dropped. Any process may post any name: treat what arrives as untrusted (CF-U8).
 ///
-/// It works over a `DistributedNotifyCenter`, and hears what is posted there, and to the `CFNotificationCenter` of
-/// that name. All functions may be called from any thread, handlers included.
+/// The center stands on a `DistributedNotifyCenter`, and shares posts and observers with it and with the distributed
+/// `CFNotificationCenter`. All functions may be called from any thread, also from a block that a notification runs.
 ///
 /// Different from macOS:
-/// - It is no subclass of `NotificationCenter`, whose functions cannot be overridden on Linux. Code that takes a
-///   `NotificationCenter` does not take it.
-/// - There are no selectors: observers are closures, removed by the token that adding them returned.
+/// - It is no subclass of `NotificationCenter`, because Linux lets nobody override that class's functions. A function that takes a
+///   `NotificationCenter` does not take this class.
+/// - Linux has no selectors: observers are closures. The token that adding returns removes them.
 /// - An observer of any name and any object gets everything; macOS gives it nothing (CF-X7).
-/// - Posters in a sandbox may send a userInfo (CF-U5).
-/// - “The main thread” is the main queue, and so the main actor. It is served by `RunLoop.main.run()`, by `dispatchMain()`, and
-///   by an `async` main; `Thread.isMainThread` holds there with the first only.
-/// - Nothing suspends the center by itself: there is no AppKit that does so with the app's activation (CF-S2).
-/// - What macOS answers with an exception (an object that is no text, a userInfo that is no property list) does nothing and is
-///   reported to `UnthrownFailures`, as is a bus that cannot be reached.
-public final class DistributedNotificationCenter: Sendable {
+/// - A poster in a sandbox may send a userInfo (CF-U5).
+/// - “The main thread” is the main queue, and so the main actor. `RunLoop.main.run()`, `dispatchMain()` and an `async` main serve it;
+///   `Thread.isMainThread` is true there with the first only.
+/// - Only the program itself suspends the center. On macOS, AppKit does so too, with the app's activation (CF-S2).
+/// - Where macOS raises an exception (an object that is not text, a userInfo that is not a property list) the call does nothing and
+///   reports to `UnthrownFailures`, as it does where the bus cannot be reached.
+public final class DistributedNotificationCenter: DefaultDistributedNotificationCenter, Sendable {
     let center: DistributedNotifyCenter
     /// Holds tokens and observations, so that a registration lasts until it is removed, whoever keeps its token.
     let observers = Locked(ObserverTable<ObserverToken, ObjectText, NotificationObservation>())
     let undecodable = Counter()
 
-    private static let shared = DistributedNotificationCenter(.default)
+    fileprivate static let shared = DistributedNotificationCenter(.default)
 
-    /// The process's center, on the bus that the environment names (`Bus.fromEnvironment`). Always the same
-    /// object.
+    /// The process's center, on the bus that the environment names (`Bus.fromEnvironment`). Always the same object.
     public class func `default`() -> DistributedNotificationCenter { shared }
 
     /// The center of a type. There is one type, ``CenterType/localNotificationCenterType``, and its center is ``default()``
-    /// (CF-X1). For any other the answer is the same, and it is reported to `UnthrownFailures`.
+    /// (CF-X1). Any other type gets the same center, and a report to `UnthrownFailures`.
     public class func forType(_ notificationCenterType: CenterType) -> DistributedNotificationCenter {
         if notificationCenterType != .localNotificationCenterType {
             UnthrownFailures.report(CenterTypeError(type: notificationCenterType), in: #function)
@@ -54,21 +60,75 @@ public final class DistributedNotificationCenter: Sendable {
         return shared
     }
 
-    /// A center over another one, with which it shares the bus and the suspension. Its observers end with it. Not on
-    /// macOS.
+    /// A center that shares bus and suspension with another one. Its observers end with it. macOS has no such initializer.
     public init(_ center: DistributedNotifyCenter) { self.center = center }
 
-    /// A center on this bus. It connects with its first use. Its observers end with it. Not on macOS.
+    /// A center on this bus. It connects with its first use. Its observers end with it. macOS has no such initializer.
     public convenience init(bus: Bus) { self.init(DistributedNotifyCenter(bus: bus)) }
 
-    /// Whether deliveries to this process wait. False at the start; setting it anew to what it is does nothing (CF-S1, CF-S9).
+    /// Whether deliveries to this process wait. False at the start; setting the value that it has already does nothing (CF-S1, CF-S9).
     ///
-    /// What becomes of the notifications meanwhile is each observer's ``SuspensionBehavior``; setting it to `false` delivers
-    /// what waited, in the order of arrival (CF-S8). The centers over one and the same
-    /// `DistributedNotifyCenter` share it.
+    /// What becomes of the notifications meanwhile is each observer's ``SuspensionBehavior``. Setting it to `false` delivers what
+    /// waited, in the order of arrival (CF-S8). All centers over one `DistributedNotifyCenter` share it.
     public var suspended: Bool {
         get { center.isSuspended }
         set { center.isSuspended = newValue }
+    }
+}
+
+/// Gives ``DistributedNotificationCenter`` the property `default` beside the function of that name. One type cannot declare both; on
+/// macOS the class inherits the property from `NotificationCenter`.
+public protocol DefaultDistributedNotificationCenter: AnyObject {}
+
+extension DefaultDistributedNotificationCenter where Self == DistributedNotificationCenter {
+    /// The process's center: the same object as ``DistributedNotificationCenter/default()`` (CF-X1). Source for macOS says both
+    /// `DistributedNotificationCenter.default` and `DistributedNotificationCenter.default()`.
+    public static var `default`: DistributedNotificationCenter { .shared }
+}
+
+// MARK: Types
+
+extension DistributedNotificationCenter {
+    /// Which center ``forType(_:)`` returns.
+    public struct CenterType: RawRepresentable, Hashable, Sendable {
+        /// The type's text.
+        public let rawValue: String
+
+        /// A type with this text.
+        public init(rawValue: String) { self.rawValue = rawValue }
+
+        // Apple's spelling.
+        // swift-format-ignore: DontRepeatTypeInStaticProperties
+        /// The center between the processes of this computer's login session: the only one that there is.
+        public static let localNotificationCenterType = CenterType(rawValue: "NSLocalNotificationCenterType")
+    }
+
+    /// What happens to the notifications for an observer while the center is ``suspended``. While the center is not suspended, all
+    /// four do the same (CF-S10). It is a type of its own, because its numbers are `UInt` on macOS.
+    public enum SuspensionBehavior: UInt, Sendable {
+        /// They are lost (CF-S3).
+        case drop = 1
+        /// Of each name and object the last one waits (CF-S4). The default.
+        case coalesce = 2
+        /// All wait: the newest 4096 (CF-S5).
+        case hold = 3
+        /// They are delivered nevertheless, after all that waits in the center (CF-S6).
+        case deliverImmediately = 4
+    }
+
+    /// How a notification is posted: at once also to suspended observers, and to which sessions.
+    public typealias Options = PostingOptions
+}
+
+extension NotifyCenter.SuspensionBehavior {
+    init(_ behavior: DistributedNotificationCenter.SuspensionBehavior) {
+        self =
+            switch behavior {
+            case .drop: .drop
+            case .coalesce: .coalesce
+            case .hold: .hold
+            case .deliverImmediately: .deliverImmediately
+            }
     }
 }
 

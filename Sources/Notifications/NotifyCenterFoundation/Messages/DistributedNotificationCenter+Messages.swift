@@ -12,35 +12,35 @@ extension DistributedNotificationCenter {
     /// ```
     ///
     /// Its properties travel as the userInfo of a notification of its name: a property list of at most 16 MiB. On return the
-    /// kernel has it; who receives it is not reported (CF-P11).
+    /// kernel has it; nobody reports who receives it (CF-P11).
     ///
     /// - Parameters:
-    ///   - message: any value whose `Codable` form has named values, as that of a struct with properties has.
+    ///   - message: a value whose `Codable` form has named values, such as a struct with properties.
     ///   - subject: what it is about; without one, only observers of any subject receive it (CF-P2).
     ///   - options: as with ``postNotificationName(_:object:userInfo:options:)``.
-    /// - Throws: `EncodingError` for a message that does not encode, not as named values (a single value and an array do
-    ///   not), or with the text `$null` where that would not decode: it stands for `nil` in a property list;
-    ///   ``PropertyListError`` for one nested too deep; `DBusError` for one that is too large, and where the bus cannot be
-    ///   reached. Then nobody gets it.
+    /// - Throws: `EncodingError` for a message that does not encode, for one that encodes as a single value or an array, and for one
+    ///   with the text `$null` where the type has no `nil`, because `$null` stands for `nil` in a property list;
+    ///   ``PropertyListError`` for a message that is nested too deep; `DBusError` for one that is too large, and where the bus cannot be
+    ///   reached.
     public func post<M: Message>(_ message: M, subject: String? = nil, options: Options = []) throws {
         try center.post(
             NotificationName(M.name),
             object: subject,
             userInfo: try MessageCoding.encode(message),
-            options: PostingOptions(rawValue: options.rawValue)
+            options: options
         )
     }
 
     /// Calls `observer` on the main actor for each message of a type, one after the other and in the order of arrival, until the
-    /// returned token ends or is removed (`removeObserver(_:)`): keep it.
+    /// returned token ends or `removeObserver(_:)` gets it. Keep the token.
     ///
     /// ```swift
     /// token = try center.addObserver(of: "till-3", for: OrderPlaced.self) { message in total += message.total }
     /// ```
     ///
-    /// The registration is in force on return (CF-A11); this blocks for one answer of the bus. Behind a slow observer the newest
-    /// 4096 messages wait (``ObservationToken/droppedCount``). What arrives under the name and is no such message is ignored and
-    /// counted (``undecodableMessageCount``). Suspension coalesces (CF-S4).
+    /// The registration is in force on return (CF-A11); this blocks for one answer of the bus. For a slow observer the newest 4096
+    /// messages wait, and ``ObservationToken/droppedCount`` counts the others. ``undecodableMessageCount`` counts what arrives under the
+    /// name and is no such message; the observer does not get it. While the center is suspended, the registration coalesces (CF-S4).
     ///
     /// - Parameters:
     ///   - subject: the subject; `nil` for any.
@@ -63,8 +63,10 @@ extension DistributedNotificationCenter {
         return ObservationToken(droppedCount: { observation.counts.dropped }, remove: { observation.cancel() })
     }
 
-    /// Calls `observer` for each message of a type, on no actor; otherwise as for a ``MainActorMessage``. The next call begins when
-    /// the one before has returned.
+    /// Calls `observer` for each message of a type, on no actor. The next call begins when the one before has returned. The rest is as for
+    /// a ``MainActorMessage``.
+    ///
+    /// - Throws: `DBusError` where the bus cannot be reached or refuses the registration.
     public func addObserver<M: AsyncMessage>(
         of subject: String? = nil,
         for messageType: M.Type,
@@ -80,8 +82,8 @@ extension DistributedNotificationCenter {
         return ObservationToken(droppedCount: { sequence.counts.dropped }, remove: { sequence.cancel() })
     }
 
-    /// Removes an observer of messages; twice is harmless. On return no call begins any more, but for one that is at this moment
-    /// about to on another thread (CF-R7); one under way goes on.
+    /// Removes an observer of messages. Doing it twice is harmless. On return no call begins any more, except one that another thread
+    /// begins at this moment (CF-R7); a call that is under way goes on.
     public func removeObserver(_ token: ObservationToken) { token.remove() }
 
     /// The messages of a type as a sequence, registered when this returns: what is posted before the loop begins waits for it.
@@ -90,13 +92,13 @@ extension DistributedNotificationCenter {
     /// for await message in try center.messages(for: OrderPlaced.self) { … }
     /// ```
     ///
-    /// Elements come in the order of arrival. The loop ends with its task's cancellation. Otherwise as an observer.
+    /// Elements come in the order of arrival. The loop ends when its task is cancelled. The rest is as for an observer.
     ///
     /// - Parameters:
     ///   - subject: the subject; `nil` for any.
     ///   - messageType: the type.
-    ///   - bufferSize: how many messages wait while the loop is busy; older ones are dropped, which ``Messages/droppedCount``
-    ///     counts. Below 1 counts as 1.
+    ///   - bufferSize: how many messages wait while the loop is busy, at least 1. Older ones are dropped, and
+    ///     ``Messages/droppedCount`` counts them.
     /// - Throws: `DBusError` where the bus cannot be reached or refuses the registration.
     public func messages<M: AsyncMessage>(
         of subject: String? = nil,
@@ -111,7 +113,42 @@ extension DistributedNotificationCenter {
         return Messages(base: sequence, undecodable: undecodable)
     }
 
-    /// How many notifications came to observers of messages, and to loops over them, and were no message of the type; each observer
-    /// counts. They were ignored.
+    /// How many notifications reached an observer of messages, or a loop over them, and were no message of its type. A notification counts
+    /// once for each of these observers and loops; none of them got it.
     public var undecodableMessageCount: UInt64 { undecodable.value }
+}
+
+// MARK: Sequences
+
+extension DistributedNotificationCenter {
+    /// Messages as they arrive. It is for one loop at a time: two loops over the same sequence share its elements.
+    ///
+    /// The observer is removed with the last copy and the last iterator.
+    public struct Messages<M: AsyncMessage>: AsyncSequence, Sendable {
+        let base: NotificationSequence<DistributedNotification>
+        let undecodable: Counter
+
+        /// How many messages were dropped for newer ones, because the loop was busy.
+        public var droppedCount: UInt64 { base.counts.dropped }
+
+        /// An iterator. It keeps the observer in place.
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(base: base.makeAsyncIterator(), undecodable: undecodable)
+        }
+
+        /// Waits for one message after the other.
+        public struct Iterator: AsyncIteratorProtocol {
+            fileprivate var base: NotificationSequence<DistributedNotification>.Iterator
+            fileprivate let undecodable: Counter
+
+            /// The next message; `nil` when the task is cancelled.
+            public mutating func next(isolation: isolated (any Actor)?) async -> M? {
+                while let notification = await base.next(isolation: isolation) {
+                    let message = DistributedNotificationCenter.message(M.self, notification, undecodable: undecodable)
+                    if let message { return message }
+                }
+                return nil
+            }
+        }
+    }
 }

@@ -1,31 +1,121 @@
+import DBusTransport
 public import Foundation
+import NotifyCenter
+import Synchronization
 
 extension DistributedNotificationCenter {
     /// A notification with a type of its own: the payload is the type's `Codable` form. Conform to ``AsyncMessage`` or
-    /// ``MainActorMessage``, which say where observers are called.
+    /// ``MainActorMessage``, which say where the center calls observers.
     ///
-    /// The shape is that of `NotificationCenter.AsyncMessage`, between processes: the subject is a text, and every process that
+    /// It has the shape of `NotificationCenter.AsyncMessage`, and goes between processes: the subject is a text, and every process that
     /// declares a type of the same ``name`` and form takes part, as does every observer of the plain notification.
     ///
-    /// Two of Foundation's types must not be among the properties: `IndexSet` and `CharacterSet` end the process, on Linux, when
-    /// they decode what nobody encoded, and anybody may post anything under the name (CF-U8). Send their elements.
+    /// Two of Foundation's types must not be among the properties: on Linux `IndexSet` and `CharacterSet` end the process when they
+    /// decode bytes that no `IndexSet` or `CharacterSet` encoded, and anybody may post anything under the name (CF-U8). Send their elements.
     public protocol Message: Codable, Sendable {
         /// The notification's name.
         ///
-        /// By default the type's own with its module's, such as `Shop.OrderPlaced`. Processes agree on that only where they get
-        /// the type from a module that they share, and only until it is renamed; a program's own types, private ones above all,
-        /// had better give a name.
+        /// By default the name of the type with that of its module, such as `Shop.OrderPlaced`. Two processes agree on that while both
+        /// have the type from the same module. Give a name of your own to a program's own types, and above all to private ones.
         static var name: Notification.Name { get }
     }
 
-    /// A message whose observers are asynchronous, and called on no actor.
+    /// A message whose observers are asynchronous functions on no actor.
     public protocol AsyncMessage: Message {}
 
-    /// A message whose observers are called on the main actor. It is posted from anywhere.
+    /// A message whose observers run on the main actor. Any thread may post it.
     public protocol MainActorMessage: Message {}
 }
 
 extension DistributedNotificationCenter.Message {
-    /// The type's name with its module's.
+    /// The name of the type with that of its module.
     public static var name: Notification.Name { Notification.Name(String(reflecting: Self.self)) }
+}
+
+// MARK: Coding
+
+/// Messages as property lists. The stored properties of a message are the entries of its userInfo: observers of the plain notification,
+/// and other tools, read them and make them.
+enum MessageCoding {
+    /// Binary, because the XML form keeps no fractions of a second.
+    private static let format = PropertyListSerialization.PropertyListFormat.binary
+
+    static func encode(_ message: some DistributedNotificationCenter.Message) throws -> UserInfo {
+        let encoder = PropertyListEncoder()
+        encoder.outputFormat = format
+        let data = try encoder.encode(message)
+        let value = try PropertyListSerialization.propertyList(from: data, options: [], format: nil)
+        guard let dictionary = value as? [String: Any] else {
+            throw EncodingError.invalidValue(
+                message,
+                EncodingError.Context(
+                    codingPath: [],
+                    debugDescription:
+                        "\(type(of: message)) does not encode as named values; make it a struct with properties"
+                )
+            )
+        }
+        let userInfo = try UserInfo(propertyList: dictionary)
+        try refuseLostText(userInfo, message)
+        return userInfo
+    }
+
+    /// Foundation's coders take this text for `nil`, also as a key of a dictionary. A receiver could not decode it where the type has no
+    /// `nil`.
+    private static let textOfNil = "$null"
+
+    private static func refuseLostText<M: DistributedNotificationCenter.Message>(
+        _ userInfo: UserInfo,
+        _ message: M
+    ) throws {
+        guard holdsTextOfNil(.dictionary(userInfo)) else { return }
+        do {
+            _ = try decode(M.self, from: userInfo)
+        } catch {
+            throw EncodingError.invalidValue(
+                message,
+                EncodingError.Context(
+                    codingPath: [],
+                    debugDescription: "the text $null stands for nil in a property list; send another",
+                    underlyingError: error
+                )
+            )
+        }
+    }
+
+    private static func holdsTextOfNil(_ value: PropertyListValue) -> Bool {
+        switch value {
+        case .array(let elements): elements.contains(where: holdsTextOfNil)
+        case .dictionary(let dictionary): dictionary.contains { $0.key == textOfNil || holdsTextOfNil($0.value) }
+        default: value == .string(textOfNil)
+        }
+    }
+
+    /// - Parameter userInfo: from another process, so that anything may be in it.
+    static func decode<M: DistributedNotificationCenter.Message>(_: M.Type, from userInfo: UserInfo?) throws -> M {
+        let value = userInfo?.foundationValue ?? [:]
+        let data = try PropertyListSerialization.data(fromPropertyList: value, format: format, options: 0)
+        return try PropertyListDecoder().decode(M.self, from: data)
+    }
+}
+
+extension DistributedNotificationCenter {
+    /// The message that a notification carries; `nil` where it carries no such message, which is counted.
+    static func message<M: Message>(_: M.Type, _ notification: DistributedNotification, undecodable: Counter) -> M? {
+        do {
+            return try MessageCoding.decode(M.self, from: notification.userInfo)
+        } catch {
+            undecodable.increment()
+            return nil
+        }
+    }
+}
+
+/// A number that goes up.
+final class Counter: Sendable {
+    private let count = Locked<UInt64>(0)
+
+    var value: UInt64 { count.withLock { $0 } }
+
+    func increment() { count.withLock { $0 += 1 } }
 }

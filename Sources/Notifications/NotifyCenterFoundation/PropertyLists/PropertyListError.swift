@@ -1,4 +1,4 @@
-/// A value that is no property list, and so cannot travel with a distributed notification (CF-U1, CF-U2).
+/// A value that is not a property list, and so cannot travel with a distributed notification (CF-U1, CF-U2).
 public struct PropertyListError: Error, Sendable, Hashable, CustomStringConvertible {
     private enum Step: Hashable {
         case key(String)
@@ -7,7 +7,7 @@ public struct PropertyListError: Error, Sendable, Hashable, CustomStringConverti
 
     private let root: String
     private var steps: [Step] = []
-    private let remedy: String
+    let remedy: String
 
     /// What was found there, such as `NSNull` or `a key of type Int`.
     public let found: String
@@ -18,7 +18,7 @@ public struct PropertyListError: Error, Sendable, Hashable, CustomStringConverti
         self.remedy = remedy
     }
 
-    /// Where it is, such as `userInfo["a"][2]`. Of a place more than 12 steps down, the first 12.
+    /// Where it is, such as `userInfo["a"][2]`. A path of more than 12 steps ends after the first 12, with “…”.
     public var path: String {
         let shown = steps.reversed().prefix(12).map { step in
             switch step {

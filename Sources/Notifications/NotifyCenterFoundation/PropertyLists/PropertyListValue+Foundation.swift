@@ -1,8 +1,8 @@
-package import Foundation
+public import Foundation
 public import NotifyCenter
 
 extension PropertyListValue {
-    /// The property list that a value of Foundation's, or of Swift's, stands for.
+    /// The property list that a value of Swift or an object of Foundation stands for.
     ///
     /// | taken | becomes |
     /// |---|---|
@@ -15,17 +15,17 @@ extension PropertyListValue {
     /// | arrays, `NSArray` | `array` |
     /// | dictionaries and `NSDictionary` with such text as keys | `dictionary` |
     ///
-    /// An optional stands for what it holds. The value is copied through and through (CF-P12).
+    /// An optional stands for what it holds. The value is copied, with all that is in it (CF-P12).
     ///
-    /// - Throws: ``PropertyListError`` for anything else, `NSNull` and a `nil` within `Any` included; for integers that
-    ///   `UInt64` does not hold; for keys that are equal as `String`; and for a value that is nested more than 64 deep or that
-    ///   contains itself.
+    /// - Throws: ``PropertyListError`` for anything else, which includes `NSNull` and a `nil` within `Any`; for integers below
+    ///   `Int64.min` and above `UInt64.max`; for keys that are equal as `String`; for a text that is no Unicode, because a surrogate
+    ///   stands alone in it; and for a value that is nested more than 64 deep or that contains itself.
     public init(foundationValue value: Any) throws(PropertyListError) {
-        self = try FoundationReader(root: "value").value(value, depth: 0)
+        self = try PropertyListReader(root: "value", maximumDepth: 64).value(value)
     }
 
     /// The value in Swift's own types: `String`, `Int` (`UInt64` where `Int` does not hold it), `Double`, `Bool`, `Date`, `Data`,
-    /// `[Any]`, `[String: Any]`. Cast to `NSDictionary` and the like, it has real booleans in it, which are no numbers.
+    /// `[Any]`, `[String: Any]`. A cast to `NSDictionary` or `NSArray` keeps truth values apart from numbers.
     public var foundationValue: Any {
         switch self {
         case .string(let text): text
@@ -42,19 +42,26 @@ extension PropertyListValue {
 }
 
 extension Dictionary where Key == String, Value == PropertyListValue {
-    /// The property list that a dictionary of Foundation's stands for; see ``PropertyListValue/init(foundationValue:)`` for what
-    /// becomes of each type.
+    /// The property list that a userInfo stands for; see ``PropertyListValue/init(foundationValue:)`` for what becomes of each type.
     ///
-    /// - Throws: ``PropertyListError``, with a path that begins with `userInfo`.
+    /// - Throws: ``PropertyListError``, with a path that begins with `userInfo`, for the same as there, and for a userInfo with more than
+    ///   20 arrays and dictionaries in each other (itself counted), which no message of the bus carries.
     public init(propertyList dictionary: [AnyHashable: Any]) throws(PropertyListError) {
-        self = try FoundationReader(root: "userInfo").dictionary(dictionary, depth: 0)
-    }
-
-    /// The same of a dictionary that is an object, which may contain itself. With a label of its own, or literals would become such.
-    package init(propertyListObject dictionary: NSDictionary) throws(PropertyListError) {
-        self = try FoundationReader(root: "userInfo").dictionary(dictionary, depth: 0)
+        self = try PropertyListReader(root: "userInfo").dictionary(dictionary)
     }
 
     /// The dictionary in Swift's own types; see ``PropertyListValue/foundationValue``.
     public var foundationValue: [String: Any] { mapValues(\.foundationValue) }
+}
+
+// MARK: Dates
+
+extension PropertyListDate {
+    /// The moment of a `Date`, to the last bit.
+    public init(_ date: Date) { self.init(secondsSinceReferenceDate: date.timeIntervalSinceReferenceDate) }
+}
+
+extension Date {
+    /// The moment of a property list, to the last bit.
+    public init(_ date: PropertyListDate) { self.init(timeIntervalSinceReferenceDate: date.secondsSinceReferenceDate) }
 }

@@ -40,7 +40,7 @@ struct DarwinCenterTests {
     }
 
     // CF-M6, CF-R6, CF-A8
-    @Test("objects and suspension behaviours have no say, neither in adding nor in removing")
+    @Test("objects and suspension behaviours have no effect on adding and removing")
     func objectsIgnored() async throws {
         let name = "com.example.darwin.objects"
         // As text: what would be wrong with them at the distributed center is not even looked at here.
@@ -121,7 +121,7 @@ struct DarwinCenterTests {
     }
 
     // CF-R7, CF-C2
-    @Test("what has been removed is not called any more, though posts are on their way to it")
+    @Test("a removed observer is not called any more, though posts are on their way to it")
     @MainActor func removal() async throws {
         let name = "com.example.darwin.removal"
         let witness = Observer(center)

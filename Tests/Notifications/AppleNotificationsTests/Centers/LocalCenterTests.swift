@@ -15,7 +15,7 @@ struct LocalCenterTests {
     private var b: UnsafeMutableRawPointer { Unmanaged.passUnretained(second).toOpaque() }
 
     // CF-M1, CF-M2, CF-M5, CF-M7, CF-P2, CF-D3
-    @Test("the table of names and objects holds, observers being called in the order of their registration")
+    @Test("the table of names and objects holds; observers are called in the order of their registration")
     func matching() {
         let (n, m) = ("com.example.local.matching.n", "com.example.local.matching.m")
         observer.add(n, label: "n/any")
@@ -116,7 +116,7 @@ struct LocalCenterTests {
     }
 
     // CF-P8, CF-S13
-    @Test("suspension behaviours and options have no say")
+    @Test("suspension behaviours and options have no effect")
     func options() {
         let name = CFNotificationName("com.example.local.options" as CFString)
         for number in 0...4 {
@@ -140,7 +140,7 @@ struct LocalCenterTests {
     }
 
     // CF-R2, CF-R3, CF-A10
-    @Test("name and object are criteria of a removal, and nil is none")
+    @Test("a removal compares name and object, and nil means any")
     func criteria() {
         let (n, m) = ("com.example.local.criteria.n", "com.example.local.criteria.m")
         func heard(after removal: () -> Void) -> [String] {
@@ -162,7 +162,7 @@ struct LocalCenterTests {
     }
 
     // CF-R4, CF-R5
-    @Test("removing every registration of an observer leaves those of others, and twice is harmless")
+    @Test("removing every registration of an observer leaves those of others; doing it twice is harmless")
     func removeEvery() {
         let other = Observer(center)
         let name = "com.example.local.removeEvery"

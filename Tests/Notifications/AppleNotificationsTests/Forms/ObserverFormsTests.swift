@@ -128,4 +128,34 @@ struct ObserverFormsTests {
         CFNotificationCenterPostNotification(center, CFNotificationName(name as CFString), bridge(heard), nil, true)
         #expect(heard.all == ["true"])
     }
+
+    // CF-A2, CF-R4
+    @Test("a string that is registered as observer keeps its address until it is removed")
+    func strings() {
+        let name = "com.example.observers.strings"
+        weak var watched: CFString?
+        let observer: UnsafeMutableRawPointer = {
+            let text = NSMutableString(string: "a string that nobody keeps")
+            watched = text
+            return Unmanaged.passUnretained(text as CFString).toOpaque()
+        }()
+        CFNotificationCenterAddObserver(
+            center,
+            observer,
+            { [heard] _, _, _, _, _ in heard.note("heard") },
+            name as CFString,
+            nil,
+            .deliverImmediately
+        )
+        for number in 0..<1_000 {
+            let other = Unmanaged.passUnretained(NSMutableString(string: "another string \(number)") as CFString)
+            CFNotificationCenterRemoveEveryObserver(center, other.toOpaque())
+        }
+        post(name)
+        #expect(heard.all == ["heard"])
+        CFNotificationCenterRemoveEveryObserver(center, observer)
+        #expect(watched == nil)
+        post(name)
+        #expect(heard.all == ["heard"])
+    }
 }

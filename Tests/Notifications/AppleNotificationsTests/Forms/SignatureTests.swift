@@ -5,7 +5,7 @@ import Testing
 @Suite("The functions' signatures")
 struct SignatureTests {
     // CF-T8, CF-T9
-    @Test("each function has Apple's arguments, all pointers and objects of which may be optional")
+    @Test("each function has Apple's arguments; all pointers and objects may be optional")
     func optionals() {
         let add:
             (

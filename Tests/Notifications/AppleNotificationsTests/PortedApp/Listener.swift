@@ -51,12 +51,12 @@ final class Listener {
 
     fileprivate func heard(_ name: String) {
         count += 1
-        print("darwin \(name) \(Thread.isMainThread)")
-        DispatchQueue.main.async { print("later \(self.count)") }
+        say("darwin \(name) \(Thread.isMainThread)")
+        DispatchQueue.main.async { say("later \(self.count)") }
     }
 
     private func heard(text: String?, object: String?) {
-        print("distributed \(text ?? "-") \(object ?? "-")")
+        say("distributed \(text ?? "-") \(object ?? "-")")
         switch text {
         case "stop": CFRunLoopStop(CFRunLoopGetMain())
         case "exit": exit(0)

@@ -1,14 +1,14 @@
 import AppleNotifications
 import Foundation
 
-/// Callbacks kept in constants that belong to the main actor, and call its functions. Nobody calls these: they need but compile.
+/// Callbacks kept in constants that belong to the main actor, and call its functions. Nobody calls these: they only have to compile.
 @MainActor
 final class ViewModel {
     static var shared = ViewModel()
     private(set) var changes = 0
     private let callback: CFNotificationCallback = { _, _, name, _, _ in
         guard let name = name?.rawValue as String? else { return }
-        print(name)
+        say(name)
     }
 
     func observe() {

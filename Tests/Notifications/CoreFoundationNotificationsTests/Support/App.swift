@@ -34,8 +34,8 @@ struct App {
         return process.lines.last { $0 != "done" }
     }
 
-    /// What it has heard when a Darwin notification of its own arrives that it posts now. What it heard or will not hear of its
-    /// own posts before is settled then: they travel over the same connection, in order (CF-D4).
+    /// Has it post a Darwin notification and hear that itself, and returns what it has heard by then. All that it posted before has
+    /// arrived then: its posts travel over one connection, in order (CF-D4).
     func everythingHeard() async throws -> [String] {
         let end = "end \(process.lines.count)"
         let word = end.replacing(" ", with: "%20")

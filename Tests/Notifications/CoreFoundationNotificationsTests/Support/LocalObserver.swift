@@ -18,7 +18,7 @@ final class LocalObserver: Sendable {
     private let recorded = Locked<[Call]>([])
     private let reaction = Locked<(@Sendable () -> Void)?>(nil)
 
-    /// Those that there are, by address: a post of another suite's may be in the callback when one goes.
+    /// The living observers by address: a post of another suite may be in the callback while one ends.
     fileprivate static let living = Locked<[UInt: Reference]>([:])
 
     fileprivate struct Reference: Sendable {
@@ -42,13 +42,13 @@ final class LocalObserver: Sendable {
     var address: UnsafeRawPointer { UnsafeRawPointer(Unmanaged.passUnretained(self).toOpaque()) }
     var calls: [Call] { recorded.withLock { $0 } }
     var names: [String] { calls.map(\.name) }
-    /// Those by posts of this thread: whoever observes all names hears other suites, too.
+    /// The calls by posts of this thread. An observer of all names hears other suites too.
     var ownCalls: [Call] {
         let thread = UInt(pthread_self())
         return calls.filter { $0.thread == thread }
     }
 
-    /// Has it do this whenever it is called.
+    /// Sets what it does whenever it is called.
     func whenCalled(_ reaction: @escaping @Sendable () -> Void) { self.reaction.withLock { $0 = reaction } }
 
     func add(_ name: String?, object: UnsafeRawPointer? = nil, behavior: Int = 0) {

@@ -5,6 +5,8 @@
 //     suspend | resume                       answers `suspended` or `resumed`
 //     post NAME OBJECT [immediately | everywhere]    answers `posted`
 //     waiting                                answers `waiting COUNT`
+//     hear NAME                              observes the Darwin name; answers `hearing`
+//     memory                                 answers `memory KIB`: the most that was resident since it was asked last
 //
 // The delivery of an object `suspend` suspends the center from within.
 import Dispatch
@@ -17,9 +19,27 @@ func say(_ line: String) {
     guard write(STDOUT_FILENO, bytes, bytes.count) == bytes.count else { exit(1) }
 }
 
+/// The highest resident memory since the last call, which this call begins to count anew.
+func peakResidentKiB() throws -> Int {
+    guard let status = fopen("/proc/self/status", "r") else { return -1 }
+    defer { fclose(status) }
+    var line = [CChar](repeating: 0, count: 256)
+    var peak = -1
+    while fgets(&line, CInt(line.count), status) != nil {
+        let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        guard text.hasPrefix("VmHWM:") else { continue }
+        peak = text.split(whereSeparator: { $0 == " " || $0 == "\t" }).dropFirst().first.flatMap { Int($0) } ?? -1
+    }
+    guard let references = fopen("/proc/self/clear_refs", "w") else { return -1 }
+    fputs("5", references)
+    fclose(references)
+    return peak
+}
+
 @MainActor
 final class Probe {
     private let center = DistributedNotifyCenter.default
+    private let darwin = DarwinNotifyCenter.default
     private var observations: [NotificationObservation] = []
 
     func perform(_ line: String) {
@@ -53,6 +73,14 @@ final class Probe {
             return "resumed"
         case ("waiting", 1):
             return "waiting \(center.statistics.waiting)"
+        case ("hear", 2):
+            let observation = try darwin.observe(NotificationName(String(words[1])), delivery: .main) { notification in
+                say("darwin \(notification.name)")
+            }
+            observations.append(observation)
+            return "hearing"
+        case ("memory", 1):
+            return "memory \(try peakResidentKiB())"
         case ("post", 3...4):
             let options: [Substring: PostingOptions] = [
                 "immediately": .deliverImmediately, "everywhere": .postToAllSessions,

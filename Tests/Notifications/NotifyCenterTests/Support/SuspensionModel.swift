@@ -15,6 +15,8 @@ enum Step: CustomTestStringConvertible, Hashable, Sendable {
     case addNamed(SuspensionBehavior)
     /// The queue that the handlers run on gets to run what it was given.
     case runJobs
+    /// The reading thread gets to do what it was asked for.
+    case flush
 
     /// Without adding.
     static let allCases: [Step] = [
@@ -23,6 +25,12 @@ enum Step: CustomTestStringConvertible, Hashable, Sendable {
     ]
 
     static let allWithJobs = allCases + [.runJobs]
+
+    /// From nothing: what a center decides before its first observer counts too.
+    static let allWithFlush: [Step] = [
+        .post("n", "A", immediately: false), .post("n", "A", immediately: true), .suspend, .resume, .add(.coalesce),
+        .add(.hold), .flush,
+    ]
 
     static let allWithAdding: [Step] =
         allCases.filter { $0 != .post("n", "B", immediately: false) } + SuspensionBehavior.allCases.map(Step.add)
@@ -57,6 +65,7 @@ protocol Steppable: AnyObject {
     func suspend()
     func resume()
     func runJobs()
+    func flush()
 }
 
 extension Steppable {
@@ -69,6 +78,7 @@ extension Steppable {
         case .add(let behavior): add(behavior, name: nil, object: nil)
         case .addNamed(let behavior): add(behavior, name: "n", object: "A")
         case .runJobs: runJobs()
+        case .flush: flush()
         }
     }
 }
@@ -79,12 +89,18 @@ final class ModelledCenter: Steppable {
     private let log = SharedLog()
     /// Where handlers run, if not at once.
     let jobs: PendingJobs?
+    /// Where flushes run, if not at once.
+    private let readingThread: PendingJobs?
     private var registrations: [(observer: Registration, key: NotificationRouter.Registry.Key)] = []
     private var (added, posted) = (0, 0)
 
-    init(jobs: PendingJobs? = nil) { self.jobs = jobs }
+    init(jobs: PendingJobs? = nil, flushesLate: Bool = false) {
+        self.jobs = jobs
+        readingThread = flushesLate ? PendingJobs() : nil
+    }
 
     var isSuspended: Bool { router.isSuspended }
+    var pendingFlushes: Int { readingThread?.count ?? 0 }
 
     func runJobs() { jobs?.run() }
 
@@ -115,8 +131,11 @@ final class ModelledCenter: Steppable {
     func suspend() { router.suspend() }
 
     func resume() {
-        if router.resume() { router.flush() }
+        guard router.resume() else { return }
+        if let readingThread { readingThread.add { [router] in router.flush() } } else { router.flush() }
     }
+
+    func flush() { readingThread?.run() }
 
     func takeDeliveries() -> [String] { log.take() }
 }
@@ -145,9 +164,14 @@ final class NaiveCenter: Steppable {
     private var handedOver: [Waiting]?
     private var deliveries: [String] = []
     private var isSuspended = false
+    /// Whether what waits at the end of a suspension goes on waiting until a ``Step/flush``, or the next notification.
+    private let flushesLate: Bool
     private var (added, posted) = (0, 0)
 
-    init(hasQueue: Bool = false) { handedOver = hasQueue ? [] : nil }
+    init(hasQueue: Bool = false, flushesLate: Bool = false) {
+        handedOver = hasQueue ? [] : nil
+        self.flushesLate = flushesLate
+    }
 
     func add(_ behavior: SuspensionBehavior, name: NotificationName?, object: String?) {
         observers.append(Observer(number: added, behavior: behavior, name: name, object: object))
@@ -164,7 +188,7 @@ final class NaiveCenter: Steppable {
     func post(_ name: NotificationName, _ object: String, immediately: Bool) {
         let matching = observers.filter { ($0.name ?? name) == name && ($0.object ?? object) == object }
         let isImmediate = immediately || matching.contains { $0.behavior == .deliverImmediately }
-        if isSuspended, isImmediate, !matching.isEmpty { flush() }
+        if !isSuspended || (isImmediate && !matching.isEmpty) { deliverAll() }
         for observer in matching {
             let new = Waiting(observer: observer.number, name: name, object: object, post: posted)
             if !isSuspended || isImmediate {
@@ -193,7 +217,11 @@ final class NaiveCenter: Steppable {
 
     func resume() {
         isSuspended = false
-        flush()
+        if !flushesLate { deliverAll() }
+    }
+
+    func flush() {
+        if !isSuspended { deliverAll() }
     }
 
     func runJobs() {
@@ -206,7 +234,7 @@ final class NaiveCenter: Steppable {
         return deliveries
     }
 
-    private func flush() {
+    private func deliverAll() {
         waiting.forEach(deliver)
         waiting = []
     }

@@ -1,0 +1,149 @@
+import CDBus
+import Glibc
+
+/// Reads the values of a message where they lie, so that a receiver can measure a value before it copies it. A copy of a reader stays
+/// where it is while the original goes on. Valid while the message is.
+package struct DBusReader {
+    /// The type of a value. An array of bytes is apart from other arrays because it lies in one block, and so is a dictionary.
+    package enum Kind: Sendable {
+        case byte, boolean, int16, uint16, int32, uint32, int64, uint64, double
+        case string, objectPath, signature
+        case bytes, array, dictionary, entry, structure, variant
+        /// A type that this library does not take: file descriptors.
+        case other
+        /// No more values.
+        case end
+    }
+
+    /// The value of a number or truth value.
+    package enum Number: Sendable {
+        case signed(Int64)
+        case unsigned(UInt64)
+        case double(Double)
+        case boolean(Bool)
+    }
+
+    private var iterator = DBusMessageIter()
+    /// The type of the value that is read next.
+    package private(set) var kind = Kind.end
+
+    fileprivate init(_ message: borrowing DBusMessage) {
+        if dbus_message_iter_init(message.pointer, &iterator) != 0 { findKind() }
+    }
+
+    private init(inside outer: DBusReader) {
+        var outer = outer.iterator
+        dbus_message_iter_recurse(&outer, &iterator)
+        findKind()
+    }
+
+    /// Goes on to the next value of this message or container.
+    package mutating func next() {
+        guard kind != .end else { return }
+        if dbus_message_iter_next(&iterator) != 0 { findKind() } else { kind = .end }
+    }
+
+    /// A reader of what a container holds, which is the pairs of a dictionary, the key and value of a pair, and the one value of a variant.
+    /// For any other type there is nothing.
+    package var inner: DBusReader {
+        switch kind {
+        case .array, .dictionary, .entry, .structure, .variant: return DBusReader(inside: self)
+        default:
+            var nothing = self
+            nothing.kind = .end
+            return nothing
+        }
+    }
+
+    /// The UTF-8 of a string, object path or signature, in the message's own memory; `nil` for any other type.
+    package var text: UnsafeBufferPointer<UInt8>? {
+        switch kind {
+        case .string, .objectPath, .signature: break
+        default: return nil
+        }
+        let start: UnsafePointer<CChar>? = basic(nil)
+        guard let start else { return nil }
+        let bytes = UnsafeRawPointer(start).assumingMemoryBound(to: UInt8.self)
+        return UnsafeBufferPointer(start: bytes, count: strlen(start))
+    }
+
+    /// An array of bytes, in the message's own memory; `nil` for any other type.
+    package var bytes: UnsafeBufferPointer<UInt8>? {
+        guard kind == .bytes else { return nil }
+        var (outer, inner) = (iterator, DBusMessageIter())
+        dbus_message_iter_recurse(&outer, &inner)
+        var start: UnsafePointer<UInt8>?
+        var count: CInt = 0
+        dbus_message_iter_get_fixed_array(&inner, &start, &count)
+        return UnsafeBufferPointer(start: start, count: Int(count))
+    }
+
+    /// A number or truth value; `nil` for any other type.
+    package var number: Number? {
+        switch kind {
+        case .byte: .unsigned(UInt64(basic(UInt8(0))))
+        case .boolean: .boolean(basic(dbus_bool_t(0)) != 0)
+        case .int16: .signed(Int64(basic(Int16(0))))
+        case .uint16: .unsigned(UInt64(basic(UInt16(0))))
+        case .int32: .signed(Int64(basic(Int32(0))))
+        case .uint32: .unsigned(UInt64(basic(UInt32(0))))
+        case .int64: .signed(basic(0))
+        case .uint64: .unsigned(basic(0))
+        case .double: .double(basic(0))
+        default: nil
+        }
+    }
+
+    /// Whether the value that is read next has this type. In an empty array it tells the type of the elements.
+    package func has(signature: StaticString) -> Bool { withSignature { strcmp($0, cString(signature)) == 0 } ?? false }
+
+    /// The value's type in D-Bus's notation, also where an array is empty.
+    var signature: String { withSignature { String(cString: $0) } ?? "" }
+
+    private func withSignature<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result? {
+        var iterator = iterator
+        guard let start = dbus_message_iter_get_signature(&iterator) else { return nil }
+        defer { dbus_free(start) }
+        return body(start)
+    }
+
+    /// A value of fixed size, whose type is that of ``kind``.
+    func basic<Value: BitwiseCopyable>(_ initial: Value) -> Value {
+        var (iterator, value) = (iterator, initial)
+        dbus_message_iter_get_basic(&iterator, &value)
+        return value
+    }
+
+    private mutating func findKind() {
+        switch dbus_message_iter_get_arg_type(&iterator) {
+        case CDBUS_TYPE_INVALID: kind = .end
+        case CDBUS_TYPE_BYTE: kind = .byte
+        case CDBUS_TYPE_BOOLEAN: kind = .boolean
+        case CDBUS_TYPE_INT16: kind = .int16
+        case CDBUS_TYPE_UINT16: kind = .uint16
+        case CDBUS_TYPE_INT32: kind = .int32
+        case CDBUS_TYPE_UINT32: kind = .uint32
+        case CDBUS_TYPE_INT64: kind = .int64
+        case CDBUS_TYPE_UINT64: kind = .uint64
+        case CDBUS_TYPE_DOUBLE: kind = .double
+        case CDBUS_TYPE_STRING: kind = .string
+        case CDBUS_TYPE_OBJECT_PATH: kind = .objectPath
+        case CDBUS_TYPE_SIGNATURE: kind = .signature
+        case CDBUS_TYPE_STRUCT: kind = .structure
+        case CDBUS_TYPE_DICT_ENTRY: kind = .entry
+        case CDBUS_TYPE_VARIANT: kind = .variant
+        case CDBUS_TYPE_ARRAY:
+            switch dbus_message_iter_get_element_type(&iterator) {
+            case CDBUS_TYPE_BYTE: kind = .bytes
+            case CDBUS_TYPE_DICT_ENTRY: kind = .dictionary
+            default: kind = .array
+            }
+        default: kind = .other
+        }
+    }
+}
+
+extension DBusMessage {
+    /// A reader at the beginning of the body. Valid while the message is.
+    package var reader: DBusReader { DBusReader(self) }
+}

@@ -1,2 +1,0 @@
-// A ported file imports Foundation and this module, and finds `DistributedNotificationCenter` and `UnthrownFailures` too.
-@_exported public import NotifyCenterFoundation

@@ -1,0 +1,172 @@
+import CoreFoundation
+import NotifyCenter
+
+/// One of the process's three centers: the CoreFoundation object that clients hold, and the center that it stands for. Its functions take
+/// the arguments of the C functions, and convert them.
+final class Center: Sendable {
+    static let local = Center(.local)
+    static let darwin = Center(.darwin)
+    static let distributed = Center(.distributed)
+    private static let all = [local, darwin, distributed]
+
+    /// The center that a client means. Only the address counts, because the pointer may lead to anything.
+    static func of(_ reference: UnsafeRawPointer) -> Center? {
+        all.first { UnsafeRawPointer($0.reference) == reference }
+    }
+
+    /// Which center it is.
+    var kind: CallbackCenter.Kind { callbacks.kind }
+    /// The CoreFoundation object. Unsafe for the compiler: it is never freed and never changes.
+    nonisolated(unsafe) let reference: UnsafeMutableRawPointer
+    private let callbacks: CallbackCenter
+
+    private init(_ callbacks: CallbackCenter) {
+        self.callbacks = callbacks
+        reference = RuntimeClass.makeImmortalInstance()
+    }
+
+    // MARK: Observers
+
+    /// `CFNotificationCenterAddObserver`.
+    func add(
+        _ observer: ClientObserver,
+        name: UnsafeRawPointer?,
+        object: UnsafeRawPointer?,
+        suspensionBehavior: Int
+    ) throws {
+        let behavior = SuspensionBehavior(rawValue: suspensionBehavior)
+        try callbacks.add(
+            observer.identity,
+            name: try name.map(notificationName),
+            object: try convert(object),
+            suspensionBehavior: behavior ?? .coalesce
+        ) { [self] notification in
+            call(observer, notification)
+        }
+        // The observer is registered as with 0, which stands for the default: it is better to hear than to be deaf.
+        if kind == .distributed, behavior == nil, suspensionBehavior != 0 {
+            throw ArgumentError(
+                argument: "suspensionBehavior",
+                found: "\(suspensionBehavior), which is none",
+                remedy: "the observer is registered with CFNotificationSuspensionBehaviorCoalesce; say which you mean"
+            )
+        }
+    }
+
+    /// `CFNotificationCenterRemoveObserver`.
+    func remove(_ observer: UnsafeRawPointer, name: UnsafeRawPointer?, object: UnsafeRawPointer?) throws {
+        callbacks.remove(
+            UInt(bitPattern: observer),
+            name: try name.map(notificationName),
+            object: try convert(object)
+        )
+    }
+
+    /// `CFNotificationCenterRemoveEveryObserver`.
+    func removeEvery(_ observer: UnsafeRawPointer) { callbacks.removeEvery(UInt(bitPattern: observer)) }
+
+    /// The Darwin center's observers get neither object nor userInfo (CF-D7).
+    private func call(_ observer: ClientObserver, _ notification: CallbackCenter.Notification) {
+        switch notification.content {
+        case .local(let content):
+            observer.call(
+                center: reference,
+                name: UnsafeRawPointer(bitPattern: content.name),
+                object: notification.object?.address.flatMap(UnsafeRawPointer.init(bitPattern:)),
+                userInfo: content.userInfo.flatMap(UnsafeRawPointer.init(bitPattern:))
+            )
+        case .none, .distributed:
+            let userInfo: UserInfo? = if case .distributed(let values) = notification.content { values } else { nil }
+            observer.call(
+                center: reference,
+                name: notification.name.rawValue,
+                object: notification.object?.text,
+                userInfo: userInfo
+            )
+        }
+    }
+
+    // MARK: Posting
+
+    /// `CFNotificationCenterPostNotificationWithOptions`.
+    func post(
+        _ name: UnsafeRawPointer,
+        object: UnsafeRawPointer?,
+        userInfo: UnsafeRawPointer?,
+        options: PostingOptions
+    ) throws {
+        let content = try callbacks.content(name: name, userInfo: userInfo, values: Arguments.userInfo)
+        try callbacks.post(notificationName(name), object: convert(object), content: content, options: options)
+    }
+
+    // MARK: Arguments
+
+    private func notificationName(_ pointer: UnsafeRawPointer) throws(ArgumentError) -> NotificationName {
+        NotificationName(try Arguments.text(pointer, argument: "name"))
+    }
+
+    private func convert(_ object: UnsafeRawPointer?) throws(ArgumentError) -> CallbackCenter.Object? {
+        try callbacks.object(object) { pointer throws(ArgumentError) in
+            try Arguments.text(pointer, argument: "object")
+        }
+    }
+}
+
+/// Does what a client asks of the center that it names, and reports what fails. With NULL for a center it does nothing.
+func withCenter(_ reference: UnsafeRawPointer?, _ function: String, _ body: (Center) throws -> Void) {
+    guard let reference else { return }
+    UnthrownFailures.report(in: function) {
+        guard let center = Center.of(reference) else {
+            throw ArgumentError(
+                argument: "center",
+                found: "an object that is no notification center",
+                remedy:
+                    "pass what CFNotificationCenterGetLocalCenter, …GetDarwinNotifyCenter or …GetDistributedCenter returns"
+            )
+        }
+        try body(center)
+    }
+}
+
+// MARK: CoreFoundation's runtime
+
+/// `CFNotificationCenter` as a class of CoreFoundation's runtime. It defines neither equality nor hash: the runtime then takes the
+/// address.
+enum RuntimeClass {
+    /// Registered with the first use, once.
+    static let typeIdentifier: CFTypeID = {
+        // CoreFoundation keeps the address.
+        let definition = UnsafeMutablePointer<CFRuntimeClass>.allocate(capacity: 1)
+        definition.initialize(to: CFRuntimeClass())
+        let name: StaticString = "CFNotificationCenter"
+        definition.pointee.className = UnsafeRawPointer(name.utf8Start).assumingMemoryBound(to: CChar.self)
+        definition.pointee.copyDebugDesc = { object in
+            object.flatMap { Unmanaged.passRetained(describe($0)) }
+        }
+        return _CFRuntimeRegisterClass(definition)
+    }()
+
+    /// An object of the class that no number of releases frees, because no client owns a center (CF-T1).
+    static func makeImmortalInstance() -> UnsafeMutableRawPointer {
+        guard let instance = _CFRuntimeCreateInstance(nil, typeIdentifier, 0, nil) else {
+            // The runtime knows no such class, or has no memory: nothing can go on without a center.
+            preconditionFailure("CoreFoundation makes no object of the class CFNotificationCenter")
+        }
+        let address = instance.toOpaque()
+        // What CoreFoundation's own constants have in this place (INIT_CFRUNTIME_BASE).
+        address.assumingMemoryBound(to: CFRuntimeBase.self).pointee._swift_rc = UInt(_CF_CONSTANT_OBJECT_STRONG_RC)
+        return address
+    }
+
+    private static func describe(_ object: CFTypeRef) -> CFString {
+        let address = Unmanaged.passUnretained(object).toOpaque()
+        let name =
+            switch Center.of(address)?.kind {
+            case .local: "local"
+            case .darwin: "Darwin notify"
+            case .distributed: "distributed"
+            case nil: "unknown"
+            }
+        return makeCFString("<CFNotificationCenter \(address)>{\(name)}")
+    }
+}

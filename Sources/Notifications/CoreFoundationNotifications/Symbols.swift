@@ -1,0 +1,148 @@
+// The module with the header comes along: `CFNotificationCenterGetDistributedCenter`, and CoreFoundation with it.
+@_exported public import CCoreFoundationNotifications
+// CoreFoundation's module does not say which library it is in; this one does.
+import Foundation
+import NotifyCenter
+
+// Each function here defines a symbol that a C header declares. Swift code calls it by the header's declaration: `@usableFromInline` makes
+// the symbol visible, without a second Swift function of that name beside the header's.
+
+// MARK: Centers
+
+/// `CFNotificationCenterGetTypeID` (CF-T1).
+@c(CFNotificationCenterGetTypeID)
+@usableFromInline
+func getTypeID() -> UInt { RuntimeClass.typeIdentifier }
+
+/// `CFNotificationCenterGetLocalCenter` (CF-T2).
+@c(CFNotificationCenterGetLocalCenter)
+@usableFromInline
+func getLocalCenter() -> UnsafeMutableRawPointer { Center.local.reference }
+
+/// `CFNotificationCenterGetDarwinNotifyCenter` (CF-T2).
+@c(CFNotificationCenterGetDarwinNotifyCenter)
+@usableFromInline
+func getDarwinNotifyCenter() -> UnsafeMutableRawPointer { Center.darwin.reference }
+
+/// `CFNotificationCenterGetDistributedCenter` (CF-T3).
+@c(CFNotificationCenterGetDistributedCenter)
+@usableFromInline
+func getDistributedCenter() -> UnsafeMutableRawPointer { Center.distributed.reference }
+
+// MARK: Observers
+
+/// `CFNotificationCenterAddObserver`.
+@c(CFNotificationCenterAddObserver)
+@usableFromInline
+func addObserver(
+    _ center: UnsafeRawPointer?,
+    _ observer: UnsafeRawPointer?,
+    _ callback: Callback?,
+    _ name: UnsafeRawPointer?,
+    _ object: UnsafeRawPointer?,
+    _ suspensionBehavior: Int
+) {
+    // CF-A3
+    guard let callback else { return }
+    withCenter(center, "CFNotificationCenterAddObserver") { center throws in
+        try center.add(
+            ClientObserver(pointer: observer, callback: callback),
+            name: name,
+            object: object,
+            suspensionBehavior: suspensionBehavior
+        )
+    }
+}
+
+/// `CFNotificationCenterRemoveObserver`.
+@c(CFNotificationCenterRemoveObserver)
+@usableFromInline
+func removeObserver(
+    _ center: UnsafeRawPointer?,
+    _ observer: UnsafeRawPointer?,
+    _ name: UnsafeRawPointer?,
+    _ object: UnsafeRawPointer?
+) {
+    // CF-R1
+    guard let observer else { return }
+    withCenter(center, "CFNotificationCenterRemoveObserver") { center throws in
+        try center.remove(observer, name: name, object: object)
+    }
+}
+
+/// `CFNotificationCenterRemoveEveryObserver`.
+@c(CFNotificationCenterRemoveEveryObserver)
+@usableFromInline
+func removeEveryObserver(_ center: UnsafeRawPointer?, _ observer: UnsafeRawPointer?) {
+    // CF-R1
+    guard let observer else { return }
+    withCenter(center, "CFNotificationCenterRemoveEveryObserver") { center in center.removeEvery(observer) }
+}
+
+// MARK: Posting
+
+/// `CFNotificationCenterPostNotification` (CF-P6).
+@c(CFNotificationCenterPostNotification)
+@usableFromInline
+func postNotification(
+    _ center: UnsafeRawPointer?,
+    _ name: UnsafeRawPointer?,
+    _ object: UnsafeRawPointer?,
+    _ userInfo: UnsafeRawPointer?,
+    _ deliverImmediately: UInt8
+) {
+    let options: PostingOptions = deliverImmediately == 0 ? [] : .deliverImmediately
+    post("CFNotificationCenterPostNotification", center, name, object, userInfo, options)
+}
+
+/// `CFNotificationCenterPostNotificationWithOptions`.
+@c(CFNotificationCenterPostNotificationWithOptions)
+@usableFromInline
+func postNotificationWithOptions(
+    _ center: UnsafeRawPointer?,
+    _ name: UnsafeRawPointer?,
+    _ object: UnsafeRawPointer?,
+    _ userInfo: UnsafeRawPointer?,
+    _ options: UInt
+) {
+    let options = PostingOptions(rawValue: options)
+    post("CFNotificationCenterPostNotificationWithOptions", center, name, object, userInfo, options)
+}
+
+private func post(
+    _ function: String,
+    _ center: UnsafeRawPointer?,
+    _ name: UnsafeRawPointer?,
+    _ object: UnsafeRawPointer?,
+    _ userInfo: UnsafeRawPointer?,
+    _ options: PostingOptions
+) {
+    // CF-P1
+    guard let name else { return }
+    withCenter(center, function) { center throws in
+        try center.post(name, object: object, userInfo: userInfo, options: options)
+    }
+}
+
+// MARK: Suspension
+
+/// `_CFNotificationCenterSetSuspended` (CF-S1, CF-S13).
+@c(_CFNotificationCenterSetSuspended)
+@usableFromInline
+func setSuspended(_ center: UnsafeRawPointer?, _ suspended: UInt8) {
+    withCenter(center, "_CFNotificationCenterSetSuspended") { center in
+        guard center.kind == .distributed else { return }
+        DistributedNotifyCenter.default.isSuspended = suspended != 0
+    }
+}
+
+/// `_CFNotificationCenterIsSuspended` (CF-S1, CF-S13).
+@c(_CFNotificationCenterIsSuspended)
+@usableFromInline
+func isSuspended(_ center: UnsafeRawPointer?) -> UInt8 {
+    var isSuspended = false
+    withCenter(center, "_CFNotificationCenterIsSuspended") { center in
+        isSuspended = center.kind == .distributed && DistributedNotifyCenter.default.isSuspended
+    }
+    return isSuspended ? 1 : 0
+}

@@ -1,0 +1,81 @@
+import CoreFoundation
+package import Foundation
+
+/// Why an object gives no text: what it is, and what helps.
+package struct TextError: Error {
+    package let found: String
+    package let remedy: String
+}
+
+/// A text with more code units is refused before anything is converted: a message of the bus holds 16 MiB at most, and each unit becomes
+/// one byte at least.
+private let maximumLength = 16 * 1024 * 1024
+
+/// The text of a string object.
+///
+/// - Throws: ``TextError`` where it is too long for a message, or where it is no Unicode text, because a surrogate stands alone in it.
+package func unicodeText(of string: NSString) throws(TextError) -> String {
+    let length = string.length
+    guard length <= maximumLength else {
+        throw TextError(
+            found: "a text of \(length) UTF-16 units, which is more than a message of the bus holds",
+            remedy: "Put the text in a file and post its name."
+        )
+    }
+    // These two classes store a String, which is Unicode and needs no conversion.
+    if type(of: string) == NSString.self || type(of: string) == NSMutableString.self { return string as String }
+    let units = [UniChar](unsafeUninitializedCapacity: length) { buffer, count in
+        let range = CFRange(location: 0, length: length)
+        CFStringGetCharacters(unsafeBitCast(string, to: CFString.self), range, buffer.baseAddress)
+        count = length
+    }
+    guard let text = units.withUnsafeBufferPointer(transcode) else {
+        throw TextError(
+            found: "a text that holds a surrogate that stands alone, which is no Unicode text",
+            remedy: "Leave it out, or put U+FFFD in its place."
+        )
+    }
+    return text
+}
+
+// MARK: UTF-16
+
+/// The text of UTF-16 code units; `nil` where a surrogate stands alone.
+///
+/// `String(decoding:as:)` takes about ten times as long, and puts U+FFFD in such a surrogate's place.
+private func transcode(_ units: UnsafeBufferPointer<UInt16>) -> String? {
+    var count = 0
+    guard forEachScalar(in: units, { count += UTF8.width($0) }) else { return nil }
+    return String(unsafeUninitializedCapacity: count) { utf8 in
+        var end = 0
+        _ = forEachScalar(in: units) { scalar in
+            for byte in scalar.utf8 {
+                utf8[end] = byte
+                end += 1
+            }
+        }
+        return end
+    }
+}
+
+/// Calls `body` for each scalar, up to a surrogate that stands alone. Returns whether it came to the end.
+private func forEachScalar(in units: UnsafeBufferPointer<UInt16>, _ body: (Unicode.Scalar) -> Void) -> Bool {
+    var index = 0
+    while index < units.count {
+        if let scalar = Unicode.Scalar(units[index]) {
+            body(scalar)
+            index += 1
+        } else {
+            guard index + 1 < units.count, let scalar = scalar(units[index], units[index + 1]) else { return false }
+            body(scalar)
+            index += 2
+        }
+    }
+    return true
+}
+
+/// The scalar of a surrogate pair; `nil` where the two units are none.
+private func scalar(_ lead: UInt16, _ trail: UInt16) -> Unicode.Scalar? {
+    guard UTF16.isLeadSurrogate(lead), UTF16.isTrailSurrogate(trail) else { return nil }
+    return Unicode.Scalar(0x10000 + (UInt32(lead & 0x3FF) << 10 | UInt32(trail & 0x3FF)))
+}

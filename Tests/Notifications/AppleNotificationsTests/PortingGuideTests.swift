@@ -1,0 +1,129 @@
+import Foundation
+import NotifyCenterTestKit
+import Testing
+
+/// The page names what does not compile by the compiler's own words, so that a search for them finds it.
+@Suite("The porting guide")
+struct PortingGuideTests {
+    /// A form that Linux's compiler refuses, and words of its error that stand on the page.
+    struct Form: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        var imports = "import AppleNotifications\nimport Foundation"
+        var mode = 5
+        let source: String
+        let words: [String]
+    }
+
+    private static let forms = [
+        Form(
+            testDescription: "no import",
+            imports: "import Foundation",
+            source: """
+                let center = CFNotificationCenterGetDarwinNotifyCenter()
+                let name = "n" as CFString
+                DistributedNotificationCenter.default().suspended = true
+                notify_register_dispatch("n", &token, queue) { _ in }
+                """,
+            words: [
+                "cannot find 'CFNotificationCenterGetDarwinNotifyCenter' in scope",
+                "cannot find type 'CFString' in scope",
+                "cannot find 'DistributedNotificationCenter' in scope",
+                "cannot find 'notify_register_dispatch' in scope",
+            ]
+        ),
+        Form(
+            testDescription: "CoreFoundation in place of AppleNotifications",
+            imports: "import CoreFoundation\nimport Foundation",
+            source: #"let name = CFNotificationName("n" as CFString)"#,
+            words: [
+                "'String' is not convertible to 'CFString'",
+                "'CFNotificationName' (aka 'CFString') cannot be constructed because it has no accessible initializers",
+            ]
+        ),
+        Form(
+            testDescription: "CoreFoundation beside AppleNotifications",
+            imports: "import AppleNotifications\nimport CoreFoundation\nimport Foundation",
+            source: """
+                let center = CFNotificationCenterGetDarwinNotifyCenter()
+                let name = "n" as CFString
+                """,
+            words: [
+                "'CFString' is ambiguous for type lookup in this context",
+                "ambiguous use of 'CFNotificationCenterGetDarwinNotifyCenter()'",
+            ]
+        ),
+        Form(
+            testDescription: "a callback as a parameter that does not escape",
+            source: """
+                func observe(callback: CFNotificationCallback) {
+                    CFNotificationCenterAddObserver(nil, nil, callback, nil, nil, .drop)
+                }
+                """,
+            words: ["passing non-escaping parameter 'callback' to function expecting an '@escaping' closure"]
+        ),
+        Form(
+            testDescription: "a C function pointer",
+            source: "let callback: @convention(c) (CFNotificationCenter?, CFNotificationName?) -> Void = { _, _ in }",
+            words: ["is not representable in Objective-C, so it cannot be used with '@convention(c)'"]
+        ),
+        Form(
+            testDescription: "what Linux's Foundation lacks",
+            source: """
+                final class Model: NSObject {
+                    let selector = #selector(changed(_:))
+                    @objc func changed(_ notification: Notification) {}
+                }
+                let center: NotificationCenter = take(DistributedNotificationCenter.default())
+                func take(_ center: NotificationCenter) -> NotificationCenter { center }
+                let publisher = DistributedNotificationCenter.default().publisher(for: Notification.Name("n"))
+                """,
+            words: [
+                "'#selector' can only be used with the Objective-C runtime", "Objective-C interoperability is disabled",
+                "cannot convert value of type 'DistributedNotificationCenter' to expected argument type "
+                    + "'NotificationCenter'",
+                "value of type 'DistributedNotificationCenter' has no member 'publisher'",
+            ]
+        ),
+        Form(
+            testDescription: "Darwin",
+            imports: "import Darwin",
+            source: "",
+            words: ["no such module 'Darwin'"]
+        ),
+        Form(
+            testDescription: "a name as a constant in Swift 6 mode",
+            mode: 6,
+            source: #"enum Names { static let changed = "n" as CFString }"#,
+            words: [
+                "is not concurrency-safe because non-'Sendable' type 'CFString' (aka 'NSString') may have shared mutable "
+                    + "state"
+            ]
+        ),
+    ]
+
+    @Test("it quotes the compiler's words for each form that does not compile", arguments: forms)
+    func words(of form: Form) async throws {
+        let directory = try TemporaryDirectory("notify-center-porting")
+        let file = "\(directory.path)/form.swift"
+        try "\(form.imports)\n\(form.source)\n".write(toFile: file, atomically: true, encoding: .utf8)
+        let products = (ChildProcess.built("x") as NSString).deletingLastPathComponent
+        // Where the modules in C are that ours stand on.
+        let maps = "\(Self.repository)/Sources/Bus/CDBus"
+        let script = """
+            swiftc -typecheck -swift-version \(form.mode) -I "$0/Modules" $(pkg-config --cflags dbus-1 | sed 's/-I/-Xcc -I/g') \
+                $(printf ' -Xcc -fmodule-map-file=%s' "$1/module.modulemap" "$0"/*.build/module.modulemap) "$2"
+            """
+        let compiler = try ChildProcess("sh", ["-c", script, products, maps, file])
+        #expect(await compiler.exitStatus() == 1)
+        let page = try String(contentsOfFile: "\(Self.repository)/\(Self.page)", encoding: .utf8)
+            .replacing("\n", with: " ")
+        for words in form.words {
+            #expect(compiler.errorText.contains(words))
+            #expect(page.contains(words))
+        }
+    }
+
+    private static let page = "Sources/Notifications/NotifyCenter/NotifyCenter.docc/PortingGuide.md"
+    private static let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+        .appendingPathComponent("../../..").standardized.path
+}

@@ -1,0 +1,94 @@
+import AppleNotifications
+import DBusTransport
+import Dispatch
+import Foundation
+import NotifyCenter
+import Synchronization
+
+/// What callbacks have heard, in order, on any thread.
+final class Heard: Sendable {
+    private let items = Locked<[String]>([])
+
+    var all: [String] { items.withLock { $0 } }
+    func note(_ item: String) { items.withLock { $0.append(item) } }
+}
+
+/// Registers, posts and removes as ported code does, and keeps what it heard.
+///
+/// Its address is the observer, so it removes its registrations before it ends.
+final class Observer: Sendable {
+    let center: CFNotificationCenter
+    let heard = Heard()
+
+    init(_ center: CFNotificationCenter) { self.center = center }
+    deinit { CFNotificationCenterRemoveEveryObserver(center, Unmanaged.passUnretained(self).toOpaque()) }
+
+    var pointer: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
+
+    /// Notes each notification as `label` and its name. The callback captures, and does not follow the pointer: an observer of any name
+    /// also hears what other tests post, while this object ends.
+    func add(
+        _ name: String?,
+        object: UnsafeRawPointer? = nil,
+        behavior: CFNotificationSuspensionBehavior = .deliverImmediately,
+        label: String
+    ) {
+        CFNotificationCenterAddObserver(
+            center,
+            pointer,
+            { [heard] _, _, name, _, _ in heard.note("\(label) \(name!.rawValue as String)") },
+            name as CFString?,
+            object,
+            behavior
+        )
+    }
+
+    func remove(_ name: String?, object: UnsafeRawPointer? = nil) {
+        CFNotificationCenterRemoveObserver(
+            center,
+            pointer,
+            name.map { CFNotificationName($0 as CFString) },
+            object
+        )
+    }
+}
+
+func post(
+    _ center: CFNotificationCenter,
+    _ name: String,
+    object: UnsafeRawPointer? = nil,
+    userInfo: CFDictionary? = nil,
+    immediately: Bool = true
+) {
+    CFNotificationCenterPostNotification(center, CFNotificationName(name as CFString), object, userInfo, immediately)
+}
+
+/// The failures that the functions could not throw, since the first use.
+enum Failures {
+    private static let reported = Locked<[String]>([])
+    private static let observation = UnthrownFailures.observe { failure in
+        reported.withLock { $0.append(failure.description) }
+    }
+
+    static func collect() { _ = observation }
+
+    static func contains(_ function: String, _ texts: String...) -> Bool {
+        reported.withLock { reported in
+            reported.contains { line in line.hasPrefix(function + ":") && texts.allSatisfy(line.contains) }
+        }
+    }
+}
+
+/// Whether this runs on the main queue. `Thread.isMainThread` does not tell: in a program with an `async` main, such as the tests, Linux
+/// runs the main queue on another thread.
+func isOnMainQueue() -> Bool { MainQueue.isCurrent }
+
+private enum MainQueue {
+    private static let key: DispatchSpecificKey<Bool> = {
+        let key = DispatchSpecificKey<Bool>()
+        DispatchQueue.main.setSpecific(key: key, value: true)
+        return key
+    }()
+
+    static var isCurrent: Bool { DispatchQueue.getSpecific(key: key) == true }
+}
