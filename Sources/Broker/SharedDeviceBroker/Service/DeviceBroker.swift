@@ -1,5 +1,8 @@
+package import DBusTransport
+import Dispatch
 package import Foundation
 import SharedDevice
+import Synchronization
 
 /// Holds the device's one account and the ledger of its cleanups. Every change of the account goes through ``apply(_:cause:)``: commit, then
 /// bump the epoch, then announce (architecture, D9), so that whoever is told to ask gets the new answer.
@@ -329,5 +332,38 @@ package actor DeviceBroker {
             guard (try? await Task.sleep(for: .seconds(wait))) != nil else { return }
             scheduleExpiry()
         }
+    }
+}
+
+/// What apps were answered that asked who is signed in and owe nothing, for as long as nothing changes: the same question is then answered
+/// without the broker's queue, which may wait for the disk.
+///
+/// Only what is on the disk is in here. The broker forgets all of it with each change, before it announces any: whoever is told to ask gets
+/// the new answer. Who asks while a change is being committed gets the old one, as if asked before.
+package final class StandingAnswers: Sendable {
+    private let answers = Locked<[String: DBusValue]>([:])
+
+    /// The answer for an app, as it travels.
+    package subscript(app: String) -> DBusValue? { answers.withLock { $0[app] } }
+
+    /// On the broker's queue, in one step with the finding of the answer.
+    func keep(_ answer: SessionAnswer, for app: String) {
+        let fields = DBusValue.fields(answer.fields)
+        answers.withLock { $0[app] = fields }
+    }
+
+    /// On the broker's queue, in one step with the change.
+    func forget() { answers.withLock { $0 = [:] } }
+}
+
+/// Runs an actor on a queue of its own, because what it does waits for the disk, and the threads that tasks share must not.
+final class QueueExecutor: SerialExecutor {
+    private let queue: DispatchQueue
+
+    init(_ label: String) { queue = DispatchQueue(label: label) }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.async { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
     }
 }

@@ -75,3 +75,77 @@ package struct DeviceStateMachine: Sendable {
         }
     }
 }
+
+/// How this device is managed, as its configuration says. The broker always knows; only clients know a third answer.
+package enum ManagedMode: String, Sendable, Codable {
+    /// Many people, one at a time: at most one account is signed in, for every app.
+    case shared
+    /// One person's device: the broker signs nobody in.
+    case personal
+}
+
+/// What the broker holds for the whole device.
+///
+/// A personal device has no account; `DeviceStateMachine` and the store's schema both see to it.
+package struct DeviceState: Sendable {
+    /// How the device is managed.
+    package let mode: ManagedMode
+    /// Who is signed in, if anyone.
+    package let account: Account?
+    /// Grows by exactly one with each change of account or mode, so two states of the same epoch are the same state. Where it
+    /// begins is the store's matter.
+    package let epoch: UInt64
+
+    /// A new device: personal, nobody signed in, epoch 0.
+    package static let initial = DeviceState(mode: .personal, account: nil, epoch: 0)
+
+    package init(mode: ManagedMode, account: Account?, epoch: UInt64) {
+        self.mode = mode
+        self.account = account
+        self.epoch = epoch
+    }
+
+    /// The state that follows this one.
+    package func next(mode: ManagedMode, account: Account?) -> DeviceState {
+        DeviceState(mode: mode, account: account, epoch: epoch + 1)
+    }
+}
+
+/// Who may sign in at all, as the administrator and the device's enrolment have it.
+package struct DeviceRules: Sendable, Equatable {
+    /// Whether the device has to be joined before anybody signs in.
+    package var requiresJoin: Bool
+    /// Whether it is joined.
+    package var isJoined: Bool
+    /// Whose users may sign in; `nil` for anybody's. In whatever case.
+    package var tenantIdentifier: String?
+
+    package init(requiresJoin: Bool = false, isJoined: Bool = false, tenantIdentifier: String? = nil) {
+        self.requiresJoin = requiresJoin
+        self.isJoined = isJoined
+        self.tenantIdentifier = tenantIdentifier
+    }
+
+    /// Whether anybody may sign in.
+    ///
+    /// - Throws: ``DeviceRefusal``.
+    package func check() throws(DeviceRefusal) {
+        if requiresJoin, !isJoined { throw .deviceNotJoined }
+    }
+
+    /// Whether users of this tenant may sign in.
+    ///
+    /// - Throws: ``DeviceRefusal``.
+    package func check(tenant: String) throws(DeviceRefusal) {
+        try check()
+        if let tenantIdentifier, tenantIdentifier.lowercased() != tenant.lowercased() { throw .tenantMismatch }
+    }
+}
+
+extension Account {
+    /// Whether `identifier` names this account. As in MSAL the case does not count: the same directory writes its ids now
+    /// in capitals, now in small letters.
+    package func hasIdentifier(_ identifier: String) -> Bool {
+        self.identifier.lowercased() == identifier.lowercased()
+    }
+}

@@ -130,3 +130,89 @@ enum PrivateFiles {
         }
     }
 }
+
+/// Where the broker and its administration keep the device's state, unless told otherwise.
+package enum StateDirectory {
+    /// The variable that names the directory.
+    package static let environmentVariable = "SHARED_DEVICE_STATE"
+
+    /// The directory for a user of this id with these variables: `SHARED_DEVICE_STATE`; else `/var/lib/shared-device` for
+    /// root; else `shared-device` in `XDG_STATE_HOME`, or in `~/.local/state` where that is unset or relative, which the
+    /// XDG rules declare invalid.
+    package static func path(environment: [String: String], effectiveUser: UInt32, home: String) -> String {
+        if let path = environment[environmentVariable], !path.isEmpty { return path }
+        if effectiveUser == 0 { return "/var/lib/shared-device" }
+        if let base = environment["XDG_STATE_HOME"], base.hasPrefix("/") { return base + "/shared-device" }
+        return home + "/.local/state/shared-device"
+    }
+}
+
+/// Keeps two processes from making or migrating one database at once. SQLite's own locks cover neither: both the change
+/// to WAL and a chain of migrations are several transactions.
+///
+/// The lock ends with the process that holds it, however that dies.
+struct OpeningLock: ~Copyable {
+    private let descriptor: CInt
+
+    /// Waits for the lock file at `path`, which exists.
+    init(path: String, timeout: Duration) throws(StoreError) {
+        let attempted = "lock \(path)"
+        let descriptor = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
+        guard descriptor >= 0 else {
+            throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed)
+        }
+        let deadline = ContinuousClock.now + timeout
+        while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
+            let code = errno
+            if code == EINTR { continue }
+            guard code == EWOULDBLOCK else {
+                close(descriptor)
+                throw PrivateFiles.failure(code, attempted: attempted, otherwise: .failed)
+            }
+            guard ContinuousClock.now < deadline else {
+                close(descriptor)
+                throw StoreError(
+                    .busy,
+                    attempted: attempted,
+                    message: "another process has held it for \(timeout)",
+                    remedy: "see with fuser which process it is, and try again"
+                )
+            }
+            usleep(10_000)
+        }
+        self.descriptor = descriptor
+    }
+
+    deinit { close(descriptor) }
+}
+
+/// Keeps a state directory to one broker. It ends with this object, or with the process, however that ends.
+final class ServiceLock: Sendable {
+    private let descriptor: CInt
+
+    /// - Throws: ``StoreError``; `busy` where another broker has it.
+    init(directory: String) throws(StoreError) {
+        let path = "\(directory)/shared-device-broker.lock"
+        let attempted = "keep \(directory) to this broker"
+        let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else {
+            throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed)
+        }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            let code = errno
+            close(descriptor)
+            guard code == EWOULDBLOCK else {
+                throw PrivateFiles.failure(code, attempted: attempted, otherwise: .failed)
+            }
+            throw StoreError(
+                .busy,
+                attempted: attempted,
+                message: "another broker uses it",
+                remedy: "end that one, or give this one a state directory of its own"
+            )
+        }
+        self.descriptor = descriptor
+    }
+
+    deinit { close(descriptor) }
+}
