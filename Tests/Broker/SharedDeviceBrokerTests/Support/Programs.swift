@@ -62,7 +62,7 @@ struct Watchdog {
     init(_ process: Process) {
         let identifier = process.processIdentifier
         item = DispatchWorkItem { kill(identifier, SIGKILL) }
-        DispatchQueue.global().asyncAfter(deadline: .now() + 60, execute: item)
+        DispatchQueue.global().asyncAfter(deadline: .now() + 300, execute: item)
     }
 
     func cancel() { item.cancel() }

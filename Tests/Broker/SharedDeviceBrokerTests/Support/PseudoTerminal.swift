@@ -34,7 +34,7 @@ final class PseudoTerminal: Sendable {
         var ready = pollfd(fd: controller.fileDescriptor, events: Int16(POLLIN), revents: 0)
         while shown.range(of: Data(text.utf8)) == nil {
             // A program that ended closes no terminal that the test holds, too: the end would not be seen.
-            guard poll(&ready, 1, 30_000) > 0 else { throw POSIXError(.ETIMEDOUT) }
+            guard poll(&ready, 1, 300_000) > 0 else { throw POSIXError(.ETIMEDOUT) }
             guard let more = try controller.read(upToCount: 1), !more.isEmpty else { break }
             shown.append(more)
         }
