@@ -1,7 +1,9 @@
+import DBusTransport
 import Foundation
 import Glibc
 import SharedDevice
 import SharedDeviceBroker
+import Synchronization
 
 /// A directory of a test's own, removed with its content when the last reference goes.
 final class TemporaryDirectory: Sendable {
@@ -51,4 +53,58 @@ func mode(of path: String) -> mode_t? {
 extension Account {
     static let ada = Account(identifier: "a11ce.7e4a47", username: "ada@example.com", displayName: "Ada Lovelace")
     static let grace = Account(identifier: "96ace.7e4a47", username: "grace@example.com")
+}
+
+/// A property list as XML, with this inside.
+func plistXML(_ element: String) -> String {
+    """
+    <?xml version="1.0" encoding="UTF-8"?>
+    <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+    <plist version="1.0">\(element)</plist>
+    """
+}
+
+/// A property list in its binary form.
+func binaryPlist(_ value: [String: Any]) throws -> Data {
+    try PropertyListSerialization.data(fromPropertyList: value, format: .binary, options: 0)
+}
+
+/// The content of a fixture of these tests.
+func fixture(_ name: String) throws -> Data {
+    let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+    return try Data(contentsOf: tests.appendingPathComponent("Fixtures").appendingPathComponent(name))
+}
+
+/// What a content means.
+func document(_ content: Data) throws -> ManagedConfigurationDocument {
+    try ManagedConfigurationDocument(content, file: "managed")
+}
+
+func document(_ text: String) throws -> ManagedConfigurationDocument { try document(Data(text.utf8)) }
+
+/// Why a content means nothing; `nil` where it is valid.
+func configurationError(_ content: Data) -> ManagedConfigurationError? {
+    do throws(ManagedConfigurationError) {
+        _ = try ManagedConfigurationDocument(content, file: "managed")
+        return nil
+    } catch {
+        return error
+    }
+}
+
+func configurationError(_ text: String) -> ManagedConfigurationError? { configurationError(Data(text.utf8)) }
+
+/// A value that a test and its helpers share: a lock that can be stored in a struct, and passed on.
+final class Shared<Value: Sendable>: Sendable {
+    private let locked: Locked<Value>
+
+    init(_ value: Value) { locked = Locked(value) }
+
+    func withLock<Result: Sendable>(_ body: @Sendable (inout Value) -> Result) -> Result {
+        locked.withLock { value in
+            var copy = value
+            defer { value = copy }
+            return body(&copy)
+        }
+    }
 }
