@@ -99,7 +99,7 @@ struct KnownApp: Encodable {
     }
 
     let identifier: String
-    /// `nil` where no broker tells.
+    /// `nil` if no broker answers.
     let running: Bool?
     /// Whether it was given the account that is signed in.
     let holdsCurrent: Bool

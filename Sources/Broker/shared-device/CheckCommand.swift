@@ -104,7 +104,7 @@ struct CheckCommand: ParsableCommand {
         }
     }
 
-    /// Whether people look at it, who like colour.
+    /// Whether the output goes to a terminal that shows colours.
     private static var isColourful: Bool {
         let environment = ProcessInfo.processInfo.environment
         return isatty(STDOUT_FILENO) != 0 && (environment["NO_COLOR"] ?? "").isEmpty && environment["TERM"] != "dumb"

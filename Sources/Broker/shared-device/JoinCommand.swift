@@ -48,7 +48,7 @@ struct AdministratorOptions: ParsableArguments {
 
     @OptionGroup var password: PasswordOptions
 
-    /// To be called before anything starts a thread.
+    /// Call it before anything starts a thread.
     func request() throws -> BrokerProtocol.Fields {
         let password = try password.open().readPassword(of: name)
         return ["username": .string(name), "password": .string(password.text)]

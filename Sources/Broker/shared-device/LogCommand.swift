@@ -58,7 +58,7 @@ struct LogCommand: ParsableCommand {
         try reportingFailure {
             let log = AuditLog(database: try state.openDatabase(.existing))
             var filter = AuditLog.Filter(since: since?.date, session: session, app: app, event: event, last: last)
-            // Asked first: what is added between the two questions is not to be missed.
+            // Asked first, so that no entry is missed that is added between the two questions.
             var newest = try log.lines(AuditLog.Filter(last: 1)).last?.sequence ?? 0
             var lines = try log.lines(filter)
             filter.last = nil

@@ -54,7 +54,7 @@ struct BusOptions: ParsableArguments {
     func connect() throws(SharedDeviceError) -> BrokerAdministration { try BrokerAdministration(bus: bus) }
 }
 
-/// What the broker adds to what the database says; all of it may be missing.
+/// What the broker knows beyond the database. Each part may be missing.
 struct BrokerView {
     private(set) var information: BrokerProtocol.Fields?
     /// The apps that have a process on the bus.
@@ -75,7 +75,7 @@ struct BrokerView {
     }
 }
 
-/// What a command does about a user who is signed in.
+/// Whether and how a command signs its user out first.
 struct SignOutOptions: ParsableArguments {
     @Flag(
         name: .customLong("sign-out"),
@@ -100,7 +100,7 @@ struct SignOutOptions: ParsableArguments {
                 attempted: "sign \(user.account.username) out"
             )
         } catch {
-            // Gone by itself meanwhile; or this bus's broker is another device's.
+            // The user has signed out meanwhile, or the broker on this bus serves another device.
             guard [.noCurrentAccount, .currentAccountMismatch].contains(error.code) else { throw error }
             guard try isSignedIn(user, database) else { return }
             throw CommandFailure(

@@ -4,7 +4,7 @@ import Glibc
 import SharedDevice
 import SharedDeviceBroker
 
-/// Writes a line to standard output, past any buffer: whoever reads along has it at once.
+/// Writes a line to standard output without a buffer, so that a reader has it at once.
 func emit(_ line: String) throws(CommandFailure) {
     let bytes = Array("\(line)\n".utf8)
     var written = 0
@@ -21,7 +21,7 @@ func emit(_ line: String) throws(CommandFailure) {
     }
 }
 
-/// What stands between commands and a terminal: colours, and texts of others that must not move its cursor.
+/// What a terminal may show: colours, and the texts of other processes without control characters.
 enum Terminal {
     enum Colour: Int {
         case red = 31
@@ -111,7 +111,7 @@ enum Form {
     }
 }
 
-/// A failure that has no error of the library's.
+/// A failure of the command itself.
 struct CommandFailure: Error, CustomStringConvertible {
     let status: CInt
     let description: String
@@ -132,7 +132,7 @@ func reportingFailure(_ body: () throws -> Void) throws {
 /// Writes one line to standard error.
 func warn(_ message: String) {
     let line = Array("shared-device: \(message)\n".utf8)
-    // Where standard error is closed, there is nobody to tell.
+    // If standard error is closed, the line is lost.
     _ = write(STDERR_FILENO, line, line.count)
 }
 

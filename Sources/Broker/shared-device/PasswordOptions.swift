@@ -7,7 +7,7 @@ struct PasswordOptions: ParsableArguments {
     @Flag(name: .customLong("password-stdin"), help: "Read the password from the first line of standard input.")
     var fromStandardInput = false
 
-    /// Makes ready to read it. To be called before anything starts a thread; see `TerminalPrompt`.
+    /// Opens the source of the password. Call it before anything starts a thread; see `TerminalPrompt`.
     func open() throws -> PasswordInput {
         if fromStandardInput { return .standardInput }
         guard isatty(STDIN_FILENO) != 0 else {
@@ -127,7 +127,7 @@ final class TerminalPrompt {
         var silent = attributes
         silent.c_lflag &= ~tcflag_t(ECHO)
         silent.c_lflag |= tcflag_t(ECHONL | ICANON)
-        // What was typed before the question is not an answer to it.
+        // Text that was typed before the question does not answer it.
         guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &silent) == 0 else { throw Self.failure("silence the terminal") }
         defer { restore() }
         let text = Array(question.utf8)
@@ -160,7 +160,7 @@ final class TerminalPrompt {
         sigaddset(&fatal, signal)
         raise(signal)
         pthread_sigmask(SIG_UNBLOCK, &fatal, nil)
-        // Still here: whoever started this program has it ignore the signal.
+        // The process still runs, because its parent made it ignore the signal.
         pthread_sigmask(SIG_BLOCK, &fatal, nil)
     }
 

@@ -49,7 +49,7 @@ struct SignOutCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            // Opened first: what cannot be watched is not begun.
+            // Opened first: a round that cannot be watched is not begun.
             let rounds = try wait.map { _ in try RoundWatch(database: state.openDatabase(.existing)) }
             let attempted = "sign out"
             let answer = try signOut(attempted)

@@ -39,9 +39,9 @@ struct DeviceStatus: Encodable {
         let problem: String?
     }
 
-    /// By the broker's last word, where none answers.
+    /// If no broker answers, the mode that the database has.
     let mode: String
-    /// Whether the device has joined its organisation; `nil` where no broker tells.
+    /// Whether the device has joined its organisation; `nil` if no broker answers.
     let joined: Bool?
     let epoch: UInt64
     let organization: String?
@@ -49,13 +49,13 @@ struct DeviceStatus: Encodable {
     let account: String?
     let signedInAt: Date?
     let broker: Broker
-    /// Whether the next sign-in waits for apps to clean up; `nil` where no broker tells.
+    /// The apps whose cleanup the next sign-in waits for; `nil` if no broker answers.
     let signInHeldFor: [String]?
     /// The round that is open, else the last one.
     let round: Round?
 
     init(database: DeviceDatabase, broker: BrokerView) throws {
-        // In this order: an app that comes in between is told of by the ledger.
+        // In this order: the ledger names an app that comes in between.
         let state = try AccountStore(database: database).state()
         let ledger = try LedgerStore(database: database).ledger()
         mode = state.mode.rawValue
@@ -110,7 +110,7 @@ struct Round: Encodable {
         let begunAfter: Double?
         let finishedAfter: Double?
         let detail: String?
-        /// `nil` where no broker tells.
+        /// `nil` if no broker answers.
         let running: Bool?
     }
 

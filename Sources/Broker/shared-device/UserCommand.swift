@@ -192,7 +192,7 @@ struct UserDisableCommand: ParsableCommand {
             let user = try directory.existingUser(named: name)
             try signOut.signOut(user, of: database, reason: "the user's being disabled")
             try directory.setDisabled(true, forUserNamed: name)
-            // Who came back in between is not let in any more; the one session that this leaves ends here.
+            // A user who signed in again in between is signed out here. A disabled user cannot sign in once more.
             try signOut.signOut(user, of: database, reason: "the user's being disabled")
             print("disabled \(user.account.username)")
             if try AccountStore(database: database).state().account?.hasIdentifier(user.account.identifier) == true {

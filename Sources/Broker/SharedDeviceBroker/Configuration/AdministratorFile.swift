@@ -7,14 +7,14 @@ struct AdministratorFile {
     let path: String
     /// In bytes. What is larger is a mistake, or an attempt on the broker's memory.
     let maximumSize: Int
-    /// What anyone could decide, if anyone could write to it: the end of a sentence.
+    /// What another user could decide by writing to the file: the end of the error's sentence.
     let decides: String
 
-    /// What is in the file; `nil` where there is none, or not even its directory. Blocks its thread for the file system.
+    /// The content of the file; `nil` if the file or its directory is missing. Blocks the thread on the file system.
     ///
     /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`.
     func read() throws(ManagedConfigurationError) -> Data? {
-        // Not blocking: somebody may have put a FIFO there.
+        // Opened without blocking: the path may lead to a FIFO.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         guard descriptor >= 0 else {
             let code = errno

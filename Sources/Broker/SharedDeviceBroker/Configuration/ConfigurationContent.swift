@@ -149,8 +149,8 @@ package enum ConfigurationFormat: String, Sendable {
     }
 }
 
-/// Looks how deep an XML property list is nested, before it is parsed: the parser calls itself for each level, and would
-/// use up the stack.
+/// Measures how deep an XML property list is nested before it is parsed: the parser recurses with each level, and deep
+/// nesting would exhaust the stack.
 enum XMLNesting {
     static func isWithin(_ maximumDepth: Int, _ content: Data) -> Bool {
         let bytes = [UInt8](content)
@@ -158,7 +158,7 @@ enum XMLNesting {
         var position = 0
         while let start = bytes[position...].firstIndex(of: UInt8(ascii: "<")) {
             let rest = bytes[start...]
-            // What is in these is no element.
+            // Comments, CDATA and processing instructions contain no elements.
             if let end = skipped.first(where: { rest.starts(with: $0.start) })?.end {
                 guard let next = after(end, in: bytes, from: start) else { return true }
                 position = next
@@ -192,7 +192,7 @@ enum XMLNesting {
     }
 }
 
-/// A value as JSON or a property list has it. A Boolean is no number here, and a number no Boolean.
+/// A value of JSON or of a property list. A Boolean does not count as a number, nor a number as a Boolean.
 package enum ConfigurationValue: Sendable, Equatable {
     case boolean(Bool)
     case integer(Int)
@@ -201,7 +201,7 @@ package enum ConfigurationValue: Sendable, Equatable {
     case array([ConfigurationValue])
     case dictionary([String: ConfigurationValue])
     case null
-    /// What no key takes: a property list's date or data, a number too large.
+    /// A value that no key takes: a date or data of a property list, or a number that is too large.
     case other
 }
 
@@ -231,7 +231,7 @@ extension ConfigurationValue: Decodable {
                 DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "there is too much in it")
             )
         }
-        // Asked in this order: an integer can be read as a floating-point number, too.
+        // The order matters: an integer can also be read as a floating-point number.
         if let value = try? decoder.singleValueContainer().decode(Bool.self) {
             self = .boolean(value)
         } else if let value = try? decoder.singleValueContainer().decode(Int.self) {

@@ -33,8 +33,8 @@ package enum ConfigurationKey: String, Sendable, CaseIterable {
     case adminDebugModeEnabled = "admin_debug_mode_enabled"
     case deviceRegistration = "device_registration"
 
-    /// Whether the key changes anything on Linux. The others are checked all the same: a mistake in them is one on the
-    /// devices that they are for.
+    /// Whether the key changes anything on Linux. The other keys are checked too: a mistake in them matters on the devices
+    /// that they are for.
     package var hasEffect: Bool {
         switch self {
         case .type, .extensionIdentifier, .teamIdentifier, .urls, .browserSSOInteractionEnabled,
@@ -49,8 +49,8 @@ package enum ConfigurationKey: String, Sendable, CaseIterable {
 
 /// Finds what a misspelt key was meant to be.
 enum KeySuggestion {
-    /// The key that is closest to `word`: but for case and separators the same, or at most two letters away and not half of
-    /// a short word. `nil` where none is.
+    /// The key that is closest to `word`: it differs in case and separators only, or in at most two letters and fewer than
+    /// half of a short word. `nil` if no key is that close.
     static func nearest(to word: String, among keys: [String]) -> String? {
         let letters = simplified(word)
         guard !letters.isEmpty, letters.count <= 100 else { return nil }

@@ -1,7 +1,7 @@
-/// The parts of a content that say what a device's configuration is, taken out of the profile around them.
+/// The sections of a profile that configure the device.
 ///
-/// A profile says it in two places: in the payload of the SSO extension, and in the app configuration of the Authenticator.
-/// They must agree, so each key has one value in the end, or there is an error.
+/// A profile may do so in two places: in the payload of the SSO extension, and in the app configuration of the
+/// Authenticator. If both have a key, their values must be equal; otherwise there is an error.
 struct ConfigurationSections {
     /// A key's value, and where it was found: `nil` is the outermost dictionary.
     private struct Found {
@@ -41,7 +41,7 @@ struct ConfigurationSections {
     /// The keys that have a meaning, with their values.
     var values: [String: ConfigurationValue] { found.mapValues(\.value) }
 
-    /// The keys that have none, in alphabetical order.
+    /// The keys without a meaning, in alphabetical order.
     var unknownKeys: [String] { foreign.sorted() }
 
     private mutating func addPayloads(_ payloads: ConfigurationValue) throws(ManagedConfigurationError) {
@@ -98,7 +98,7 @@ struct ConfigurationSections {
         extensionPlace = place
     }
 
-    /// What a payload that is not the extension's says to the Authenticator; `nil` where it is about something else.
+    /// The app configuration that a payload other than the extension's has for the Authenticator; `nil` if it has none.
     private func appConfiguration(
         _ members: [String: ConfigurationValue],
         type: String,
@@ -124,7 +124,7 @@ struct ConfigurationSections {
         _ members: [String: ConfigurationValue],
         place: String?
     ) throws(ManagedConfigurationError) {
-        // In the order of the keys, so that of two mistakes always the same one is told.
+        // In the order of the keys, so that of two mistakes always the same one is reported.
         for (key, value) in members.sorted(by: { $0.key < $1.key }) {
             if key == Self.extensionData {
                 let inner = (place.map { $0 + "." } ?? "") + key

@@ -1,11 +1,11 @@
 import Dispatch
 import Glibc
 
-/// Looks again when a directory has come to rest after changes, on a queue of its own.
+/// Reads a directory again, on a queue of its own, after changes in it have come to rest.
 ///
-/// Unchecked: everything that changes is touched on `queue` only, once `start` was called.
+/// Unchecked: after `start`, only code on `queue` touches what changes.
 final class DirectoryWatcher: @unchecked Sendable {
-    /// Called at the start and after each burst of changes; with an error where later changes may go unseen.
+    /// Called at the start and after each burst of changes. An error says that later changes may go unseen.
     typealias Look = @Sendable (DirectoryWatch.Errno?) -> Void
 
     private let look: Look
@@ -15,15 +15,15 @@ final class DirectoryWatcher: @unchecked Sendable {
     private var settling: SettlingPeriod
     private var isWakeUpScheduled = false
 
-    /// The readings of a directory, or of a file in it: the first at the call, and then one after each burst of changes. A
-    /// reader that is late gets the latest one only. The watch ends when the task that iterates is cancelled, or the sequence
-    /// goes. One task may iterate.
+    /// The readings of a directory, or of a file in it: one at the call, and one after each burst of changes. A late reader
+    /// gets the latest one only. The watch ends when the task that iterates is cancelled, or the sequence is released. One
+    /// task may iterate.
     ///
     /// - Parameters:
     ///   - quietPeriod: How long nothing must have happened in the directory: an editor empties a file first and fills it
     ///     then.
-    ///   - read: Returns `nil` where nothing is new. Called on the watcher's queue, and once before the return.
-    /// - Throws: The error number where inotify is not to be had.
+    ///   - read: Returns `nil` if nothing is new. Called on the watcher's queue, the first time before this function returns.
+    /// - Throws: The error number if the kernel grants no inotify instance.
     static func updates<Update: Sendable>(
         of directory: String,
         quietPeriod: Duration,
@@ -58,9 +58,9 @@ final class DirectoryWatcher: @unchecked Sendable {
 
     /// Looks at the directory as it is, and begins to wait for changes.
     private func start() {
-        // Both hold the watcher: it lives until it is stopped.
+        // Both closures hold the watcher, which so lives until it is stopped.
         source.setEventHandler { self.directoryHasEvents() }
-        // Closed here, where Dispatch is done with the descriptor.
+        // Only now Dispatch no longer uses the descriptor.
         source.setCancelHandler { self.watch.take()?.end() }
         queue.sync {
             look(nil)
@@ -83,7 +83,7 @@ final class DirectoryWatcher: @unchecked Sendable {
         isWakeUpScheduled = true
         let wait = max(.zero, deadline - .now).components
         let nanoseconds = Int(wait.seconds) * 1_000_000_000 + Int(wait.attoseconds / 1_000_000_000)
-        // Weakly: a watcher that was stopped meanwhile has nothing to look at.
+        // Weakly: a watcher that was stopped meanwhile reads nothing more.
         queue.asyncAfter(deadline: .now() + .nanoseconds(nanoseconds)) { [weak self] in self?.wakeUp() }
     }
 
@@ -103,10 +103,10 @@ final class DirectoryWatcher: @unchecked Sendable {
 
 /// inotify on a directory that need not exist yet: until it does, its nearest ancestor that exists is watched instead.
 ///
-/// It tells that something has happened there, not what: who reads the file afterwards knows better than a list of
-/// events that may have overflowed.
+/// It reports that something has happened there, not what: reading the file afterwards is more certain than a list of
+/// events, which may have overflowed.
 struct DirectoryWatch: ~Copyable {
-    /// Everything that can change what a file in the directory says, or which directory has that path.
+    /// All events that can change a file of the directory, or which directory has that path.
     private static let events =
         UInt32(IN_CLOSE_WRITE | IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
         | UInt32(IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
@@ -116,7 +116,7 @@ struct DirectoryWatch: ~Copyable {
     private let directory: String
     private var watch: CInt?
 
-    /// - Throws: The error number where inotify is not to be had: too many instances for this user, or too many files.
+    /// - Throws: The error number if the kernel grants no inotify instance: this user has too many, or too many files.
     init(directory: String) throws(Errno) {
         descriptor = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK))
         guard descriptor >= 0 else { throw Errno(number: errno) }
@@ -129,12 +129,12 @@ struct DirectoryWatch: ~Copyable {
         var message: String { String(cString: strerror(number)) }
     }
 
-    /// Sees to it that the directory, or its nearest ancestor, is watched. To be called at the start and after events.
+    /// Watches the directory, or its nearest ancestor that exists. Call it at the start and after events.
     ///
-    /// Changes before this call may not be reported: read the file after it, not before.
+    /// Changes before this call may go unreported, so read the file afterwards.
     mutating func arm() throws(Errno) {
-        // A directory made between the look and the watch is found by looking again. Whoever makes and removes it all the
-        // time, to keep this going for ever, makes events too, and so is heard at the next call.
+        // The second look finds a directory that was made between the first look and the watch. The loop is bounded: a
+        // process that makes and removes the directory all the time causes events, and so a further call.
         for _ in 0..<16 {
             let (found, isAncestor) = try watchNearest()
             if let watch, watch != found { inotify_rm_watch(descriptor, watch) }
@@ -175,12 +175,11 @@ enum FilePathParts {
     }
 }
 
-/// Decides when a burst of events is over. Pure: the caller brings the time.
+/// Decides when a burst of events is over. Pure: the caller passes the time.
 struct SettlingPeriod: Sendable {
     /// How long nothing must have happened.
     let quiet: Duration
-    /// How long a burst may last before it counts as over all the same: a directory that is never quiet must not keep
-    /// a change from being seen.
+    /// The longest that a burst may last: a directory that is never quiet must not hide a change.
     let longest: Duration
 
     private var first: ContinuousClock.Instant?
@@ -203,7 +202,7 @@ struct SettlingPeriod: Sendable {
         last = now
     }
 
-    /// Whether a burst is over now; said once for each.
+    /// Whether a burst has just ended. True once for each burst.
     mutating func isOver(at now: ContinuousClock.Instant) -> Bool {
         guard let deadline, now >= deadline else { return false }
         first = nil

@@ -9,7 +9,7 @@ package struct ManagedConfiguration: Sendable, Equatable {
     package let sharedDeviceMode: Bool
     /// Whose device it is, for display.
     package let organization: String?
-    /// The tenant whose users may sign in; `nil`: of any.
+    /// The tenant whose users may sign in; `nil` means any tenant.
     package let tenantIdentifier: String?
     /// What the next sign-in waits for.
     package let cleanup: CleanupPolicy
@@ -80,17 +80,17 @@ package struct CleanupPolicy: Sendable, Equatable {
         self.timeout = timeout
     }
 
-    /// How long the next sign-in waits at most; `nil` is without end. Where no `timeout` is set, a strict policy waits until
-    /// all is done, and an advisory one not at all.
+    /// How long the next sign-in waits at most; `nil` means without limit. Without a `timeout`, a strict policy waits until
+    /// all apps are done, and an advisory policy does not wait.
     package var longestWait: Duration? { timeout ?? (isStrict ? nil : .zero) }
 
-    /// Nobody waits; what is owed is on record.
+    /// Nobody waits; the ledger records what apps owe.
     package static let advisory = CleanupPolicy()
     /// The next sign-in waits until all is done.
     package static let strict = CleanupPolicy(isStrict: true)
 }
 
-/// Which apps take part that were not made for shared device mode, as the SSO plug-in's keys say it.
+/// The SSO plug-in's lists of apps that take part although they were not made for shared device mode.
 ///
 /// Identifiers are compared byte by byte. ``AppEligibility`` says what the lists mean together.
 package struct AppLists: Sendable, Equatable {
@@ -125,7 +125,7 @@ package struct AppLists: Sendable, Equatable {
 
 /// When the device signs its user out by itself.
 package struct AutomaticSignOut: Sendable, Equatable {
-    /// After so long without anybody at the device; more than zero. `nil`: never for that reason.
+    /// How long the device may be unused; more than zero. `nil` means without limit.
     package var inactivity: Duration?
     /// At these local times each day; sorted, each once.
     package private(set) var shiftEnds: [TimeOfDay]

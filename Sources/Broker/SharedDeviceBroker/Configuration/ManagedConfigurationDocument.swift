@@ -1,15 +1,15 @@
 package import Foundation
 
-/// A configuration with what a reader of the file wants to know besides: its form, and what to look at twice.
+/// A configuration, its format, and warnings for the administrator.
 ///
-/// Two forms are taken, and told apart by content: a JSON object; and an Apple property list, XML or binary, which is a
-/// profile (`.mobileconfig`), one payload of a profile, or the extension's or the app's keys alone.
+/// The content may be a JSON object, or an Apple property list in XML or binary form: a profile (`.mobileconfig`), one
+/// payload of a profile, or the keys of the extension or the app alone. The content tells which.
 package struct ManagedConfigurationDocument: Sendable, Equatable {
-    /// What is probably not meant, or does nothing. The configuration is valid all the same.
+    /// Something that is probably a mistake, or has no effect. The configuration is valid.
     package struct Warning: Sendable, Hashable, CustomStringConvertible {
         /// The key that it is about, if it is one.
         package let key: String?
-        /// What there is to know; a sentence whose subject is the key, if there is one.
+        /// A sentence. Its subject is the key, if there is one.
         package let message: String
 
         /// One line: the key and the message.
@@ -20,7 +20,7 @@ package struct ManagedConfigurationDocument: Sendable, Equatable {
     package let format: ConfigurationFormat
     /// What it says.
     package let configuration: ManagedConfiguration
-    /// What to look at twice.
+    /// The warnings.
     package let warnings: [Warning]
 
     /// Reads a content.

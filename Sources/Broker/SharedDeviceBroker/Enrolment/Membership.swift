@@ -1,7 +1,7 @@
 package import Foundation
 import GRDB
 
-/// The device's membership in an organisation: an administrator of it has joined the device. Only its users sign in from then on.
+/// The device's membership in an organisation. One of its administrators has joined the device; only its users sign in from then on.
 package struct Membership: Sendable, Equatable {
     /// The organisation's name, where the managed configuration had one.
     package var organization: String?
@@ -11,7 +11,7 @@ package struct Membership: Sendable, Equatable {
     /// The administrator's number in the audit log.
     package var subject: Int64?
 
-    /// What becomes of it.
+    /// A change of the membership.
     package enum Change: Sendable, Equatable {
         case join(Membership)
         /// By the administrator of this number in the audit log.

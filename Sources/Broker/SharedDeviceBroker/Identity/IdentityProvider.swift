@@ -79,7 +79,7 @@ public struct IdentityError: Error, Sendable, Hashable, CustomStringConvertible 
 
         private let kind: Kind
 
-        /// No user has this name and this password. It is not told which of the two is wrong.
+        /// No user has this name and this password. The answer does not say which of the two is wrong.
         public static let invalidGrant = Code(kind: .invalidGrant)
         /// The name and password are right, and the user may not sign in.
         public static let accountDisabled = Code(kind: .accountDisabled)

@@ -42,8 +42,8 @@ extension AccessToken {
 
 /// The access tokens of the one session that is open, in memory only. Pure: the caller brings the time.
 ///
-/// What it holds belongs to one epoch. Whoever asks or stores with another epoch gets and leaves nothing, so that no token
-/// outlives the sign-out that it raced with.
+/// All tokens belong to one epoch. A caller with another epoch finds no token and can store none, so that no token outlives
+/// a sign-out that happened at the same time.
 package struct TokenVault: Sendable {
     private struct Key: Hashable {
         let accountIdentifier: String

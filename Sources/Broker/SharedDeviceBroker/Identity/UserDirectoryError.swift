@@ -1,6 +1,6 @@
 import Foundation
 
-/// Why the directory did not do what was asked. Nothing has changed.
+/// Why the directory refused a request. Nothing has changed.
 package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kind of failure. A struct, so that a new kind breaks no `switch`.
     package struct Code: Sendable, Hashable, CustomStringConvertible {

@@ -65,16 +65,16 @@ package struct AuditEntry: Sendable, Equatable {
 
 /// Reads the audit log, also while the broker writes it: each call sees one state of the file.
 package final class AuditLog: Sendable {
-    /// Which entries. What is `nil` excludes nothing.
+    /// Criteria for entries. `nil` means any.
     package struct Filter: Sendable {
-        /// Those after the entry of this number.
+        /// Only entries after the one of this number.
         package var after: Int64?
-        /// Those at this time or later.
+        /// Only entries at this time or later.
         package var since: Date?
         package var session: UInt64?
         package var app: String?
         package var event: AuditEntry.Event?
-        /// Of those that the rest admits, so many at the end.
+        /// Only the last entries that the other criteria admit, this many.
         package var last: Int?
 
         package init(
@@ -129,7 +129,7 @@ package final class AuditLog: Sendable {
                 (SELECT username FROM subject WHERE number = audit.subject) AS username
             FROM audit \(constraint) ORDER BY sequence DESC LIMIT ?
             """
-        // A negative limit is none.
+        // SQLite takes a negative limit as no limit.
         arguments.append(filter.last.map { max(0, $0) } ?? -1)
         let path = database.path
         let values = StatementArguments(arguments)

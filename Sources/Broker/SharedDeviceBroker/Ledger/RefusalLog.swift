@@ -13,7 +13,7 @@ final class RefusalLog: Sendable {
     }
 
     /// - Parameters:
-    ///   - app: what the refused one calls itself; of any length.
+    ///   - app: the name that the refused caller gives itself; of any length.
     ///   - code: why it was refused.
     func note(_ code: String, of method: String, by app: String) async {
         let app = app.shortened(to: 200)
@@ -40,10 +40,10 @@ final class RefusalLog: Sendable {
     private var seconds: Double { (.now - start) / .seconds(1) }
 }
 
-/// Keeps an app that is refused again and again from filling the log: of each app and reason so many entries a minute, then one that counts
-/// the rest. Pure: the caller brings the time, in seconds of a clock that does not go back.
+/// Keeps an app that is refused again and again from filling the log. It admits a number of entries a minute for each app and reason, and then
+/// one entry that counts the rest. Pure: the caller passes the time, in seconds of a clock that never goes back.
 package struct RefusalLimiter: Sendable {
-    /// What is told apart.
+    /// An app and a reason.
     private struct Key: Hashable {
         let app: String
         let code: String
@@ -60,11 +60,11 @@ package struct RefusalLimiter: Sendable {
         case log
         /// It is counted, like others before it in this minute.
         case count
-        /// It is the first that is only counted; ``RefusalLimiter/summaries(at:)`` has it after so many seconds.
+        /// It is the first that is only counted. Ask ``RefusalLimiter/summaries(at:)`` after so many seconds.
         case countAndSummarize(after: Double)
     }
 
-    /// What was only counted, of a minute that is over.
+    /// The refusals of an app and a reason that were only counted, in a minute that is over.
     package struct Summary: Sendable, Equatable {
         package let app: String
         package let code: String
@@ -76,9 +76,10 @@ package struct RefusalLimiter: Sendable {
 
     /// The length of a window, in seconds.
     static let window = 60.0
-    /// The most apps and reasons that are told apart. Names are cheap to make up: what comes beyond them shares one window.
+    /// How many pairs of app and reason have a window of their own. Callers make up names at no cost, so all further pairs share one
+    /// window.
     static let keys = 1000
-    /// Whom the log names where names are too many.
+    /// The name in the log for the pairs that share a window.
     static let others = "other apps"
 
     private let limit: Int
@@ -93,7 +94,7 @@ package struct RefusalLimiter: Sendable {
         var key = Key(app: app, code: code)
         if windows[key] == nil, windows.count >= Self.keys { key = Key(app: Self.others, code: "") }
         var current = windows[key] ?? Window(beganAt: now)
-        // A window that is over but still has something to tell goes on until that is told.
+        // A window that is over goes on until its summary was taken.
         if isOver(current, at: now), current.suppressed == 0 { current = Window(beganAt: now) }
         defer { windows[key] = current }
         if current.admitted < limit {
@@ -105,7 +106,7 @@ package struct RefusalLimiter: Sendable {
         return .countAndSummarize(after: max(0, current.beganAt + Self.window - now))
     }
 
-    /// What was only counted in windows that are over; those windows are forgotten.
+    /// The summaries of the windows that are over. Forgets those windows.
     package mutating func summaries(at now: Double) -> [Summary] {
         let over = windows.filter { isOver($0.value, at: now) }
         for key in over.keys { windows[key] = nil }
@@ -121,12 +122,12 @@ package struct RefusalLimiter: Sendable {
     private func isOver(_ window: Window, at now: Double) -> Bool { now >= window.beganAt + Self.window }
 }
 
-/// What another process says, within bounds. Characters are no measure of it: one may be of any length.
+/// Bounds a text of another process. It counts Unicode scalars, because one character may have any length.
 extension String {
     /// At most so many Unicode scalars of it.
     func shortened(to length: Int) -> String { String(String.UnicodeScalarView(unicodeScalars.prefix(length))) }
 
-    /// The same as a part of one line.
+    /// The same without line breaks and control characters.
     func forLog(_ length: Int) -> String {
         let kept = unicodeScalars.prefix(length).map { scalar -> Unicode.Scalar in
             switch scalar.properties.generalCategory {

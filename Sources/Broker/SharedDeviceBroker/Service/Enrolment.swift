@@ -10,7 +10,7 @@ final class Enrolment: Sendable {
         var configuration: ManagedConfiguration?
         var manifests = AppManifests()
 
-        /// Without a configuration that makes sense, nobody knows whom the administrator wants to keep out.
+        /// Without a valid configuration it is unknown whom the administrator keeps out, so only apps with a manifest take part.
         var eligibility: AppEligibility {
             configuration.map { AppEligibility($0, manifests) }
                 ?? AppEligibility(requiresEnrolment: true, manifests: manifests.manifests)
@@ -54,8 +54,8 @@ final class Enrolment: Sendable {
         }
     }
 
-    /// What the app may have been called before it had a manifest. A name that another program may still go by is not among them: what
-    /// that one owes is not this one's to settle.
+    /// The names that the app may have had before it had a manifest. Names that another program may still use are left out: this app must not
+    /// settle what another one owes.
     func formerKeys(_ app: AppIdentity, _ credentials: DBusConnection.PeerCredentials) -> [String] {
         content.withLock { $0.eligibility }.formerKeys(
             of: app,
@@ -64,7 +64,7 @@ final class Enrolment: Sendable {
         )
     }
 
-    /// Whom a caller is that may not take part any more, so that it can still clean up; `nil` where nobody can tell.
+    /// The identity of a caller that may no longer take part, so that it can still clean up; `nil` if it cannot be found.
     func identifyRefused(_ claimed: String?, _ credentials: DBusConnection.PeerCredentials) -> AppIdentity? {
         content.withLock { $0.eligibility }.identityOfRefused(Self.caller(claimed, credentials))
     }
@@ -98,7 +98,7 @@ extension DeviceBroker {
         return (state.epoch, session.startedAt)
     }
 
-    /// Puts other rules in force. Whoever they do not allow is signed out.
+    /// Puts new rules in force. A signed-in account that they do not allow is signed out.
     ///
     /// - Throws: ``StoreError``: the account could not be signed out; the rules are in force all the same.
     package func use(requiresJoin: Bool, tenantIdentifier: String?) throws {
@@ -106,7 +106,7 @@ extension DeviceBroker {
         try apply(.rulesChanged, cause: "the managed configuration")
     }
 
-    /// Joins the device to the organisation of the administrator who signs this request. Twice is harmless.
+    /// Joins the device to the organisation of the administrator whose name and password the request carries. Joining twice does no harm.
     ///
     /// - Parameter organization: its name, for display.
     /// - Returns: the organisation's tenant.
@@ -132,7 +132,7 @@ extension DeviceBroker {
         return tenant
     }
 
-    /// Leaves the organisation, by the word of one of its administrators. Whoever is signed in is signed out.
+    /// Leaves the organisation, on the request of one of its administrators. The account that is signed in is signed out.
     ///
     /// - Throws: ``IdentityError``; ``DeviceRefusal`` where the user is no administrator of that organisation, or the device is not joined;
     ///   ``StoreError``. Nothing has changed then.
@@ -148,14 +148,14 @@ extension DeviceBroker {
 
     private func authenticateAdministrator(_ request: SignInRequest) async throws -> Account {
         let identity = try await provider.authenticate(request)
-        // It was for this request only.
+        // The provider's session served this request only.
         Task { [provider] in try? await provider.endSession(for: identity) }
         guard identity.isAdministrator else { throw DeviceRefusal.notAdministrator }
         return identity.account
     }
 }
 
-/// What makes the device one of an organisation's, and what ends that.
+/// The methods that join the device to an organisation, and have it leave.
 extension BrokerInterface {
     func join(_ fields: BrokerProtocol.Fields, caller: Callers.Caller) async throws -> BrokerProtocol.Fields {
         let tenant = try await broker.join(try request(fields), organization: status.current.organization)
@@ -169,7 +169,7 @@ extension BrokerInterface {
         return [:]
     }
 
-    /// Name and password, as a request has them.
+    /// The name and the password of a request.
     func request(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) -> SignInRequest {
         guard let username = fields["username"]?.stringValue else { throw BrokerProtocol.Malformed("username") }
         return SignInRequest(username: username, password: fields["password"]?.stringValue.map { Secret($0) })

@@ -79,7 +79,7 @@ final class SessionLife: Sendable {
 package struct SessionPolicy: Sendable, Equatable {
     /// Whether the device has to be joined to its organisation before anybody signs in.
     package var requiresJoin = false
-    /// Whose users may sign in on a device that is not joined; `nil` for anybody's.
+    /// The tenant whose users may sign in on a device that is not joined; `nil` means any tenant.
     package var tenantIdentifier: String?
     /// When the clock ends a session.
     package var schedule = SignOutSchedule.Settings()

@@ -5,10 +5,10 @@ import Glibc
 /// Files are made and checked by name, never opened: closing any descriptor of a database's file drops the locks that
 /// SQLite holds on it elsewhere in this process.
 enum PrivateFiles {
-    /// Sees to a directory for secrets at `path`.
+    /// Prepares a directory for secrets at `path`.
     ///
-    /// One that is missing is made with mode 0700, its missing parents too. One that exists keeps its mode, which may be
-    /// somebody's decision, but is refused where anyone but its owner may write to it.
+    /// Makes a missing directory and its missing parents with mode 0700. An existing directory keeps its mode, which may be
+    /// somebody's decision, but is refused if anyone but its owner may write to it.
     static func prepareDirectory(_ path: String) throws(StoreError) {
         if mkdir(path, 0o700) == 0 {
             // mkdir takes the umask away from the mode.
@@ -64,7 +64,7 @@ enum PrivateFiles {
         try prepareDirectory(path)
     }
 
-    /// Refuses a directory whose content others can replace. One that is missing is the caller's to find out.
+    /// Refuses a directory whose content others can replace. A missing directory passes; the caller finds out.
     static func checkDirectory(_ path: String) throws(StoreError) {
         var info = stat()
         guard stat(path, &info) == 0 else {
@@ -85,7 +85,7 @@ enum PrivateFiles {
     }
 
     private static func checkOwner(of path: String, _ info: stat) throws(StoreError) {
-        // Root administers a broker that runs as a user of its own.
+        // Root may administer a broker that runs as another user.
         guard info.st_uid == geteuid() || geteuid() == 0 else {
             throw StoreError(
                 .noPermission,
@@ -96,7 +96,7 @@ enum PrivateFiles {
         }
     }
 
-    /// What root makes in the directory of a broker with a user of its own must be that broker's.
+    /// A file that root makes in the directory of a broker that runs as another user must belong to that user.
     private static func giveToOwner(of directory: String, _ path: String) throws(StoreError) {
         guard geteuid() == 0 else { return }
         var info = stat()
@@ -186,11 +186,11 @@ struct OpeningLock: ~Copyable {
     deinit { close(descriptor) }
 }
 
-/// Keeps a state directory to one broker. It ends with this object, or with the process, however that ends.
+/// A lock that keeps a second broker out of a state directory. The kernel releases it with this object, or when the process ends.
 final class ServiceLock: Sendable {
     private let descriptor: CInt
 
-    /// - Throws: ``StoreError``; `busy` where another broker has it.
+    /// - Throws: ``StoreError``; `busy` if another broker holds it.
     init(directory: String) throws(StoreError) {
         let path = "\(directory)/shared-device-broker.lock"
         let attempted = "keep \(directory) to this broker"
