@@ -1,8 +1,9 @@
 import Foundation
 import Glibc
 import SharedDevice
-import SharedDeviceBroker
 import Testing
+
+@testable import SharedDeviceBroker
 
 @Suite("kill -9 at any instant")
 struct CrashTests {
@@ -21,37 +22,23 @@ struct CrashTests {
 
     @Test("a process that is killed while it makes the database leaves one that opens")
     func killWhileCreating() async throws {
+        // The kills are spread over the time that this takes here and now.
+        let start = ContinuousClock.now
+        _ = try await CommitLoop.killed([directory.file("whole")], afterLines: 1, within: .zero)
+        let delay = ContinuousClock.now - start
         for round in 0..<40 {
-            _ = try await check(directory.file("\(round)"), from: 0, killAfter: 0)
+            _ = try await check(directory.file("\(round)"), from: 0, killAfter: 0, within: delay)
         }
     }
 
-    /// Starts a process that commits in a loop, kills it after it has reported that many commits, or at once, and sees
-    /// that the store is sound. Returns its epoch.
-    private func check(_ path: String, from before: UInt64, killAfter count: Int) async throws -> UInt64 {
-        // In the child the next commit, or its start, goes on while this turns.
-        let turns = Int.random(in: 0..<(count == 0 ? 40_000 : 4_000))
-        let reported = try await onThread {
-            let process = Process()
-            process.executableURL = URL(fileURLWithPath: Program.commitLoop.path)
-            process.arguments = [path]
-            let output = Pipe()
-            process.standardOutput = output
-            try process.run()
-            let watchdog = Watchdog(process)
-            defer { watchdog.cancel() }
-            var lines = Data()
-            while lines.count(where: { $0 == UInt8(ascii: "\n") }) < count {
-                guard let chunk = try output.fileHandleForReading.read(upToCount: 1), !chunk.isEmpty else { break }
-                lines.append(chunk)
-            }
-            for _ in 0..<turns { sched_yield() }
-            kill(process.processIdentifier, SIGKILL)
-            lines.append(output.fileHandleForReading.readDataToEndOfFile())
-            process.waitUntilExit()
-            #expect(process.terminationReason == .uncaughtSignal, "it ended by itself")
-            return String(decoding: lines, as: UTF8.self).split(separator: "\n").compactMap { UInt64($0) }
-        }
+    /// Kills a process that commits in a loop, and checks that the store is sound. Returns its epoch.
+    private func check(
+        _ path: String,
+        from before: UInt64,
+        killAfter count: Int,
+        within delay: Duration = .milliseconds(8)
+    ) async throws -> UInt64 {
+        let reported = try await CommitLoop.killed([path], afterLines: count, within: delay).compactMap { UInt64($0) }
         #expect(reported.count >= count)
         let state = try AccountStore(database: DeviceDatabase(directory: path, firstEpoch: 0)).state()
         let last = reported.last ?? before
@@ -60,5 +47,85 @@ struct CrashTests {
         #expect(state.mode == (state.epoch == 0 ? .personal : .shared))
         #expect((state.account != nil) == (state.epoch > 0 && state.epoch.isMultiple(of: 2)))
         return state.epoch
+    }
+}
+
+@Suite("kill -9 of a broker at any instant: state and ledger")
+struct LedgerCrashTests {
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory() }
+
+    @Test("state and ledger agree after each kill, and what was answered is in them")
+    func killWhileKeepingLedger() async throws {
+        var answered = 0
+        for _ in 0..<25 { answered += try await check(killAfter: .random(in: 1...20)) }
+        #expect(answered >= 25)
+    }
+
+    /// Runs a broker until it has answered so often, kills it, and looks at what it left. Returns how many answers there were.
+    private func check(killAfter count: Int) async throws -> Int {
+        let path = directory.state
+        let answers = try await CommitLoop.killed([path, "ledger"], afterLines: count, within: .milliseconds(8))
+            .map { $0.split(separator: " ") }
+        #expect(answers.count >= count)
+        let database = try DeviceDatabase(directory: path, firstEpoch: 0)
+        let state = try AccountStore(database: database).state()
+        let ledger = try LedgerStore(database: database).ledger()
+        // The one session that is open is the device's.
+        let open = ledger.sessions.filter { $0.value.outcome == nil }.keys.sorted()
+        #expect(open == (state.account == nil ? [] : [state.epoch]))
+        for answer in answers {
+            let epoch = try #require(UInt64(answer[1]))
+            // A round that was completed long ago is forgotten.
+            guard let session = ledger.sessions[epoch] else {
+                let oldest = try #require(ledger.sessions.keys.min())
+                #expect(epoch < ledger.sessions.keys.max() ?? 0 || epoch < oldest, "session \(epoch) is lost")
+                continue
+            }
+            switch answer[0] {
+            case "held": #expect(ledger.participations[epoch]?[String(answer[2])] != nil, "\(answer) is lost")
+            case "out": #expect(session.outcome != nil, "\(answer) is lost")
+            default:
+                #expect(ledger.participations[epoch]?[String(answer[2])]?.progress == .finished, "\(answer) is lost")
+            }
+        }
+        // Each sign-in and sign-out that happened is in the log, once.
+        let log = AuditLog(database: database)
+        let ins = try log.lines(.init(event: .signedIn)).compactMap(\.entry.session)
+        let outs = try log.lines(.init(event: .signedOut)).compactMap(\.entry.session)
+        #expect(Set(ins).count == ins.count && Set(outs).count == outs.count)
+        #expect(ins.filter { !outs.contains($0) } == open)
+        return answers.count
+    }
+}
+
+/// The program of these tests that writes a line after each commit.
+private enum CommitLoop {
+    /// Starts it, waits until it has written so many lines, kills it at a random moment within `delay` from then, and returns all that it
+    /// wrote. Meanwhile the next commit, or its start, goes on.
+    static func killed(_ arguments: [String], afterLines count: Int, within delay: Duration) async throws -> [String] {
+        let wait = Duration.nanoseconds(Int64.random(in: 0...max(0, Int64(delay / .nanoseconds(1)))))
+        return try await onThread {
+            let process = Process()
+            process.executableURL = URL(fileURLWithPath: Program.commitLoop.path)
+            process.arguments = arguments
+            let output = Pipe()
+            process.standardOutput = output
+            try process.run()
+            let watchdog = Watchdog(process)
+            defer { watchdog.cancel() }
+            var written = Data()
+            while written.count(where: { $0 == UInt8(ascii: "\n") }) < count {
+                guard let chunk = try output.fileHandleForReading.read(upToCount: 1), !chunk.isEmpty else { break }
+                written.append(chunk)
+            }
+            usleep(UInt32(wait / .microseconds(1)))
+            kill(process.processIdentifier, SIGKILL)
+            written.append(output.fileHandleForReading.readDataToEndOfFile())
+            process.waitUntilExit()
+            #expect(process.terminationReason == .uncaughtSignal, "it ended by itself")
+            return String(decoding: written, as: UTF8.self).split(separator: "\n").map(String.init)
+        }
     }
 }

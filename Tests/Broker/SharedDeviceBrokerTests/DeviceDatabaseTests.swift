@@ -227,7 +227,12 @@ struct DeviceDatabaseTests {
             let path = directory.file("\(round)")
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<8 {
-                    group.addTask { try await onThread { _ = try DeviceDatabase(directory: path, firstEpoch: 0) } }
+                    group.addTask {
+                        // The last of them waits for all others, on a disk that may be busy.
+                        try await onThread {
+                            _ = try DeviceDatabase(directory: path, busyTimeout: .seconds(120), firstEpoch: 0)
+                        }
+                    }
                 }
                 try await group.waitForAll()
             }

@@ -2,6 +2,8 @@ import Foundation
 import SharedDeviceBroker
 import Testing
 
+@testable import SharedDeviceBroker
+
 @Suite("When a session ends by itself")
 struct SignOutScheduleTests {
     /// One row: what is set, when the session began and was used last, and what a look then says. Times are local, in Berlin.
@@ -205,5 +207,60 @@ struct SignOutScheduleTests {
         schedule.settings.shiftEnds = []
         let third = schedule.look(at: try Self.date("2026-01-05 14:00:01"))
         #expect(third == .look(at: try Self.date("2026-01-05 14:13:00")))
+    }
+}
+
+@Suite("Which login sessions matter, and what they tell")
+struct LoginSessionsTests {
+    private func session(
+        user: UInt32 = 1000,
+        seat: String = "seat0",
+        type: String = "wayland",
+        of kind: String = "user",
+        isLocked: Bool = false
+    ) -> LoginSessions.Session {
+        LoginSessions.Session(userID: user, seat: seat, type: type, sessionClass: kind, isLocked: isLocked)
+    }
+
+    @Test("a user's broker minds that user's sessions at a seat, and no other")
+    func userScope() {
+        var sessions = LoginSessions(scope: .user(1000))
+        let found = [
+            sessions.found(session(), at: "/mine"), sessions.found(session(user: 1001), at: "/other"),
+            sessions.found(session(seat: ""), at: "/remote"), sessions.found(session(of: "greeter"), at: "/greeter"),
+            sessions.found(session(type: "tty"), at: "/console"),
+        ]
+        #expect(found == [nil, nil, nil, nil, nil])
+        let ended = ["/mine", "/other", "/remote", "/greeter", "/console", "/unknown"].map { sessions.removed($0) }
+        #expect(ended == [.ended, nil, nil, nil, .ended, nil])
+    }
+
+    @Test("the machine's broker minds the graphical sessions of the seat, whoever's they are")
+    func seatScope() {
+        var sessions = LoginSessions(scope: .seat("seat0"))
+        _ = sessions.found(session(user: 1001), at: "/other")
+        _ = sessions.found(session(type: "tty"), at: "/console")
+        _ = sessions.found(session(seat: "seat1"), at: "/elsewhere")
+        #expect(["/other", "/console", "/elsewhere"].map { sessions.lockRequested(at: $0) } == [.locked, nil, nil])
+    }
+
+    @Test("a lock counts when it comes, not while it lasts")
+    func locks() {
+        var sessions = LoginSessions(scope: .user(1000))
+        let events = [
+            sessions.found(session(isLocked: true), at: "/mine"), sessions.found(session(isLocked: true), at: "/mine"),
+            sessions.setLocked(true, at: "/mine"), sessions.setLocked(false, at: "/mine"),
+            sessions.setLocked(true, at: "/mine"), sessions.setLocked(true, at: "/unknown"),
+        ]
+        #expect(events == [.locked, nil, nil, nil, .locked, nil])
+    }
+
+    @Test("a session that is missing from the list has ended")
+    func listed() {
+        var sessions = LoginSessions(scope: .user(1000))
+        _ = sessions.found(session(), at: "/one")
+        _ = sessions.found(session(), at: "/two")
+        #expect(sessions.listed(["/two", "/three"]) == [.ended])
+        #expect(sessions.listed(["/two"]) == [])
     }
 }

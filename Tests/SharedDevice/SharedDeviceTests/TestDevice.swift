@@ -4,6 +4,7 @@ import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
 import SharedDevice
+import SharedDeviceBroker
 import Synchronization
 
 /// A device of the test's own: a private bus, the real broker as a process, and the users `ada` and `grace`, whose passwords
@@ -22,14 +23,14 @@ final class TestDevice {
         for name in Self.ownApplications { try enrol("org.example.\(name)", Self.program) }
         try enrol("org.example.slow", ChildProcess.built("cleanup-beginner"))
         for name in ListenerApp.names { try enrol(ExampleApp.identifier(name), ChildProcess.built(name)) }
+        // Cheap hashes: these tests are about sessions, and sign in hundreds of times. `add` has the command make real ones.
+        let users = try UserDirectory(database: DeviceDatabase(directory: state), passwordCost: .minimal)
         for user in ["ada", "grace"] {
-            let add = try ChildProcess(
-                ChildProcess.built("shared-device"),
-                ["user", "add", user, "--display-name", user.capitalized, "--password-stdin", "--state", state]
+            try users.add(
+                username: user,
+                displayName: user.capitalized,
+                password: Secret("correct horse \(user)")
             )
-            try add.write("correct horse \(user)")
-            try add.closeInput()
-            guard await add.exitStatus() == 0 else { throw Unexpected(description: add.errorText) }
         }
         if starts { try await startBroker() }
     }

@@ -1,9 +1,9 @@
 import DBusTransport
 import Synchronization
 
-/// The file that the managed configuration is in.
+/// The file of the managed configuration.
 ///
-/// Where the file is missing, the device is personal. That is no error, but it shows.
+/// Without the file the device is personal. That is no error; `shared-device status` shows it.
 package struct ManagedConfigurationFile: Sendable {
     /// What the file says.
     package enum Content: Sendable, Equatable {
@@ -55,13 +55,13 @@ package struct ManagedConfigurationFile: Sendable {
         return try ManagedConfigurationDocument(content, file: path)
     }
 
-    /// What the file says now, and then each time that something else is in force, or something else is wrong.
+    /// An update for the present file, and one each time that another content is in force or another problem is found.
     ///
-    /// The first update is the file as it is at the call; from then on no change is missed, however the file is written:
-    /// in place, by renaming another over it, by removing and making it anew, or with its directory. What follows one
-    /// another quickly is one change. A reader that is late gets the latest update only, which says everything.
+    /// The first update describes the file at the call. No later change is missed, however the file is written: in place, by
+    /// renaming another over it, by removing and making it again, or with its directory. Changes in quick succession are one
+    /// change. A late reader gets the latest update only, which says everything.
     ///
-    /// The watch ends when the task that iterates is cancelled, or the sequence goes. One task may iterate.
+    /// The watch ends when the task that iterates is cancelled, or the sequence is released. One task may iterate.
     ///
     /// - Parameter quietPeriod: How long nothing must have happened in the directory before the file is read: an editor
     ///   empties a file first and fills it then.
@@ -83,5 +83,37 @@ package struct ManagedConfigurationFile: Sendable {
         } catch {
             throw .cannotWatch(path, error)
         }
+    }
+}
+
+/// The content that is in force, and the problem of the file, if it has one. Each update says both, so a reader of the latest
+/// update has missed nothing.
+package struct ManagedConfigurationUpdate: Sendable, Equatable {
+    /// The last valid content, which stays in force while the file is invalid. `nil` means that no content was valid since
+    /// the watch began: the mode in the store stays in force.
+    package let inForce: ManagedConfigurationFile.Content?
+    /// Why the present file is not in force; `nil` if it is.
+    package let problem: ManagedConfigurationError?
+}
+
+/// Decides which readings of the file are news. Pure.
+struct ManagedConfigurationMonitor: Sendable {
+    private var latest: ManagedConfigurationUpdate?
+
+    /// The update for this reading of the file; `nil` if it says nothing new.
+    ///
+    /// - Parameter watchProblem: Why later changes may go unseen.
+    mutating func fileWasRead(
+        _ reading: Result<ManagedConfigurationFile.Content, ManagedConfigurationError>,
+        watchProblem: ManagedConfigurationError? = nil
+    ) -> ManagedConfigurationUpdate? {
+        let update =
+            switch reading {
+            case .success(let content): ManagedConfigurationUpdate(inForce: content, problem: watchProblem)
+            case .failure(let problem): ManagedConfigurationUpdate(inForce: latest?.inForce, problem: problem)
+            }
+        guard update != latest else { return nil }
+        latest = update
+        return update
     }
 }

@@ -65,8 +65,8 @@ package struct AppEligibility: Sendable {
         }
     }
 
-    /// Which app this caller is or was, whether it takes part or not; `nil` where nobody can tell. One that claims to be another has the name
-    /// that it had before there was that one's manifest: its own program and user are in it.
+    /// Which app this caller is or was, whether or not it takes part; `nil` if that is unknown. A caller that claims another app's identifier
+    /// keeps the key from before that app had a manifest, which contains the caller's own program and user.
     func identityOfRefused(_ caller: AppCaller) -> AppIdentity? {
         do throws(EligibilityRefusal) {
             return try identityAsFound(of: caller)
@@ -75,7 +75,7 @@ package struct AppEligibility: Sendable {
         }
     }
 
-    /// The names that an enrolled app went by before it had its manifest, of those by which this program can be no other app now.
+    /// The keys that an enrolled app may have had before its manifest, without those that another program may still have.
     ///
     /// - Parameter executable: as the kernel says it.
     func formerKeys(of app: AppIdentity, executable: String, user: UInt32) -> [String] {
@@ -98,7 +98,7 @@ package struct AppEligibility: Sendable {
         return AppIdentity(identifier: manifest?.identifier ?? Self.key(of: caller), manifest: manifest)
     }
 
-    /// The manifest that speaks of this caller, if one does.
+    /// The manifest of this caller, if there is one.
     private func manifest(of caller: AppCaller) throws(EligibilityRefusal) -> AppManifest? {
         guard let identifier = caller.identifier else {
             let candidates = manifests.filter { $0.names(executable: caller.executable, user: caller.user) }
@@ -131,7 +131,7 @@ package struct AppEligibility: Sendable {
         return manifest
     }
 
-    /// The rules for what was not made for shared device mode, or is not known.
+    /// The rules for apps that were not made for shared device mode, or have no manifest.
     private func checkLists(_ identifier: String?, _ identity: AppIdentity) throws(EligibilityRefusal) {
         if let identifier, lists.blocked.contains(identifier) {
             throw EligibilityRefusal(
@@ -163,9 +163,47 @@ package struct AppEligibility: Sendable {
         }
     }
 
-    /// What a caller without a manifest is known by. No manifest's identifier has a blank in it, so this is never one.
+    /// The key of a caller without a manifest. It contains a blank, so it is never a manifest's identifier.
     static func key(of caller: AppCaller) -> String {
         guard let identifier = caller.identifier else { return "\(caller.executable) (uid \(caller.user))" }
         return "\(identifier) (\(caller.executable), uid \(caller.user))"
+    }
+}
+
+/// Why an app does not take part, and what an administrator can do about it.
+package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The kind of refusal. A struct, so that a new kind breaks no `switch`.
+    package struct Code: Sendable, Hashable, CustomStringConvertible {
+        private enum Kind: String {
+            case malformedIdentifier, notTheProgram, notTheUser, blocked, notEnrolled, notListed
+        }
+
+        private let kind: Kind
+
+        /// What the app says it is can be no identifier.
+        package static let malformedIdentifier = Code(kind: .malformedIdentifier)
+        /// The app says that it is one whose manifest names another program.
+        package static let notTheProgram = Code(kind: .notTheProgram)
+        /// It is the manifest's program, run by another user than the manifest names.
+        package static let notTheUser = Code(kind: .notTheUser)
+        /// The block list has it.
+        package static let blocked = Code(kind: .blocked)
+        /// It has no manifest, and only apps with one take part.
+        package static let notEnrolled = Code(kind: .notEnrolled)
+        /// No list has it, and only apps on a list take part.
+        package static let notListed = Code(kind: .notListed)
+
+        /// The code's name.
+        package var description: String { kind.rawValue }
+    }
+
+    /// The kind of refusal.
+    package let code: Code
+    /// Which app, what is wrong, and what helps.
+    package let description: String
+
+    init(_ code: Code, _ message: String, remedy: String) {
+        self.code = code
+        description = "\(message); \(remedy)"
     }
 }

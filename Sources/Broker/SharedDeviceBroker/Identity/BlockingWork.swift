@@ -2,8 +2,8 @@ import DBusTransport
 import Dispatch
 import Synchronization
 
-/// Runs work that blocks or computes for long on threads of its own, a few at a time, and lets the tasks that need it
-/// wait without holding a thread of Swift's pool.
+/// Runs work that blocks or computes for long on a few threads of its own. Tasks wait for it without holding a thread of
+/// Swift's pool.
 final class BlockingWork: Sendable {
     /// The queue is full.
     struct Full: Error {}

@@ -80,7 +80,7 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         return .makeRandom(scopes: scopes, expiresAt: date().addingTimeInterval(Self.tokenLifetime))
     }
 
-    /// Does nothing: the only thing that is held open is the tokens, which are the broker's to drop.
+    /// Does nothing: only tokens outlive a sign-in, and the broker drops them.
     package func endSession(for identity: AuthenticatedIdentity) async throws(IdentityError) {}
 
     private enum Verdict: Sendable {
@@ -104,7 +104,7 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         }
     }
 
-    /// Names of a length that nobody's has are counted as one: the throttle must not fill the memory with them.
+    /// The throttle counts all names that are too long for any user as one, so that they do not fill the memory.
     private static func throttleKey(of username: String) -> String {
         username.utf8.count > 4 * Username.maximumLength ? "" : Username.key(of: username)
     }

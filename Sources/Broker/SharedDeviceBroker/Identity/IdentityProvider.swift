@@ -61,3 +61,93 @@ public struct AuthenticatedIdentity: Sendable {
         self.isAdministrator = isAdministrator
     }
 }
+
+/// Why nobody was authenticated, or no token issued.
+public struct IdentityError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The kind of failure. A struct, so that a new kind breaks no `switch`.
+    public struct Code: Sendable, Hashable, CustomStringConvertible {
+        private enum Kind: String {
+            case invalidGrant = "invalid_grant"
+            case accountDisabled = "account_disabled"
+            case accountUnknown = "account_unknown"
+            case slowDown = "slow_down"
+            case busy = "temporarily_unavailable"
+            case interactionRequired = "interaction_required"
+            case invalidScope = "invalid_scope"
+            case providerFailed = "server_error"
+        }
+
+        private let kind: Kind
+
+        /// No user has this name and this password. The answer does not say which of the two is wrong.
+        public static let invalidGrant = Code(kind: .invalidGrant)
+        /// The name and password are right, and the user may not sign in.
+        public static let accountDisabled = Code(kind: .accountDisabled)
+        /// The account does not exist any more.
+        public static let accountUnknown = Code(kind: .accountUnknown)
+        /// Too many attempts; ``IdentityError/retryAfter`` says how long to wait.
+        public static let slowDown = Code(kind: .slowDown)
+        /// Too many people are signing in at this moment.
+        public static let busy = Code(kind: .busy)
+        /// The provider needs the person: the password was not given, or the session has ended.
+        public static let interactionRequired = Code(kind: .interactionRequired)
+        /// A scope that OAuth does not allow.
+        public static let invalidScope = Code(kind: .invalidScope)
+        /// The provider failed or cannot be reached.
+        public static let providerFailed = Code(kind: .providerFailed)
+
+        /// The stable string that goes over the wire: OAuth's or OpenID Connect's word where they have one.
+        public var description: String { kind.rawValue }
+    }
+
+    /// The kind of failure.
+    public let code: Code
+    /// What happened, and what helps.
+    public let description: String
+    /// With `slowDown`: how long the next attempt is refused from now on.
+    public let retryAfter: Duration?
+
+    /// An error of this code; the text is for people, and must not tell what `code` hides.
+    public init(_ code: Code, _ description: String, retryAfter: Duration? = nil) {
+        self.code = code
+        self.description = description
+        self.retryAfter = retryAfter
+    }
+}
+
+extension IdentityError {
+    static let invalidGrant = IdentityError(
+        .invalidGrant,
+        "the user name or the password is wrong; check both and try again"
+    )
+    static let accountDisabled = IdentityError(
+        .accountDisabled,
+        "this account may not sign in; ask the device's administrator to enable it"
+    )
+    static let accountUnknown = IdentityError(
+        .accountUnknown,
+        "the account does not exist any more; sign it out of this device"
+    )
+    static let passwordRequired = IdentityError(
+        .interactionRequired,
+        "signing in needs a password; ask the person for it"
+    )
+    static let busy = IdentityError(.busy, "too many people are signing in at this moment; try again")
+
+    static func slowDown(_ wait: Duration) -> IdentityError {
+        // Rounded up, so that who waits that long has waited long enough.
+        let seconds = wait.components.seconds + (wait.components.attoseconds > 0 ? 1 : 0)
+        return IdentityError(
+            .slowDown,
+            "too many wrong passwords for this user name; try again in \(seconds) s",
+            retryAfter: wait
+        )
+    }
+
+    static func invalidScope(_ scope: String) -> IdentityError {
+        IdentityError(
+            .invalidScope,
+            "\(scope.debugDescription) is no OAuth scope; use visible ASCII characters other than \" and \\"
+        )
+    }
+}

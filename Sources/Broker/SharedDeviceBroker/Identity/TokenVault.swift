@@ -1,10 +1,49 @@
-package import Foundation
+public import Foundation
 package import SharedDevice
+
+/// A token that lets an app act for the account. It shows its value in no log.
+public struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomDebugStringConvertible,
+    CustomReflectable
+{
+    /// The token itself, which means nothing to whoever carries it.
+    public let value: String
+    /// What it permits.
+    public let scopes: Set<String>
+    /// When it ends, by the wall clock.
+    public let expiresAt: Date
+
+    /// A token of these parts.
+    public init(value: String, scopes: Set<String>, expiresAt: Date) {
+        self.value = value
+        self.scopes = scopes
+        self.expiresAt = expiresAt
+    }
+
+    /// The scopes and the end, without the value.
+    public var description: String { "AccessToken(\(scopes.sorted().joined(separator: " ")), until \(expiresAt))" }
+
+    /// Like `description`.
+    public var debugDescription: String { description }
+
+    /// Without the value.
+    public var customMirror: Mirror { Mirror(self, children: ["scopes": scopes, "expiresAt": expiresAt]) }
+}
+
+extension AccessToken {
+    /// A token of 256 random bits, in base64url.
+    static func makeRandom(scopes: Set<String>, expiresAt: Date) -> AccessToken {
+        var generator = SystemRandomNumberGenerator()
+        let bytes = (0..<32).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
+        let value = Data(bytes).base64EncodedString()
+            .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+        return AccessToken(value: value, scopes: scopes, expiresAt: expiresAt)
+    }
+}
 
 /// The access tokens of the one session that is open, in memory only. Pure: the caller brings the time.
 ///
-/// What it holds belongs to one epoch. Whoever asks or stores with another epoch gets and leaves nothing, so that no token
-/// outlives the sign-out that it raced with.
+/// All tokens belong to one epoch. A caller with another epoch finds no token and can store none, so that no token outlives
+/// a sign-out that happened at the same time.
 package struct TokenVault: Sendable {
     private struct Key: Hashable {
         let accountIdentifier: String

@@ -1,6 +1,6 @@
 package import Foundation
 import GRDB
-import SharedDevice
+package import SharedDevice
 
 /// The people who may sign in on this device where no identity provider of an organization is at hand. Its users are in
 /// the device's database.
@@ -278,4 +278,24 @@ extension UserDirectory {
             throw .storeFailed(StoreError(error, attempted: attempted, path: database.path))
         }
     }
+}
+
+/// What a user may do.
+package enum UserRole: String, Sendable, CaseIterable {
+    /// Sign in.
+    case user
+    /// Sign in, join the device to the organisation, and have it leave.
+    case administrator
+}
+
+/// A person who may sign in on this device, as the embedded directory knows them.
+package struct DirectoryUser: Sendable {
+    /// The account that signing in gives.
+    package let account: Account
+    /// What the user may do beyond signing in.
+    package let role: UserRole
+    /// Whether signing in is refused for now.
+    package let isDisabled: Bool
+    /// When the user was added, to the second.
+    package let createdAt: Date
 }

@@ -1,11 +1,11 @@
 package import Foundation
 package import SharedDevice
 
-/// Who holds whose data, and who has reported that it is gone (architecture, D10). Pure: the caller brings the time, and commits what
-/// changed before anybody hears of it.
+/// Records which app holds whose data, and which app has reported that the data is gone (architecture, D10). Pure: the caller passes the time,
+/// and commits each change before anybody hears of it.
 ///
-/// An app enters a session's list before it is given the session's account, and leaves it by its own report or an administrator's word, by
-/// nothing else: not by ending, not by being told.
+/// The ledger lists an app under a session before the app is given the session's account. Only the app's own report or an administrator's
+/// waiver settles the entry; neither the end of the app nor telling it does.
 package struct CleanupLedger: Sendable, Equatable {
     /// One account's stay on the device, by the epoch of its sign-in.
     package struct Session: Sendable, Equatable {
@@ -68,7 +68,7 @@ package struct CleanupLedger: Sendable, Equatable {
         completeIfSettled(epoch)
     }
 
-    /// The app is about to be given the account of an open session; whether that is news.
+    /// The app is about to be given the account of an open session. Returns whether the ledger did not know yet.
     package mutating func hold(_ epoch: UInt64, by app: String) -> Bool {
         guard let session = sessions[epoch], session.outcome == nil, participations[epoch]?[app] == nil else {
             return false
@@ -79,7 +79,7 @@ package struct CleanupLedger: Sendable, Equatable {
 
     // MARK: Cleanups
 
-    /// The app has asked, and hears of all that it owes; whether that is news.
+    /// The app has asked, and is told all that it owes. Returns whether the ledger has changed.
     package mutating func tell(_ app: String, at now: Date) -> Bool {
         var isNews = false
         for epoch in owed(by: app).map(\.epoch) where participations[epoch]?[app]?.progress == .owed {
@@ -90,7 +90,7 @@ package struct CleanupLedger: Sendable, Equatable {
         return isNews
     }
 
-    /// Takes an app's word on its cleanup. A cleanup that is settled stays so.
+    /// Records an app's report on its cleanup. A settled cleanup stays settled.
     package mutating func report(
         _ progress: CleanupReport.Progress,
         of epoch: UInt64,
@@ -99,26 +99,26 @@ package struct CleanupLedger: Sendable, Equatable {
         at now: Date
     ) -> Effect {
         guard var part = participations[epoch]?[app], let before = part.progress, !before.isSettled,
-            // Said again, it is no news.
+            // The same report again changes nothing.
             before != progress || part.detail != detail
         else { return .none }
         part.progress = progress
         part.detail = detail
         switch progress {
-        // Those come from the broker itself.
+        // Only the broker itself sets these.
         case .owed, .told: return .none
         case .begun:
             part.begunAt = now
             part.finishedAt = nil
         case .failed, .finished, .waived: part.finishedAt = now
         }
-        // Who reports on a session knows of its end.
+        // An app that reports on a session has heard of its end.
         part.toldAt = part.toldAt ?? (progress == .waived ? nil : now)
         participations[epoch]?[app] = part
         return completeIfSettled(epoch) ? .completed : .recorded
     }
 
-    /// The app's last process is gone: what it was told of or had begun is to be done all over. A cleanup that has failed stays failed.
+    /// The app's last process is gone: it owes again every cleanup that it was told of or had begun. A failed cleanup stays failed.
     ///
     /// - Returns: the sessions whose cleanup was interrupted.
     package mutating func processEnded(_ app: String) -> [UInt64] {
@@ -132,7 +132,7 @@ package struct CleanupLedger: Sendable, Equatable {
         return interrupted.sorted()
     }
 
-    /// Gives up waiting for rounds that ended longer ago than `timeout`; their epochs.
+    /// Lets the rounds expire whose session ended longer than `timeout` ago, and returns their epochs.
     package mutating func expire(timeout: TimeInterval, at now: Date) -> [UInt64] {
         let late = openRounds.filter { epoch in
             // A clock that was set back must not make a round wait for ever.
@@ -142,7 +142,7 @@ package struct CleanupLedger: Sendable, Equatable {
         return late
     }
 
-    /// What was held under `old` is held under `new`: the same app, known better.
+    /// Moves what is listed under `old` to `new`: the same app, which now has a manifest. Returns whether the ledger has changed.
     package mutating func rename(_ old: String, to new: String) -> Bool {
         guard old != new else { return false }
         var isNews = false
@@ -150,7 +150,7 @@ package struct CleanupLedger: Sendable, Equatable {
             guard let part = apps[old] else { continue }
             isNews = true
             participations[epoch]?[old] = nil
-            // Where both are there, the one that still owes stays.
+            // If both are listed, the entry that still owes stays.
             if let other = apps[new], other.progress?.isSettled == false || part.progress?.isSettled == true {
                 continue
             }
@@ -159,7 +159,7 @@ package struct CleanupLedger: Sendable, Equatable {
         return isNews
     }
 
-    /// Forgets all but the last rounds of those that are complete.
+    /// Forgets complete rounds but for the last `count`.
     package mutating func prune(keeping count: Int) {
         let complete = sessions.filter { $0.value.outcome == .complete }.keys.sorted()
         for epoch in complete.dropLast(count) {
@@ -174,7 +174,7 @@ package struct CleanupLedger: Sendable, Equatable {
             (participations[epoch] ?? [:]).values.allSatisfy({ $0.progress?.isSettled == true })
         else { return false }
         sessions[epoch]?.outcome = .complete
-        // Nobody has to be told any more whose it was.
+        // No app needs the account's name any more.
         sessions[epoch]?.account = nil
         return true
     }
@@ -219,7 +219,7 @@ package struct CleanupLedger: Sendable, Equatable {
         sessions.filter { $0.value.outcome == .open || $0.value.outcome == .expired }.keys.sorted()
     }
 
-    /// The round of a session; `nil` where it has not ended, or is not known.
+    /// The round of a session; `nil` if the session is open or unknown.
     package func report(of epoch: UInt64, running: Set<String> = []) -> CleanupReport? {
         guard let session = sessions[epoch], let endedAt = session.endedAt, let outcome = session.outcome else {
             return nil

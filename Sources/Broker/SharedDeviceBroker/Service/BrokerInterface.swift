@@ -170,7 +170,7 @@ struct BrokerInterface: Sendable {
         return [:]
     }
 
-    /// From an app that may not take part any more.
+    /// Takes the report of an app that may no longer take part.
     private func reportDebt(
         _ fields: BrokerProtocol.Fields,
         caller: Callers.Caller
@@ -238,15 +238,15 @@ struct BrokerInterface: Sendable {
     private typealias Answer =
         @Sendable (BrokerProtocol.Fields, Callers.Caller) async throws -> BrokerProtocol.Fields
 
-    /// An answer to an app that may not take part; `nil` where it gets none.
+    /// An answer to an app that may not take part; `nil` refuses the call.
     private typealias DebtorAnswer =
         @Sendable (BrokerProtocol.Fields, Callers.Caller) async throws -> BrokerProtocol.Fields?
 
     /// A method for every app that may take part.
     ///
     /// - Parameters:
-    ///   - atOnce: an answer that is there without waiting, for an app whose caller is known already.
-    ///   - debtor: for what an app owes from when it took part: kept out, it could never settle that.
+    ///   - atOnce: finds an answer without waiting, for a caller that is known already.
+    ///   - debtor: answers an app that may no longer take part and still owes a cleanup: without an answer it could never settle it.
     private func method(
         _ method: BrokerProtocol.Method,
         atOnce: (@Sendable (Callers.Caller) -> DBusValue?)? = nil,
@@ -281,7 +281,7 @@ struct BrokerInterface: Sendable {
         }
     }
 
-    /// The answer to a known caller, where it is there.
+    /// Answers a known caller at once, if there is a standing answer.
     private func standing(_ answer: @escaping @Sendable (Callers.Caller) -> DBusValue?) -> DBusInterface.Method.AtOnce {
         { call in
             let claimed = call.arguments.first?.fieldsValue?["application"]?.stringValue
@@ -289,7 +289,7 @@ struct BrokerInterface: Sendable {
         }
     }
 
-    /// A method for administrators only, whatever program they use.
+    /// A method for administrators only, with any program.
     private func administration(_ method: BrokerProtocol.Method, answer: @escaping Answer) -> DBusInterface.Method {
         self.method(method, of: "administrator") { fields, caller in
             guard caller.isAdministrator else { throw DeviceRefusal.notPermitted }
@@ -297,12 +297,12 @@ struct BrokerInterface: Sendable {
         }
     }
 
-    /// A method for whoever knows the password that its request has in it, whatever program and user that is.
+    /// A method whose request carries a name and a password. Any program of any user may call it.
     private func credentialed(_ method: BrokerProtocol.Method, answer: @escaping Answer) -> DBusInterface.Method {
         self.method(method, of: "enrolment", answer: answer)
     }
 
-    /// A method for callers that are no apps; `name` stands for them in the log.
+    /// A method for callers other than apps; the log calls them `name`.
     private func method(
         _ method: BrokerProtocol.Method,
         of name: String,
@@ -328,7 +328,7 @@ struct BrokerInterface: Sendable {
         }
     }
 
-    /// What was refused is for the log, but for what no account is concerned by.
+    /// Enters a refusal into the log, unless it concerns no account.
     private func note(_ error: any Error, of method: BrokerProtocol.Method, by app: String) async {
         let (code, message) = MethodFailure.refusal(error)
         log.notice("refused", metadata: ["request": "\(method.rawValue)", "app": "\(app)", "reason": "\(message)"])
@@ -348,7 +348,7 @@ extension DeviceBroker.Grant {
 }
 
 extension MethodFailure {
-    /// The refusal as it travels: the code in the error's name, the reason as its text.
+    /// The refusal as a D-Bus error: its code in the error's name, the reason as its text.
     fileprivate init(broker error: any Error) {
         let (code, message) = Self.refusal(error)
         self.init(name: BrokerProtocol.errorPrefix + code.description, message: message)

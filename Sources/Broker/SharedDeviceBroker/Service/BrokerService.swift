@@ -43,7 +43,7 @@ package final class BrokerService: Sendable {
     package init(_ options: Options, log: Logger) async throws {
         self.log = log
         let database = try DeviceDatabase(directory: options.stateDirectory)
-        // Another one would change the state behind this one's back, and announce it on another bus.
+        // A second broker would change the state unseen by this one, and announce the change on another bus.
         lock = try ServiceLock(directory: options.stateDirectory)
         let provider = try EmbeddedIdentityProvider(directory: UserDirectory(database: database))
         let connection = try DBusConnection.open(options.bus)
@@ -133,10 +133,10 @@ package final class BrokerService: Sendable {
         ]
         var manifests = manifests.makeAsyncIterator()
         if let first = await manifests.next() { enrolment.use(first) }
-        // The first update is the file as it is: nobody is to be answered under an older mode.
+        // The first update is the present file. The broker answers no call before it is in force.
         var iterator = updates.makeAsyncIterator()
         if let update = await iterator.next() {
-            // A device that has never been configured has no last valid configuration to go on with.
+            // The device has never been configured, so there is no earlier valid configuration to keep.
             if update.inForce == nil, let problem = update.problem, try AccountStore(database: database).isUntouched() {
                 throw problem
             }
@@ -146,12 +146,12 @@ package final class BrokerService: Sendable {
         await broker.announceAgain()
     }
 
-    /// Follows the managed configuration and the apps' manifests until the task is cancelled. All of the log is on the disk then.
+    /// Follows the managed configuration and the apps' manifests until the task is cancelled. When it returns, the whole log is on the disk.
     package func run() async {
         async let manifests: Void = followManifests()
         await followConfiguration()
         await manifests
-        // What need not have been on the disk at once is to be there before the process ends.
+        // Some entries are written with a delay: they have to be on the disk before the process ends.
         do {
             try await broker.written()
         } catch {
@@ -170,11 +170,11 @@ package final class BrokerService: Sendable {
     private func followConfiguration() async {
         var latest: Task<Void, Never>?
         for await update in updates {
-            // A newer configuration makes the attempts at an older one pointless.
+            // A newer configuration replaces the older one, so the attempts to put that in force end.
             let earlier = latest
             earlier?.cancel()
             latest = Task {
-                // What is under way of it comes first, or its end would be in force instead.
+                // An attempt that is under way has to end first: it would overwrite the newer one.
                 await earlier?.value
                 await insist(on: update)
             }
@@ -194,14 +194,14 @@ package final class BrokerService: Sendable {
         }
     }
 
-    /// After the bus was lost: owns the name, also where somebody else was quicker, and tells all apps to ask.
+    /// After an outage: takes the name again, even if another process has taken it meanwhile, and tells all apps to ask.
     private static func serveAgain(_ broker: DeviceBroker, _ connection: DBusConnection, _ log: Logger) async {
         while true {
             do throws(DBusError) {
                 try await connection.requestName(BrokerProtocol.busName)
                 return await broker.announceAgain()
             } catch {
-                // Lost once more: the next return begins anew.
+                // The bus is lost again: the next restoration starts over.
                 guard error.code != .disconnected, error.code != .closed else { return }
                 log.critical("the broker has no name on the bus", metadata: ["reason": "\(error)"])
                 try? await Task.sleep(for: .seconds(2))
@@ -234,12 +234,34 @@ package final class BrokerService: Sendable {
         }
         enrolment.use(configuration)
         callers.identifyAnew()
-        // Where nobody knows what the administrator wants, the next person waits.
+        // Without a valid configuration the strict policy applies: the next sign-in waits.
         await broker.use(configuration?.cleanup ?? CleanupPolicy(isStrict: true))
         guard let configuration else { return }
-        // First who may sign in, then whether anybody may.
+        // The rules of who may sign in come first, then the mode.
         try await life.use(SessionPolicy(configuration))
         let state = try await broker.apply(.modeChanged(configuration.mode), cause: "the managed configuration")
         log.info("configured", metadata: ["mode": "\(configuration.mode.rawValue)", "epoch": "\(state.epoch)"])
+    }
+}
+
+/// What the managed configuration says beyond the mode, for whoever asks.
+final class ConfigurationStatus: Sendable {
+    struct Content: Sendable {
+        var organization: String?
+        /// Why the present file is not in force; `nil` if it is.
+        var problem: String?
+    }
+
+    private let content = Locked(Content())
+
+    var current: Content { content.withLock { $0 } }
+
+    func update(_ update: ManagedConfigurationUpdate) {
+        content.withLock { content in
+            content.problem = update.problem?.description
+            guard let inForce = update.inForce else { return }
+            content.organization =
+                if case .present(let configuration) = inForce { configuration.organization } else { nil }
+        }
     }
 }

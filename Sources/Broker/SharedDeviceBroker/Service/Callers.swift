@@ -2,13 +2,13 @@ import DBusTransport
 import Glibc
 import Synchronization
 
-/// Who is behind the connections that call the broker, by the bus's word (architecture, D11), and until when.
+/// Finds out which app is behind each connection that calls the broker, by asking the bus (architecture, D11), and notices when it is gone.
 ///
-/// A connection is identified at its first call; the bus tells when it is gone. What it calls itself may differ from call to call, because
-/// one process may be several apps.
+/// A connection is identified at its first call, and the bus reports its end. It may give another app's name with each call, because one
+/// process may be several apps.
 final class Callers: Sendable {
     struct Caller: Sendable {
-        /// Its connection, by the bus's name of it.
+        /// The bus's unique name of the connection.
         let connection: String
         let app: AppIdentity
         let credentials: DBusConnection.PeerCredentials
@@ -23,7 +23,7 @@ final class Callers: Sendable {
         }
     }
 
-    /// Tells an app by what it calls itself and what the bus says of it.
+    /// Finds the app from the name that it claims and the credentials that the bus reports.
     typealias Identification =
         @Sendable (_ claimed: String?, DBusConnection.PeerCredentials) throws(DeviceRefusal) -> AppIdentity
 
@@ -35,15 +35,15 @@ final class Callers: Sendable {
 
     private struct State {
         var entries: [String: Entry] = [:]
-        /// How many calls are finding out who a connection is.
+        /// How many calls are identifying a connection at the moment, by connection.
         var arriving: [String: Int] = [:]
-        /// Those of ``arriving`` that have left meanwhile: nobody would ever take their entries away.
+        /// The connections of ``arriving`` that have left meanwhile: their identities are not kept, because no later event would remove them.
         var left: Set<String> = []
-        /// What is told of apps, in its order: each start and end waits for the one before.
+        /// The last report of an app's start or end. Each report waits for the one before it.
         var lastTold: Task<Void, Never>?
-        /// The starts that are being told: whatever an app asks waits for its own.
+        /// The starts that are being reported. A call of an app waits until its start was reported.
         var starting: [String: Task<Void, Never>] = [:]
-        /// Grows when all identities are to be found anew.
+        /// Grows when the rules change, so that all connections have to be identified again.
         var generation = 0
 
         func isRunning(_ app: String) -> Bool {
@@ -56,7 +56,7 @@ final class Callers: Sendable {
             if count == 1 { left.remove(sender) }
         }
 
-        /// Tells of the ends of apps, after all that was told before.
+        /// Reports the ends of apps, after all earlier reports.
         mutating func tell(_ apps: some Collection<String>, _ appEnded: @escaping @Sendable (String) async -> Void) {
             guard !apps.isEmpty else { return }
             for app in apps { starting[app] = nil }
@@ -67,7 +67,7 @@ final class Callers: Sendable {
             }
         }
 
-        /// Tells of the start of an app, after all that was told before.
+        /// Reports the start of an app, after all earlier reports.
         mutating func tellStart(of app: String, _ appStarted: @escaping @Sendable () async -> Void) {
             let previous = lastTold
             let task = Task {
@@ -87,13 +87,13 @@ final class Callers: Sendable {
     private let state = Locked(State())
     private let token = Locked<Observation?>(nil)
 
-    /// How many names one connection may go by. They are cheap to make up, and each is an app that may owe a cleanup.
+    /// How many app names one connection may use. A caller makes up names at no cost, and each becomes an app that may owe a cleanup.
     static let namesOfAConnection = 64
 
     /// - Parameters:
-    ///   - identifyRefused: tells who an app is that may not take part; `nil` where nobody can tell.
+    ///   - identifyRefused: finds the identity of an app that may not take part; `nil` if it cannot be found.
     ///   - appStarted: an app has called for the first time since it was gone. Its calls wait until it returns.
-    ///   - appEnded: the last connection of an app is gone. One at a time, and in order with `appStarted`.
+    ///   - appEnded: the last connection of an app is gone. Called for one app at a time, and in order with `appStarted`.
     init(
         connection: DBusConnection,
         identify: @escaping Identification,
@@ -111,7 +111,7 @@ final class Callers: Sendable {
         self.token.withLock { $0 = token }
     }
 
-    /// Who `sender` is, which calls itself `claimed`, where that was found out before.
+    /// The caller behind `sender`, which claims to be `claimed`, if it was identified before.
     func known(_ sender: String, claiming claimed: String?) -> Caller? {
         state.withLock { state in
             guard let entry = state.entries[sender], let app = entry.apps[claimed] else { return nil }
@@ -119,7 +119,7 @@ final class Callers: Sendable {
         }
     }
 
-    /// Who `sender` is, which calls itself `claimed`.
+    /// The caller behind `sender`, which claims to be `claimed`.
     ///
     /// - Throws: ``DeviceRefusal`` where it may not take part; ``DBusError`` where it is gone.
     func caller(_ sender: String, claiming claimed: String?) async throws -> Caller {
@@ -153,7 +153,7 @@ final class Callers: Sendable {
         return Caller(connection: sender, app: app, credentials: credentials)
     }
 
-    /// Which app `sender` is, though it may not take part; `nil` where nobody can tell. It does not count as running.
+    /// The app behind `sender` although it may not take part; `nil` if it cannot be found. The app does not count as running.
     ///
     /// - Throws: ``DBusError`` where it is gone.
     func refused(_ sender: String, claiming claimed: String?) async throws -> Caller? {
@@ -163,7 +163,7 @@ final class Callers: Sendable {
         }
     }
 
-    /// Who `sender` is, whether it may take part or not.
+    /// The identity of `sender`, whether or not it may take part.
     func credentials(of sender: String) async throws -> DBusConnection.PeerCredentials {
         let known = state.withLock { state -> Entry? in
             if state.entries[sender] == nil { state.arriving[sender, default: 0] += 1 }
@@ -171,7 +171,7 @@ final class Callers: Sendable {
         }
         if let known { return known.credentials }
         defer { state.withLock { $0.arrived(sender) } }
-        // First the rule, so that its end cannot be missed.
+        // The match rule comes first, so that the end of the connection cannot be missed.
         let lease = try await connection.addMatch(
             MatchRule(
                 signalFrom: "org.freedesktop.DBus",
@@ -191,8 +191,8 @@ final class Callers: Sendable {
     /// Whether the connection is still there, as far as the bus has told.
     func isConnected(_ caller: Caller) -> Bool { state.withLock { $0.entries[caller.connection] != nil } }
 
-    /// The rules have changed: everybody is identified anew. Who is the same app by the new rules goes on as it: its process has not ended,
-    /// and neither has what it is about. Others end, and begin with their next call.
+    /// The rules have changed: identifies every connection again. A connection that is the same app by the new rules goes on undisturbed.
+    /// The others end, and start again with their next call.
     func identifyAnew() {
         let entries = state.withLock { state in
             state.generation += 1
@@ -207,7 +207,7 @@ final class Callers: Sendable {
         state.withLock { state in
             let before = Self.apps(of: state.entries.values)
             for (sender, entry) in state.entries {
-                // What was found since was found by the new rules.
+                // Connections identified since then were identified by the new rules.
                 let known = entries[sender]?.apps ?? [:]
                 state.entries[sender]?.apps = entry.apps.filter { claimed, _ in
                     known[claimed] == nil || kept[sender]?[claimed] != nil

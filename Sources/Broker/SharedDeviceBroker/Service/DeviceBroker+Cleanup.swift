@@ -3,8 +3,8 @@ package import SharedDevice
 
 /// The rounds of cleanup after each session (architecture, D10).
 extension DeviceBroker {
-    /// Takes an app's word on its cleanup. When this returns, a settled duty is on the disk. A report on what the app does not owe is
-    /// accepted and changes nothing: the same report may come twice.
+    /// Records an app's report on its cleanup. When this returns, a settled duty is on the disk. A report on a cleanup that the app does not
+    /// owe changes nothing: the same report may come twice.
     ///
     /// - Throws: ``StoreError``.
     package func report(
@@ -18,9 +18,9 @@ extension DeviceBroker {
         if progress == .begun { writeSoon() } else { try await written() }
     }
 
-    /// Declares an app's cleanup done, by an administrator's word.
+    /// An administrator declares an app's cleanup done.
     ///
-    /// - Parameter epoch: the session; `nil` for all that the app owes.
+    /// - Parameter epoch: the session; `nil` means every session that the app owes.
     /// - Returns: the sessions that it owed.
     /// - Throws: ``StoreError``.
     package func waive(_ app: String, session epoch: UInt64?, reason: String) async throws -> [UInt64] {
@@ -60,7 +60,7 @@ extension DeviceBroker {
         noteChange()
     }
 
-    /// The app's last process has left the bus. What it had begun it owes anew, and is woken for.
+    /// The app's last process has left the bus. It owes again what it had begun, and the bus is asked to start it.
     package func appEnded(_ app: String) {
         guard running.remove(app) != nil else { return }
         let now = surroundings.now()
@@ -78,13 +78,13 @@ extension DeviceBroker {
         writeSoon()
     }
 
-    /// Something that the log is to have.
+    /// Adds an entry to the log.
     package func note(_ event: AuditEntry.Event, app: String? = nil, detail: String? = nil) {
         change([AuditEntry(event, at: surroundings.now(), app: app, detail: detail)]) { _ in }
         writeSoon()
     }
 
-    /// What was held by one key is held by another: the same app, known better.
+    /// Moves what the ledger lists under one key to another. Both name the same app; it now has a manifest.
     package func adopt(_ old: String, as new: String) async throws {
         guard ledger.participations.values.contains(where: { $0[old] != nil }) else { return }
         change([]) { _ = $0.rename(old, to: new) }
@@ -99,12 +99,12 @@ extension DeviceBroker {
     /// Whether the app owes a cleanup.
     package func isOwing(_ app: String) -> Bool { !ledger.owed(by: app).isEmpty }
 
-    /// A round, and the number of what it says: a later one has a larger number. Waits for one after `known`, at most until `deadline`.
+    /// A round and its revision, which grows with each change. Waits for a revision later than `known`, at most until `deadline`.
     ///
     /// - Parameters:
-    ///   - epoch: the session; `nil` for the one that ended last.
-    ///   - awaitsEnd: whether only the round's completion is worth an answer before the deadline.
-    /// - Returns: `nil` where there is no such round.
+    ///   - epoch: the session; `nil` means the session that ended last.
+    ///   - awaitsEnd: whether to answer before the deadline only when the round is complete.
+    /// - Returns: `nil` if there is no such round.
     package func round(
         of epoch: UInt64?,
         after known: UInt64? = nil,
@@ -117,7 +117,7 @@ extension DeviceBroker {
             if isComplete || (revision != known && !awaitsEnd) || deadline <= .now {
                 return ledger.report(of: epoch, running: running).map { ($0, revision) }
             }
-            // Not a round, and nothing to wait for.
+            // There is no such round, so there is nothing to wait for.
             guard ledger.sessions[epoch]?.outcome != nil else { return nil }
             await waitForChange(after: revision, until: deadline)
         }
@@ -125,7 +125,7 @@ extension DeviceBroker {
 
     // MARK: The next sign-in
 
-    /// Waits until no round is in the way of a sign-in.
+    /// Waits until no open round holds up a sign-in.
     ///
     /// - Throws: ``DeviceRefusal`` when the deadline comes first.
     func waitForCleanups(until deadline: ContinuousClock.Instant) async throws {
@@ -135,7 +135,7 @@ extension DeviceBroker {
         }
     }
 
-    /// Right before somebody is signed in.
+    /// The check that comes right before a sign-in is committed.
     func checkCleanups(of app: String) throws(DeviceRefusal) {
         if isSignInHeld { throw .cleanupPending(awaited) }
         if policy.isStrict, !ledger.owed(by: app).isEmpty { throw .cleanupRequired }
@@ -144,8 +144,8 @@ extension DeviceBroker {
     /// The apps that a sign-in would have to wait for.
     package var signInHeldFor: [String] { isSignInHeld ? awaited : [] }
 
-    /// Whether a round is open that the policy has people wait for. Those that it does not wait for any more have expired; a policy that
-    /// waits without end waits for what expired under another one, too.
+    /// Whether an open round holds up the next sign-in. A round that outlasts the policy's timeout expires and holds up nobody; a policy
+    /// without a timeout waits for rounds that expired under an earlier policy too.
     private var isSignInHeld: Bool {
         if waitsWithoutEnd { return !ledger.incompleteRounds.isEmpty }
         return policy.timeout != nil && !ledger.openRounds.isEmpty

@@ -1,16 +1,16 @@
 import Foundation
 package import SharedDevice
 
-/// What apps ask for. `app` is who asks, by the broker's own finding.
+/// What apps ask for. `app` is the caller as the broker has identified it.
 extension DeviceBroker {
-    /// What a sign-in or a token request brings.
+    /// The result of a sign-in or a token request.
     package struct Grant: Sendable {
         package let account: Account
         package let epoch: UInt64
         package let token: AccessToken
     }
 
-    /// Who is signed in, and what the app owes. That the app may hold the account's data is on the disk before it hears of it.
+    /// Tells an app who is signed in and what it owes. Before the app hears of the account, the disk has it that the app may hold its data.
     ///
     /// - Throws: ``StoreError``.
     package func session(for app: String) async throws -> SessionAnswer {
@@ -30,7 +30,7 @@ extension DeviceBroker {
                 )
             }
             try await hold(asked.epoch, by: app)
-            // Somebody may have signed out while the disk was busy: that is then the answer.
+            // The state may have changed while the disk was busy: the app gets the new one.
             guard state.epoch == asked.epoch, ledger.owed(by: app) == owed else { continue }
             let answer = SessionAnswer(session: asked.session, owed: owed, isStrict: policy.isStrict)
             if owed.isEmpty { standingAnswers.keep(answer, for: app) }
@@ -38,7 +38,7 @@ extension DeviceBroker {
         }
     }
 
-    /// What an app that may not take part any more has still to clean up; `nil` where that is nothing. It is given no account.
+    /// What an app that may no longer take part still has to clean up; `nil` if it owes nothing. The answer names no current account.
     package func debt(of app: String) -> SessionAnswer? {
         let owed = ledger.owed(by: app)
         guard !owed.isEmpty else { return nil }
@@ -56,8 +56,8 @@ extension DeviceBroker {
     /// - Parameters:
     ///   - patience: how long the request waits for open cleanup rounds.
     ///   - number: what ``cancelSignIn(_:)`` names it by.
-    ///   - isAwaited: whether the app is still there to hear of it. Somebody whose app has ended meanwhile may have left the device, which
-    ///     is then to sign nobody in. Called on the broker's queue.
+    ///   - isAwaited: whether the app still waits for the answer. A person whose app has ended may have left the device, so nobody is signed
+    ///     in then. Called on the broker's queue.
     /// - Throws: ``DeviceRefusal``, ``IdentityError``, ``StoreError``.
     package func signIn(
         _ request: SignInRequest,
@@ -84,9 +84,9 @@ extension DeviceBroker {
         return Grant(account: identity.account, epoch: next.epoch, token: token)
     }
 
-    /// Nobody waits for this sign-in any more: it signs nobody in, and out again whom it has signed in.
+    /// Cancels a sign-in. If it has signed somebody in already, signs that account out again.
     ///
-    /// - Throws: ``StoreError``; who was signed in stays so then.
+    /// - Throws: ``StoreError``. The account then stays signed in.
     package func cancelSignIn(_ number: String) throws {
         cancelledSignIns = cancelledSignIns.suffix(63) + [number]
         guard let lastSignIn, lastSignIn.request == number, state.account != nil, state.epoch == lastSignIn.epoch else {
@@ -97,7 +97,7 @@ extension DeviceBroker {
 
     /// A token for the current account.
     ///
-    /// - Parameter session: the session that the app takes for the current one; `nil` where it does not say.
+    /// - Parameter session: the session that the app takes for the current one; `nil` if it does not say.
     /// - Throws: ``DeviceRefusal`` where the account is not the current one, also when it ceased to be while the provider was
     ///   asked, or where the app has to clean up first; ``IdentityError``, ``StoreError``.
     package func acquireToken(
@@ -131,8 +131,8 @@ extension DeviceBroker {
     /// Signs the account out of the whole device, and opens the round of its cleanup.
     ///
     /// - Parameters:
-    ///   - identifier: the account; `nil` for whoever is signed in.
-    ///   - session: the session that is meant; a request that comes late must not end a later one. `nil` for the current one.
+    ///   - identifier: the account; `nil` means whoever is signed in.
+    ///   - session: the session to end; `nil` means the current one. A late request that names its session cannot end a later one.
     /// - Returns: the epoch of the session that ended.
     /// - Throws: ``DeviceRefusal``, ``StoreError``; nothing has changed then.
     package func signOut(
@@ -145,7 +145,7 @@ extension DeviceBroker {
         return (try apply(.signOut(accountIdentifier: identifier), cause: cause), current)
     }
 
-    /// Takes down that the app may hold data of the session; returns when that is on the disk.
+    /// Records that the app may hold data of the session. Returns when the record is on the disk.
     private func hold(_ epoch: UInt64, by app: String) async throws {
         var ledger = ledger
         if ledger.hold(epoch, by: app) {
@@ -158,7 +158,7 @@ extension DeviceBroker {
         var ledger = ledger
         guard ledger.tell(app, at: now) else { return }
         change(owed.map { AuditEntry(.told, at: now, session: $0.epoch, app: app) }) { $0 = ledger }
-        // That an app was told is for people to read; what it owes is on the disk already.
+        // The note that an app was told is for people only: what it owes is on the disk already.
         writeSoon()
     }
 
@@ -171,7 +171,7 @@ extension DeviceBroker {
         return account
     }
 
-    /// What to say of a session that ended while it was asked for.
+    /// The refusal for a session that ended during the request.
     private func sessionIsOver(_ identifier: String) -> DeviceRefusal {
         do throws(DeviceRefusal) {
             _ = try currentAccount(identifier)

@@ -1,16 +1,19 @@
+package import DBusTransport
+import Dispatch
 package import Foundation
 import SharedDevice
+import Synchronization
 
-/// Holds the device's one account and the ledger of its cleanups. Every change of the account goes through ``apply(_:cause:)``: commit, then
-/// bump the epoch, then announce (architecture, D9), so that whoever is told to ask gets the new answer.
+/// Holds the device's one account and the ledger of its cleanups. Every change of the account goes through ``apply(_:cause:)``, which commits,
+/// raises the epoch and then announces (architecture, D9): an app that hears the announcement and asks gets the new answer.
 package actor DeviceBroker {
-    /// What the broker has others do. All of it is called on the broker's queue; none of it may wait for the broker.
+    /// What the broker calls outside itself. It calls all of it on its own queue, so none of it may wait for the broker.
     package struct Surroundings: Sendable {
-        /// Tells all apps to ask. Called after each commit, before the next one can begin.
+        /// Tells all apps to ask. The broker calls it after each commit, before the next commit can begin.
         package var announce: @Sendable (DeviceState) -> Void
         /// An app owes a cleanup and may not be running.
         package var wake: @Sendable (_ app: String) -> Void
-        /// The ledger could not be written; it is tried again with the next change.
+        /// The broker could not write the ledger. It tries again with the next change.
         package var report: @Sendable (_ problem: String) -> Void
         /// The wall clock.
         package var now: @Sendable () -> Date
@@ -32,25 +35,25 @@ package actor DeviceBroker {
     let provider: any IdentityProvider
     let surroundings: Surroundings
     let machine = DeviceStateMachine()
-    /// What is the same for the next who asks.
+    /// The answers that stay the same until something changes.
     package nonisolated let standingAnswers = StandingAnswers()
     private let executor = QueueExecutor("org.notifycenter.SharedDeviceBroker")
     private(set) var state: DeviceState
     var tokens: TokenVault
-    /// What the provider gave at sign-in; gone after a restart, when the account alone has to do.
+    /// What the provider returned at sign-in. A restart loses it; tokens are then issued for the account alone.
     var identity: AuthenticatedIdentity?
-    /// The sign-ins that nobody waits for any more, the last of them.
+    /// The numbers of the sign-ins that were cancelled last.
     var cancelledSignIns: [String] = []
     /// The last sign-in that had a number, and the session that it began.
     var lastSignIn: (request: String, epoch: UInt64)?
     /// Whether the next sign-in waits for the cleanup of the last session.
     var policy = CleanupPolicy()
-    /// Which organisation the device has joined; `nil` for none.
+    /// The organisation that the device has joined; `nil` means that it has joined none.
     private(set) var enrolment: Membership?
-    /// Who may sign in, by the managed configuration; ``rules`` has the enrolment in it too.
+    /// Who may sign in, by the managed configuration alone. ``rules`` adds the enrolment.
     var configuredRules = DeviceRules()
 
-    /// Who holds whose data, as it is decided; it leads what is stored.
+    /// Who holds whose data. It is changed first and written to the disk afterwards.
     var ledger: CleanupLedger
     private var stored: CleanupLedger
     private var log: [AuditEntry] = []
@@ -82,7 +85,7 @@ package actor DeviceBroker {
         enrolment = try store.enrolment()
         var ledger = try store.ledger()
         stored = ledger
-        // Whoever is signed in has a session, whatever wrote the state: otherwise nobody would take down who holds its data.
+        // An account that is signed in needs a session in the ledger: without one, nobody would record who holds its data.
         if let account = state.account, ledger.sessions[state.epoch] == nil {
             ledger.begin(state.epoch, account: account, subject: nil, at: surroundings.now())
         }
@@ -93,25 +96,26 @@ package actor DeviceBroker {
     /// The state that was committed last.
     package var current: DeviceState { state }
 
-    /// Tells all apps to ask, though nothing changed, and wakes those that owe a cleanup: after a start or a loss of the bus they may have
-    /// missed something.
+    /// Tells all apps to ask although nothing has changed, and wakes those that owe a cleanup. Called after a start and after an outage:
+    /// apps may have missed a broadcast.
     package func announceAgain() {
         surroundings.announce(state)
         wakeDebtors()
         remind()
     }
 
-    /// Has those who owe a cleanup started, as far as they can be.
+    /// Wakes every app that owes a cleanup.
     package func wakeDebtors() { for app in ledger.debtors { surroundings.wake(app) } }
 
-    /// Puts another policy in force, for the rounds that are open too.
+    /// Puts a new policy in force. It applies to open rounds too.
     package func use(_ policy: CleanupPolicy) {
         self.policy = policy
         scheduleExpiry()
         noteChange()
     }
 
-    /// Who may sign in. An enrolment decides whose users: what the configuration names is for joining.
+    /// Who may sign in. On a device that has joined an organisation, the enrolment names the tenant; the tenant of the configuration then
+    /// matters for joining only.
     var rules: DeviceRules { rules(with: enrolment) }
 
     private func rules(with enrolment: Membership?) -> DeviceRules {
@@ -122,13 +126,13 @@ package actor DeviceBroker {
         )
     }
 
-    /// The one way to another state: decides, commits state, enrolment, ledger and log in one transaction, drops what belonged to the old
-    /// epoch, announces. It has no point at which another request could come in between.
+    /// The only function that changes the state. It decides, commits state, enrolment, ledger and log in one transaction, drops what belonged
+    /// to the old epoch, and announces. It never suspends, so no other request runs in between.
     ///
     /// - Parameters:
-    ///   - change: what becomes of the enrolment with it; `nil` for nothing.
+    ///   - change: what happens to the enrolment in the same transaction; `nil` means that it stays.
     ///   - cause: who or what wants it, for the log.
-    ///   - holder: the app that signs in, which is given the account by the answer: it holds data of the session from its beginning.
+    ///   - holder: the app that signs in. The answer gives it the account, so the ledger lists it as a holder from the start.
     /// - Throws: ``DeviceRefusal``, ``StoreError``; nothing has changed then.
     @discardableResult
     package func apply(
@@ -141,7 +145,7 @@ package actor DeviceBroker {
         let next = try machine.decide(event, in: state, rules: rules(with: enrolment))
         guard let next else {
             guard let change else { return state }
-            // Nobody's session is touched by it.
+            // No session changes.
             try store.commit(
                 nil,
                 enrolment: change,
@@ -189,7 +193,7 @@ package actor DeviceBroker {
         if let change { entries.append(change.entry(at: now)) }
         ledger.prune(keeping: Self.keptRounds)
         try store.commit(next, enrolment: change, from: stored, to: ledger, log: log + entries)
-        // What waited to be written is written with it.
+        // This transaction also writes the changes that were waiting.
         wrote(ledger)
         self.enrolment = enrolment
         let left = identity
@@ -203,13 +207,13 @@ package actor DeviceBroker {
         remind()
         noteChange()
         if let left {
-            // The device is signed out whatever the provider makes of it.
+            // The device stays signed out even if the provider fails.
             Task { [provider] in try? await provider.endSession(for: left) }
         }
         return next
     }
 
-    /// How many complete rounds stay for whoever asks.
+    /// How many complete rounds are kept for later questions.
     private static let keptRounds = 100
 
     // MARK: The disk
@@ -221,9 +225,9 @@ package actor DeviceBroker {
         noteChange()
     }
 
-    /// Waits until the ledger as it is now is on the disk. All who wait at a time share one transaction.
+    /// Waits until the present ledger is on the disk. All callers that wait at the same time share one transaction.
     ///
-    /// - Throws: ``StoreError``; the change is still there, and written with the next.
+    /// - Throws: ``StoreError``. The change stays in memory, and the next write includes it.
     func written() async throws {
         guard ledger != stored || !log.isEmpty else { return }
         try await withCheckedThrowingContinuation { continuation in
@@ -232,7 +236,7 @@ package actor DeviceBroker {
         }
     }
 
-    /// For what need not be on the disk before anybody goes on: it is written soon, or with the next that does.
+    /// Writes the ledger soon, without making anybody wait: for changes that may be lost in a crash.
     func writeSoon() {
         guard !isWritingScheduled else { return }
         scheduleWriting(after: .milliseconds(200))
@@ -280,7 +284,7 @@ package actor DeviceBroker {
         for continuation in waiting.values { continuation.resume() }
     }
 
-    /// Waits for a revision after `revision`, at most until `deadline`.
+    /// Waits until there is a revision later than `revision`, at most until `deadline`.
     func waitForChange(after revision: UInt64, until deadline: ContinuousClock.Instant) async {
         guard revision == self.revision, deadline > .now else { return }
         let number = nextWaiter
@@ -293,8 +297,7 @@ package actor DeviceBroker {
         alarm.cancel()
     }
 
-    /// Announces again, ever more rarely, as long as an app that runs has not asked: a broadcast that one of them lost must not keep a round
-    /// open.
+    /// Announces again, at growing intervals, while an app that runs has not asked: a broadcast that it lost must not keep a round open.
     private func remind() {
         reminder?.cancel()
         reminder = Task {
@@ -307,7 +310,7 @@ package actor DeviceBroker {
         }
     }
 
-    /// Sees to it that open rounds expire when their time is over.
+    /// Sets the timer that lets open rounds expire.
     private func scheduleExpiry() {
         expiry?.cancel()
         expiry = nil
@@ -329,5 +332,38 @@ package actor DeviceBroker {
             guard (try? await Task.sleep(for: .seconds(wait))) != nil else { return }
             scheduleExpiry()
         }
+    }
+}
+
+/// The answers to “who is signed in?” of apps that owe nothing. Until something changes, the broker repeats them without its queue, which may
+/// be waiting for the disk.
+///
+/// Each answer here says only what is on the disk. The broker forgets them all with each change, before it announces the change: an app that
+/// hears the announcement and asks gets the new answer. An app that asks during the commit gets the old one, as if it had asked before.
+package final class StandingAnswers: Sendable {
+    private let answers = Locked<[String: DBusValue]>([:])
+
+    /// The answer for an app, in the form that goes over the bus.
+    package subscript(app: String) -> DBusValue? { answers.withLock { $0[app] } }
+
+    /// The broker calls it on its queue, in the same step in which it finds the answer.
+    func keep(_ answer: SessionAnswer, for app: String) {
+        let fields = DBusValue.fields(answer.fields)
+        answers.withLock { $0[app] = fields }
+    }
+
+    /// The broker calls it on its queue, in the same step as the change.
+    func forget() { answers.withLock { $0 = [:] } }
+}
+
+/// Runs an actor on a queue of its own. The actor waits for the disk, and the threads of Swift's pool must not block.
+final class QueueExecutor: SerialExecutor {
+    private let queue: DispatchQueue
+
+    init(_ label: String) { queue = DispatchQueue(label: label) }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.async { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
     }
 }

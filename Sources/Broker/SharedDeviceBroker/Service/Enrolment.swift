@@ -1,5 +1,7 @@
 import DBusTransport
+import Foundation
 import Logging
+import SharedDevice
 import Synchronization
 
 /// Which apps take part, by the configuration and the manifests that are in force.
@@ -8,7 +10,7 @@ final class Enrolment: Sendable {
         var configuration: ManagedConfiguration?
         var manifests = AppManifests()
 
-        /// Without a configuration that makes sense, nobody knows whom the administrator wants to keep out.
+        /// Without a valid configuration it is unknown whom the administrator keeps out, so only apps with a manifest take part.
         var eligibility: AppEligibility {
             configuration.map { AppEligibility($0, manifests) }
                 ?? AppEligibility(requiresEnrolment: true, manifests: manifests.manifests)
@@ -52,8 +54,8 @@ final class Enrolment: Sendable {
         }
     }
 
-    /// What the app may have been called before it had a manifest. A name that another program may still go by is not among them: what
-    /// that one owes is not this one's to settle.
+    /// The names that the app may have had before it had a manifest. Names that another program may still use are left out: this app must not
+    /// settle what another one owes.
     func formerKeys(_ app: AppIdentity, _ credentials: DBusConnection.PeerCredentials) -> [String] {
         content.withLock { $0.eligibility }.formerKeys(
             of: app,
@@ -62,7 +64,7 @@ final class Enrolment: Sendable {
         )
     }
 
-    /// Whom a caller is that may not take part any more, so that it can still clean up; `nil` where nobody can tell.
+    /// The identity of a caller that may no longer take part, so that it can still clean up; `nil` if it cannot be found.
     func identifyRefused(_ claimed: String?, _ credentials: DBusConnection.PeerCredentials) -> AppIdentity? {
         content.withLock { $0.eligibility }.identityOfRefused(Self.caller(claimed, credentials))
     }
@@ -85,5 +87,91 @@ final class Enrolment: Sendable {
         guard let path = credentials.executable else { return "a program that cannot be seen" }
         let mark = " (deleted)"
         return path.hasSuffix(mark) ? String(path.dropLast(mark.count)) : path
+    }
+}
+
+/// The device's membership in an organisation.
+extension DeviceBroker {
+    /// The open session; `nil` where nobody is signed in.
+    var openSession: (epoch: UInt64, startedAt: Date)? {
+        guard state.account != nil, let session = ledger.sessions[state.epoch] else { return nil }
+        return (state.epoch, session.startedAt)
+    }
+
+    /// Puts new rules in force. A signed-in account that they do not allow is signed out.
+    ///
+    /// - Throws: ``StoreError``: the account could not be signed out; the rules are in force all the same.
+    package func use(requiresJoin: Bool, tenantIdentifier: String?) throws {
+        configuredRules = DeviceRules(requiresJoin: requiresJoin, tenantIdentifier: tenantIdentifier)
+        try apply(.rulesChanged, cause: "the managed configuration")
+    }
+
+    /// Joins the device to the organisation of the administrator whose name and password the request carries. Joining twice does no harm.
+    ///
+    /// - Parameter organization: its name, for display.
+    /// - Returns: the organisation's tenant.
+    /// - Throws: ``IdentityError``; ``DeviceRefusal`` where the user is no administrator, or the device is meant for another organisation or
+    ///   joined to one; ``StoreError``. Nothing has changed then.
+    package func join(_ request: SignInRequest, organization: String?) async throws -> String {
+        let account = try await authenticateAdministrator(request)
+        let tenant = account.tenantIdentifier.lowercased()
+        if let enrolment {
+            guard enrolment.tenantIdentifier == tenant else { throw DeviceRefusal.joinedElsewhere }
+            return tenant
+        }
+        if let meant = configuredRules.tenantIdentifier, meant.lowercased() != tenant {
+            throw DeviceRefusal.tenantMismatch
+        }
+        let enrolment = Membership(
+            organization: organization,
+            tenantIdentifier: tenant,
+            joinedAt: surroundings.now(),
+            subject: try store.subject(of: account)
+        )
+        try apply(.rulesChanged, enrolment: .join(enrolment), cause: "the device's joining")
+        return tenant
+    }
+
+    /// Leaves the organisation, on the request of one of its administrators. The account that is signed in is signed out.
+    ///
+    /// - Throws: ``IdentityError``; ``DeviceRefusal`` where the user is no administrator of that organisation, or the device is not joined;
+    ///   ``StoreError``. Nothing has changed then.
+    package func leave(_ request: SignInRequest) async throws {
+        let account = try await authenticateAdministrator(request)
+        guard let enrolment else { throw DeviceRefusal.notJoined }
+        guard enrolment.tenantIdentifier == account.tenantIdentifier.lowercased() else {
+            throw DeviceRefusal.tenantMismatch
+        }
+        let subject = try store.subject(of: account)
+        try apply(.left, enrolment: .leave(subject: subject), cause: "the device's leaving")
+    }
+
+    private func authenticateAdministrator(_ request: SignInRequest) async throws -> Account {
+        let identity = try await provider.authenticate(request)
+        // The provider's session served this request only.
+        Task { [provider] in try? await provider.endSession(for: identity) }
+        guard identity.isAdministrator else { throw DeviceRefusal.notAdministrator }
+        return identity.account
+    }
+}
+
+/// The methods that join the device to an organisation, and have it leave.
+extension BrokerInterface {
+    func join(_ fields: BrokerProtocol.Fields, caller: Callers.Caller) async throws -> BrokerProtocol.Fields {
+        let tenant = try await broker.join(try request(fields), organization: status.current.organization)
+        log.notice("joined", metadata: ["tenant": "\(tenant)", "caller": "\(caller.program)"])
+        return ["tenant": .string(tenant)]
+    }
+
+    func leave(_ fields: BrokerProtocol.Fields, caller: Callers.Caller) async throws -> BrokerProtocol.Fields {
+        try await broker.leave(try request(fields))
+        log.notice("left", metadata: ["caller": "\(caller.program)"])
+        return [:]
+    }
+
+    /// The name and the password of a request.
+    func request(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) -> SignInRequest {
+        guard let username = fields["username"]?.stringValue else { throw BrokerProtocol.Malformed("username") }
+        return SignInRequest(username: username, password: fields["password"]?.stringValue.map { Secret($0) })
     }
 }

@@ -1,16 +1,16 @@
 import DBusTransport
 import Synchronization
 
-/// Has the bus start apps that owe a cleanup. An app whose process is on the bus already is left as it is: the bus sees to that.
+/// Asks the bus to start apps that owe a cleanup. For an app that is on the bus already the bus does nothing.
 ///
-/// It is tried again for as long as the app owes something, ever more rarely, at most once a minute: an app that crashes at each start does
-/// not keep the device busy, and one that is repaired is found.
+/// It asks again while the app owes something, at intervals that grow to a minute: an app that crashes at each start does not keep the device
+/// busy, and one that is repaired is started.
 final class Waker: Sendable {
     private let connection: DBusConnection
     private let busName: @Sendable (_ app: String) -> String?
     private let isOwing: @Sendable (_ app: String) async -> Bool
     private let woken: @Sendable (_ app: String, _ detail: String) async -> Void
-    /// The apps that are being seen to.
+    /// The apps that are being started, each with its task.
     private let underWay = Locked<[String: Task<Void, Never>]>([:])
 
     init(
@@ -27,7 +27,7 @@ final class Waker: Sendable {
 
     deinit { for task in underWay.withLock({ $0 }).values { task.cancel() } }
 
-    /// An app without a name that the bus could start it by is left to come by itself.
+    /// Starts the app if it has a bus name. An app without one has to start by itself.
     func wake(_ app: String) {
         guard busName(app) != nil else { return }
         underWay.withLock { underWay in
@@ -40,18 +40,18 @@ final class Waker: Sendable {
                     pause = min(pause * 2, .seconds(60))
                 }
                 _ = self?.underWay.withLock { $0.removeValue(forKey: app) }
-                // It may owe something again since it was asked.
+                // It may owe something again by now.
                 if !Task.isCancelled, await self?.isOwing(app) == true { self?.wake(app) }
             }
         }
     }
 
-    /// Whether the app still owes something, and is to be started again.
+    /// Makes one attempt. Returns whether another one is needed later.
     ///
-    /// - Parameter problem: why the last attempt failed. The same reason again is no news.
+    /// - Parameter problem: why the last attempt failed. The same reason is logged once.
     private func attempt(_ app: String, _ problem: inout String?) async -> Bool {
         guard await isOwing(app) else { return false }
-        // Asked each time: the manifests may have changed.
+        // Looked up each time, because the manifests may have changed.
         guard let name = busName(app) else { return true }
         do throws(DBusError) {
             let call = try DBusMessage.methodCall(
@@ -63,10 +63,10 @@ final class Waker: Sendable {
             )
             let answer = try await connection.call(call)
             problem = nil
-            // 2 is “it was running”, which is no news.
+            // 1 means that the bus started it, 2 that it was running.
             if answer.first?.unsignedValue == 1 { await woken(app, "started as \(name)") }
         } catch {
-            // A bus that is away starts it by the next attempt.
+            // During an outage nothing is logged; the next attempt follows.
             guard error.code != .disconnected, error.code != .closed else { return true }
             let detail = "could not be started as \(name): \(error.message)"
             if detail != problem { await woken(app, detail) }

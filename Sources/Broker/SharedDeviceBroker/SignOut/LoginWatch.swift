@@ -3,20 +3,20 @@ import Logging
 import NotifyCenter
 import Synchronization
 
-/// Follows logind's sessions over D-Bus, from whenever it is there.
+/// Follows logind's sessions over D-Bus. logind may start later.
 final class LoginWatch: Sendable {
     private static let service = "org.freedesktop.login1"
     private static let manager = "/org/freedesktop/login1"
     private static let sessionInterface = "org.freedesktop.login1.Session"
     private static let properties = "org.freedesktop.DBus.Properties"
-    /// A machine that has no such bus yet.
+    /// The pause before the next attempt to connect to a bus that is not there.
     private static let retryPause = Duration.seconds(30)
-    /// A logind that did not answer.
+    /// The pause before the next question to a logind that did not answer.
     private static let answerPause = Duration.seconds(5)
 
     /// What logind said, in its order.
     private enum Word: Sendable {
-        /// It came or went, or what it said meanwhile may be lost.
+        /// logind came or went, or its signals may have been lost: all sessions have to be listed again.
         case doubt
         case lock(String)
         case locked(String, Bool)
@@ -120,7 +120,7 @@ final class LoginWatch: Sendable {
                 }
                 isKnown = isThere
                 if !isThere, owner.withLock({ $0 }) != nil {
-                    // It is there, and did not answer in time: its sessions are not to be missed for ever.
+                    // logind is there and did not answer in time: it is asked again, so that its sessions are not missed for ever.
                     Task {
                         try? await Task.sleep(for: answerPause)
                         continuation.yield(.doubt)
@@ -160,7 +160,7 @@ final class LoginWatch: Sendable {
         }
     }
 
-    /// Asks for all sessions; whether logind answers.
+    /// Asks for all sessions. Returns whether logind answered.
     private static func list(
         _ connection: DBusConnection,
         _ owner: borrowing Locked<String?>,
@@ -192,7 +192,7 @@ final class LoginWatch: Sendable {
         }
     }
 
-    /// A session that is gone by the time it is asked about is told of by its end.
+    /// Asks about one session. If it is gone by then, its end is reported by a signal.
     private static func look(
         _ connection: DBusConnection,
         _ path: String,
@@ -230,5 +230,79 @@ extension LoginSessions.Session {
             sessionClass: sessionClass,
             isLocked: properties["LockedHint"]?.booleanValue ?? false
         )
+    }
+}
+
+/// The login sessions of this machine that matter to the device's account, as logind tells of them. Pure.
+///
+/// A broker on a session bus follows its own user's sessions at a seat: when a session over the network ends, nobody leaves the device. A broker
+/// on the system bus follows the graphical sessions of all users at the machine's seat. A session in the background counts too: its user has
+/// handed the device to another.
+struct LoginSessions: Sendable {
+    /// Whose sessions matter.
+    enum Scope: Sendable, Equatable {
+        /// This user's.
+        case user(UInt32)
+        /// The graphical ones here.
+        case seat(String)
+    }
+
+    /// What a session is, by logind's word.
+    struct Session: Sendable, Equatable {
+        var userID: UInt32
+        /// Empty for one over the network.
+        var seat: String
+        /// `tty`, `x11`, `wayland`, `mir`, `unspecified`.
+        var type: String
+        /// `user`, `greeter`, `lock-screen`, `background`, `manager`.
+        var sessionClass: String
+        var isLocked: Bool
+    }
+
+    /// What the person at the device has done.
+    enum Event: String, Sendable, Equatable {
+        case locked = "screen lock"
+        case ended = "logout"
+    }
+
+    let scope: Scope
+    private var sessions: [String: Session] = [:]
+
+    init(scope: Scope) { self.scope = scope }
+
+    /// What logind says of the session at `path`.
+    mutating func found(_ session: Session, at path: String) -> Event? {
+        guard matters(session) else {
+            sessions[path] = nil
+            return nil
+        }
+        let wasLocked = sessions.updateValue(session, forKey: path)?.isLocked ?? false
+        return session.isLocked && !wasLocked ? .locked : nil
+    }
+
+    /// The session's screen is locked, or not any more.
+    mutating func setLocked(_ isLocked: Bool, at path: String) -> Event? {
+        guard let wasLocked = sessions[path]?.isLocked else { return nil }
+        sessions[path]?.isLocked = isLocked
+        return isLocked && !wasLocked ? .locked : nil
+    }
+
+    /// Somebody asks for the session's screen to be locked. The program that locks it may or may not tell logind that it is locked.
+    func lockRequested(at path: String) -> Event? { sessions[path] == nil ? nil : .locked }
+
+    /// The session is over.
+    mutating func removed(_ path: String) -> Event? { sessions.removeValue(forKey: path) == nil ? nil : .ended }
+
+    /// These are all sessions that there are.
+    mutating func listed(_ paths: [String]) -> [Event] {
+        sessions.keys.filter { !paths.contains($0) }.compactMap { removed($0) }
+    }
+
+    private func matters(_ session: Session) -> Bool {
+        guard session.sessionClass.hasPrefix("user") else { return false }
+        switch scope {
+        case .user(let user): return session.userID == user && !session.seat.isEmpty
+        case .seat(let seat): return session.seat == seat && ["x11", "wayland", "mir"].contains(session.type)
+        }
     }
 }

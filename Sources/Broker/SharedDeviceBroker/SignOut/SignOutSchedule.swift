@@ -1,14 +1,14 @@
 package import Foundation
 
-/// When a session is to end by itself: after so long without anybody at the device, or at the end of a shift. Pure: the caller brings the
-/// time, and looks again when told to.
+/// Decides when a session ends by itself: after a time without activity, or at the end of a shift. Pure: the caller passes the time, and asks
+/// again when told to.
 ///
 /// All times are the wall clock's, which goes on while the device sleeps or is off. A clock that is set back makes no wait longer than it
 /// would have been from the moment of the first look after it.
 package struct SignOutSchedule: Sendable, Equatable {
     /// What the administrator has set.
     package struct Settings: Sendable, Equatable {
-        /// How long nobody uses the device; `nil` for as long as they like.
+        /// How long the device may be unused; `nil` means without limit.
         package var inactivity: Duration?
         /// When shifts end, in minutes of the local day: 0 to 1439.
         package var shiftEnds: Set<Int>
@@ -41,7 +41,7 @@ package struct SignOutSchedule: Sendable, Equatable {
     /// What is to be done.
     package enum Decision: Sendable, Equatable {
         case signOut(Reason)
-        /// Nothing before this instant; `nil` for nothing at all.
+        /// Ask again at this instant; `nil` means never.
         case look(at: Date?)
     }
 
@@ -66,7 +66,7 @@ package struct SignOutSchedule: Sendable, Equatable {
 
     /// What is to be done at this instant.
     package mutating func look(at now: Date) -> Decision {
-        // What is to come cannot have been: the clock was set back.
+        // Nobody used the device in the future: the clock was set back.
         startedAt = min(startedAt, now)
         lastActivity = min(lastActivity, now)
         var next: Date?

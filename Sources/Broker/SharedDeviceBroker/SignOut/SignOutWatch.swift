@@ -1,12 +1,14 @@
 import Foundation
+import Glibc
 import Logging
 import SharedDevice
 
-/// Signs out whoever stays longer than the administrator wants: keeps a ``SignOutSchedule`` for the open session, and looks when it says.
+/// Ends sessions that last longer than the administrator allows. Keeps a ``SignOutSchedule`` for the open session, and asks it again at the
+/// time that it names.
 actor SignOutWatch {
-    /// A device that slept is looked at so soon after it wakes, at the latest.
+    /// The longest time between a device's waking up and the next look at the schedule.
     private static let longestPause = 60.0
-    /// After a failure to sign out.
+    /// The pause after a sign-out that failed.
     private static let retryPause = 2.0
 
     private let broker: DeviceBroker
@@ -35,14 +37,14 @@ actor SignOutWatch {
 
     deinit { alarm?.cancel() }
 
-    /// Puts other settings in force, for the open session too.
+    /// Puts new settings in force. They apply to the open session too.
     func use(_ settings: SignOutSchedule.Settings) async {
         self.settings = settings
         open?.schedule.settings = settings
         await look()
     }
 
-    /// Somebody is using the device. Nothing needs to be looked at for it: the next look finds that it came too early.
+    /// Somebody is using the device. The next look at the schedule takes it into account.
     func noteActivity() {
         guard open != nil else { return }
         let now = now()
@@ -52,7 +54,7 @@ actor SignOutWatch {
         keep(now)
     }
 
-    /// Decides for the session as it is now. To be called when one begins or ends.
+    /// Asks the schedule about the present session. Called when a session begins or ends.
     func look() async {
         looks += 1
         let number = looks
@@ -113,5 +115,33 @@ actor SignOutWatch {
         guard let problem = file.write(date), !hasComplained else { return }
         hasComplained = true
         log.warning("a restart will not know of the last activity", metadata: ["reason": "\(problem)"])
+    }
+}
+
+/// Remembers across restarts when somebody used the device last: the time stamp of an empty file. A power cut loses the last seconds, so that
+/// the sign-out comes a little early.
+struct ActivityFile: Sendable {
+    private let path: String
+
+    init(directory: String) { path = "\(directory)/last-activity" }
+
+    /// `nil` where nobody knows.
+    var date: Date? {
+        var information = stat()
+        guard lstat(path, &information) == 0 else { return nil }
+        let stamp = information.st_mtim
+        return Date(timeIntervalSince1970: Double(stamp.tv_sec) + Double(stamp.tv_nsec) / 1e9)
+    }
+
+    /// - Returns: the reason if it cannot be written, for the log; `nil` if it was.
+    func write(_ date: Date) -> String? {
+        let file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard file >= 0 else { return "\(path): \(String(cString: strerror(errno)))" }
+        defer { close(file) }
+        let seconds = date.timeIntervalSince1970.rounded(.down)
+        let rest = Int((date.timeIntervalSince1970 - seconds) * 1e9)
+        let stamp = timespec(tv_sec: Int(seconds), tv_nsec: rest)
+        guard futimens(file, [stamp, stamp]) == 0 else { return "\(path): \(String(cString: strerror(errno)))" }
+        return nil
     }
 }

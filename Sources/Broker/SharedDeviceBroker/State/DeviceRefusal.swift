@@ -1,6 +1,6 @@
 /// A request that the device's rules do not allow. Nothing has changed.
 ///
-/// The texts name no account: they go to any app that asks, and who is signed in is not every app's business.
+/// The texts name no account: any app that asks gets them, and not every app may know who is signed in.
 package struct DeviceRefusal: Error, Sendable, Hashable, CustomStringConvertible {
     /// Why. A struct, so that a new reason breaks no `switch`.
     package struct Code: Sendable, Hashable, CustomStringConvertible {
@@ -90,7 +90,7 @@ package struct DeviceRefusal: Error, Sendable, Hashable, CustomStringConvertible
         code: .invalidRequest,
         description: "this process has called itself by too many names; give each app one, and connect anew"
     )
-    /// For the log: there is nobody to hear it.
+    /// For the log only: the caller is gone.
     package static let requestAbandoned = DeviceRefusal(
         code: .invalidRequest,
         description: "the app that asked has left the bus; nobody is signed in for it"

@@ -19,7 +19,7 @@ package final class LedgerStore: Sendable {
         return try database.read("read the cleanup ledger") { db in try Self.fetch(db, path: path) }
     }
 
-    /// Which organisation the device has joined; `nil` for none.
+    /// The organisation that the device has joined; `nil` means that it has joined none.
     ///
     /// - Throws: `StoreError`; `damaged` where the row makes no sense.
     package func enrolment() throws(StoreError) -> Membership? {

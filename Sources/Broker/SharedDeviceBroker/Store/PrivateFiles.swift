@@ -5,10 +5,10 @@ import Glibc
 /// Files are made and checked by name, never opened: closing any descriptor of a database's file drops the locks that
 /// SQLite holds on it elsewhere in this process.
 enum PrivateFiles {
-    /// Sees to a directory for secrets at `path`.
+    /// Prepares a directory for secrets at `path`.
     ///
-    /// One that is missing is made with mode 0700, its missing parents too. One that exists keeps its mode, which may be
-    /// somebody's decision, but is refused where anyone but its owner may write to it.
+    /// Makes a missing directory and its missing parents with mode 0700. An existing directory keeps its mode, which may be
+    /// somebody's decision, but is refused if anyone but its owner may write to it.
     static func prepareDirectory(_ path: String) throws(StoreError) {
         if mkdir(path, 0o700) == 0 {
             // mkdir takes the umask away from the mode.
@@ -64,7 +64,7 @@ enum PrivateFiles {
         try prepareDirectory(path)
     }
 
-    /// Refuses a directory whose content others can replace. One that is missing is the caller's to find out.
+    /// Refuses a directory whose content others can replace. A missing directory passes; the caller finds out.
     static func checkDirectory(_ path: String) throws(StoreError) {
         var info = stat()
         guard stat(path, &info) == 0 else {
@@ -85,7 +85,7 @@ enum PrivateFiles {
     }
 
     private static func checkOwner(of path: String, _ info: stat) throws(StoreError) {
-        // Root administers a broker that runs as a user of its own.
+        // Root may administer a broker that runs as another user.
         guard info.st_uid == geteuid() || geteuid() == 0 else {
             throw StoreError(
                 .noPermission,
@@ -96,7 +96,7 @@ enum PrivateFiles {
         }
     }
 
-    /// What root makes in the directory of a broker with a user of its own must be that broker's.
+    /// A file that root makes in the directory of a broker that runs as another user must belong to that user.
     private static func giveToOwner(of directory: String, _ path: String) throws(StoreError) {
         guard geteuid() == 0 else { return }
         var info = stat()
@@ -129,4 +129,90 @@ enum PrivateFiles {
             StoreError(otherwise, attempted: attempted, message: message, remedy: "choose another directory")
         }
     }
+}
+
+/// Where the broker and its administration keep the device's state, unless told otherwise.
+package enum StateDirectory {
+    /// The variable that names the directory.
+    package static let environmentVariable = "SHARED_DEVICE_STATE"
+
+    /// The directory for a user of this id with these variables: `SHARED_DEVICE_STATE`; else `/var/lib/shared-device` for
+    /// root; else `shared-device` in `XDG_STATE_HOME`, or in `~/.local/state` where that is unset or relative, which the
+    /// XDG rules declare invalid.
+    package static func path(environment: [String: String], effectiveUser: UInt32, home: String) -> String {
+        if let path = environment[environmentVariable], !path.isEmpty { return path }
+        if effectiveUser == 0 { return "/var/lib/shared-device" }
+        if let base = environment["XDG_STATE_HOME"], base.hasPrefix("/") { return base + "/shared-device" }
+        return home + "/.local/state/shared-device"
+    }
+}
+
+/// Keeps two processes from making or migrating one database at once. SQLite's own locks cover neither: both the change
+/// to WAL and a chain of migrations are several transactions.
+///
+/// The lock ends with the process that holds it, however that dies.
+struct OpeningLock: ~Copyable {
+    private let descriptor: CInt
+
+    /// Waits for the lock file at `path`, which exists.
+    init(path: String, timeout: Duration) throws(StoreError) {
+        let attempted = "lock \(path)"
+        let descriptor = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
+        guard descriptor >= 0 else {
+            throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed)
+        }
+        let deadline = ContinuousClock.now + timeout
+        while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
+            let code = errno
+            if code == EINTR { continue }
+            guard code == EWOULDBLOCK else {
+                close(descriptor)
+                throw PrivateFiles.failure(code, attempted: attempted, otherwise: .failed)
+            }
+            guard ContinuousClock.now < deadline else {
+                close(descriptor)
+                throw StoreError(
+                    .busy,
+                    attempted: attempted,
+                    message: "another process has held it for \(timeout)",
+                    remedy: "see with fuser which process it is, and try again"
+                )
+            }
+            usleep(10_000)
+        }
+        self.descriptor = descriptor
+    }
+
+    deinit { close(descriptor) }
+}
+
+/// A lock that keeps a second broker out of a state directory. The kernel releases it with this object, or when the process ends.
+final class ServiceLock: Sendable {
+    private let descriptor: CInt
+
+    /// - Throws: ``StoreError``; `busy` if another broker holds it.
+    init(directory: String) throws(StoreError) {
+        let path = "\(directory)/shared-device-broker.lock"
+        let attempted = "keep \(directory) to this broker"
+        let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else {
+            throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed)
+        }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            let code = errno
+            close(descriptor)
+            guard code == EWOULDBLOCK else {
+                throw PrivateFiles.failure(code, attempted: attempted, otherwise: .failed)
+            }
+            throw StoreError(
+                .busy,
+                attempted: attempted,
+                message: "another broker uses it",
+                remedy: "end that one, or give this one a state directory of its own"
+            )
+        }
+        self.descriptor = descriptor
+    }
+
+    deinit { close(descriptor) }
 }

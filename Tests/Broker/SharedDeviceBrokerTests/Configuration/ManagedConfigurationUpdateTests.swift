@@ -2,6 +2,8 @@ import Foundation
 import Glibc
 import Testing
 
+import func NotifyCenterTestKit.eventually
+
 @testable import SharedDeviceBroker
 
 @Suite("News of the managed configuration")
@@ -95,9 +97,10 @@ struct ManagedConfigurationWatchTests {
         private var iterator: AsyncStream<ManagedConfigurationUpdate>.Iterator
         private(set) var seen: [ManagedConfigurationUpdate] = []
 
-        init(_ path: String) throws {
+        init(_ path: String) async throws {
             let file = ManagedConfigurationFile(path: path)
-            iterator = try file.updates(quietPeriod: .milliseconds(5)).makeAsyncIterator()
+            iterator = try await onceInotifyIsFree { try file.updates(quietPeriod: .milliseconds(5)) }
+                .makeAsyncIterator()
         }
 
         func next() async throws -> ManagedConfigurationUpdate {
@@ -113,7 +116,7 @@ struct ManagedConfigurationWatchTests {
         }
     }
 
-    private func reader() throws -> Reader { try Reader(directory.file("managed.json")) }
+    private func reader() async throws -> Reader { try await Reader(directory.file("managed.json")) }
 
     @Test("the first update is the file as it is")
     func first() async throws {
@@ -124,7 +127,7 @@ struct ManagedConfigurationWatchTests {
 
     @Test("creation, writing in place, renaming over, removal and creation anew are all seen")
     func everyWay() async throws {
-        let reader = try reader()
+        let reader = try await reader()
         try await reader.wait(for: .missing)
         try directory.write(sharedText, to: "managed.json")
         try await reader.wait(for: shared)
@@ -147,7 +150,7 @@ struct ManagedConfigurationWatchTests {
     func otherDirectory() async throws {
         mkdir(directory.file("watched"), 0o700)
         try directory.write(sharedText, to: "managed.json")
-        let reader = try Reader(directory.file("watched/managed.json"))
+        let reader = try await Reader(directory.file("watched/managed.json"))
         try await reader.wait(for: .missing)
         #expect(rename(directory.file("managed.json"), directory.file("watched/managed.json")) == 0)
         try await reader.wait(for: shared)
@@ -158,7 +161,7 @@ struct ManagedConfigurationWatchTests {
     @Test("a writer that keeps the file open is seen")
     func heldOpen() async throws {
         try directory.write(sharedText, to: "managed.json")
-        let reader = try reader()
+        let reader = try await reader()
         try await reader.wait(for: shared)
         let descriptor = open(directory.file("managed.json"), O_WRONLY | O_CLOEXEC)
         defer { close(descriptor) }
@@ -170,7 +173,7 @@ struct ManagedConfigurationWatchTests {
     @Test("an invalid content is told and the last valid one stays in force, until it is valid again")
     func invalid() async throws {
         try directory.write(sharedText, to: "managed.json")
-        let reader = try reader()
+        let reader = try await reader()
         try await reader.wait(for: shared)
         try directory.write(#"{"sharedDeviceMode": "no"}"#, to: "managed.json")
         var update = try await reader.next()
@@ -184,7 +187,7 @@ struct ManagedConfigurationWatchTests {
     @Test("permissions that make the file unsafe are seen, though its content is as before")
     func permissions() async throws {
         try directory.write(sharedText, to: "managed.json")
-        let reader = try reader()
+        let reader = try await reader()
         try await reader.wait(for: shared)
         chmod(directory.file("managed.json"), 0o666)
         let update = try await reader.next()
@@ -196,7 +199,7 @@ struct ManagedConfigurationWatchTests {
 
     @Test("directories that are made, moved away and made again later are followed")
     func directories() async throws {
-        let reader = try Reader(directory.file("a/b/managed.json"))
+        let reader = try await Reader(directory.file("a/b/managed.json"))
         try await reader.wait(for: .missing)
         mkdir(directory.file("a"), 0o700)
         mkdir(directory.file("a/b"), 0o700)
@@ -217,8 +220,8 @@ struct ManagedConfigurationWatchTests {
     @Test("a late reader gets the latest state, which tells what it has missed")
     func lateReader() async throws {
         try directory.write(sharedText, to: "managed.json")
-        let late = try reader()
-        let witness = try reader()
+        let late = try await reader()
+        let witness = try await reader()
         try await witness.wait(for: shared)
         try directory.write(personalText, to: "managed.json")
         try await witness.wait(for: personal)
@@ -244,13 +247,10 @@ struct ManagedConfigurationWatchTests {
             }
         }
         do {
-            let reader = try reader()
+            let reader = try await reader()
             try await reader.wait(for: .missing)
             #expect(isWatched(), "the test would see no end")
         }
-        while isWatched() {
-            try Task.checkCancellation()
-            await Task.yield()
-        }
+        try await eventually("the watch has ended") { !isWatched() }
     }
 }

@@ -183,7 +183,8 @@ struct AppManifestDirectoryTests {
 
     @Test("manifests that come, change, break, are mended and go are seen")
     func watch() async throws {
-        var updates = try apps.updates(quietPeriod: .milliseconds(5)).makeAsyncIterator()
+        var updates = try await onceInotifyIsFree { try apps.updates(quietPeriod: .milliseconds(5)) }
+            .makeAsyncIterator()
         func wait(_ wanted: AppManifests) async throws {
             while let update = await updates.next(isolation: #isolation) {
                 if update == wanted { return }

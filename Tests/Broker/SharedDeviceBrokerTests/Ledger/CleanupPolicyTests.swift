@@ -297,7 +297,7 @@ struct CleanupPolicyTests {
         let session = try await adaWasHere(broker)
         clock.withLock { $0 += 1 }
         var revision: UInt64?
-        while let round = await broker.round(of: session, after: revision, until: .now + .seconds(30)) {
+        while let round = await broker.round(of: session, after: revision, until: .now + .seconds(300)) {
             if round.report.outcome == .expired { break }
             revision = round.revision
         }

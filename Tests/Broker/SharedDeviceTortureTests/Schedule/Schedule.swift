@@ -165,3 +165,132 @@ private struct Generator {
         return random.pick(candidates.isEmpty ? Array(apps.indices) : candidates)
     }
 }
+
+/// One thing that happens to the device. Apps are named by their number.
+enum Step: Hashable, Sendable {
+    /// The app asks to sign the user in, and waits for open cleanups as long as its patience.
+    case signIn(app: Int, user: String, patience: Int)
+    case signOut(app: Int, user: String)
+    /// An administrator signs out whoever is signed in.
+    case signOutAnyone
+    /// The app asks for a token of the user, who may be signed in or not.
+    case token(app: Int, user: String)
+    /// The app asks who is signed in, beside its following of the changes.
+    case ask(app: Int)
+    /// The app writes all files of whoever is on its screen.
+    case work(app: Int)
+
+    case kill(app: Int)
+    /// Kills the app when it has deleted some of what it has to delete, or when it has nothing to delete any more.
+    case killCleaning(app: Int)
+    case start(app: Int)
+    case stop(app: Int)
+    case resume(app: Int)
+
+    case killBroker
+    case startBroker
+    case stopBroker
+    case resumeBroker
+    case restartBus
+    /// From here on the next sign-in waits for cleanups; the broker runs.
+    case becomeStrict
+
+    /// Milliseconds in which nothing is done.
+    case pause(Int)
+    /// Until the apps that run have answered what they were told.
+    case untilAnswered
+    /// Until nobody owes a cleanup; all apps run.
+    case untilCleaned
+    /// Until all apps show who is signed in; all of them run.
+    case untilShown
+}
+
+extension Step: CustomStringConvertible {
+    var description: String {
+        switch self {
+        case .signIn(let app, let user, let patience): "app \(app): sign \(user) in, with \(patience) ms of patience"
+        case .signOut(let app, let user): "app \(app): sign \(user) out"
+        case .signOutAnyone: "administrator: sign out"
+        case .token(let app, let user): "app \(app): token of \(user)"
+        case .ask(let app): "app \(app): ask"
+        case .work(let app): "app \(app): work"
+        case .kill(let app): "kill app \(app)"
+        case .killCleaning(let app): "kill app \(app) amid its cleanup"
+        case .start(let app): "start app \(app)"
+        case .stop(let app): "stop app \(app)"
+        case .resume(let app): "resume app \(app)"
+        case .killBroker: "kill the broker"
+        case .startBroker: "start the broker"
+        case .stopBroker: "stop the broker"
+        case .resumeBroker: "resume the broker"
+        case .restartBus: "restart the bus"
+        case .becomeStrict: "the policy becomes strict"
+        case .pause(let milliseconds): "pause for \(milliseconds) ms"
+        case .untilAnswered: "until all is answered"
+        case .untilCleaned: "until all is cleaned"
+        case .untilShown: "until all show the user"
+        }
+    }
+}
+
+extension Schedule {
+    /// The same without one of its steps.
+    func without(_ index: Int) -> Schedule {
+        var rest = steps
+        rest.remove(at: index)
+        return Schedule(seed: seed, isStrict: isStrict, steps: rest)
+    }
+
+    /// Whether no step waits for what cannot come: for an app that is dead or stopped, or while the broker is.
+    var isSensible: Bool {
+        var halted: Set<Int> = []
+        var isServed = true
+        for step in steps {
+            switch step {
+            case .kill(let app), .stop(let app): halted.insert(app)
+            case .start(let app), .resume(let app): halted.remove(app)
+            case .killBroker, .stopBroker: isServed = false
+            case .startBroker, .resumeBroker: isServed = true
+            case .killCleaning(let app):
+                guard isServed, !halted.contains(app) else { return false }
+                halted.insert(app)
+            case .untilAnswered, .becomeStrict: guard isServed else { return false }
+            case .untilCleaned, .untilShown: guard isServed, halted.isEmpty else { return false }
+            case .signIn, .signOut, .signOutAnyone, .token, .ask, .work, .restartBus, .pause: break
+            }
+        }
+        return true
+    }
+}
+
+/// A small generator of random numbers that gives the same ones for the same seed on every machine and in every version of Swift.
+struct SplitMix64 {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+
+    /// A number from 0 up to, not including, `bound`. Not the standard library's way, which another version may change.
+    mutating func below(_ bound: Int) -> Int { Int(next() % UInt64(bound)) }
+
+    mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
+
+    mutating func pick<Element>(_ elements: [Element]) -> Element { elements[below(elements.count)] }
+
+    /// One of the choices, each as often as its weight says.
+    mutating func pick<Choice>(weighted choices: [(weight: Int, choice: Choice)]) -> Choice {
+        var rest = below(choices.reduce(0) { $0 + $1.weight })
+        for (weight, choice) in choices {
+            rest -= weight
+            if rest < 0 { return choice }
+        }
+        return choices[choices.count - 1].choice
+    }
+}

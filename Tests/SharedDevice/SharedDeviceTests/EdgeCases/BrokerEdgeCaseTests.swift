@@ -53,13 +53,17 @@ struct BrokerEdgeCaseTests {
         }
         // The broker has to write down that the app hears of grace, and cannot.
         let database = try device.database()
-        try database.inDatabase { db in try db.execute(sql: "BEGIN EXCLUSIVE") }
+        for event in ["INSERT", "UPDATE"] {
+            let failure = "SELECT RAISE(ABORT, 'a test');"
+            let sql = "CREATE TRIGGER no_\(event) BEFORE \(event) ON participation BEGIN \(failure) END"
+            try await database.write { db in try db.execute(sql: sql) }
+        }
         app.resume()
         try await app.wait("hidden broker_failed", after: mark)
         #expect(try await app.ask("current").code == "broker_failed")
         #expect(app.events(after: mark).allSatisfy { $0.account == nil && $0.previous == nil })
         #expect(app.sessions == [session])
-        try database.inDatabase { db in try db.execute(sql: "ROLLBACK") }
+        try await database.write { db in try db.execute(sql: "DROP TRIGGER no_INSERT; DROP TRIGGER no_UPDATE") }
         try await app.wait("open grace", after: mark)
         #expect(app.story(after: mark).suffix(3) == ["cleanup ada → grace", "cleaned", "open grace"])
         #expect(app.story(after: mark).filter { $0.hasPrefix("cleanup") }.count == 1)

@@ -212,8 +212,6 @@ extension TestDevice {
     /// The broker's database, as another process may open it.
     func database() throws -> DatabaseQueue {
         var configuration = Configuration()
-        // A test may hold it for a while.
-        configuration.allowsUnsafeTransactions = true
         // The broker may be writing.
         configuration.busyMode = .timeout(10)
         return try DatabaseQueue(path: "\(state)/shared-device.sqlite", configuration: configuration)

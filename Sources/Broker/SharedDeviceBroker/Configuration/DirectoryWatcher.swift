@@ -1,0 +1,212 @@
+import Dispatch
+import Glibc
+
+/// Reads a directory again, on a queue of its own, after changes in it have come to rest.
+///
+/// Unchecked: after `start`, only code on `queue` touches what changes.
+final class DirectoryWatcher: @unchecked Sendable {
+    /// Called at the start and after each burst of changes. An error says that later changes may go unseen.
+    typealias Look = @Sendable (DirectoryWatch.Errno?) -> Void
+
+    private let look: Look
+    private let queue = DispatchQueue(label: "SharedDeviceBroker.DirectoryWatcher")
+    private let source: any DispatchSourceRead
+    private var watch: DirectoryWatch?
+    private var settling: SettlingPeriod
+    private var isWakeUpScheduled = false
+
+    /// The readings of a directory, or of a file in it: one at the call, and one after each burst of changes. A late reader
+    /// gets the latest one only. The watch ends when the task that iterates is cancelled, or the sequence is released. One
+    /// task may iterate.
+    ///
+    /// - Parameters:
+    ///   - quietPeriod: How long nothing must have happened in the directory: an editor empties a file first and fills it
+    ///     then.
+    ///   - read: Returns `nil` if nothing is new. Called on the watcher's queue, the first time before this function returns.
+    /// - Throws: The error number if the kernel grants no inotify instance.
+    static func updates<Update: Sendable>(
+        of directory: String,
+        quietPeriod: Duration,
+        read: @escaping @Sendable (DirectoryWatch.Errno?) -> Update?
+    ) throws(DirectoryWatch.Errno) -> AsyncStream<Update> {
+        let (stream, continuation) = AsyncStream.makeStream(of: Update.self, bufferingPolicy: .bufferingNewest(1))
+        let watcher = try DirectoryWatcher(directory: directory, quietPeriod: quietPeriod) { watchError in
+            if let update = read(watchError) { continuation.yield(update) }
+        }
+        continuation.onTermination = { _ in watcher.stop() }
+        watcher.start()
+        return stream
+    }
+
+    private init(
+        directory: String,
+        quietPeriod: Duration,
+        look: @escaping Look
+    ) throws(DirectoryWatch.Errno) {
+        self.look = look
+        settling = SettlingPeriod(quiet: quietPeriod)
+        var watch = try DirectoryWatch(directory: directory)
+        do {
+            try watch.arm()
+        } catch {
+            watch.end()
+            throw error
+        }
+        source = DispatchSource.makeReadSource(fileDescriptor: watch.descriptor, queue: queue)
+        self.watch = consume watch
+    }
+
+    /// Looks at the directory as it is, and begins to wait for changes.
+    private func start() {
+        // Both closures hold the watcher, which so lives until it is stopped.
+        source.setEventHandler { self.directoryHasEvents() }
+        // Only now Dispatch no longer uses the descriptor.
+        source.setCancelHandler { self.watch.take()?.end() }
+        queue.sync {
+            look(nil)
+            source.activate()
+        }
+    }
+
+    private func stop() {
+        source.cancel()
+    }
+
+    private func directoryHasEvents() {
+        watch?.drain()
+        settling.eventOccurred(at: .now)
+        scheduleWakeUp()
+    }
+
+    private func scheduleWakeUp() {
+        guard !isWakeUpScheduled, let deadline = settling.deadline else { return }
+        isWakeUpScheduled = true
+        let wait = max(.zero, deadline - .now).components
+        let nanoseconds = Int(wait.seconds) * 1_000_000_000 + Int(wait.attoseconds / 1_000_000_000)
+        // Weakly: a watcher that was stopped meanwhile reads nothing more.
+        queue.asyncAfter(deadline: .now() + .nanoseconds(nanoseconds)) { [weak self] in self?.wakeUp() }
+    }
+
+    private func wakeUp() {
+        isWakeUpScheduled = false
+        guard !source.isCancelled else { return }
+        guard settling.isOver(at: .now) else { return scheduleWakeUp() }
+        var watchError: DirectoryWatch.Errno?
+        do throws(DirectoryWatch.Errno) {
+            try watch?.arm()
+        } catch {
+            watchError = error
+        }
+        look(watchError)
+    }
+}
+
+/// inotify on a directory that need not exist yet: until it does, its nearest ancestor that exists is watched instead.
+///
+/// It reports that something has happened there, not what: reading the file afterwards is more certain than a list of
+/// events, which may have overflowed.
+struct DirectoryWatch: ~Copyable {
+    /// All events that can change a file of the directory, or which directory has that path.
+    private static let events =
+        UInt32(IN_CLOSE_WRITE | IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
+        | UInt32(IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
+
+    /// Readable when something has happened. Does not block.
+    let descriptor: CInt
+    private let directory: String
+    private var watch: CInt?
+
+    /// - Throws: The error number if the kernel grants no inotify instance: this user has too many, or too many files.
+    init(directory: String) throws(Errno) {
+        descriptor = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK))
+        guard descriptor >= 0 else { throw Errno(number: errno) }
+        self.directory = directory
+    }
+
+    /// The C library's error number.
+    struct Errno: Error {
+        let number: CInt
+        var message: String { String(cString: strerror(number)) }
+    }
+
+    /// Watches the directory, or its nearest ancestor that exists. Call it at the start and after events.
+    ///
+    /// Changes before this call may go unreported, so read the file afterwards.
+    mutating func arm() throws(Errno) {
+        // The second look finds a directory that was made between the first look and the watch. The loop is bounded: a
+        // process that makes and removes the directory all the time causes events, and so a further call.
+        for _ in 0..<16 {
+            let (found, isAncestor) = try watchNearest()
+            if let watch, watch != found { inotify_rm_watch(descriptor, watch) }
+            watch = found
+            guard isAncestor, access(directory, F_OK) == 0 else { return }
+        }
+    }
+
+    private func watchNearest() throws(Errno) -> (watch: CInt, isAncestor: Bool) {
+        var path = directory
+        while true {
+            let found = inotify_add_watch(descriptor, path, Self.events)
+            if found >= 0 { return (found, path != directory) }
+            let code = errno
+            guard code == ENOENT || code == ENOTDIR, path != "/", path != "." else { throw Errno(number: code) }
+            path = FilePathParts.parent(of: path)
+        }
+    }
+
+    /// Takes the events that are waiting. Call it when `descriptor` is readable.
+    func drain() {
+        withUnsafeTemporaryAllocation(byteCount: 65_536, alignment: 8) { buffer in
+            while read(descriptor, buffer.baseAddress, buffer.count) > 0 {}
+        }
+    }
+
+    /// Ends the watch. Nothing may be called afterwards.
+    consuming func end() { close(descriptor) }
+}
+
+enum FilePathParts {
+    /// The directory that `path` is in.
+    static func parent(of path: String) -> String {
+        var path = Substring(path)
+        while path.count > 1, path.hasSuffix("/") { path.removeLast() }
+        guard let slash = path.lastIndex(of: "/") else { return "." }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+}
+
+/// Decides when a burst of events is over. Pure: the caller passes the time.
+struct SettlingPeriod: Sendable {
+    /// How long nothing must have happened.
+    let quiet: Duration
+    /// The longest that a burst may last: a directory that is never quiet must not hide a change.
+    let longest: Duration
+
+    private var first: ContinuousClock.Instant?
+    private var last: ContinuousClock.Instant?
+
+    init(quiet: Duration) {
+        self.quiet = quiet
+        longest = quiet * 8
+    }
+
+    /// When the burst will be over, if nothing more happens; `nil` outside a burst.
+    var deadline: ContinuousClock.Instant? {
+        guard let first, let last else { return nil }
+        return min(last + quiet, first + longest)
+    }
+
+    /// Something happened.
+    mutating func eventOccurred(at now: ContinuousClock.Instant) {
+        first = first ?? now
+        last = now
+    }
+
+    /// Whether a burst has just ended. True once for each burst.
+    mutating func isOver(at now: ContinuousClock.Instant) -> Bool {
+        guard let deadline, now >= deadline else { return false }
+        first = nil
+        last = nil
+        return true
+    }
+}

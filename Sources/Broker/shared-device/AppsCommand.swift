@@ -1,0 +1,148 @@
+import ArgumentParser
+import DBusTransport
+import Foundation
+import Glibc
+import SharedDevice
+import SharedDeviceBroker
+
+struct AppsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "apps",
+        abstract: "Shows which apps hold or owe what, and settles what an app will never settle itself.",
+        subcommands: [AppsListCommand.self, AppsWaiveCommand.self],
+        defaultSubcommand: AppsListCommand.self
+    )
+}
+
+struct AppsListCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list",
+        abstract: "Lists the apps, in the order of their identifiers, with the cleanups that they owe.",
+        discussion: "Reads the database, also while no broker runs; which apps run is the broker's to tell."
+    )
+
+    @Flag(help: "As a JSON array, for programs.")
+    var json = false
+
+    @OptionGroup var state: StateOptions
+    @OptionGroup var bus: BusOptions
+
+    func run() throws {
+        try reportingFailure {
+            let database = try state.openDatabase(.existing)
+            let running = BrokerView(bus).running
+            let apps = KnownApp.all(in: try LedgerStore(database: database).ledger(), running: running)
+            try emit(json ? Form.json(apps) : KnownApp.table(apps).lines.joined(separator: "\n"))
+        }
+    }
+}
+
+struct AppsWaiveCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "waive",
+        abstract: "Declares the cleanup that an app owes done, by an administrator's word.",
+        discussion: "For an app that was removed, or whose data was deleted by hand. The log keeps the reason."
+    )
+
+    @Argument(help: ArgumentHelp("The app's identifier, as “apps” lists it.", valueName: "app"))
+    var app: String
+
+    @Option(help: ArgumentHelp("Only the cleanup after the session of this epoch.", valueName: "epoch"))
+    var session: UInt64?
+
+    @Option(help: ArgumentHelp("Why, for the log. Name no person.", valueName: "text"))
+    var reason: String
+
+    @Flag(help: "Prints a JSON object, for programs.")
+    var json = false
+
+    @OptionGroup var bus: BusOptions
+
+    func validate() throws {
+        if reason.isEmpty { throw ValidationError("--reason needs a text") }
+    }
+
+    private struct Waived: Encodable {
+        let app: String
+        let sessions: [UInt64]
+    }
+
+    func run() throws {
+        try reportingFailure {
+            var request: BrokerProtocol.Fields = ["app": .string(app), "reason": .string(reason)]
+            if let session { request["session"] = .uint64(session) }
+            let answer = try bus.connect()
+                .callAndWait(.waive, request, attempted: "waive the cleanup of \(app)")
+            let sessions = (answer["sessions"]?.elementsValue ?? []).compactMap(\.unsignedValue)
+            if json {
+                try emit(Form.json(Waived(app: app, sessions: sessions)))
+            } else if !sessions.isEmpty {
+                let names = sessions.map { "session \($0)" }.joined(separator: ", ")
+                try emit("waived what \(Terminal.printable(app)) owed of \(names)")
+            }
+            guard sessions.isEmpty else { return }
+            let scope = session.map { " of session \($0)" } ?? ""
+            throw CommandFailure(
+                status: EX_NOINPUT,
+                description: "\(Terminal.printable(app)) owes nothing\(scope); see “shared-device apps”"
+            )
+        }
+    }
+}
+
+/// What the ledger knows of an app. The properties' names are the JSON's keys, which programs rely on.
+struct KnownApp: Encodable {
+    struct Duty: Encodable {
+        let session: UInt64
+        let account: String?
+        let progress: CleanupReport.Progress
+    }
+
+    let identifier: String
+    /// `nil` if no broker answers.
+    let running: Bool?
+    /// Whether it was given the account that is signed in.
+    let holdsCurrent: Bool
+    /// The sessions whose cleanup it owes, oldest first.
+    let owes: [Duty]
+    let lastToldAt: Date?
+    let lastCleanedAt: Date?
+
+    /// All apps that the ledger names or that run, in the order of their names.
+    static func all(in ledger: CleanupLedger, running: Set<String>?) -> [KnownApp] {
+        let names = ledger.participations.values.reduce(into: running ?? []) { $0.formUnion($1.keys) }
+        return names.sorted().map { KnownApp($0, in: ledger, running: running) }
+    }
+
+    private init(_ identifier: String, in ledger: CleanupLedger, running: Set<String>?) {
+        self.identifier = identifier
+        self.running = running?.contains(identifier)
+        let parts = ledger.participations.compactMap { epoch, apps in apps[identifier].map { (epoch, $0) } }
+            .sorted { $0.0 < $1.0 }
+        holdsCurrent = parts.contains { $0.1.progress == nil }
+        owes = parts.compactMap { epoch, part in
+            guard let progress = part.progress, !progress.isSettled else { return nil }
+            return Duty(session: epoch, account: ledger.sessions[epoch]?.account?.username, progress: progress)
+        }
+        lastToldAt = parts.compactMap(\.1.toldAt).max()
+        lastCleanedAt = parts.compactMap { $0.1.progress == .finished ? $0.1.finishedAt : nil }.max()
+    }
+
+    static func table(_ apps: [KnownApp]) -> Table {
+        var table = Table("APP", "RUNNING", "HOLDS", "OWES", "LAST TOLD", "LAST CLEANED")
+        for app in apps {
+            let owes = app.owes.map { duty in
+                "session \(duty.session)\(duty.account.map { " of \($0)" } ?? "") (\(duty.progress.rawValue))"
+            }
+            table.add(
+                [
+                    app.identifier, app.running.map { $0 ? "yes" : "no" } ?? "unknown",
+                    app.holdsCurrent ? "yes" : "-", owes.isEmpty ? "-" : owes.joined(separator: ", "),
+                    app.lastToldAt.map(Form.time) ?? "-", app.lastCleanedAt.map(Form.time) ?? "-",
+                ],
+                app.owes.isEmpty ? nil : .yellow
+            )
+        }
+        return table
+    }
+}

@@ -1,0 +1,56 @@
+import ArgumentParser
+import DBusTransport
+import SharedDevice
+import SharedDeviceBroker
+
+struct JoinCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "join",
+        abstract: "Joins the device to the organisation of one of its administrators.",
+        discussion: "From then on only users of that organisation sign in. Asks for the administrator's password."
+    )
+
+    @OptionGroup var administrator: AdministratorOptions
+    @OptionGroup var bus: BusOptions
+
+    func run() throws {
+        try reportingFailure {
+            let request = try administrator.request()
+            let answer = try bus.connect().callAndWait(.join, request, attempted: "join the device")
+            print("joined \(answer["tenant"]?.stringValue ?? "")")
+        }
+    }
+}
+
+struct LeaveCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "leave",
+        abstract: "Has the device leave its organisation. Signs out whoever is signed in.",
+        discussion: "Asks for the password of one of the organisation's administrators."
+    )
+
+    @OptionGroup var administrator: AdministratorOptions
+    @OptionGroup var bus: BusOptions
+
+    func run() throws {
+        try reportingFailure {
+            let request = try administrator.request()
+            _ = try bus.connect().callAndWait(.leave, request, attempted: "have the device leave its organisation")
+            print("left")
+        }
+    }
+}
+
+/// Who vouches for a command, by name and password.
+struct AdministratorOptions: ParsableArguments {
+    @Argument(help: "The administrator's name, as for signing in.")
+    var name: String
+
+    @OptionGroup var password: PasswordOptions
+
+    /// Call it before anything starts a thread.
+    func request() throws -> BrokerProtocol.Fields {
+        let password = try password.open().readPassword(of: name)
+        return ["username": .string(name), "password": .string(password.text)]
+    }
+}

@@ -1,0 +1,148 @@
+import ArgumentParser
+import Foundation
+import Glibc
+import SharedDeviceBroker
+
+struct LogCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "log",
+        abstract: "Shows the device's log: who signed in and out, and what each app did about it.",
+        discussion: """
+            Reads the database, also while no broker runs. Entries of a broker that runs may come 0.2 seconds late. An account \
+            that was removed is shown by its number.
+            Events: \(AuditEntry.Event.allCases.map(\.rawValue).joined(separator: ", ")).
+            """
+    )
+
+    @Flag(help: "Goes on with what is added, until it is interrupted.")
+    var follow = false
+
+    @Option(help: ArgumentHelp("Only the session that began with this epoch.", valueName: "epoch"))
+    var session: UInt64?
+
+    @Option(help: ArgumentHelp("Only this app.", valueName: "id"))
+    var app: String?
+
+    @Option(
+        help: ArgumentHelp("Only this event.", valueName: "event"),
+        transform: { text in
+            guard let event = AuditEntry.Event(rawValue: text) else {
+                throw ValidationError("there is no event “\(text)”; see --help")
+            }
+            return event
+        }
+    )
+    var event: AuditEntry.Event?
+
+    @Option(help: ArgumentHelp("Only so many entries at the end.", valueName: "count"))
+    var last: Int?
+
+    @Option(
+        help: ArgumentHelp(
+            "Only entries since then: 2026-11-21T08:00:00Z, 2026-11-21, or so long ago: 90s, 10m, 2h, 3d.",
+            valueName: "time"
+        )
+    )
+    var since: PointInTime?
+
+    @Flag(help: "One JSON object for each line, for programs.")
+    var json = false
+
+    @OptionGroup var state: StateOptions
+
+    func validate() throws {
+        if let last, last < 0 { throw ValidationError("--last needs a number that is not negative") }
+    }
+
+    func run() throws {
+        try reportingFailure {
+            let log = AuditLog(database: try state.openDatabase(.existing))
+            var filter = AuditLog.Filter(since: since?.date, session: session, app: app, event: event, last: last)
+            // Asked first, so that no entry is missed that is added between the two questions.
+            var newest = try log.lines(AuditLog.Filter(last: 1)).last?.sequence ?? 0
+            var lines = try log.lines(filter)
+            filter.last = nil
+            while true {
+                for line in lines { try emit(json ? LoggedEntry(line).json() : LoggedEntry(line).text) }
+                guard follow else { return }
+                newest = max(newest, lines.last?.sequence ?? 0)
+                filter.after = newest
+                usleep(200_000)
+                lines = try log.lines(filter)
+            }
+        }
+    }
+}
+
+/// An entry as it is shown. The properties' names are the JSON's keys, which programs rely on.
+private struct LoggedEntry: Encodable {
+    let sequence: Int64
+    let at: Date
+    let event: String
+    let session: UInt64?
+    let app: String?
+    let account: String?
+    let detail: String?
+
+    init(_ line: AuditLog.Line) {
+        sequence = line.sequence
+        at = line.entry.at
+        event = line.entry.event.rawValue
+        session = line.entry.session
+        app = line.entry.app
+        account = line.account
+        detail = line.entry.detail
+    }
+
+    func json() throws -> String { try Form.json(self, pretty: false) }
+
+    var text: String {
+        let width = 12
+        let padded = event + String(repeating: " ", count: max(0, width - event.count))
+        var parts = [Form.time(at), Terminal.coloured(padded, colour)]
+        if let session { parts.append("session \(session)") }
+        for text in [app, account, detail.map { "(\($0))" }] {
+            if let text { parts.append(Terminal.printable(text)) }
+        }
+        return parts.joined(separator: "  ")
+    }
+
+    private var colour: Terminal.Colour? {
+        switch AuditEntry.Event(rawValue: event) {
+        case .failed, .refused: .red
+        case .expired, .interrupted, .waived: .yellow
+        case .completed: .green
+        default: nil
+        }
+    }
+}
+
+/// A time as a command line has it: ISO 8601, a day, or how long ago.
+struct PointInTime: ExpressibleByArgument {
+    let date: Date
+
+    init?(argument: String) {
+        guard let date = Self.ago(argument) ?? Self.calendar(argument) else { return nil }
+        self.date = date
+    }
+
+    /// `90s`, `10m`, `2h`, `3d`.
+    private static func ago(_ text: String) -> Date? {
+        let units: [Character: Double] = ["s": 1, "m": 60, "h": 3600, "d": 86400]
+        guard let unit = text.last.flatMap({ units[$0] }), let count = UInt32(text.dropLast()) else { return nil }
+        return Date(timeIntervalSinceNow: -Double(count) * unit)
+    }
+
+    private static func calendar(_ text: String) -> Date? {
+        let styles = [
+            Date.ISO8601FormatStyle(),
+            Date.ISO8601FormatStyle(includingFractionalSeconds: true),
+            // A day begins at midnight here.
+            Date.ISO8601FormatStyle(timeZone: .current).year().month().day(),
+        ]
+        for style in styles {
+            if let date = try? style.parse(text) { return date }
+        }
+        return nil
+    }
+}

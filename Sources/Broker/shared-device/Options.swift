@@ -1,0 +1,118 @@
+import ArgumentParser
+import DBusTransport
+import Foundation
+import Glibc
+import NotifyCenter
+import SharedDevice
+import SharedDeviceBroker
+
+/// Which device's state a command is about.
+struct StateOptions: ParsableArguments {
+    @Option(
+        name: .customLong("state"),
+        help: ArgumentHelp(
+            "The state directory.",
+            discussion: "Otherwise $\(StateDirectory.environmentVariable); else /var/lib/shared-device for root; else "
+                + "shared-device in $XDG_STATE_HOME or ~/.local/state.",
+            valueName: "dir"
+        )
+    )
+    var directory: String?
+
+    var path: String {
+        directory
+            ?? StateDirectory.path(
+                environment: ProcessInfo.processInfo.environment,
+                effectiveUser: geteuid(),
+                home: NSHomeDirectory()
+            )
+    }
+
+    func validate() throws {
+        if directory?.isEmpty == true { throw ValidationError("--state needs the name of a directory") }
+    }
+
+    func openDatabase(_ opening: DeviceDatabase.Opening) throws(StoreError) -> DeviceDatabase {
+        try DeviceDatabase(directory: path, opening)
+    }
+}
+
+/// Which broker a command asks.
+struct BusOptions: ParsableArguments {
+    @Option(
+        name: .customLong("bus"),
+        help: ArgumentHelp(
+            "The bus that the broker serves: session, system, or an address.",
+            discussion: "Otherwise $\(Bus.environmentVariable); else the session bus.",
+            valueName: "bus"
+        )
+    )
+    var name: String?
+
+    var bus: Bus { name.map(Bus.init(name:)) ?? .fromEnvironment }
+
+    func connect() throws(SharedDeviceError) -> BrokerAdministration { try BrokerAdministration(bus: bus) }
+}
+
+/// What the broker knows beyond the database. Each part may be missing.
+struct BrokerView {
+    private(set) var information: BrokerProtocol.Fields?
+    /// The apps that have a process on the bus.
+    private(set) var running: Set<String>?
+    /// Why the broker gave no answer.
+    private(set) var problem: String?
+
+    init(_ bus: BusOptions) {
+        do throws(SharedDeviceError) {
+            let administration = try bus.connect()
+            let attempted = "ask the broker"
+            information = try administration.callAndWait(.getDeviceInformation, nil, attempted: attempted)
+            let answer = try administration.callAndWait(.getRunningApps, attempted: attempted)
+            running = answer["apps"]?.stringsValue.map { Set($0) }
+        } catch {
+            problem = error.message
+        }
+    }
+}
+
+/// Whether and how a command signs its user out first.
+struct SignOutOptions: ParsableArguments {
+    @Flag(
+        name: .customLong("sign-out"),
+        help: "Have the broker sign the user out first, with all apps told, where the user is signed in."
+    )
+    var isWanted = false
+
+    @OptionGroup var bus: BusOptions
+
+    /// Signs the user out through the broker, where that is wanted and the user is signed in. Somebody may sign in again before the command
+    /// has done its own part.
+    ///
+    /// - Parameter reason: for the audit log.
+    func signOut(_ user: DirectoryUser, of database: DeviceDatabase, reason: String) throws {
+        guard isWanted, try isSignedIn(user, database) else { return }
+        let identifier = user.account.identifier
+        do throws(SharedDeviceError) {
+            let broker = try BrokerAdministration(bus: bus.bus)
+            _ = try broker.callAndWait(
+                .signOutAnyone,
+                ["accountIdentifier": .string(identifier), "reason": .string(reason)],
+                attempted: "sign \(user.account.username) out"
+            )
+        } catch {
+            // The user has signed out meanwhile, or the broker on this bus serves another device.
+            guard [.noCurrentAccount, .currentAccountMismatch].contains(error.code) else { throw error }
+            guard try isSignedIn(user, database) else { return }
+            throw CommandFailure(
+                status: EX_UNAVAILABLE,
+                description:
+                    "\(user.account.username) is signed in, but not at the broker on this bus, which has another state "
+                    + "directory; name the right bus with --bus"
+            )
+        }
+    }
+
+    private func isSignedIn(_ user: DirectoryUser, _ database: DeviceDatabase) throws -> Bool {
+        try AccountStore(database: database).state().account?.hasIdentifier(user.account.identifier) == true
+    }
+}

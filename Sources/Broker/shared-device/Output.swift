@@ -1,0 +1,179 @@
+import ArgumentParser
+import Foundation
+import Glibc
+import SharedDevice
+import SharedDeviceBroker
+
+/// Writes a line to standard output without a buffer, so that a reader has it at once.
+func emit(_ line: String) throws(CommandFailure) {
+    let bytes = Array("\(line)\n".utf8)
+    var written = 0
+    while written < bytes.count {
+        let count = bytes[written...].withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+        if count >= 0 {
+            written += count
+        } else if errno != EINTR {
+            throw CommandFailure(
+                status: EX_IOERR,
+                description: "could not write the output: \(String(cString: strerror(errno)))"
+            )
+        }
+    }
+}
+
+/// What a terminal may show: colours, and the texts of other processes without control characters.
+enum Terminal {
+    enum Colour: Int {
+        case red = 31
+        case green = 32
+        case yellow = 33
+    }
+
+    /// Whether standard output shows colours.
+    static let isColoured: Bool = {
+        let environment = ProcessInfo.processInfo.environment
+        return isatty(STDOUT_FILENO) != 0 && (environment["NO_COLOR"] ?? "").isEmpty && environment["TERM"] != "dumb"
+    }()
+
+    static func bold(_ text: String) -> String { isColoured ? "\u{1B}[1m\(text)\u{1B}[0m" : text }
+
+    static func coloured(_ text: String, _ colour: Colour?) -> String {
+        guard isColoured, let colour else { return text }
+        return "\u{1B}[\(colour.rawValue)m\(text)\u{1B}[0m"
+    }
+
+    /// The text without anything that a terminal would act on.
+    static func printable(_ text: String) -> String {
+        text.unicodeScalars.map { scalar in
+            switch scalar.properties.generalCategory {
+            case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate:
+                "\\u{\(String(scalar.value, radix: 16))}"
+            default: String(scalar)
+            }
+        }.joined()
+    }
+}
+
+/// Rows below a headline, in columns as wide as their widest cell.
+struct Table {
+    var head: [String]
+    var rows: [[String]] = []
+    /// The colour of a row.
+    var colours: [Terminal.Colour?] = []
+
+    init(_ head: String...) { self.head = head }
+
+    mutating func add(_ row: [String], _ colour: Terminal.Colour? = nil) {
+        rows.append(row.map(Terminal.printable))
+        colours.append(colour)
+    }
+
+    var lines: [String] {
+        let widths = head.indices.map { column in ([head] + rows).map { $0[column].count }.max() ?? 0 }
+        let line: ([String]) -> String = { row in
+            let cells = zip(row, widths).map { $0 + String(repeating: " ", count: $1 - $0.count) }
+            let text = cells.joined(separator: "  ")
+            return String(text[..<(text.lastIndex { $0 != " " }.map(text.index(after:)) ?? text.startIndex)])
+        }
+        return [Terminal.bold(line(head))] + zip(rows, colours).map { Terminal.coloured(line($0), $1) }
+    }
+}
+
+/// How commands write times and JSON.
+enum Form {
+    /// For people: local time, to the second.
+    static func time(_ date: Date) -> String {
+        date.formatted(
+            Date.ISO8601FormatStyle(timeZone: .current).year().month().day()
+                .dateTimeSeparator(.space).time(includingFractionalSeconds: false)
+        )
+    }
+
+    /// For people: seconds since the end of a session.
+    static func after(_ seconds: Double?) -> String {
+        seconds.map { "+" + String(format: "%.2f", $0) + " s" } ?? "-"
+    }
+
+    /// For programs: UTC, to the millisecond.
+    static func timestamp(_ date: Date) -> String {
+        date.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
+    }
+
+    static func json(_ value: some Encodable, pretty: Bool = true) throws -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        if pretty { encoder.outputFormatting.insert(.prettyPrinted) }
+        encoder.dateEncodingStrategy = .custom { date, encoder in
+            var container = encoder.singleValueContainer()
+            try container.encode(timestamp(date))
+        }
+        return String(decoding: try encoder.encode(value), as: UTF8.self)
+    }
+}
+
+/// A failure of the command itself.
+struct CommandFailure: Error, CustomStringConvertible {
+    let status: CInt
+    let description: String
+}
+
+/// Runs a command; an error goes to standard error in one line, and its kind becomes the exit status, of `<sysexits.h>`.
+func reportingFailure(_ body: () throws -> Void) throws {
+    do {
+        try body()
+    } catch let error as ExitCode {
+        throw error
+    } catch {
+        warn("\(error)")
+        throw ExitCode(exitStatus(for: error))
+    }
+}
+
+/// Writes one line to standard error.
+func warn(_ message: String) {
+    let line = Array("shared-device: \(message)\n".utf8)
+    // If standard error is closed, the line is lost.
+    _ = write(STDERR_FILENO, line, line.count)
+}
+
+private func exitStatus(for error: any Error) -> CInt {
+    switch error {
+    case let error as CommandFailure: error.status
+    case let error as UserDirectoryError: error.storeError.map(exitStatus(for:)) ?? exitStatus(for: error.code)
+    case let error as StoreError: exitStatus(for: error)
+    case let error as ManagedConfigurationError: error.code == .unreadable ? EX_NOINPUT : EX_DATAERR
+    case let error as SharedDeviceError: exitStatus(for: error.code)
+    default: EX_SOFTWARE
+    }
+}
+
+private func exitStatus(for code: UserDirectoryError.Code) -> CInt {
+    switch code {
+    case .unknownUser: EX_NOUSER
+    case .usernameTaken: EX_CANTCREAT
+    case .signedIn: EX_TEMPFAIL
+    case .invalidUsername, .invalidDisplayName, .invalidTenant, .weakPassword, .unusablePassword: EX_DATAERR
+    default: EX_SOFTWARE
+    }
+}
+
+private func exitStatus(for code: SharedDeviceError.Code) -> CInt {
+    switch code {
+    case .brokerUnavailable: EX_UNAVAILABLE
+    case .notPermitted, .authenticationFailed: EX_NOPERM
+    case .tooManyAttempts, .cleanupPending: EX_TEMPFAIL
+    case .invalidRequest, .tenantMismatch, .deviceNotJoined, .noCurrentAccount, .currentAccountMismatch: EX_DATAERR
+    default: EX_SOFTWARE
+    }
+}
+
+private func exitStatus(for error: StoreError) -> CInt {
+    switch error.code {
+    case .notFound: EX_NOINPUT
+    case .noPermission, .insecure: EX_NOPERM
+    case .cannotCreate: EX_CANTCREAT
+    case .damaged, .foreignFile, .newerVersion: EX_DATAERR
+    case .busy: EX_TEMPFAIL
+    default: EX_IOERR
+    }
+}

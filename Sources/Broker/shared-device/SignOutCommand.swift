@@ -1,0 +1,120 @@
+import ArgumentParser
+import DBusTransport
+import Glibc
+import SharedDevice
+import SharedDeviceBroker
+
+struct SignOutCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "sign-out",
+        abstract: "Signs out whoever is signed in, for the whole device.",
+        discussion: """
+            With --wait, shows how the apps clean up, and ends when all have, with 0; or when the time is over, with 75. The \
+            account is signed out in both cases. Waiting reads the database.
+            """
+    )
+
+    @Option(help: ArgumentHelp("Waits so many seconds for the apps to clean up.", valueName: "seconds"))
+    var wait: Double?
+
+    @Option(help: ArgumentHelp("Why, for the log. Name no person.", valueName: "text"))
+    var reason: String?
+
+    @Flag(help: "Prints a JSON object at the end, for programs.")
+    var json = false
+
+    @OptionGroup var state: StateOptions
+    @OptionGroup var bus: BusOptions
+
+    func validate() throws {
+        // Beyond a day it is a mistake, and far beyond it no Duration.
+        if let wait, !(0...86400).contains(wait) { throw ValidationError("--wait needs a number from 0 to 86400") }
+    }
+
+    private struct Outcome: Encodable {
+        let session: UInt64
+        let epoch: UInt64?
+        let round: Round?
+    }
+
+    private func signOut(_ attempted: String) throws -> BrokerProtocol.Fields {
+        do throws(SharedDeviceError) {
+            let request: BrokerProtocol.Fields = reason.map { ["reason": .string($0)] } ?? [:]
+            return try bus.connect().callAndWait(.signOutAnyone, request, attempted: attempted)
+        } catch {
+            guard error.code == .noCurrentAccount else { throw error }
+            throw CommandFailure(status: EX_NOINPUT, description: "nobody is signed in")
+        }
+    }
+
+    func run() throws {
+        try reportingFailure {
+            // Opened first: a round that cannot be watched is not begun.
+            let rounds = try wait.map { _ in try RoundWatch(database: state.openDatabase(.existing)) }
+            let attempted = "sign out"
+            let answer = try signOut(attempted)
+            guard let session = answer["session"]?.unsignedValue else {
+                throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “session”")
+            }
+            if !json { try emit("signed out: session \(session) is over") }
+            var report: CleanupReport?
+            if let rounds, let wait {
+                report = try rounds.follow(session, within: .seconds(wait)) { line in if !json { try emit(line) } }
+            }
+            let round = report.map { Round($0, knowsRunning: false) }
+            if json {
+                try emit(Form.json(Outcome(session: session, epoch: answer["epoch"]?.unsignedValue, round: round)))
+            } else if let round {
+                try emit(([round.headline] + (round.apps.isEmpty ? [] : round.table.lines)).joined(separator: "\n"))
+            }
+            guard wait != nil, report?.isComplete != true else { return }
+            let owing = report?.owing.map { Terminal.printable($0.identifier) }.joined(separator: ", ")
+            throw CommandFailure(
+                status: EX_TEMPFAIL,
+                description: owing.map { "not all data is gone yet; still owing: \($0)" }
+                    ?? "\(state.path) knows nothing of session \(session); see that it is this broker's state directory"
+            )
+        }
+    }
+}
+
+/// Follows a round of cleanup in the database.
+struct RoundWatch {
+    private let store: LedgerStore
+
+    init(database: DeviceDatabase) { store = LedgerStore(database: database) }
+
+    /// Waits until the round is complete, or for `duration`.
+    ///
+    /// - Parameter progress: hears a line for each step of an app.
+    /// - Returns: the round as it is then; `nil` where the database has none of that session.
+    func follow(
+        _ session: UInt64,
+        within duration: Duration,
+        progress: (String) throws -> Void
+    ) throws -> CleanupReport? {
+        let deadline = ContinuousClock.now + duration
+        var known: [String: CleanupReport.App] = [:]
+        while true {
+            let report = try store.ledger().report(of: session)
+            for app in report?.apps ?? [] where known[app.identifier] != app {
+                known[app.identifier] = app
+                try progress(Self.line(app))
+            }
+            if report?.isComplete == true || .now >= deadline { return report }
+            usleep(50_000)
+        }
+    }
+
+    private static func line(_ app: CleanupReport.App) -> String {
+        let time: Double? =
+            switch app.progress {
+            case .owed: nil
+            case .told: app.toldAfter
+            case .begun: app.begunAfter
+            case .failed, .finished, .waived: app.finishedAfter
+            }
+        let detail = app.detail.map { "  (\($0))" } ?? ""
+        return Terminal.printable("  \(Form.after(time))  \(app.identifier)  \(app.progress.rawValue)\(detail)")
+    }
+}

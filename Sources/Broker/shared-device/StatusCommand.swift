@@ -1,0 +1,159 @@
+import ArgumentParser
+import DBusTransport
+import Foundation
+import SharedDevice
+import SharedDeviceBroker
+
+struct StatusCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status",
+        abstract: "Shows who is signed in, and how far the cleanup after the last session is.",
+        discussion: """
+            Reads the database, also while no broker runs. The organisation, whether a sign-in is held, and which apps run are \
+            the broker's to tell.
+            """
+    )
+
+    @Flag(help: "As a JSON object, for programs.")
+    var json = false
+
+    @OptionGroup var state: StateOptions
+    @OptionGroup var bus: BusOptions
+
+    func run() throws {
+        try reportingFailure {
+            let database = try state.openDatabase(.existing)
+            let status = try DeviceStatus(database: database, broker: BrokerView(bus))
+            try emit(json ? Form.json(status) : status.text)
+        }
+    }
+}
+
+/// What is known of the device: from its database, and from the broker where one answers. The properties' names are the JSON's keys, which
+/// programs rely on.
+struct DeviceStatus: Encodable {
+    struct Broker: Encodable {
+        let answers: Bool
+        let version: String?
+        /// Why there is no answer, or why the configuration as it is now is not in force.
+        let problem: String?
+    }
+
+    /// If no broker answers, the mode that the database has.
+    let mode: String
+    /// Whether the device has joined its organisation; `nil` if no broker answers.
+    let joined: Bool?
+    let epoch: UInt64
+    let organization: String?
+    /// Who is signed in.
+    let account: String?
+    let signedInAt: Date?
+    let broker: Broker
+    /// The apps whose cleanup the next sign-in waits for; `nil` if no broker answers.
+    let signInHeldFor: [String]?
+    /// The round that is open, else the last one.
+    let round: Round?
+
+    init(database: DeviceDatabase, broker: BrokerView) throws {
+        // In this order: the ledger names an app that comes in between.
+        let state = try AccountStore(database: database).state()
+        let ledger = try LedgerStore(database: database).ledger()
+        mode = state.mode.rawValue
+        epoch = state.epoch
+        account = state.account?.username
+        signedInAt = state.account.flatMap { _ in ledger.sessions[state.epoch]?.startedAt }
+        joined = broker.information?["joined"]?.booleanValue
+        organization = broker.information?["organization"]?.stringValue
+        self.broker = Broker(
+            answers: broker.information != nil,
+            version: broker.information?["brokerVersion"]?.stringValue,
+            problem: broker.problem ?? broker.information?["configurationProblem"]?.stringValue
+        )
+        signInHeldFor = broker.information.map { $0["signInHeldFor"]?.stringsValue ?? [] }
+        let epoch = ledger.openRounds.last ?? ledger.rounds.last
+        round = epoch.flatMap { ledger.report(of: $0, running: broker.running ?? []) }
+            .map { Round($0, knowsRunning: broker.running != nil) }
+    }
+
+    /// For people.
+    var text: String {
+        var facts = [("mode", broker.answers ? mode : "not known now; \(mode) by the broker's last word")]
+        if let organization { facts.append(("organization", organization)) }
+        if let joined { facts.append(("joined", joined ? "yes" : "no")) }
+        let since = signedInAt.map { ", since \(Form.time($0))" } ?? ""
+        facts.append(("signed in", account.map { $0 + since } ?? "nobody"))
+        facts.append(("epoch", "\(epoch)"))
+        let version = broker.version.map { " (\($0))" } ?? ""
+        facts.append(("broker", broker.answers ? "answers\(version)" : "does not answer"))
+        if let problem = broker.problem { facts.append(("problem", problem)) }
+        if let signInHeldFor {
+            facts.append(
+                ("sign-in", signInHeldFor.isEmpty ? "open" : "held for \(signInHeldFor.joined(separator: ", "))")
+            )
+        }
+        let width = facts.map(\.0.count).max() ?? 0
+        var lines = facts.map { name, value in
+            Terminal.bold(name) + String(repeating: " ", count: width - name.count + 2) + Terminal.printable(value)
+        }
+        if let round { lines += ["", round.headline] + round.table.lines }
+        return lines.joined(separator: "\n")
+    }
+}
+
+/// A round of cleanup as commands show it. The properties' names are the JSON's keys, which programs rely on; times are in seconds since the
+/// session ended.
+struct Round: Encodable {
+    struct App: Encodable {
+        let identifier: String
+        let progress: CleanupReport.Progress
+        let toldAfter: Double?
+        let begunAfter: Double?
+        let finishedAfter: Double?
+        let detail: String?
+        /// `nil` if no broker answers.
+        let running: Bool?
+    }
+
+    let session: UInt64
+    let endedAt: Date
+    let outcome: CleanupReport.Outcome
+    let apps: [App]
+
+    init(_ report: CleanupReport, knowsRunning: Bool) {
+        session = report.session
+        endedAt = report.endedAt
+        outcome = report.outcome
+        apps = report.apps.map { app in
+            App(
+                identifier: app.identifier,
+                progress: app.progress,
+                toldAfter: app.toldAfter,
+                begunAfter: app.begunAfter,
+                finishedAfter: app.finishedAfter,
+                detail: app.detail,
+                running: knowsRunning ? app.isRunning : nil
+            )
+        }
+    }
+
+    var headline: String {
+        let outcome = Terminal.coloured(self.outcome.rawValue, self.outcome == .complete ? .green : .yellow)
+        return "cleanup after session \(session), which ended \(Form.time(endedAt)): \(outcome)"
+    }
+
+    var table: Table {
+        var table = Table("APP", "PROGRESS", "TOLD", "BEGUN", "FINISHED", "RUNNING", "DETAIL")
+        for app in apps {
+            let colour: Terminal.Colour? =
+                switch app.progress {
+                case .finished, .waived: .green
+                case .failed: .red
+                default: .yellow
+                }
+            let times = [app.toldAfter, app.begunAfter, app.finishedAfter].map(Form.after)
+            let running = app.running.map { $0 ? "yes" : "no" } ?? "unknown"
+            table.add([app.identifier, app.progress.rawValue] + times + [running, app.detail ?? "-"], colour)
+        }
+        return table
+    }
+}

@@ -1,0 +1,254 @@
+import ArgumentParser
+import Foundation
+import SharedDevice
+import SharedDeviceBroker
+
+struct UserCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "user",
+        abstract: "Keeps the list of people who may sign in on this device.",
+        subcommands: [
+            UserAddCommand.self, UserListCommand.self, UserRemoveCommand.self, UserPasswordCommand.self,
+            UserDisableCommand.self, UserEnableCommand.self, UserRoleCommand.self,
+        ]
+    )
+}
+
+struct UserAddCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "add",
+        abstract: "Adds a user. Asks for the password twice."
+    )
+
+    @Argument(help: "The name to sign in with, for instance ada@example.com.")
+    var name: String
+
+    @Option(help: "The person's name, for display.")
+    var displayName: String?
+
+    @Option(help: "administrator, who may join the device to the organisation; or user.")
+    var role: UserRole = .user
+
+    @Option(
+        help: ArgumentHelp("The organisation that the user belongs to. Otherwise this device's own.", valueName: "id")
+    )
+    var tenant: String?
+
+    @OptionGroup var password: PasswordOptions
+    @OptionGroup var state: StateOptions
+
+    func run() throws {
+        try reportingFailure {
+            let input = try password.open()
+            let directory = UserDirectory(database: try state.openDatabase(.createIfMissing))
+            try directory.checkIsFree(username: name)
+            let user = try directory.add(
+                username: name,
+                displayName: displayName,
+                password: try input.readNewPassword(of: name),
+                role: role,
+                tenant: tenant
+            )
+            print("added \(user.account.username) (\(user.account.identifier))")
+        }
+    }
+}
+
+struct UserListCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list",
+        abstract: "Lists the users, in the order of their names."
+    )
+
+    @Flag(help: "As a JSON array, for programs.")
+    var json = false
+
+    @OptionGroup var state: StateOptions
+
+    func run() throws {
+        try reportingFailure {
+            let database = try state.openDatabase(.existing)
+            let current = try AccountStore(database: database).state().account
+            let users = try UserDirectory(database: database).users().map { user in
+                ListedUser(user, isSignedIn: current?.hasIdentifier(user.account.identifier) == true)
+            }
+            print(json ? try ListedUser.json(users) : ListedUser.table(users))
+        }
+    }
+}
+
+/// A user as the list shows it. The properties' names are the JSON's keys, which programs rely on.
+private struct ListedUser: Encodable {
+    let identifier: String
+    let username: String
+    let displayName: String?
+    let role: String
+    let disabled: Bool
+    let signedIn: Bool
+    let createdAt: Date
+
+    init(_ user: DirectoryUser, isSignedIn: Bool) {
+        identifier = user.account.identifier
+        username = user.account.username
+        displayName = user.account.displayName
+        role = user.role.rawValue
+        disabled = user.isDisabled
+        signedIn = isSignedIn
+        createdAt = user.createdAt
+    }
+
+    static func json(_ users: [ListedUser]) throws -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+        encoder.dateEncodingStrategy = .iso8601
+        return String(decoding: try encoder.encode(users), as: UTF8.self)
+    }
+
+    static func table(_ users: [ListedUser]) -> String {
+        let head = ["USER", "NAME", "STATUS", "ROLE", "IDENTIFIER"]
+        let rows = [head] + users.map { [$0.username, $0.displayName ?? "-", $0.status, $0.role, $0.identifier] }
+        let widths = head.indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
+        return rows.map { row in
+            zip(row, widths)
+                .map { cell, width in cell + String(repeating: " ", count: width - cell.count) }
+                .joined(separator: "  ")
+                .trimmingCharacters(in: .whitespaces)
+        }.joined(separator: "\n")
+    }
+
+    private var status: String {
+        switch (disabled, signedIn) {
+        case (false, false): "enabled"
+        case (false, true): "enabled, signed in"
+        case (true, false): "disabled"
+        case (true, true): "disabled, signed in"
+        }
+    }
+}
+
+struct UserRemoveCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "remove",
+        abstract: "Removes a user. One who is signed in has to be signed out first: with --sign-out, or before."
+    )
+
+    @Argument(help: "The user's name.")
+    var name: String
+
+    @OptionGroup var signOut: SignOutOptions
+    @OptionGroup var state: StateOptions
+
+    func run() throws {
+        try reportingFailure {
+            let database = try state.openDatabase(.existing)
+            let directory = UserDirectory(database: database)
+            try signOut.signOut(directory.existingUser(named: name), of: database, reason: "the user's removal")
+            let user = try directory.remove(username: name)
+            print("removed \(user.account.username)")
+            if let remnants = database.remnants { warn("\(remnants)") }
+        }
+    }
+}
+
+struct UserPasswordCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "password",
+        abstract: "Gives a user another password. Asks for it twice."
+    )
+
+    @Argument(help: "The user's name.")
+    var name: String
+
+    @OptionGroup var password: PasswordOptions
+    @OptionGroup var state: StateOptions
+
+    func run() throws {
+        try reportingFailure {
+            let input = try password.open()
+            let directory = UserDirectory(database: try state.openDatabase(.existing))
+            let user = try directory.existingUser(named: name)
+            try directory.setPassword(try input.readNewPassword(of: name), ofUserNamed: name)
+            print("changed the password of \(user.account.username)")
+        }
+    }
+}
+
+struct UserDisableCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "disable",
+        abstract: "Lets a user sign in no more, until enabled again."
+    )
+
+    @Argument(help: "The user's name.")
+    var name: String
+
+    @OptionGroup var signOut: SignOutOptions
+    @OptionGroup var state: StateOptions
+
+    func run() throws {
+        try reportingFailure {
+            let database = try state.openDatabase(.existing)
+            let directory = UserDirectory(database: database)
+            let user = try directory.existingUser(named: name)
+            try signOut.signOut(user, of: database, reason: "the user's being disabled")
+            try directory.setDisabled(true, forUserNamed: name)
+            // A user who signed in again in between is signed out here. A disabled user cannot sign in once more.
+            try signOut.signOut(user, of: database, reason: "the user's being disabled")
+            print("disabled \(user.account.username)")
+            if try AccountStore(database: database).state().account?.hasIdentifier(user.account.identifier) == true {
+                warn(
+                    "\(user.account.username) is signed in on this device, stays so until signed out, and gets no new tokens; "
+                        + "next time use --sign-out"
+                )
+            }
+        }
+    }
+}
+
+struct UserEnableCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "enable",
+        abstract: "Lets a disabled user sign in again."
+    )
+
+    @Argument(help: "The user's name.")
+    var name: String
+
+    @OptionGroup var state: StateOptions
+
+    func run() throws {
+        try reportingFailure {
+            let directory = UserDirectory(database: try state.openDatabase(.existing))
+            let user = try directory.existingUser(named: name)
+            try directory.setDisabled(false, forUserNamed: name)
+            print("enabled \(user.account.username)")
+        }
+    }
+}
+
+struct UserRoleCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "role",
+        abstract: "Gives a user another role.",
+        discussion: "Administrators join the device to their organisation, and have it leave."
+    )
+
+    @Argument(help: "The user's name.")
+    var name: String
+
+    @Argument(help: "administrator or user.")
+    var role: UserRole
+
+    @OptionGroup var state: StateOptions
+
+    func run() throws {
+        try reportingFailure {
+            let directory = UserDirectory(database: try state.openDatabase(.existing))
+            let user = try directory.existingUser(named: name)
+            try directory.setRole(role, ofUserNamed: name)
+            print("\(user.account.username) has the role \(role.rawValue)")
+        }
+    }
+}
+
+extension UserRole: ExpressibleByArgument {}

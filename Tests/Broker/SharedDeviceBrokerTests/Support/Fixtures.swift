@@ -1,0 +1,110 @@
+import DBusTransport
+import Foundation
+import Glibc
+import SharedDevice
+import SharedDeviceBroker
+import Synchronization
+
+/// A directory of a test's own, removed with its content when the last reference goes.
+final class TemporaryDirectory: Sendable {
+    let path: String
+
+    init() throws {
+        let template = NSTemporaryDirectory() + "/broker-tests-XXXXXX"
+        var buffer = Array(template.utf8CString)
+        guard mkdtemp(&buffer) != nil else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
+        path = String(decoding: buffer.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    /// A state directory in this one, which does not exist yet.
+    var state: String { path + "/state" }
+    var databaseFile: String { state + "/" + DeviceDatabase.fileName }
+
+    func file(_ name: String) -> String { path + "/" + name }
+
+    func write(_ text: String, to name: String) throws {
+        try Data(text.utf8).write(to: URL(fileURLWithPath: file(name)))
+    }
+
+    /// Whether any file below holds these bytes.
+    func contains(_ text: String) throws -> Bool {
+        let files = FileManager.default.enumerator(atPath: path)?.compactMap { $0 as? String } ?? []
+        for name in files {
+            var isDirectory: ObjCBool = false
+            guard FileManager.default.fileExists(atPath: file(name), isDirectory: &isDirectory), !isDirectory.boolValue
+            else {
+                continue
+            }
+            let content = try Data(contentsOf: URL(fileURLWithPath: file(name)))
+            if content.range(of: Data(text.utf8)) != nil { return true }
+        }
+        return false
+    }
+}
+
+/// The permission bits of the file at `path`.
+func mode(of path: String) -> mode_t? {
+    var info = stat()
+    return lstat(path, &info) == 0 ? info.st_mode & 0o7777 : nil
+}
+
+extension Account {
+    static let ada = Account(identifier: "a11ce.7e4a47", username: "ada@example.com", displayName: "Ada Lovelace")
+    static let grace = Account(identifier: "96ace.7e4a47", username: "grace@example.com")
+}
+
+/// A property list as XML, with this inside.
+func plistXML(_ element: String) -> String {
+    """
+    <?xml version="1.0" encoding="UTF-8"?>
+    <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+    <plist version="1.0">\(element)</plist>
+    """
+}
+
+/// A property list in its binary form.
+func binaryPlist(_ value: [String: Any]) throws -> Data {
+    try PropertyListSerialization.data(fromPropertyList: value, format: .binary, options: 0)
+}
+
+/// The content of a fixture of these tests.
+func fixture(_ name: String) throws -> Data {
+    let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+    return try Data(contentsOf: tests.appendingPathComponent("Fixtures").appendingPathComponent(name))
+}
+
+/// What a content means.
+func document(_ content: Data) throws -> ManagedConfigurationDocument {
+    try ManagedConfigurationDocument(content, file: "managed")
+}
+
+func document(_ text: String) throws -> ManagedConfigurationDocument { try document(Data(text.utf8)) }
+
+/// Why a content means nothing; `nil` where it is valid.
+func configurationError(_ content: Data) -> ManagedConfigurationError? {
+    do throws(ManagedConfigurationError) {
+        _ = try ManagedConfigurationDocument(content, file: "managed")
+        return nil
+    } catch {
+        return error
+    }
+}
+
+func configurationError(_ text: String) -> ManagedConfigurationError? { configurationError(Data(text.utf8)) }
+
+/// A value that a test and its helpers share: a lock that can be stored in a struct, and passed on.
+final class Shared<Value: Sendable>: Sendable {
+    private let locked: Locked<Value>
+
+    init(_ value: Value) { locked = Locked(value) }
+
+    func withLock<Result: Sendable>(_ body: @Sendable (inout Value) -> Result) -> Result {
+        locked.withLock { value in
+            var copy = value
+            defer { value = copy }
+            return body(&copy)
+        }
+    }
+}
