@@ -2,7 +2,8 @@ import Foundation
 import Testing
 
 @Suite struct RulesPageTests {
-    private static let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../..").standardized
+    private static let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../..")
+        .standardized
 
     /// The page's sections are what tests and code cite: `notify(3), a.7`.
     @Test func everySectionOfTheRulesIsCitedByATest() throws {

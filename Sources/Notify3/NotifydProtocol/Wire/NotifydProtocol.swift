@@ -113,6 +113,26 @@ package enum NotifydProtocol {
         return Refusal(rawValue: String(name.dropFirst(errorPrefix.count)))
     }
 
+    /// Whether an error says that no notifyd answers on this bus, though the bus does.
+    package static func isAbsent(_ error: DBusError) -> Bool {
+        absenceErrors.contains(error.name ?? "")
+    }
+
+    private static let absenceErrors: Set = [
+        // notifyd does not run, is not installed, or does not start.
+        "org.freedesktop.DBus.Error.NameHasNoOwner",
+        "org.freedesktop.DBus.Error.ServiceUnknown",
+        "org.freedesktop.DBus.Error.Spawn.ExecFailed",
+        "org.freedesktop.DBus.Error.Spawn.ChildExited",
+        "org.freedesktop.DBus.Error.Spawn.ChildSignaled",
+        "org.freedesktop.DBus.Error.Spawn.Failed",
+        // It ended before it answered.
+        "org.freedesktop.DBus.Error.NoReply",
+        "org.freedesktop.DBus.Error.Disconnected",
+        // The bus's policy keeps notifyd from this caller.
+        "org.freedesktop.DBus.Error.AccessDenied",
+    ]
+
     /// A dictionary of the protocol that lacks a field or has one of another type.
     package struct Malformed: Error {
         package let field: String

@@ -1,3 +1,5 @@
+import Glibc
+
 /// One registration, as its process tells of it.
 package struct RegistrationReport: Sendable, Hashable {
     package var token: Int32
@@ -60,6 +62,16 @@ package struct StateReport: Sendable, Hashable {
     package init(value: UInt64, time: UInt64) {
         self.value = value
         self.time = time
+    }
+}
+
+/// The clock of states: it does not go back, and all processes of the machine share it.
+package enum BootClock {
+    /// Nanoseconds since the machine started.
+    package static var now: UInt64 {
+        var time = timespec()
+        clock_gettime(CLOCK_BOOTTIME, &time)
+        return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
     }
 }
 

@@ -26,4 +26,13 @@ struct TokenNumbers: Sendable {
         livePerPage[page] = nil
         return true
     }
+
+    /// Has ``take()`` give these numbers out again, if they are the last that it gave out and none of them is alive.
+    mutating func takeBack(_ tokens: [CInt]) {
+        guard let first = tokens.min(), tokens.count == Int(next - first), livePerPage.values.allSatisfy({ $0 == 0 })
+        else {
+            return
+        }
+        next = first
+    }
 }

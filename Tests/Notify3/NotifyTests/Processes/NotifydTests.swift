@@ -179,4 +179,15 @@ import Testing
         #expect(text.contains("\(first.process.identifier)"))
         #expect(try await second.ask("dump \(folder.path)/no/such/folder") == "status 1000000")
     }
+
+    // notify(3), a.5: whoever waits for the sender's identity must not wait for a thread that tasks share.
+    @Test func tasksPostAReservedNameHoweverFewThreadsTheyHave() async throws {
+        let notifyd = try await startNotifyd(on: bus)
+        defer { notifyd.kill() }
+        let name = "user.uid.\(geteuid()).menu"
+        let token = try await first.register("check", name)
+        _ = try await first.ask("read \(token)")
+        #expect(try await first.ask("post-in-tasks \(name)") == "posted")
+        #expect(try await first.ask("read \(token)") == "check 1")
+    }
 }
