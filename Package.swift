@@ -35,7 +35,7 @@ let bus = family(
         .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
         // Calls of Linux that Swift's Glibc module lacks.
         .target(name: "CLinux"),
-        .target(name: "DBusTransport", dependencies: ["CDBus"]),
+        .target(name: "DBusTransport", dependencies: ["CDBus", "CLinux"]),
         .testTarget(name: "DBusTransportTests", dependencies: ["DBusTransport", "NotifyCenterTestKit"]),
     ]
 )

@@ -2,9 +2,6 @@
 #define CDBUS_SHIM_H
 
 #include <dbus/dbus.h>
-// Not in Swift's Glibc module.
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
 
 // Swift does not import macros whose value is a character cast to int. One constant for each type code in use.
 static const int CDBUS_TYPE_INVALID = DBUS_TYPE_INVALID;
@@ -25,7 +22,12 @@ static const int CDBUS_TYPE_VARIANT = DBUS_TYPE_VARIANT;
 static const int CDBUS_TYPE_STRUCT = DBUS_TYPE_STRUCT;
 static const int CDBUS_TYPE_DICT_ENTRY = DBUS_TYPE_DICT_ENTRY;
 
-// prctl is variadic.
-static inline void CDBus_nameThisThread(const char *name) { prctl(PR_SET_NAME, name); }
+// The bytes of the array that the iterator is inside of. libdbus calls the function deprecated, and has no other that tells.
+static inline int CDBus_arrayLength(DBusMessageIter *iterator) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    return dbus_message_iter_get_array_len(iterator);
+#pragma GCC diagnostic pop
+}
 
 #endif

@@ -3,11 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/fsuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 const char *CLinux_secureEnvironment(const char *name) { return secure_getenv(name); }
+
+void CLinux_nameThisThread(const char *name) { prctl(PR_SET_NAME, name); }
 
 // By the kernel's calls, which change one thread. The C library's setgroups changes all.
 static int set(uid_t user, gid_t group, const gid_t *groups, size_t count) {

@@ -1,13 +1,28 @@
 import Glibc
 import Synchronization
 
+/// How a bus name is asked for.
+public struct BusNameOptions: OptionSet, Sendable {
+    public let rawValue: UInt32
+
+    /// The options with these bits of the D-Bus specification.
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    /// Another connection may take the name over.
+    public static let allowReplacement = BusNameOptions(rawValue: 1)
+    /// Takes the name over from an owner that allows it.
+    public static let replaceExisting = BusNameOptions(rawValue: 2)
+    /// Fails at once instead of waiting in the queue for the name. Without it, the request succeeds by queueing.
+    public static let doNotQueue = BusNameOptions(rawValue: 4)
+}
+
 extension DBusConnection {
     // MARK: Names
 
     /// Owns a bus name until ``releaseName(_:)``, across restarts of the bus.
     ///
     /// - Throws: ``DBusError/Code/nameTaken`` with `.doNotQueue` where another owns it; ``DBusError/Code/refused`` where the
-    ///   bus's policy forbids it or the name is none.
+    ///   bus's policy forbids it, or `name` is not a bus name.
     public func requestName(_ name: String, options: BusNameOptions = [.doNotQueue]) async throws(DBusError) {
         let core = core
         let error = await withCheckedContinuation { continuation in
@@ -20,6 +35,7 @@ extension DBusConnection {
     ///
     /// - Throws: ``DBusError/Code/disconnected``; the name is given up all the same.
     public func releaseName(_ name: String) async throws(DBusError) {
+        try core.checkProcess("give the bus name \(name) back")
         core.state.withLock { $0.names[name] = nil }
         _ = try await callBus("ReleaseName", [.string(name)])
     }
@@ -36,8 +52,8 @@ extension DBusConnection {
         }
     }
 
-    private func callBus(_ member: String, _ arguments: [DBusValue]) async throws(DBusError) -> [DBusValue] {
-        try await call(try BusDaemon.call(member, arguments).message())
+    private func callBus(_ member: StaticString, _ arguments: [DBusValue]) async throws(DBusError) -> [DBusValue] {
+        try await call(try .busCall(member, arguments))
     }
 
     // MARK: Objects
@@ -45,13 +61,13 @@ extension DBusConnection {
     /// Serves an object until the token ends, across restarts of the bus. Calls run in tasks of their own, unless their
     /// method wants them in order.
     ///
-    /// - Throws: ``DBusError/Code/invalidArgument`` where this connection serves one at `path` already, or `path` is none;
+    /// - Throws: ``DBusError/Code/invalidArgument`` where this connection serves one at `path` already, or `path` is not an object path;
     ///   ``DBusError/Code/noResources``.
     public func export(_ interfaces: [DBusInterface], at path: String) throws(DBusError) -> Observation {
         try core.checkProcess("serve \(path)")
         // A signal that is never sent, for its check of the path.
         _ = try DBusMessage.signal(path: path, interface: "org.freedesktop.DBus", member: "Check")
-        try core.startThread()
+        try core.startReading()
         guard core.state.withLock({ $0.objects.insert(interfaces, at: path) }) else {
             throw DBusError(.invalidArgument, message: "it is taken by another object", attempted: "serve \(path)")
         }
@@ -107,8 +123,28 @@ extension DBusConnection {
         )
     }
 
+    /// Asks once, without the program; `answered` hears on the reading thread, in the bus's order with what else arrives. Where the
+    /// call cannot be sent, it hears so at once, on this thread.
+    package func askCredentials(
+        of name: String,
+        answered: @escaping @Sendable (Result<PeerCredentials, DBusError>) -> Void
+    ) {
+        do throws(DBusError) {
+            call(try .busCall("GetConnectionCredentials", name)) { answer in
+                answered(
+                    Result { () throws(DBusError) in try Self.rawCredentials(of: name, try answer.get()) }
+                )
+            }
+        } catch {
+            answered(.failure(error))
+        }
+    }
+
     private func rawCredentials(of name: String) async throws(DBusError) -> PeerCredentials {
-        let answer = try await callBus("GetConnectionCredentials", [.string(name)])
+        try Self.rawCredentials(of: name, try await callBus("GetConnectionCredentials", [.string(name)]))
+    }
+
+    private static func rawCredentials(of name: String, _ answer: [DBusValue]) throws(DBusError) -> PeerCredentials {
         guard let fields = answer.first?.fieldsValue,
             let user = fields["UnixUserID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
         else {
@@ -129,6 +165,27 @@ extension DBusConnection {
                 path.baseAddress.map { readlink("/proc/\(processID)/exe", $0, path.count) } ?? 0
             }
             return length > 0 ? String(decoding: buffer[..<length], as: UTF8.self) : nil
+        }
+    }
+}
+
+/// The groups that the machine has a user in. Not those of the user's process, which `/proc` tells: a connection that is handed on to
+/// a child would speak with the groups of whatever program its first process runs by then.
+enum UserGroups {
+    /// Empty for a user that the machine does not know.
+    static func of(_ user: UInt32) -> [UInt32] {
+        var (entry, found) = (passwd(), UnsafeMutablePointer<passwd>?.none)
+        var buffer = [CChar](repeating: 0, count: 16_384)
+        guard getpwuid_r(user, &entry, &buffer, buffer.count, &found) == 0, found != nil else { return [] }
+        var count: CInt = 256
+        while true {
+            var groups = [gid_t](repeating: 0, count: Int(count))
+            let room = count
+            if getgrouplist(entry.pw_name, entry.pw_gid, &groups, &count) >= 0 {
+                return Array(groups.prefix(Int(count)))
+            }
+            // It says how many there are.
+            guard count > room else { return [entry.pw_gid] }
         }
     }
 }

@@ -12,31 +12,64 @@ public final class DBusConnection: Sendable {
 
     deinit { core.close() }
 
-    /// Connects. Waits for the bus to answer, which takes well under a millisecond on a healthy one.
+    /// Connects. Waits for the bus to answer, which takes well under a millisecond on a healthy one, and 25 seconds at most.
     ///
     /// - Throws: ``DBusError/Code/noBus`` where there is none, or it refuses this user.
     public static func open(_ bus: Bus = .fromEnvironment) throws(DBusError) -> DBusConnection {
-        DBusConnection(core: try ConnectionCore(bus: bus))
+        DBusConnection(core: try ConnectionCore(bus: bus, connects: true))
+    }
+
+    /// A connection that connects with its first use. Where a use finds no bus, it throws ``DBusError/Code/noBus``, and the next one tries
+    /// again; once something keeps a match rule or watches the connection, its reading thread tries until there is a bus.
+    ///
+    /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left.
+    package static func whenThere(_ bus: Bus) throws(DBusError) -> DBusConnection {
+        DBusConnection(core: try ConnectionCore(bus: bus, connects: false))
     }
 
     /// The bus that was asked for.
     public var bus: Bus { core.bus }
 
     /// The name that the bus gave this connection (`:1.42`); `nil` while the bus is lost.
-    public var uniqueName: String? { try? core.socket("read the unique name").uniqueName }
+    public var uniqueName: String? { core.connectedSocket?.uniqueName }
 
-    /// Closes: calls that wait fail with ``DBusError/Code/closed``, handlers are not called any more.
+    /// Closes: calls that wait fail with ``DBusError/Code/closed``, handlers are not called any more. The bus still reads what was sent.
     public func close() { core.close() }
 
     // MARK: Messages
 
-    /// Sends a message that needs no answer. When it returns the kernel has the message: the process may end at once.
-    /// A bus that does not keep up makes it wait. Called from a handler on the reading thread it does not wait.
+    /// Sends a message that needs no answer. When it returns the kernel has the message, and a process that ends by `exit` or by
+    /// returning from `main` waits until the bus has read it; before `_exit` or a signal, ``flush(timeout:)`` makes sure.
     ///
-    /// - Throws: ``DBusError/Code/disconnected``, ``DBusError/Code/closed``, ``DBusError/Code/timedOut`` after 30 seconds
-    ///   with a bus that does not read.
+    /// A bus that does not keep up makes it wait. Called on the reading thread it does not wait.
+    ///
+    /// - Throws: ``DBusError/Code/disconnected``, ``DBusError/Code/noBus``, ``DBusError/Code/closed``;
+    ///   ``DBusError/Code/timedOut`` after 30 seconds with a bus that does not read: the bus may still get the message then;
+    ///   ``DBusError/Code/limitsExceeded`` on the reading thread, where the bus has not read 64 MiB.
     public func send(_ message: borrowing DBusMessage) throws(DBusError) {
         try core.send(message)
+    }
+
+    /// As ``send(_:)``, but never waits: what the socket does not take at once, the reading thread writes later. For a connection that
+    /// has a reading thread; a lock may be held.
+    ///
+    /// - Throws: ``DBusError/Code/disconnected``, ``DBusError/Code/closed``; ``DBusError/Code/limitsExceeded`` where the bus has not read
+    ///   64 MiB.
+    package func queue(_ message: borrowing DBusMessage) throws(DBusError) { try core.queue(message) }
+
+    /// Waits until the bus has read everything that this connection sent before, and this process everything that the bus had sent it
+    /// by then: afterwards the handlers have seen the process's own signals. Blocks the calling thread; allowed on the reading thread.
+    ///
+    /// - Throws: as ``callAndWait(_:timeout:)``.
+    public func flush(timeout: Duration = .seconds(25)) throws(DBusError) {
+        _ = try callAndWait(taking: try .busCall("GetId"), timeout: timeout)
+    }
+
+    /// As the blocking form, without holding a thread.
+    ///
+    /// - Throws: as ``call(_:timeout:)``.
+    public func flush(timeout: Duration = .seconds(25)) async throws(DBusError) {
+        _ = try await call(try .busCall("GetId"), timeout: timeout)
     }
 
     /// Calls a method and waits for the answer, without holding a thread.
@@ -47,20 +80,20 @@ public final class DBusConnection: Sendable {
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
     ) async throws(DBusError) -> [DBusValue] {
-        let core = core
-        try core.checkProcess(Self.attempt(message))
-        let id = core.takeID()
-        let held = ConnectionCore.HeldMessage(message)
+        try core.checkProcess(ConnectionCore.attempt(message))
+        let (core, serial) = (core, core.takeSerial())
+        let held = HeldMessage(try message.unsent())
         let result: Result<[DBusValue], DBusError> = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                core.startCall(held.message, attempted: Self.attempt(held.message), id: id, timeout: timeout) {
+                let call = PendingCall(held.message.sharedReference(), deadline: .now + timeout) {
                     continuation.resume(returning: $0)
                 }
+                core.startCall(call, serial: serial)
                 // Cancelled before the call was known, the handler found nothing to cancel.
-                if Task.isCancelled { core.cancelCall(id: id) }
+                if Task.isCancelled { core.cancelCall(serial: serial) }
             }
         } onCancel: {
-            core.cancelCall(id: id)
+            core.cancelCall(serial: serial)
         }
         return try result.get()
     }
@@ -70,37 +103,26 @@ public final class DBusConnection: Sendable {
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
     ) async throws(DBusError) -> [DBusValue] {
-        let core = core
-        try core.checkProcess(Self.attempt(message))
-        let held = ConnectionCore.HeldMessage(message)
+        let held = HeldMessage(message)
         let result: Result<[DBusValue], DBusError> = await withCheckedContinuation { continuation in
-            start(held, timeout: timeout) { continuation.resume(returning: $0) }
+            call(held.message.sharedReference(), timeout: timeout) { continuation.resume(returning: $0) }
         }
         return try result.get()
     }
 
-    /// Calls a method; `answered` hears on the reading thread what became of it, in the bus's order with what else arrives. Where the call
-    /// cannot be sent, it hears so at once, on this thread.
+    /// Calls a method; `answered` is told on the reading thread what became of it, in the bus's order with what else arrives. Where the
+    /// call cannot be sent, it is told so at once, on this thread.
     package func call(
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25),
         answered: @escaping @Sendable (Result<[DBusValue], DBusError>) -> Void
     ) {
-        start(ConnectionCore.HeldMessage(message), timeout: timeout, waiter: answered)
-    }
-
-    private func start(
-        _ held: ConnectionCore.HeldMessage,
-        timeout: Duration,
-        waiter: @escaping ConnectionCore.CallWaiter
-    ) {
-        core.startCall(
-            held.message,
-            attempted: Self.attempt(held.message),
-            id: core.takeID(),
-            timeout: timeout,
-            waiter: waiter
-        )
+        do throws(DBusError) {
+            let call = PendingCall(try message.unsent(), deadline: .now + timeout, waiter: answered)
+            core.startCall(call, serial: core.takeSerial())
+        } catch {
+            answered(.failure(error))
+        }
     }
 
     /// Calls a method and blocks this thread until the answer is there. Allowed on the reading thread too, which goes on
@@ -111,35 +133,27 @@ public final class DBusConnection: Sendable {
         _ message: borrowing DBusMessage,
         timeout: Duration = .seconds(25)
     ) throws(DBusError) -> [DBusValue] {
-        try core.checkProcess(Self.attempt(message))
-        // A copy, because the same message may be sent by others too, and each call needs a serial of its own.
-        let held = ConnectionCore.HeldMessage(try message.copy())
+        // A copy, because others may send the same message at the same time, and each call needs a serial of its own.
+        try callAndWait(taking: try message.copy(), timeout: timeout)
+    }
+
+    /// The same with a message of the caller's own.
+    package func callAndWait(
+        taking message: consuming DBusMessage,
+        timeout: Duration = .seconds(25)
+    ) throws(DBusError) -> [DBusValue] {
+        let core = core
+        try core.checkProcess(ConnectionCore.attempt(message))
+        let held = HeldMessage(try message.unsent())
         let result: Result<[DBusValue], DBusError> = core.wait { answered in
-            core.startCall(
-                held.message,
-                attempted: Self.attempt(held.message),
-                id: core.takeID(),
-                timeout: timeout,
-                waiter: answered
-            )
+            let call = PendingCall(held.message.sharedReference(), deadline: .now + timeout, waiter: answered)
+            core.startCall(call, serial: core.takeSerial())
         }
         return try result.get()
     }
 
-    /// Blocks until the bus has taken what this process sent before, and this process what the bus had sent it by then:
-    /// afterwards the handlers have seen the process's own signals.
-    ///
-    /// - Throws: as ``callAndWait(_:timeout:)``.
-    public func synchronize() throws(DBusError) {
-        _ = try callAndWait(try BusDaemon.call("GetId", []).message())
-    }
-
-    private static func attempt(_ message: borrowing DBusMessage) -> String {
-        "call \(message.interface ?? "").\(message.member ?? "")"
-    }
-
-    /// Calls `handler` for every signal that arrives, in the bus's order, on the reading thread. Which signals arrive is the
-    /// matter of ``addMatch(_:fallback:)``; a handler sees those of all rules of the connection.
+    /// Calls `handler` for every signal that arrives, in the bus's order, on the reading thread. The match rules decide which signals
+    /// arrive (``addMatch(_:fallback:)``); a handler sees those of all rules of the connection.
     public func onSignal(_ handler: @escaping @Sendable (borrowing DBusMessage) -> Void) -> Observation {
         let core = core
         let id = core.state.withLock { state -> UInt64 in
@@ -147,6 +161,7 @@ public final class DBusConnection: Sendable {
             state.signalHandlers.append((id, handler))
             return id
         }
+        core.handlerGeneration.wrappingAdd(1, ordering: .releasing)
         return Observation { [weak core] in
             core?.discard { state in
                 defer { state.signalHandlers.removeAll { $0.id == id } }
@@ -155,14 +170,15 @@ public final class DBusConnection: Sendable {
         }
     }
 
-    /// Calls `handler` on the reading thread when the bus is lost and when it is back.
+    /// Calls `handler` on the reading thread when the bus is lost and when it is back. On a connection that was never made, this has the
+    /// reading thread try until there is a bus.
     ///
     /// - Throws: ``DBusError/Code/noResources`` where no thread can be started to notice it.
     public func onEvent(
         _ handler: @escaping @Sendable (ConnectionEvent) -> Void
     ) throws(DBusError) -> Observation {
         try core.checkProcess("watch the connection")
-        try core.startThread()
+        try core.startReading()
         let core = core
         let id = core.state.withLock { state -> UInt64 in
             let id = state.takeID()
@@ -179,39 +195,84 @@ public final class DBusConnection: Sendable {
     public func perform(_ job: @escaping @Sendable () -> Void) { core.perform(job) }
 
     /// Whether this is the reading thread, for an actor that lives there.
-    package var isOnReadingThread: Bool { core.isOnIOThread }
+    package var isOnReadingThread: Bool { core.isOnReadingThread }
 
     // MARK: Match rules
 
     /// Has the bus send what matches `rule`, until the lease ends. The rule is in force when this returns. Equal rules of one
-    /// connection are shared and counted, so that the thousandth lease of a rule costs nothing on the bus.
+    /// connection are shared and counted, so that the thousandth lease of a rule costs nothing on the bus. Blocks the calling thread, for
+    /// 25 seconds at most.
     ///
     /// - Parameter fallback: a broader rule that takes the place of `rule` when the bus grants no more rules.
     /// - Throws: ``DBusError/Code/limitsExceeded`` where that has no place either; ``DBusError/Code/refused`` for a rule
-    ///   that the bus does not take; ``DBusError/Code/disconnected``.
+    ///   that the bus does not take; ``DBusError/Code/timedOut``; ``DBusError/Code/disconnected``. The rule is not kept then.
     public func addMatch(_ rule: MatchRule, fallback: MatchRule? = nil) throws(DBusError) -> MatchRuleLease {
-        let error: DBusError? = core.wait { core.retain(rule, fallback: fallback, waiter: $0) }
-        if let error { throw error }
-        return MatchRuleLease(rule, core)
+        let core = core
+        var lease: MatchRuleLease?
+        let error: DBusError? = core.wait { waiter in
+            lease = core.retain(rule, fallback: fallback, waiter: waiter).map { MatchRuleLease($0, core) }
+        }
+        guard error == nil, let lease else { throw error ?? .closed("add the match rule \(rule)") }
+        return lease
     }
 
-    /// The same without holding a thread: many at once travel together.
+    /// As the blocking form, without holding a thread: many at once travel together.
     public func addMatch(_ rule: MatchRule, fallback: MatchRule? = nil) async throws(DBusError) -> MatchRuleLease {
         let core = core
+        let held = Locked<MatchRuleLease?>(nil)
         let error = await withCheckedContinuation { continuation in
-            core.retain(rule, fallback: fallback) { continuation.resume(returning: $0) }
+            let handle = core.retain(rule, fallback: fallback) { continuation.resume(returning: $0) }
+            held.withLock { $0 = handle.map { MatchRuleLease($0, core) } }
         }
-        if let error { throw error }
-        return MatchRuleLease(rule, core)
+        guard error == nil, let lease = held.withLock({ $0 }) else {
+            throw error ?? .closed("add the match rule \(rule)")
+        }
+        return lease
     }
 
-    /// How many different rules are in use, and how many of them a fallback stands in for.
-    public var matchRuleCounts: (inUse: Int, covered: Int) {
-        core.state.withLock { ($0.rules.count, $0.rules.coveredCount) }
+    /// Keeps `rule` until the lease ends, whatever the bus says of it now: it is asked for again each time that the bus is back.
+    ///
+    /// - Parameter settled: called once, here or on the reading thread: with `nil` when the rule is in force, or with the reason why it
+    ///   is not, after 25 seconds at most. A rule that the bus had not answered for by then is in force when it does answer.
+    package func keepMatch(
+        _ rule: MatchRule,
+        fallback: MatchRule? = nil,
+        settled: @escaping @Sendable (DBusError?) -> Void
+    ) -> MatchRuleLease {
+        MatchRuleLease(core.retain(rule, fallback: fallback, waiter: settled), core)
+    }
+
+    // MARK: Looking in
+
+    /// What a connection has gone through, and what it asks of the bus.
+    public struct Statistics: Sendable, Hashable {
+        /// Different rules in use.
+        public let matchRules: Int
+        /// Those of them that the bus refused for their number, so that a broader rule stands in for them.
+        public let coveredMatchRules: Int
+        /// Those of them that are not in force: the bus is lost, has refused them, or has not answered so far.
+        public let matchRulesNotInForce: Int
+        /// How often the bus was lost and found again.
+        public let reconnections: UInt64
+        /// Signals and calls that arrived while a handler waited on the reading thread, and found no room.
+        public let overflowed: UInt64
+    }
+
+    /// A snapshot.
+    public var statistics: Statistics {
+        core.state.withLock { state in
+            Statistics(
+                matchRules: state.rules.count,
+                coveredMatchRules: state.rules.coveredCount,
+                matchRulesNotInForce: state.rules.notInForceCount,
+                reconnections: state.reconnections,
+                overflowed: state.deferred.dropped
+            )
+        }
     }
 }
 
-/// Keeps a handler in place; its end of life, or ``cancel()``, removes it.
+/// Keeps something in place, a handler for instance; its end of life, or ``cancel()``, removes it.
 public final class Observation: Sendable {
     private let remove: Locked<(@Sendable () -> Void)?>
 
@@ -219,7 +280,7 @@ public final class Observation: Sendable {
 
     deinit { cancel() }
 
-    /// Removes the handler, once. A call under way on the reading thread is not waited for.
+    /// Removes it, once. A call under way on the reading thread is not waited for.
     public func cancel() {
         remove.withLock { remove -> (@Sendable () -> Void)? in
             defer { remove = nil }
@@ -230,13 +291,14 @@ public final class Observation: Sendable {
 
 /// Keeps a match rule in force; its end of life gives it back.
 public final class MatchRuleLease: Sendable {
-    private let rule: MatchRule
+    // `nil` where the connection had ended.
+    private let handle: Int?
     private let core: ConnectionCore
 
-    init(_ rule: MatchRule, _ core: ConnectionCore) {
-        self.rule = core.state.withLock { $0.rules.shared(rule) }
+    init(_ handle: Int?, _ core: ConnectionCore) {
+        self.handle = handle
         self.core = core
     }
 
-    deinit { core.release(rule) }
+    deinit { if let handle { core.release(handle) } }
 }

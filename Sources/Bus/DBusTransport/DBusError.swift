@@ -80,6 +80,15 @@ extension DBusError {
         )
     }
 
+    static func noAnswer(_ attempted: String) -> DBusError {
+        DBusError(
+            .timedOut,
+            message: "no answer in time",
+            attempted: attempted,
+            remedy: "see whether the bus or the service hangs, or allow it more time"
+        )
+    }
+
     static func forked(_ attempted: String) -> DBusError {
         DBusError(
             .closed,

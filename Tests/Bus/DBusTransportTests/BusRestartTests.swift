@@ -34,7 +34,7 @@ struct BusRestartTests {
             task.cancel()
             await task.value
         }
-        #expect(connection.matchRuleCounts.inUse == 0)
+        #expect(connection.statistics.matchRules == 0)
     }
 
     @Test("what a caller on the old bus asked is not answered to whoever has its name on the new one")
@@ -59,7 +59,7 @@ struct BusRestartTests {
                 interface: "org.example.Slow",
                 member: "Wait"
             )
-            let held = ConnectionCore.HeldMessage(call)
+            let held = HeldMessage(call)
             return Task { (try? await connection.call(held.message.sharedReference()))?.first?.unsignedValue }
         }
         var caller: DBusConnection? = try DBusConnection.open(bus.bus)

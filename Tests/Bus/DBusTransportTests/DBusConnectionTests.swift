@@ -88,7 +88,7 @@ struct DBusConnectionTests {
             try await connection.call(try call("Hang", to: name), timeout: .milliseconds(20))
         }
         #expect(late?.code == .timedOut)
-        let held = ConnectionCore.HeldMessage(hang)
+        let held = HeldMessage(hang)
         let task = Task { [connection] in
             do throws(DBusError) {
                 _ = try await connection.call(held.message.sharedReference(), timeout: .seconds(600))
@@ -242,7 +242,7 @@ struct DBusConnectionTests {
             interface: "org.freedesktop.DBus",
             member: "GetId"
         )
-        let held = ConnectionCore.HeldMessage(message)
+        let held = HeldMessage(message)
         let answers = await withTaskGroup { group in
             for _ in 0..<20 {
                 group.addTask { [connection] in (try? connection.callAndWait(held.message))?.count ?? 0 }
@@ -269,7 +269,7 @@ struct DBusConnectionTests {
                 )
             )
         }
-        #expect(connection.matchRuleCounts.covered > 0)
+        #expect(connection.statistics.coveredMatchRules > 0)
         let seen = Locked<Set<String>>([])
         let handler = connection.onSignal { message in
             if let interface = message.interface { seen.withLock { _ = $0.insert(interface) } }

@@ -1,179 +1,276 @@
+import Synchronization
 import Testing
 
 @testable import DBusTransport
 
+/// A table with waiters that are told apart by numbers.
+private struct RuleTable {
+    var table = MatchRuleTable()
+    private let told = Shared()
+
+    private final class Shared: Sendable {
+        let told = Locked<[(waiter: Int, error: DBusError?)]>([])
+    }
+
+    mutating func retain(
+        _ rule: MatchRule,
+        fallback: MatchRule? = nil,
+        isConnected: Bool = true,
+        waiter: Int
+    ) -> (handle: Int, retention: MatchRuleTable.Retention, actions: [MatchRuleTable.Action]) {
+        let told = told
+        let (handle, retention, actions) = table.retain(rule, fallback: fallback, isConnected: isConnected) { error in
+            told.told.withLock { $0.append((waiter, error)) }
+        }
+        return (handle, retention, actions)
+    }
+
+    mutating func release(_ handle: Int) -> [MatchRuleTable.Action] { table.release(handle) }
+
+    /// Has the bus answer the request for `rule` among the actions; returns who was told, and what follows.
+    mutating func answer(
+        _ rule: MatchRule,
+        of actions: [MatchRuleTable.Action],
+        error: DBusError? = nil
+    ) throws -> (waiters: [Int], error: DBusError?, actions: [MatchRuleTable.Action]) {
+        let answer = table.answered(rule, try request(rule, in: actions), error: error)
+        for waiter in answer.waiters { waiter(answer.error) }
+        let waiters = told.told.withLock { told in
+            defer { told = [] }
+            return told.map(\.waiter)
+        }
+        return (waiters, answer.error, answer.actions)
+    }
+
+    func request(_ rule: MatchRule, in actions: [MatchRuleTable.Action]) throws -> MatchRuleTable.Request {
+        try #require(
+            actions.compactMap { action -> MatchRuleTable.Request? in
+                if case .add(rule, let request) = action { request } else { nil }
+            }.first
+        )
+    }
+}
+
+extension MatchRuleTable.Retention {
+    fileprivate var name: String {
+        switch self {
+        case .inForce: "in force"
+        case .pending: "pending"
+        case .failed(let error): "\(error.code)"
+        }
+    }
+}
+
 @Suite("Match rules are shared and counted")
 struct MatchRuleTableTests {
     private let rule = MatchRule(interface: "org.example.A")
+    private let other = MatchRule(interface: "org.example.B")
     private let broad = MatchRule(path: "/org/example")
     private let limit = DBusError(.limitsExceeded, message: "full", attempted: "add a rule")
-    private var table = MatchRuleTable<Int>()
+    private let refused = DBusError(.refused, message: "no", attempted: "add a rule")
+    private var rules = RuleTable()
 
-    private func ticket(_ actions: [MatchRuleTable<Int>.Action], _ rule: MatchRule) throws -> UInt64 {
-        try #require(
-            actions.compactMap { action -> UInt64? in
-                if case .add(rule, let ticket) = action { ticket } else { nil }
-            }.first
-        )
+    private mutating func fill(_ count: Int = MatchRuleTable.spareThreshold + 1) -> [MatchRuleTable.Action] {
+        var actions: [MatchRuleTable.Action] = []
+        for index in 0..<count {
+            actions +=
+                rules.retain(MatchRule(interface: "org.example.N\(index)"), fallback: broad, waiter: index).actions
+        }
+        return actions
     }
 
     @Test("the second user of a rule asks the bus for nothing")
     mutating func sharing() throws {
-        let (first, actions) = table.retain(rule, fallback: nil, waiter: 1)
-        #expect(first == .pending)
-        let (second, none) = table.retain(rule, fallback: nil, waiter: 2)
-        #expect(second == .pending)
-        #expect(none.isEmpty)
-        let answer = table.answered(rule, ticket: try ticket(actions, rule), error: nil)
+        let first = rules.retain(rule, waiter: 1)
+        #expect(first.retention.name == "pending")
+        let second = rules.retain(rule, waiter: 2)
+        #expect(second.retention.name == "pending")
+        #expect(second.actions.isEmpty)
+        #expect(second.handle == first.handle)
+        let answer = try rules.answer(rule, of: first.actions)
         #expect(answer.waiters == [1, 2])
-        let third = table.retain(rule, fallback: nil, waiter: 3)
-        #expect(third.0 == .ready)
-        let afterFirst = table.release(rule)
-        #expect(afterFirst.isEmpty)
-        let afterSecond = table.release(rule)
-        #expect(afterSecond.isEmpty)
-        let afterThird = table.release(rule)
-        #expect(afterThird == [.remove(rule)])
+        let third = rules.retain(rule, waiter: 3)
+        #expect(third.retention.name == "in force")
+        #expect(rules.release(first.handle).isEmpty)
+        #expect(rules.release(first.handle).isEmpty)
+        #expect(rules.release(first.handle) == [.remove(rule)])
+        #expect(rules.table.count == 0)
     }
 
-    @Test("a refused rule tells those who wait, and the next user asks again")
+    @Test("a refused rule tells those who wait, stays for its users, and the next user asks again")
     mutating func refusal() throws {
-        let refused = DBusError(.refused, message: "no", attempted: "add a rule")
-        let (_, actions) = table.retain(rule, fallback: nil, waiter: 1)
-        let answer = table.answered(rule, ticket: try ticket(actions, rule), error: refused)
+        let first = rules.retain(rule, waiter: 1)
+        let answer = try rules.answer(rule, of: first.actions, error: refused)
+        #expect(answer.waiters == [1])
         #expect(answer.error == refused)
-        #expect(table.count == 0)
-        let (_, again) = table.retain(rule, fallback: nil, waiter: 2)
-        _ = try ticket(again, rule)
+        #expect(rules.table.notInForceCount == 1)
+        let second = rules.retain(rule, waiter: 2)
+        #expect(second.handle == first.handle)
+        _ = try rules.answer(rule, of: second.actions)
+        #expect(rules.table.notInForceCount == 0)
+        #expect(rules.release(first.handle).isEmpty)
+        #expect(rules.release(first.handle) == [.remove(rule)])
+    }
+
+    @Test("a rule that the bus never held is forgotten with its last user")
+    mutating func refusedAndReleased() throws {
+        let only = rules.retain(rule, waiter: 1)
+        _ = try rules.answer(rule, of: only.actions, error: refused)
+        #expect(rules.release(only.handle).isEmpty)
+        #expect(rules.table.count == 0)
+    }
+
+    @Test("a rule of an outage is kept, and asked for when the bus is back")
+    mutating func outage() throws {
+        let kept = rules.retain(rule, isConnected: false, waiter: 1)
+        #expect(kept.retention.name == "disconnected")
+        #expect(kept.actions.isEmpty)
+        let actions = rules.table.reconnected()
+        let answer = try rules.answer(rule, of: actions)
+        #expect(answer.waiters == [], "it was told already")
+        #expect(rules.table.notInForceCount == 0)
+    }
+
+    @Test("a bus that is late fails those who wait, and its answer still counts")
+    mutating func lateBus() throws {
+        let late = DBusError(.timedOut, message: "no answer", attempted: "add a rule")
+        let first = rules.retain(rule, waiter: 1)
+        #expect(try rules.answer(rule, of: first.actions, error: late).waiters == [1])
+        let second = rules.retain(rule, waiter: 2)
+        #expect(second.retention.name == "timedOut", "nobody waits for as long again")
+        #expect(second.actions.isEmpty)
+        #expect(rules.table.notInForceCount == 1)
+        #expect(try rules.answer(rule, of: first.actions).waiters == [])
+        #expect(rules.table.notInForceCount == 0)
     }
 
     @Test("at the limit the fallback takes over, for this rule and for all that follow")
     mutating func fallback() throws {
-        let (_, actions) = table.retain(rule, fallback: broad, waiter: 1)
-        let covering = table.answered(rule, ticket: try ticket(actions, rule), error: limit)
+        let first = rules.retain(rule, fallback: broad, waiter: 1)
+        let covering = try rules.answer(rule, of: first.actions, error: limit)
         #expect(covering.waiters.isEmpty)
-        let other = MatchRule(interface: "org.example.B")
-        let followerRetention = table.retain(other, fallback: broad, waiter: 2)
-        #expect(followerRetention.0 == .pending)
-        let answer = table.answered(broad, ticket: try ticket(covering.actions, broad), error: nil)
-        #expect(answer.waiters == [1, 2])
-        let laterRetention = table.retain(MatchRule(interface: "org.example.C"), fallback: broad, waiter: 3)
-        #expect(laterRetention.0 == .ready)
-        #expect(table.coveredCount == 3)
-        let followerRelease = table.release(other)
-        #expect(followerRelease.isEmpty, "the bus never had it")
+        let follower = rules.retain(other, fallback: broad, waiter: 2)
+        #expect(follower.retention.name == "pending")
+        #expect(try Set(rules.answer(broad, of: covering.actions).waiters) == [1, 2])
+        let later = rules.retain(MatchRule(interface: "org.example.C"), fallback: broad, waiter: 3)
+        #expect(later.retention.name == "in force")
+        #expect(rules.table.coveredCount == 3)
+        #expect(rules.table.notInForceCount == 0)
+        #expect(rules.release(follower.handle).isEmpty, "the bus never had it")
     }
 
-    @Test("a fallback that has no place either fails everybody, and nobody is counted as a user")
+    @Test("a fallback that has no place either fails everybody")
     mutating func noPlaceAtAll() throws {
-        let (_, actions) = table.retain(rule, fallback: broad, waiter: 1)
-        let covering = table.answered(rule, ticket: try ticket(actions, rule), error: limit)
-        let answer = table.answered(broad, ticket: try ticket(covering.actions, broad), error: limit)
+        let only = rules.retain(rule, fallback: broad, waiter: 1)
+        let covering = try rules.answer(rule, of: only.actions, error: limit)
+        let answer = try rules.answer(broad, of: covering.actions, error: limit)
         #expect(answer.waiters == [1])
         #expect(answer.error == limit)
-        #expect(table.count == 0)
+        #expect(rules.table.notInForceCount == 1)
+        _ = rules.release(only.handle)
+        #expect(rules.table.count == 0)
     }
 
     @Test("a place is kept free for the fallback, so that no rule in use is given up for it")
     mutating func spare() throws {
-        var actions: [MatchRuleTable<Int>.Action] = []
-        for index in 0...MatchRuleTable<Int>.spareThreshold {
-            actions += table.retain(MatchRule(interface: "org.example.N\(index)"), fallback: broad, waiter: index).1
-        }
-        _ = try ticket(actions, MatchRuleTable<Int>.spare)
-        let (_, last) = table.retain(rule, fallback: broad, waiter: -1)
-        let covering = table.answered(rule, ticket: try ticket(last, rule), error: limit)
-        #expect(covering.actions.first == .remove(MatchRuleTable<Int>.spare))
+        let filling = fill()
+        #expect(filling.contains(.add(MatchRuleTable.spareRule, .spare)))
+        let last = rules.retain(rule, fallback: broad, waiter: -1)
+        let covering = try rules.answer(rule, of: last.actions, error: limit)
+        #expect(covering.actions.first == .remove(MatchRuleTable.spareRule))
+        _ = try rules.request(broad, in: covering.actions)
     }
 
-    @Test("a new connection is asked for every rule again, narrow ones first")
+    @Test("a spare that the bus refused is not given up for the fallback")
+    mutating func refusedSpare() throws {
+        let filling = fill()
+        _ = try rules.answer(MatchRuleTable.spareRule, of: filling, error: limit)
+        let last = rules.retain(rule, fallback: broad, waiter: -1)
+        #expect(!last.actions.contains(.add(MatchRuleTable.spareRule, .spare)), "there is no place for it")
+        let covering = try rules.answer(rule, of: last.actions, error: limit)
+        #expect(!covering.actions.contains(.remove(MatchRuleTable.spareRule)))
+    }
+
+    @Test("a new connection is asked for every rule again")
     mutating func reconnection() throws {
-        let (_, actions) = table.retain(rule, fallback: broad, waiter: 1)
-        let covering = table.answered(rule, ticket: try ticket(actions, rule), error: limit)
-        _ = table.answered(broad, ticket: try ticket(covering.actions, broad), error: nil)
-        let again = table.reconnected()
-        let newTicket = try ticket(again, rule)
-        #expect(again.count == 1)
-        let reanswer = table.answered(rule, ticket: newTicket, error: nil)
-        #expect(reanswer.error == nil)
-        #expect(table.coveredCount == 0)
+        let first = rules.retain(rule, fallback: broad, waiter: 1)
+        let covering = try rules.answer(rule, of: first.actions, error: limit)
+        _ = try rules.answer(broad, of: covering.actions)
+        rules.table.lost()
+        #expect(rules.table.notInForceCount == 1)
+        let again = rules.table.reconnected()
+        #expect(again.count == 1, "the fallback is not asked for before it is needed")
+        let answer = try rules.answer(rule, of: again)
+        #expect(answer.error == nil)
+        #expect(rules.table.coveredCount == 0)
+        #expect(rules.table.notInForceCount == 0)
     }
 
     @Test("who waits when the bus is lost and found goes on waiting, for the rule or for its fallback")
     mutating func waitingAcrossReconnection() throws {
-        _ = table.retain(rule, fallback: broad, waiter: 1)
-        let again = table.reconnected()
-        let answer = table.answered(rule, ticket: try ticket(again, rule), error: nil)
-        #expect(answer.waiters == [1])
+        _ = rules.retain(rule, fallback: broad, waiter: 1)
+        let again = rules.table.reconnected()
+        #expect(try rules.answer(rule, of: again).waiters == [1])
         // Under way to the fallback.
-        let other = MatchRule(interface: "org.example.B")
-        let (_, actions) = table.retain(other, fallback: broad, waiter: 2)
-        _ = table.answered(other, ticket: try ticket(actions, other), error: limit)
-        let third = table.reconnected()
-        #expect(third.count == 2, "the fallback is not asked for before it is needed")
-        let narrow = table.answered(other, ticket: try ticket(third, other), error: nil)
-        #expect(narrow.waiters == [2])
+        let second = rules.retain(other, fallback: broad, waiter: 2)
+        _ = try rules.answer(other, of: second.actions, error: limit)
+        let third = rules.table.reconnected()
+        #expect(third.count == 2)
+        #expect(try rules.answer(other, of: third).waiters == [2])
     }
 
     @Test("a copy of a rule that nobody needs any more is taken back when the bus confirms it")
     mutating func surplusCopies() throws {
-        let (_, first) = table.retain(rule, fallback: nil, waiter: 1)
-        let again = table.reconnected()
-        let old = table.answered(rule, ticket: try ticket(first, rule), error: nil)
+        let first = rules.retain(rule, waiter: 1)
+        let again = rules.table.reconnected()
+        let old = try rules.answer(rule, of: first.actions)
         #expect(old.actions == [.remove(rule)])
         #expect(old.waiters.isEmpty)
-        let current = table.answered(rule, ticket: try ticket(again, rule), error: nil)
-        #expect(current.waiters == [1])
+        #expect(try rules.answer(rule, of: again).waiters == [1])
         // The last user leaves while the rule is on its way.
-        let third = table.reconnected()
-        let released = table.release(rule)
-        #expect(released.isEmpty)
-        let late = table.answered(rule, ticket: try ticket(third, rule), error: nil)
-        #expect(late.actions == [.remove(rule)])
+        let third = rules.table.reconnected()
+        #expect(rules.release(first.handle).isEmpty)
+        #expect(try rules.answer(rule, of: third).actions == [.remove(rule)])
     }
 
     @Test("a broad rule is never its own fallback: at the limit it takes the spare's place, or fails")
     mutating func broadRuleAtLimit() throws {
-        let (_, actions) = table.retain(broad, fallback: broad, waiter: 1)
-        let refused = table.answered(broad, ticket: try ticket(actions, broad), error: limit)
-        #expect(refused.error == limit)
-        #expect(table.count == 0)
-        for index in 0...MatchRuleTable<Int>.spareThreshold {
-            _ = table.retain(MatchRule(interface: "org.example.N\(index)"), fallback: broad, waiter: index)
-        }
-        let (_, second) = table.retain(broad, fallback: broad, waiter: 1)
-        let retry = table.answered(broad, ticket: try ticket(second, broad), error: limit)
-        #expect(retry.actions.first == .remove(MatchRuleTable<Int>.spare))
-        let answer = table.answered(broad, ticket: try ticket(retry.actions, broad), error: nil)
-        #expect(answer.waiters == [1])
+        let first = rules.retain(broad, fallback: broad, waiter: -1)
+        let answer = try rules.answer(broad, of: first.actions, error: limit)
+        #expect(answer.error == limit)
+        _ = rules.release(first.handle)
+        #expect(rules.table.count == 0)
+        _ = fill()
+        let second = rules.retain(broad, fallback: broad, waiter: -1)
+        let retry = try rules.answer(broad, of: second.actions, error: limit)
+        #expect(retry.actions.first == .remove(MatchRuleTable.spareRule))
+        #expect(try rules.answer(broad, of: retry.actions).waiters == [-1])
     }
 
     @Test("a rule that is both asked for and a fallback stays as long as either needs it, across a reconnection too")
     mutating func fallbackWithUsers() throws {
-        let (_, wide) = table.retain(broad, fallback: broad, waiter: 1)
-        _ = table.answered(broad, ticket: try ticket(wide, broad), error: nil)
-        let (_, actions) = table.retain(rule, fallback: broad, waiter: 2)
-        let covered = table.answered(rule, ticket: try ticket(actions, rule), error: limit)
-        #expect(covered.waiters == [2])
-        let released = table.release(broad)
-        #expect(released.isEmpty, "it stands in for the other rule")
-        let asked = table.retain(broad, fallback: broad, waiter: 3)
-        #expect(asked.0 == .ready)
-        let again = table.reconnected()
+        let wide = rules.retain(broad, fallback: broad, waiter: 1)
+        _ = try rules.answer(broad, of: wide.actions)
+        let narrow = rules.retain(rule, fallback: broad, waiter: 2)
+        #expect(try rules.answer(rule, of: narrow.actions, error: limit).waiters == [2])
+        #expect(rules.release(wide.handle).isEmpty, "it stands in for the other rule")
+        let asked = rules.retain(broad, fallback: broad, waiter: 3)
+        #expect(asked.retention.name == "in force")
+        let again = rules.table.reconnected()
         #expect(again.count == 2)
-        _ = try ticket(again, broad)
+        _ = try rules.request(broad, in: again)
     }
 
-    @Test("an answer to a request that is over tells nobody")
+    @Test("an answer to a request that is over tells nobody, also where another rule has its place by then")
     mutating func lateAnswer() throws {
-        let (_, actions) = table.retain(rule, fallback: nil, waiter: 1)
-        let old = try ticket(actions, rule)
-        _ = table.release(rule)
-        let (_, again) = table.retain(rule, fallback: nil, waiter: 2)
-        let lateAnswer = table.answered(rule, ticket: old, error: nil)
-        #expect(lateAnswer.waiters.isEmpty)
-        let answer = table.answered(rule, ticket: try ticket(again, rule), error: nil)
-        #expect(answer.waiters == [2])
+        let first = rules.retain(rule, waiter: 1)
+        _ = rules.release(first.handle)
+        let second = rules.retain(other, waiter: 2)
+        #expect(second.handle == first.handle)
+        let late = try rules.answer(rule, of: first.actions)
+        #expect(late.waiters.isEmpty)
+        #expect(late.actions == [.remove(rule)])
+        #expect(try rules.answer(other, of: second.actions).waiters == [2])
     }
 
     @Test("an apostrophe in a rule's value is quoted as the bus reads it; a backslash is literal")

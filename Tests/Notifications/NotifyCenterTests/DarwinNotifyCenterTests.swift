@@ -151,7 +151,7 @@ struct DarwinNotifyCenterTests {
         let seen = Locked<[String: String]>([:])
         @Sendable func note(_ kind: String) {
             let thread = try? String(contentsOfFile: "/proc/thread-self/comm", encoding: .utf8)
-            let place = DispatchQueue.getSpecific(key: key) ?? (thread == "dbus-io\n" ? "dbus-io" : "elsewhere")
+            let place = DispatchQueue.getSpecific(key: key) ?? (thread == "dbus-read\n" ? "dbus-read" : "elsewhere")
             seen.withLock { $0[kind] = place }
         }
         let observations = [
@@ -164,7 +164,7 @@ struct DarwinNotifyCenterTests {
         try await eventually("all are called") { seen.withLock { $0.count } == 4 }
         #expect(
             seen.withLock { $0 } == [
-                "queue": "mine", "immediate": "dbus-io", "background": "elsewhere", "executor": "elsewhere",
+                "queue": "mine", "immediate": "dbus-read", "background": "elsewhere", "executor": "elsewhere",
             ]
         )
         withExtendedLifetime(observations) {}

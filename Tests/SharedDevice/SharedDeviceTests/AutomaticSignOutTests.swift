@@ -196,7 +196,7 @@ struct AutomaticSignOutTests {
             try spoofer.send(signal)
         }
         // What the bus gets after the spoof, the broker sees after it.
-        try spoofer.synchronize()
+        try spoofer.flush()
         try login.logOut()
         try await eventually("ada is out") { try await application.getCurrentAccount().current == nil }
         #expect(try device.audit("signed-out") == ["logout"])

@@ -5,10 +5,14 @@
 
 #include <spawn.h>
 #include <stddef.h>
+#include <sys/eventfd.h>
 #include <sys/types.h>
 
 /// secure_getenv: NULL also in a process with more rights than its user.
 const char *CLinux_secureEnvironment(const char *name);
+
+/// Gives the calling thread a name, of which the kernel keeps 15 bytes.
+void CLinux_nameThisThread(const char *name);
 
 /// A pipe whose ends no program inherits; 0, or -1 with errno set.
 int CLinux_pipe(int ends[2]);

@@ -6,12 +6,13 @@ import Synchronization
 ///
 /// The descriptor is polled by us and never by libdbus, which would hold the way to the socket while it sleeps
 /// (architecture, D3). Every call that may touch the socket runs under ``access`` and returns at once: libdbus frees the
-/// watches of a lost connection inside whichever call finds it lost, and the I/O thread must not have one in its hands then.
+/// watches of a lost connection inside whichever call finds it lost, and the reading thread must not have one in its hands then.
 final class BusSocket: Sendable {
     // The pointer itself is constant, and libdbus locks its connections (dbus_threads_init_default).
     nonisolated(unsafe) private let connection: OpaquePointer
     private let watches = WatchList()
     private let access = Locked(())
+    private let forkGeneration = ForkedChild.generation
     /// The name that the bus gave this connection.
     let uniqueName: String
 
@@ -45,51 +46,126 @@ final class BusSocket: Sendable {
         uniqueName = text(dbus_bus_get_unique_name(connection)) ?? ""
     }
 
-    deinit { BusSocket.discard(connection) }
+    deinit {
+        // In a forked child another thread of the parent's may have held libdbus's lock: the copy is left as it is.
+        guard forkGeneration == ForkedChild.generation else { return }
+        BusSocket.discard(connection)
+    }
 
     private static func discard(_ connection: OpaquePointer) {
         dbus_connection_close(connection)
         dbus_connection_unref(connection)
     }
 
-    /// How the connection stands: after a call of libdbus, for who made it.
+    /// The state of the socket after a call of libdbus.
     struct Standing {
         /// False once the bus is gone; libdbus has taken its watches back by then.
         let isConnected: Bool
         /// Whether libdbus holds messages that the socket did not take.
         let hasUnsentMessages: Bool
-        /// What to poll; negative where there is nothing to.
+        /// What to poll; negative where there is nothing to poll.
         let descriptor: CInt
     }
 
     var standing: Standing { access.withLock { _ in watches.standing } }
 
-    /// Sends, from any thread: libdbus writes at once what the socket takes. Returns the message's serial. A bus that is gone
-    /// shows in the standing.
+    /// What libdbus may hold for a bus that does not read, where the sender cannot wait for it.
+    static let unsentLimit = 64 * 1024 * 1024
+
+    /// Sends, from any thread: libdbus writes at once what the socket takes. Where the bus is gone, the standing says so.
+    ///
+    /// - Parameter serial: for a message that was never sent.
+    /// - Throws: ``DBusError/Code/limitsExceeded`` where the bus has not read ``unsentLimit`` bytes;
+    ///   ``DBusError/Code/noResources``, for lack of memory.
     func send(
         _ message: borrowing DBusMessage,
+        serial: UInt32,
         attempted: @autoclosure () -> String
-    ) throws(DBusError) -> (serial: UInt32, Standing) {
-        var serial: dbus_uint32_t = 0
-        let (isQueued, standing) = access.withLock { _ in
-            (dbus_connection_send(connection, message.pointer, &serial) != 0, watches.standing)
+    ) throws(DBusError) -> Standing {
+        if dbus_message_get_serial(message.pointer) == 0 { dbus_message_set_serial(message.pointer, serial) }
+        enum Outcome {
+            case queued(Standing)
+            case full, outOfMemory
         }
-        guard isQueued else { throw DBusMessage.outOfMemory(attempted()) }
-        return (serial, standing)
+        let outcome = access.withLock { _ -> Outcome in
+            if watches.hasUnsentMessages, dbus_connection_get_outgoing_size(connection) > Self.unsentLimit {
+                return .full
+            }
+            guard dbus_connection_send(connection, message.pointer, nil) != 0 else { return .outOfMemory }
+            return .queued(watches.standing)
+        }
+        switch outcome {
+        case .queued(let standing): return standing
+        case .outOfMemory: throw DBusMessage.outOfMemory(attempted())
+        case .full:
+            throw DBusError(
+                .limitsExceeded,
+                message: "the bus has not read the \(Self.unsentLimit) bytes that were sent before",
+                attempted: attempted(),
+                remedy: "find out why the bus daemon does not read"
+            )
+        }
     }
 
-    /// Reads and writes what the descriptor is ready for, without waiting. I/O thread only.
+    /// Waits on this thread until libdbus has written its queue, or the bus is gone: a bus that is slow slows its senders, instead of
+    /// filling their memory.
+    ///
+    /// - Returns: false where the queue is not written by `deadline`.
+    func writeAll(by deadline: ContinuousClock.Instant) -> Bool {
+        while true {
+            let standing = standing
+            guard standing.isConnected, standing.hasUnsentMessages else { return true }
+            guard ContinuousClock.now < deadline else { return false }
+            let events = pollOnce(standing.descriptor, CShort(POLLOUT), until: deadline)
+            if events != 0 { transfer(events & CShort(POLLOUT)) }
+        }
+    }
+
+    /// Reads and writes what the descriptor is ready for, without waiting. Called on the reading thread.
     func transfer(_ events: CShort) {
         access.withLock { _ in watches.handle(events) }
     }
 
-    /// The next message that was read. I/O thread only.
-    func nextMessage() -> OpaquePointer? {
+    enum Next {
+        case message(OpaquePointer)
+        /// No message is left of those that were read.
+        case none(Standing)
+    }
+
+    /// The next message that was read. Called on the reading thread.
+    func next() -> Next {
         access.withLock { _ in
             // Unchecked: a message is handed over, and the lock's result must be free of the lock's state, which is nothing.
             nonisolated(unsafe) let message = dbus_connection_pop_message(connection)
-            return message
+            return message.map(Next.message) ?? .none(watches.standing)
         }
+    }
+
+    /// Ends the connection in order: the bus reads all that was written before it sees the end. A plain `close` with unread data in
+    /// the socket has the kernel report an error to the bus, and dbus-daemon then drops what it has not read. Waits for the bus, until
+    /// `deadline` at most.
+    func finish(by deadline: ContinuousClock.Instant) {
+        guard writeAll(by: deadline) else { return }
+        let standing = standing
+        guard standing.isConnected else { return }
+        shutdown(standing.descriptor, CInt(SHUT_WR))
+        readToEnd(standing.descriptor, by: deadline)
+    }
+
+    private func readToEnd(_ descriptor: CInt, by deadline: ContinuousClock.Instant) {
+        withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 1) { buffer in
+            while true {
+                let count = recv(descriptor, buffer.baseAddress, buffer.count, CInt(MSG_DONTWAIT))
+                if count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR) { return }
+                guard ContinuousClock.now < deadline else { return }
+                if count < 0 { _ = pollOnce(descriptor, CShort(POLLIN), until: deadline) }
+            }
+        }
+    }
+
+    private func pollOnce(_ descriptor: CInt, _ events: CShort, until deadline: ContinuousClock.Instant) -> CShort {
+        var entry = pollfd(fd: descriptor, events: events, revents: 0)
+        return poll(&entry, 1, milliseconds(until: deadline)) > 0 ? entry.revents : 0
     }
 
     private static func failure(_ error: CDBus.DBusError, _ attempted: String) -> DBusError {
@@ -104,40 +180,42 @@ final class BusSocket: Sendable {
 }
 
 /// The watches of one connection. libdbus adds, removes and toggles them inside our calls, that is with the socket's
-/// `access` held; so does everything here run.
+/// `access` held; everything here runs under it too.
 private final class WatchList: @unchecked Sendable {
+    private struct Watch {
+        let pointer: OpaquePointer
+        let events: CShort
+        /// As libdbus last told: asking each time costs more than the rest of a send.
+        var isEnabled: Bool
+    }
+
     // Unchecked: touched with the socket's `access` held only.
-    private var watches: [OpaquePointer] = []
-    /// What they watch; negative where there is nothing to.
+    private var watches: [Watch] = []
+    /// What they watch; negative where there is nothing to watch.
     private var descriptor: CInt = -1
 
     var standing: BusSocket.Standing {
         BusSocket.Standing(
             isConnected: !watches.isEmpty,
-            hasUnsentMessages: watches.contains { events(of: $0) & CShort(POLLOUT) != 0 && isEnabled($0) },
+            hasUnsentMessages: hasUnsentMessages,
             descriptor: descriptor
         )
     }
 
+    /// libdbus enables the watch for writing while it holds messages that the socket did not take.
+    var hasUnsentMessages: Bool { watches.contains { $0.isEnabled && $0.events & CShort(POLLOUT) != 0 } }
+
     func handle(_ ready: CShort) {
         let failures = CShort(POLLHUP | POLLERR | POLLNVAL)
         for watch in watches {
-            // Handling one watch may have freed the other.
-            guard watches.contains(watch), isEnabled(watch) else { continue }
-            let events = ready & (events(of: watch) | failures)
-            if events != 0 { dbus_watch_handle(watch, flags(events)) }
+            // Handling one watch may have freed or disabled the other.
+            guard watches.contains(where: { $0.pointer == watch.pointer && $0.isEnabled }) else { continue }
+            let events = ready & (watch.events | failures)
+            if events != 0 { dbus_watch_handle(watch.pointer, Self.flags(events)) }
         }
     }
 
-    private func isEnabled(_ watch: OpaquePointer) -> Bool { dbus_watch_get_enabled(watch) != 0 }
-
-    private func events(of watch: OpaquePointer) -> CShort {
-        let flags = dbus_watch_get_flags(watch)
-        return (flags & DBUS_WATCH_READABLE.rawValue != 0 ? CShort(POLLIN) : 0)
-            | (flags & DBUS_WATCH_WRITABLE.rawValue != 0 ? CShort(POLLOUT) : 0)
-    }
-
-    private func flags(_ events: CShort) -> UInt32 {
+    private static func flags(_ events: CShort) -> UInt32 {
         (events & CShort(POLLIN) != 0 ? DBUS_WATCH_READABLE.rawValue : 0)
             | (events & CShort(POLLOUT) != 0 ? DBUS_WATCH_WRITABLE.rawValue : 0)
             | (events & CShort(POLLHUP) != 0 ? DBUS_WATCH_HANGUP.rawValue : 0)
@@ -157,8 +235,10 @@ private final class WatchList: @unchecked Sendable {
                 guard let watch, let data else { return }
                 WatchList.at(data).remove(watch)
             },
-            // Whether a watch is enabled is asked of the watch itself.
-            { _, _ in },
+            { watch, data in
+                guard let watch, let data else { return }
+                WatchList.at(data).toggle(watch)
+            },
             Unmanaged.passRetained(self).toOpaque(),
             { data in
                 guard let data else { return }
@@ -169,15 +249,24 @@ private final class WatchList: @unchecked Sendable {
     }
 
     private func add(_ watch: OpaquePointer) {
-        watches.append(watch)
+        let flags = dbus_watch_get_flags(watch)
+        let events =
+            (flags & DBUS_WATCH_READABLE.rawValue != 0 ? CShort(POLLIN) : 0)
+            | (flags & DBUS_WATCH_WRITABLE.rawValue != 0 ? CShort(POLLOUT) : 0)
+        watches.append(Watch(pointer: watch, events: events, isEnabled: dbus_watch_get_enabled(watch) != 0))
         guard descriptor < 0 else { return }
         descriptor = dbus_watch_get_unix_fd(watch)
         ForkedChild.add(descriptor)
     }
 
+    private func toggle(_ watch: OpaquePointer) {
+        guard let index = watches.firstIndex(where: { $0.pointer == watch }) else { return }
+        watches[index].isEnabled = dbus_watch_get_enabled(watch) != 0
+    }
+
     /// libdbus takes the watches back before it closes what they watch.
     private func remove(_ watch: OpaquePointer) {
-        watches.removeAll { $0 == watch }
+        watches.removeAll { $0.pointer == watch }
         guard watches.isEmpty, descriptor >= 0 else { return }
         ForkedChild.remove(descriptor)
         descriptor = -1
@@ -186,4 +275,12 @@ private final class WatchList: @unchecked Sendable {
     private static func at(_ data: UnsafeMutableRawPointer) -> WatchList {
         Unmanaged<WatchList>.fromOpaque(data).takeUnretainedValue()
     }
+}
+
+/// For `poll`: how long until `deadline`, rounded up, because waking before it would only turn a loop once more; -1 for no deadline.
+func milliseconds(until deadline: ContinuousClock.Instant?) -> CInt {
+    guard let deadline else { return -1 }
+    let (seconds, attoseconds) = (deadline - .now).components
+    guard seconds >= 0, attoseconds >= 0 else { return 0 }
+    return CInt(clamping: min(seconds, 86_400) * 1000 + attoseconds / 1_000_000_000_000_000 + 1)
 }

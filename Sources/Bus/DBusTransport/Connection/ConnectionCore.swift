@@ -2,54 +2,58 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// The connection's state and its two sides: callers on any thread, and the I/O thread (``IOThread``).
+/// The connection's state and its two sides: callers on any thread, and the reading thread.
 ///
 /// Apart from ``DBusConnection``, so that the thread does not keep the public handle alive: the handle's end of life closes
-/// the connection.
+/// the connection. Its chapters: sending (here), calls and match rules (`+Calls`), the reading thread (`+Reading`), losing and finding
+/// the bus (`+Outages`), method calls of others (`+Objects`).
 final class ConnectionCore: Sendable {
-    typealias CallWaiter = @Sendable (Result<[DBusValue], DBusError>) -> Void
-    typealias RuleWaiter = @Sendable (DBusError?) -> Void
-    typealias RuleAction = MatchRuleTable<RuleWaiter>.Action
     typealias SignalHandler = @Sendable (borrowing DBusMessage) -> Void
     typealias Job = @Sendable () -> Void
     typealias EventHandler = @Sendable (ConnectionEvent) -> Void
 
     enum Phase {
         case connected(BusSocket)
-        case lost
+        /// The bus is lost, or was never there: then with the error of the last attempt.
+        case lost(DBusError?)
         case closed
     }
 
     struct State {
         var phase: Phase
-        var calls = PendingCalls<CallWaiter>()
-        var rules = MatchRuleTable<RuleWaiter>()
+        var wasConnected: Bool
+        var backoff = Backoff()
+        var reconnections: UInt64 = 0
+        var calls = PendingCalls()
+        var rules = MatchRuleTable()
+        /// What the table decided and nobody has sent so far, in order.
+        var ruleActions: [MatchRuleTable.Action] = []
+        /// Whether a thread is sending ``ruleActions``.
+        var isSendingRuleActions = false
         var names: [String: BusNameOptions] = [:]
+        /// What a restoration under way could not put in place; `nil` while there is none.
+        var restorationFailures: [DBusError]?
         var objects = ObjectTable()
         var signalHandlers: [(id: UInt64, call: SignalHandler)] = []
         var eventHandlers: [UInt64: EventHandler] = [:]
-        /// Messages that a nested wait on the I/O thread read and must not deliver.
-        var deferred: [HeldMessage] = []
-        var waitingForWrites: [DispatchSemaphore] = []
-        /// What the I/O thread is to do between messages.
+        var deferred = DeferredMessages()
+        /// What the reading thread is to do between messages.
         var jobs: [Job] = []
-        var ioThread: pthread_t?
-        /// When the I/O thread wakes by itself. It may be earlier than needed, so that a call whose deadline comes later
+        /// Whether there is a reading thread. It ends with the connection.
+        var isReading = false
+        /// The socket of a connection that was closed, for the reading thread to end in order.
+        var closing: BusSocket?
+        /// When the reading thread wakes by itself. It may be earlier than needed, so that a call whose deadline comes later
         /// need not wake the thread for it.
         var alarm: ContinuousClock.Instant?
         var nextID: UInt64 = 1
-
-        /// Whether the I/O thread has something to do that no message brings.
-        var hasWorkBetweenMessages: Bool {
-            if case .closed = phase { true } else { !jobs.isEmpty }
-        }
 
         mutating func takeID() -> UInt64 {
             defer { nextID += 1 }
             return nextID
         }
 
-        /// Whether the I/O thread must be woken to sleep less.
+        /// Whether the reading thread must be woken to sleep less.
         mutating func advanceAlarm(to deadline: ContinuousClock.Instant?) -> Bool {
             guard let deadline, alarm.map({ deadline < $0 }) ?? true else { return false }
             alarm = deadline
@@ -57,242 +61,146 @@ final class ConnectionCore: Sendable {
         }
     }
 
-    /// A message on the heap, because an array takes no move-only elements.
-    final class HeldMessage: Sendable {
-        let message: DBusMessage
-        init(_ message: consuming DBusMessage) { self.message = message }
-    }
-
     let bus: Bus
     let state: Locked<State>
+    /// Wakes the reading thread.
     let event: EventDescriptor
+    /// Rises with each change of the signal handlers, so that the reading thread need not take the lock to see that there is none.
+    let handlerGeneration = Atomic<UInt>(0)
+    /// The reading thread, as `pthread_self` has it; 0 while there is none.
+    let readingThread = Atomic<UInt>(0)
+    /// Whether messages wait that arrived during a wait on the reading thread.
+    let hasDeferred = Atomic<Bool>(false)
+    /// Whether a message went out for which no answer vouches.
+    let hasSent = Atomic<Bool>(false)
+    /// Those of libdbus's own messages, such as Hello, are below.
+    private let nextSerial = Atomic<UInt32>(16)
     private let forkGeneration = ForkedChild.generation
 
     /// How long a sender waits for a bus that does not read before it gives up.
     private static let writeTimeout: Duration = .seconds(30)
 
-    init(bus: Bus) throws(DBusError) {
+    /// - Parameter connects: whether to connect at once; otherwise the first use does.
+    init(bus: Bus, connects: Bool) throws(DBusError) {
         self.bus = bus
         event = try EventDescriptor("open a D-Bus connection")
-        let socket = try BusSocket(address: bus.resolvedAddress())
-        state = Locked(State(phase: .connected(socket)))
+        let phase: Phase = connects ? .connected(try BusSocket(address: try bus.resolvedAddress())) : .lost(nil)
+        state = Locked(State(phase: phase, wasConnected: connects))
+    }
+
+    /// Asked before any lock is taken: in a forked child, one may be held by a thread that is not there.
+    var isForeign: Bool { forkGeneration != ForkedChild.generation }
+
+    func checkProcess(_ attempted: @autoclosure () -> String) throws(DBusError) {
+        if isForeign { throw .forked(attempted()) }
     }
 
     // MARK: Sending
 
-    /// Asked before any lock is taken: in a forked child, one may be held by a thread that is not there.
-    func checkProcess(_ attempted: @autoclosure () -> String) throws(DBusError) {
-        guard forkGeneration == ForkedChild.generation else { throw .forked(attempted()) }
+    func takeSerial() -> UInt32 {
+        while true {
+            // Zero is none.
+            let serial = nextSerial.wrappingAdd(1, ordering: .relaxed).oldValue
+            if serial != 0 { return serial }
+        }
     }
 
-    /// The live socket.
+    /// The live socket, if there is one now.
+    var connectedSocket: BusSocket? {
+        guard !isForeign, case .connected(let socket) = state.withLock({ $0.phase }) else { return nil }
+        return socket
+    }
+
+    /// The live socket. Without a reading thread nobody else reconnects, so this does.
     func socket(_ attempted: @autoclosure () -> String) throws(DBusError) -> BusSocket {
         try checkProcess(attempted())
-        switch state.withLock({ $0.phase }) {
+        let (phase, isReading) = state.withLock { ($0.phase, $0.isReading) }
+        switch phase {
         case .connected(let socket): return socket
-        case .lost: throw .disconnected(attempted())
         case .closed: throw .closed(attempted())
+        case .lost(let error):
+            guard !isReading else { throw error ?? .disconnected(attempted()) }
+            return try connectHere(attempted())
         }
     }
 
-    /// Sends on this very socket: an answer must not go to whoever has the caller's name on the next one.
-    func answer(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
-        guard case .connected(let current) = state.withLock({ $0.phase }), current === socket else { return }
-        let (_, standing) = try socket.send(message, attempted: Self.attempt(message))
-        if standing.hasUnsentMessages { try finishSending(on: socket, attempted: Self.attempt(message)) }
-    }
-
-    /// Hands a message to the bus. On return the kernel has it, so that the process may end at once; only on the I/O thread,
-    /// which must not wait, it may still be queued.
+    /// Hands a message to the bus. On return the kernel has it; only on the reading thread, which must not wait, it may still be queued.
+    ///
+    /// A process without a reading thread notices only here that the bus was restarted. It connects anew then and sends once more: the
+    /// failed write proves that nobody got the message.
     func send(_ message: borrowing DBusMessage) throws(DBusError) {
         let socket = try socket(Self.attempt(message))
-        var (_, standing) = try socket.send(message, attempted: Self.attempt(message))
-        if standing.hasUnsentMessages {
-            try finishSending(on: socket, attempted: Self.attempt(message))
-            standing = socket.standing
-        }
-        guard standing.isConnected else {
-            // The I/O thread is the one that restores; it may not have run so far.
-            try startThread()
+        if try hand(message, to: socket) { return }
+        guard lost(withoutReader: socket) else {
             event.signal()
             throw .disconnected(Self.attempt(message))
         }
+        let next = try connectHere(Self.attempt(message))
+        guard try hand(message.copy(), to: next) else { throw .disconnected(Self.attempt(message)) }
     }
 
-    /// What errors say was attempted. Only they: a post should not pay for the text.
-    private static func attempt(_ message: borrowing DBusMessage) -> String {
-        switch message.kind {
-        case .signal: "send the signal \(message.interface ?? "").\(message.member ?? "")"
-        case .methodReturn, .error: "answer a call"
-        case .methodCall, .unknown: "send a message"
-        }
-    }
-
-    /// Waits until libdbus has written its queue: a bus that is slow slows its senders, instead of filling their memory.
-    private func finishSending(on socket: BusSocket, attempted: String) throws(DBusError) {
-        try startThread()
-        guard !isOnIOThread else { return }
-        let written = DispatchSemaphore(value: 0)
-        let isWaiting = state.withLock { state -> Bool in
-            // A socket that was lost meanwhile has nobody who would tell.
-            guard case .connected(let current) = state.phase, current === socket else { return false }
-            state.waitingForWrites.append(written)
-            return true
-        }
-        guard isWaiting else { return }
-        event.signal()
-        guard written.wait(timeout: .now() + .seconds(Int(Self.writeTimeout.components.seconds))) == .success else {
+    /// - Returns: false where the bus is gone.
+    private func hand(_ message: borrowing DBusMessage, to socket: BusSocket) throws(DBusError) -> Bool {
+        if !hasSent.load(ordering: .relaxed) { hasSent.store(true, ordering: .relaxed) }
+        let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
+        guard standing.hasUnsentMessages, !isOnReadingThread else { return standing.isConnected }
+        guard socket.writeAll(by: .now + Self.writeTimeout) else {
             throw DBusError(
                 .timedOut,
-                message: "the bus has not read for \(Self.writeTimeout)",
-                attempted: attempted,
+                message: "the bus has not read for \(Self.writeTimeout); it may still get the message",
+                attempted: Self.attempt(message),
                 remedy: "find out why the bus daemon is stopped"
             )
         }
+        return socket.standing.isConnected
     }
 
-    // MARK: Calling
-
-    /// Sends a method call. The waiter is called once: on the I/O thread with the answer, or right here when nothing could
-    /// be sent.
-    func startCall(
-        _ call: borrowing DBusMessage,
-        attempted: String,
-        id: UInt64,
-        timeout: Duration?,
-        waiter: @escaping CallWaiter
-    ) {
-        do throws(DBusError) {
-            try checkProcess(attempted)
-            try startThread()
-        } catch {
-            return waiter(.failure(error))
-        }
-        let deadline = timeout.map { ContinuousClock.now + $0 }
-        let (failure, wakes) = state.withLock { state -> (DBusError?, Bool) in
-            switch state.phase {
-            case .lost: return (.disconnected(attempted), false)
-            case .closed: return (.closed(attempted), false)
-            case .connected(let socket):
-                do throws(DBusError) {
-                    // Sent with the lock held, so that the answer finds its call in the table.
-                    let (serial, standing) = try socket.send(call, attempted: attempted)
-                    let entry = PendingCalls<CallWaiter>.Call(
-                        id: id,
-                        destination: call.destination ?? "",
-                        attempted: attempted,
-                        deadline: deadline,
-                        waiter: waiter
-                    )
-                    state.calls.insert(entry, serial: serial)
-                    let isDone = standing.isConnected && !standing.hasUnsentMessages
-                    return (nil, !isDone || state.advanceAlarm(to: deadline))
-                } catch {
-                    return (error, true)
-                }
-            }
-        }
-        if wakes { event.signal() }
-        if let failure { waiter(.failure(failure)) }
+    /// Hands a message to libdbus and never waits: what the socket does not take at once, the reading thread writes later. What a bus does
+    /// not read is bounded by ``BusSocket/unsentLimit``.
+    func queue(_ message: borrowing DBusMessage) throws(DBusError) {
+        try checkProcess(Self.attempt(message))
+        guard let socket = connectedSocket else { throw .disconnected(Self.attempt(message)) }
+        try queue(message, on: socket)
     }
 
-    func takeID() -> UInt64 { state.withLock { $0.takeID() } }
-
-    func cancelCall(id: UInt64) {
-        guard let call = state.withLock({ $0.calls.cancelled(id: id) }) else { return }
-        call.waiter(.failure(DBusError(.cancelled, message: "the task was cancelled", attempted: call.attempted)))
+    /// Answers on this very socket: an answer must not go to whoever has the caller's name on the next one. Never waits, because answers
+    /// come from tasks.
+    func answer(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
+        guard connectedSocket === socket else { return }
+        try queue(message, on: socket)
     }
 
-    /// Waits on this thread. On the I/O thread it goes on reading meanwhile: answers are taken, everything else is kept for
-    /// afterwards, in order.
-    func wait<Value: Sendable>(start: (@escaping @Sendable (Value) -> Void) -> Void) -> Value {
-        let box = Locked<Value?>(nil)
-        let done = DispatchSemaphore(value: 0)
-        start { value in
-            box.withLock { $0 = value }
-            done.signal()
-        }
-        // What could not be started has its value already, and asks for no lock.
-        if let value = box.withLock({ $0 }) { return value }
-        let onIOThread = isOnIOThread
-        while true {
-            if let value = box.withLock({ $0 }) { return value }
-            if onIOThread {
-                IOThread(self).turn { box.withLock { $0 != nil } }
-            } else {
-                done.wait()
-            }
+    private func queue(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
+        if !hasSent.load(ordering: .relaxed) { hasSent.store(true, ordering: .relaxed) }
+        let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
+        // The reading thread writes on when the socket has room.
+        if standing.hasUnsentMessages || !standing.isConnected { event.signal() }
+    }
+
+    /// What errors say was attempted. Made for errors only: a post should not pay for the text.
+    static func attempt(_ message: borrowing DBusMessage) -> String {
+        switch message.kind {
+        case .signal: "send the signal \(message.interface ?? "").\(message.member ?? "")"
+        case .methodReturn, .error: "answer a call"
+        case .methodCall: "call \(message.interface ?? "").\(message.member ?? "")"
+        case .unknown: "send a message"
         }
     }
 
-    // MARK: Match rules
-
-    func retain(_ rule: MatchRule, fallback: MatchRule?, waiter: @escaping RuleWaiter) {
-        do throws(DBusError) { try checkProcess("add the match rule \(rule)") } catch { return waiter(error) }
-        let outcome = state.withLock {
-            state -> Result<(MatchRuleTable<RuleWaiter>.Retention, [RuleAction]), DBusError> in
-            switch state.phase {
-            case .connected: .success(state.rules.retain(rule, fallback: fallback, waiter: waiter))
-            case .lost: .failure(.disconnected("add the match rule \(rule)"))
-            case .closed: .failure(.closed("add the match rule \(rule)"))
-            }
-        }
-        switch outcome {
-        case .success((let retention, let actions)):
-            if case .ready = retention { waiter(nil) }
-            perform(actions)
-        case .failure(let error): waiter(error)
-        }
-    }
-
-    func release(_ rule: MatchRule) {
-        perform(state.withLock { $0.rules.release(rule) })
-    }
-
-    /// Carries out what the table decided. `settled` is called once per rule to add, when it or its fallback is in force or
-    /// refused.
-    func perform(_ actions: [RuleAction], settled: @escaping RuleWaiter = { _ in }) {
-        for action in actions {
-            switch action {
-            case .add(let rule, let ticket):
-                let attempted = "add the match rule \(rule)"
-                start(BusDaemon.call("AddMatch", [.string(rule.description)]), attempted: attempted) { result in
-                    let error = result.failure
-                    let answer = self.state.withLock { $0.rules.answered(rule, ticket: ticket, error: error) }
-                    for waiter in answer.waiters { waiter(answer.error) }
-                    // Another rule may be on its way in place of this one; then its answer settles the matter.
-                    let goesOn = answer.actions.contains { if case .add = $0 { true } else { false } }
-                    self.perform(answer.actions, settled: settled)
-                    if !goesOn { settled(answer.error) }
-                }
-            case .remove(let rule):
-                // A lost bus has forgotten the rule by itself, and the answer changes nothing.
-                start(BusDaemon.call("RemoveMatch", [.string(rule.description)]), attempted: "remove a rule") { _ in }
-            }
-        }
-    }
-
-    /// Calls the bus itself, which always answers.
-    func start(_ call: BusDaemon.Call, attempted: String, waiter: @escaping CallWaiter) {
-        do throws(DBusError) {
-            let message = try call.message()
-            startCall(message, attempted: attempted, id: takeID(), timeout: nil, waiter: waiter)
-        } catch {
-            waiter(.failure(error))
-        }
-    }
-
-    // MARK: Thread and end
+    // MARK: Handlers and jobs
 
     /// Takes something out of the state and frees it outside the lock: a handler may hold the last reference to what, at its
     /// end, takes this lock itself; the connection, for one.
     func discard<Removed: Sendable>(_ remove: @Sendable (inout State) -> Removed) {
+        guard !isForeign else { return }
         let removed = state.withLock { remove(&$0) }
+        handlerGeneration.wrappingAdd(1, ordering: .releasing)
         withExtendedLifetime(removed) {}
     }
 
-    /// Has the I/O thread do something between messages, in the order of asking.
+    /// Has the reading thread do something between messages, in the order of asking.
     func perform(_ job: @escaping Job) {
+        guard !isForeign else { return }
         let isClosed = state.withLock { state in
             if case .closed = state.phase { return true }
             state.jobs.append(job)
@@ -301,43 +209,33 @@ final class ConnectionCore: Sendable {
         if !isClosed { event.signal() }
     }
 
-    var isOnIOThread: Bool {
-        state.withLock { $0.ioThread }.map { pthread_equal($0, pthread_self()) != 0 } ?? false
-    }
+    // MARK: End
 
-    /// Starts the I/O thread with the first thing that needs an answer; a process that only posts does without.
-    func startThread() throws(DBusError) {
-        let isRunning = state.withLock { state -> Bool in
-            if state.ioThread == nil { state.ioThread = IOThread(self).start() }
-            return state.ioThread != nil
-        }
-        guard isRunning else {
-            throw DBusError(
-                .noResources,
-                message: "no thread can be started",
-                attempted: "read from the bus",
-                remedy: "raise the limit of processes (ulimit -u)"
-            )
-        }
-    }
-
-    /// Ends everything: calls that wait fail, the thread leaves, the socket closes with its last user.
+    /// Ends everything: calls that wait fail, the thread leaves, the socket closes when the bus has read all that was sent.
     func close() {
+        guard !isForeign else { return }
         // The old state is freed outside the lock, its handlers included.
         var before = state.withLock { state -> State in
             let before = state
+            if case .connected(let socket) = state.phase { state.closing = socket }
             state.phase = .closed
             state.signalHandlers = []
             state.eventHandlers = [:]
             state.objects = ObjectTable()
-            state.waitingForWrites = []
             state.jobs = []
+            state.deferred.removeAll()
             _ = state.calls.removeAll()
             return before
         }
-        event.signal()
-        for writer in before.waitingForWrites { writer.signal() }
+        handlerGeneration.wrappingAdd(1, ordering: .releasing)
         for call in before.calls.removeAll() { call.waiter(.failure(.closed(call.attempted))) }
+        if before.isReading {
+            event.signal()
+        } else if case .connected(let socket) = before.phase {
+            // Nothing but the bus's greeting can be unread, and the bus has sent it long since.
+            socket.finish(by: .now)
+            state.withLock { $0.closing = nil }
+        }
     }
 }
 

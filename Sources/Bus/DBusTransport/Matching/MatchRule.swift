@@ -20,22 +20,26 @@ public struct MatchRule: Sendable, Hashable, CustomStringConvertible {
         member: String? = nil,
         argument0: String? = nil
     ) {
+        // Made in one go: a registration of ten thousand names makes ten thousand of these.
         var rule = "type='signal'"
-        func add(_ key: String, _ value: String?) {
-            guard let value else { return }
-            rule += ",\(key)=\(MatchRule.quoted(value))"
-        }
-        add("sender", sender)
-        add("path", path)
-        add("interface", interface)
-        add("member", member)
-        add("arg0", argument0)
+        rule.reserveCapacity(160)
+        Self.append(",sender='", sender, to: &rule)
+        Self.append(",path='", path, to: &rule)
+        Self.append(",interface='", interface, to: &rule)
+        Self.append(",member='", member, to: &rule)
+        Self.append(",arg0='", argument0, to: &rule)
         description = rule
     }
 
     /// Inside apostrophes everything is literal but the apostrophe itself, which stands outside, behind a backslash.
-    private static func quoted(_ value: String) -> String {
-        guard value.utf8.contains(UInt8(ascii: "'")) else { return "'\(value)'" }
-        return "'" + value.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'"
+    private static func append(_ key: String, _ value: String?, to rule: inout String) {
+        guard let value else { return }
+        rule += key
+        if value.utf8.contains(UInt8(ascii: "'")) {
+            rule += value.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''")
+        } else {
+            rule += value
+        }
+        rule += "'"
     }
 }

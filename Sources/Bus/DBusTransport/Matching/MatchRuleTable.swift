@@ -1,27 +1,43 @@
-/// Which rules the bus holds for us, how many users each has, and who waits for an answer. Pure: it decides, the connection
-/// acts (architecture, D2).
+/// Which rules the bus holds for this connection, how many users each has, and who waits for an answer. Pure: it decides, the
+/// connection acts (architecture, D2).
 ///
-/// A bus limits the rules of one connection. When it refuses one, the broader `fallback` takes its place, and every later rule
-/// with that fallback too; messages that nobody asked for are then filtered in the process. The fallback needs a place of its
-/// own, so a spare rule that matches nothing is kept from ``spareThreshold`` rules on and gives up its place at the limit:
-/// no rule in use is ever taken back for it.
-struct MatchRuleTable<Waiter> {
-    enum Action: Equatable {
-        /// Ask the bus for the rule and report to ``answered(_:ticket:error:)`` with this ticket.
-        case add(MatchRule, ticket: UInt64)
-        /// Take the rule back; nobody waits for the answer.
+/// A rule stays in the table for as long as it has a user, whatever the bus said of it: a new connection is asked for it again.
+///
+/// A bus limits the rules of one connection. When it refuses one for that reason, the broader `fallback` takes its place, and the place
+/// of every later rule with that fallback; the process then filters out what nobody asked for. The fallback needs a place of its own.
+/// From ``spareThreshold`` rules on the table therefore holds a spare rule that matches nothing, and gives up its place at the limit,
+/// so that no rule in use has to go for the fallback.
+struct MatchRuleTable {
+    /// Called once: with `nil` when the rule is in force, or with the reason why it is not.
+    typealias Waiter = @Sendable (DBusError?) -> Void
+
+    /// A request under way. Its ticket tells its answer from those to earlier requests.
+    struct Request: Equatable, Sendable {
+        let handle: Int
+        let ticket: UInt64
+
+        /// The request for the spare.
+        static let spare = Request(handle: -1, ticket: 0)
+    }
+
+    enum Action: Equatable, Sendable {
+        /// Ask the bus for the rule, and hand the answer to ``answered(_:_:error:)``.
+        case add(MatchRule, Request)
+        /// Give the rule back to the bus. The answer changes nothing.
         case remove(MatchRule)
     }
 
-    /// What became of a request.
+    /// What became of a user's request.
     enum Retention {
         /// The rule is in force.
-        case ready
-        /// The waiter is called by a later ``answered(_:ticket:error:)``.
+        case inForce
+        /// The waiter is told by a later ``answered(_:_:error:)``.
         case pending
+        /// The rule is not in force, for this reason. It is asked for again on the next connection.
+        case failed(DBusError)
     }
 
-    /// Waiters whose rule is now in force, or refused, and what is to be done next.
+    /// Who is told what, and what the connection does next.
     struct Answer {
         var waiters: [Waiter] = []
         var error: DBusError?
@@ -29,182 +45,292 @@ struct MatchRuleTable<Waiter> {
     }
 
     private enum Standing {
-        case requested(ticket: UInt64, waiters: [Waiting])
+        /// The bus was asked. It `isLate` once those who waited gave up.
+        case requested(ticket: UInt64, isLate: Bool)
         case active
         /// The fallback stands in for it.
         case covered
-        /// The bus does not hold it; the next user asks again.
-        case refused
-    }
-
-    /// A user of `rule` who waits; the answer may be that to its fallback.
-    private struct Waiting {
-        let rule: MatchRule
-        let waiter: Waiter
+        /// The bus does not hold it: it refused, or is lost. The next user asks again.
+        case absent
     }
 
     private struct Entry {
-        /// Those who retained it, waiters included, and the table itself where the rule is a fallback in use.
-        var users: Int
-        var standing: Standing
+        let rule: MatchRule
         let fallback: MatchRule?
         /// As broad as a fallback: at the limit it takes the place of the spare.
         let isBroad: Bool
+        /// The leases, and the table itself where the rule is a fallback in use.
+        var users: Int
+        var standing = Standing.absent
+        var waiters: [Waiter] = []
     }
 
-    private var entries: [MatchRule: Entry] = [:]
+    private enum Spare {
+        case none, held
+        /// The bus refused it: there is no place for a fallback either. Asked for again on the next connection.
+        case refused
+    }
+
+    /// By handle; `nil` in free places.
+    private var entries: [Entry?] = []
+    private var freeHandles: [Int] = []
+    private var handles: [MatchRule: Int] = [:]
     private var nextTicket: UInt64 = 1
     /// Fallbacks that stand in for rules. The table is a user of each of them until the connection is lost.
     private var fallbacks: Set<MatchRule> = []
-    private var spareIsHeld = false
+    private var spare = Spare.none
 
-    static var spareThreshold: Int { 64 }
+    static let spareThreshold = 64
     /// Matches nothing: no bus gives out the unique name `:0.0`.
-    static var spare: MatchRule { MatchRule(signalFrom: ":0.0", member: "Spare") }
+    static let spareRule = MatchRule(signalFrom: ":0.0", member: "Spare")
 
     /// Rules in use.
-    var count: Int { entries.count }
+    var count: Int { handles.count }
     /// Rules that a fallback stands in for.
-    var coveredCount: Int { entries.values.count { if case .covered = $0.standing { true } else { false } } }
-
-    /// Adds a user of `rule`. A fallback that is the rule itself marks a broad rule.
-    mutating func retain(_ rule: MatchRule, fallback: MatchRule?, waiter: Waiter) -> (Retention, [Action]) {
-        let waiting = Waiting(rule: rule, waiter: waiter)
-        guard let index = entries.index(forKey: rule) else {
-            let isBroad = fallback == rule
-            let fallback = isBroad ? nil : fallback
-            entries[rule] = Entry(users: 1, standing: .covered, fallback: fallback, isBroad: isBroad)
-            if let retention = join(fallback, waiting) { return (retention, []) }
-            return (.pending, request(rule, waiters: [waiting]))
-        }
-        entries.values[index].users += 1
-        switch entries.values[index].standing {
-        case .active:
-            return (.ready, [])
-        case .requested(let ticket, let waiters):
-            entries.values[index].standing = .requested(ticket: ticket, waiters: waiters + [waiting])
-            return (.pending, [])
-        case .covered:
-            if let retention = join(entries.values[index].fallback, waiting) { return (retention, []) }
-            return (.pending, request(rule, waiters: [waiting]))
-        case .refused:
-            return (.pending, request(rule, waiters: [waiting]))
+    var coveredCount: Int { entries.count { if case .covered = $0?.standing { true } else { false } } }
+    /// Rules that neither the bus holds nor a fallback in force stands in for.
+    var notInForceCount: Int {
+        entries.count { entry in
+            guard let entry else { return false }
+            return !isInForce(entry)
         }
     }
 
-    /// The equal rule that the table holds, so that a thousand users share one text.
-    func shared(_ rule: MatchRule) -> MatchRule { entries.index(forKey: rule).map { entries.keys[$0] } ?? rule }
+    /// Whether the bus has not answered for all of them.
+    var hasRequests: Bool {
+        entries.contains { if case .requested(_, isLate: false) = $0?.standing { true } else { false } }
+    }
 
-    /// Ends one use of `rule`.
-    mutating func release(_ rule: MatchRule) -> [Action] {
-        guard let index = entries.index(forKey: rule) else { return [] }
-        entries.values[index].users -= 1
-        guard entries.values[index].users <= 0 else { return [] }
-        // One that is on its way to the bus is taken back by its answer, which finds no entry.
-        if case .active = entries.remove(at: index).value.standing { return [.remove(rule)] }
+    private func isInForce(_ entry: Entry) -> Bool {
+        switch entry.standing {
+        case .active: true
+        case .covered: entry.fallback.map { standing(of: $0) == .active } ?? false
+        case .requested, .absent: false
+        }
+    }
+
+    // MARK: Users
+
+    /// Adds a user of `rule`, who ends the use by ``release(_:)``.
+    ///
+    /// - Parameters:
+    ///   - fallback: `rule` itself marks a broad rule.
+    ///   - isConnected: whether the bus can be asked now.
+    /// - Returns: the rule's place in the table until it has no user any more, what became of the request, and what is to be done.
+    mutating func retain(
+        _ rule: MatchRule,
+        fallback: MatchRule?,
+        isConnected: Bool = true,
+        waiter: @escaping Waiter
+    ) -> (handle: Int, Retention, [Action]) {
+        let handle =
+            handles[rule] ?? insert(rule, fallback: fallback == rule ? nil : fallback, isBroad: fallback == rule)
+        entries[handle]?.users += 1
+        guard isConnected else { return (handle, .failed(.disconnected("add the match rule \(rule)")), []) }
+        switch entries[handle]?.standing {
+        case .active:
+            return (handle, .inForce, [])
+        case .requested(_, isLate: true):
+            return (handle, .failed(.noAnswer("add the match rule \(rule)")), [])
+        case .requested:
+            entries[handle]?.waiters.append(waiter)
+            return (handle, .pending, [])
+        case .covered, .absent, nil:
+            switch coverage(of: handle) {
+            case .active:
+                entries[handle]?.standing = .covered
+                return (handle, .inForce, [])
+            case .requested:
+                entries[handle]?.standing = .covered
+                entries[handle]?.waiters.append(waiter)
+                return (handle, .pending, [])
+            case .none:
+                entries[handle]?.waiters.append(waiter)
+                return (handle, .pending, request(handle))
+            }
+        }
+    }
+
+    /// Ends one use of the rule with this handle.
+    mutating func release(_ handle: Int) -> [Action] {
+        guard entries.indices.contains(handle), let entry = entries[handle] else { return [] }
+        guard entry.users <= 1 else {
+            entries[handle]?.users -= 1
+            return []
+        }
+        remove(handle)
+        // The answer to a request under way finds no entry, and gives the rule back.
+        if case .active = entry.standing { return [.remove(entry.rule)] }
         return []
     }
 
-    /// The bus's answer to an ``Action/add(_:ticket:)``; `nil` is success.
-    mutating func answered(_ rule: MatchRule, ticket: UInt64, error: DBusError?) -> Answer {
-        guard case .requested(ticket, let waiters) = entries[rule]?.standing else {
-            // Nobody asked for this copy of the rule, or not any more. The spare has no ticket.
-            return Answer(actions: error == nil && ticket != 0 ? [.remove(rule)] : [])
+    private mutating func insert(_ rule: MatchRule, fallback: MatchRule?, isBroad: Bool) -> Int {
+        let entry = Entry(rule: rule, fallback: fallback, isBroad: isBroad, users: 0)
+        let handle: Int
+        if let free = freeHandles.popLast() {
+            entries[free] = entry
+            handle = free
+        } else {
+            entries.append(entry)
+            handle = entries.count - 1
+        }
+        handles[rule] = handle
+        return handle
+    }
+
+    private mutating func remove(_ handle: Int) {
+        guard let entry = entries[handle] else { return }
+        handles[entry.rule] = nil
+        entries[handle] = nil
+        freeHandles.append(handle)
+    }
+
+    // MARK: Answers of the bus
+
+    /// The bus's answer to an ``Action/add(_:_:)``; `nil` is success. ``DBusError/Code/timedOut`` says that none has come so far: those
+    /// who wait are told, and the answer still counts when it comes.
+    mutating func answered(_ rule: MatchRule, _ request: Request, error: DBusError?) -> Answer {
+        if request == .spare { return spareAnswered(error) }
+        let handle = request.handle
+        guard entries.indices.contains(handle),
+            case .requested(request.ticket, _) = entries[handle]?.standing
+        else {
+            // The copy of a rule that nobody needs any more.
+            return Answer(actions: error == nil ? [.remove(rule)] : [])
         }
         guard let error else {
-            entries[rule]?.standing = .active
-            return Answer(waiters: waiters.map(\.waiter))
+            entries[handle]?.standing = .active
+            return Answer(waiters: takeWaiters(of: handle) + takeWaiters(coveredBy: rule))
+        }
+        if error.code == .timedOut {
+            entries[handle]?.standing = .requested(ticket: request.ticket, isLate: true)
+            return Answer(waiters: takeWaiters(of: handle) + takeWaiters(coveredBy: rule), error: error)
         }
         if error.code == .limitsExceeded {
-            if let fallback = entries[rule]?.fallback { return cover(rule, by: fallback, waiters: waiters) }
-            if entries[rule]?.isBroad == true, spareIsHeld {
-                return Answer(actions: giveUpSpare() + request(rule, waiters: waiters))
+            if let fallback = entries[handle]?.fallback { return cover(handle, by: fallback) }
+            if entries[handle]?.isBroad == true, spare == .held {
+                return Answer(actions: giveUpSpare() + self.request(handle))
             }
         }
-        refuse(rule, waiters: waiters)
-        return Answer(waiters: waiters.map(\.waiter), error: error)
+        return refuse(handle, error)
     }
 
-    /// Forgets what the bus held and asks for it all again, because the connection is a new one. Who waits goes on waiting.
-    mutating func reconnected() -> [Action] {
-        var waiting: [MatchRule: [Waiting]] = [:]
-        for entry in entries.values {
-            guard case .requested(_, let waiters) = entry.standing else { continue }
-            for waiter in waiters { waiting[waiter.rule, default: []].append(waiter) }
+    private mutating func spareAnswered(_ error: DBusError?) -> Answer {
+        if error != nil, spare == .held { spare = .refused }
+        return Answer()
+    }
+
+    /// Has the fallback stand in for the rule, and asks for it if it is not there yet.
+    private mutating func cover(_ handle: Int, by fallback: MatchRule) -> Answer {
+        entries[handle]?.standing = .covered
+        let broad = handles[fallback] ?? insert(fallback, fallback: nil, isBroad: true)
+        if fallbacks.insert(fallback).inserted { entries[broad]?.users += 1 }
+        switch entries[broad]?.standing {
+        case .active: return Answer(waiters: takeWaiters(of: handle))
+        case .requested(_, isLate: true):
+            return Answer(waiters: takeWaiters(of: handle), error: .noAnswer("add the match rule \(fallback)"))
+        case .requested: return Answer()
+        case .covered, .absent, nil: return Answer(actions: giveUpSpare() + request(broad))
         }
-        for fallback in fallbacks { dropUse(of: fallback) }
+    }
+
+    private mutating func refuse(_ handle: Int, _ error: DBusError) -> Answer {
+        entries[handle]?.standing = .absent
+        var waiters = takeWaiters(of: handle)
+        if let rule = entries[handle]?.rule, fallbacks.contains(rule) {
+            waiters += takeWaiters(coveredBy: rule)
+            uncover(rule)
+            fallbacks.remove(rule)
+            dropUse(byTableOf: handle)
+        }
+        return Answer(waiters: waiters, error: error)
+    }
+
+    private mutating func takeWaiters(of handle: Int) -> [Waiter] {
+        guard let waiters = entries[handle]?.waiters, !waiters.isEmpty else { return [] }
+        entries[handle]?.waiters = []
+        return waiters
+    }
+
+    private mutating func takeWaiters(coveredBy fallback: MatchRule) -> [Waiter] {
+        guard fallbacks.contains(fallback) else { return [] }
+        return covered(by: fallback).flatMap { takeWaiters(of: $0) }
+    }
+
+    private func covered(by fallback: MatchRule) -> [Int] {
+        entries.indices.filter { index in
+            guard let entry = entries[index], entry.fallback == fallback, case .covered = entry.standing else {
+                return false
+            }
+            return true
+        }
+    }
+
+    private mutating func uncover(_ fallback: MatchRule) {
+        for handle in covered(by: fallback) { entries[handle]?.standing = .absent }
+    }
+
+    private mutating func dropUse(byTableOf handle: Int) {
+        entries[handle]?.users -= 1
+        if let users = entries[handle]?.users, users <= 0 { remove(handle) }
+    }
+
+    // MARK: Losing and finding the bus
+
+    /// The bus holds nothing any more. Requests under way are answered with an error each.
+    mutating func lost() {
+        for fallback in fallbacks {
+            uncover(fallback)
+            if let handle = handles[fallback] { dropUse(byTableOf: handle) }
+        }
         fallbacks = []
-        spareIsHeld = false
-        return entries.keys.flatMap { request($0, waiters: waiting[$0] ?? []) }
-    }
-
-    // MARK: Steps
-
-    /// Joins a fallback that is in use; `nil` where there is none that could stand in.
-    private mutating func join(_ fallback: MatchRule?, _ waiting: Waiting) -> Retention? {
-        guard let fallback, fallbacks.contains(fallback) else { return nil }
-        switch entries[fallback]?.standing {
-        case .active:
-            return .ready
-        case .requested(let ticket, let waiters):
-            entries[fallback]?.standing = .requested(ticket: ticket, waiters: waiters + [waiting])
-            return .pending
-        case .covered, .refused, nil:
-            return nil
+        spare = .none
+        for handle in entries.indices {
+            if case .active = entries[handle]?.standing { entries[handle]?.standing = .absent }
         }
     }
 
-    private mutating func request(_ rule: MatchRule, waiters: [Waiting]) -> [Action] {
-        let ticket = nextTicket
+    /// Asks the new connection for every rule. Those who wait go on waiting.
+    mutating func reconnected() -> [Action] {
+        lost()
+        return entries.indices.flatMap { entries[$0] == nil ? [] : request($0) }
+    }
+
+    // MARK: Requests
+
+    private enum Coverage { case none, requested, active }
+
+    /// Whether a fallback in use stands in for the rule, or is about to.
+    private func coverage(of handle: Int) -> Coverage {
+        guard let fallback = entries[handle]?.fallback, fallbacks.contains(fallback) else { return .none }
+        return standing(of: fallback)
+    }
+
+    private func standing(of rule: MatchRule) -> Coverage {
+        switch handles[rule].flatMap({ entries[$0]?.standing }) {
+        case .active: .active
+        case .requested(_, isLate: false): .requested
+        case .requested, .covered, .absent, nil: .none
+        }
+    }
+
+    private mutating func request(_ handle: Int) -> [Action] {
+        guard let rule = entries[handle]?.rule else { return [] }
+        let request = Request(handle: handle, ticket: nextTicket)
         nextTicket += 1
-        entries[rule]?.standing = .requested(ticket: ticket, waiters: waiters)
-        return spareIfDue() + [.add(rule, ticket: ticket)]
-    }
-
-    private mutating func cover(_ rule: MatchRule, by fallback: MatchRule, waiters: [Waiting]) -> Answer {
-        entries[rule]?.standing = .covered
-        if entries[fallback] == nil {
-            entries[fallback] = Entry(users: 0, standing: .refused, fallback: nil, isBroad: true)
-        }
-        if fallbacks.insert(fallback).inserted { entries[fallback]?.users += 1 }
-        switch entries[fallback]?.standing {
-        case .active:
-            return Answer(waiters: waiters.map(\.waiter))
-        case .requested(let ticket, let others):
-            entries[fallback]?.standing = .requested(ticket: ticket, waiters: others + waiters)
-            return Answer()
-        case .covered, .refused, nil:
-            return Answer(actions: giveUpSpare() + request(fallback, waiters: waiters))
-        }
-    }
-
-    /// Those who waited are no users; a rule that had users before stays known, to be asked for again.
-    private mutating func refuse(_ rule: MatchRule, waiters: [Waiting]) {
-        entries[rule]?.standing = .refused
-        if fallbacks.remove(rule) != nil {
-            for (covered, entry) in entries where entry.fallback == rule {
-                if case .covered = entry.standing { entries[covered]?.standing = .refused }
-            }
-            dropUse(of: rule)
-        }
-        for waiting in waiters { dropUse(of: waiting.rule) }
-    }
-
-    private mutating func dropUse(of rule: MatchRule) {
-        entries[rule]?.users -= 1
-        if let users = entries[rule]?.users, users <= 0 { entries[rule] = nil }
+        entries[handle]?.standing = .requested(ticket: request.ticket, isLate: false)
+        return spareIfDue() + [.add(rule, request)]
     }
 
     private mutating func giveUpSpare() -> [Action] {
-        guard spareIsHeld else { return [] }
-        spareIsHeld = false
-        return [.remove(Self.spare)]
+        guard spare == .held else { return [] }
+        spare = .none
+        return [.remove(Self.spareRule)]
     }
 
     private mutating func spareIfDue() -> [Action] {
-        guard !spareIsHeld, fallbacks.isEmpty, entries.count >= Self.spareThreshold else { return [] }
-        spareIsHeld = true
-        // Its answer is of no interest: without a place for the spare there is none for the next rule either.
-        return [.add(Self.spare, ticket: 0)]
+        guard spare == .none, fallbacks.isEmpty, handles.count >= Self.spareThreshold else { return [] }
+        spare = .held
+        return [.add(Self.spareRule, .spare)]
     }
 }

@@ -1,7 +1,7 @@
 import Synchronization
 
 extension ConnectionCore {
-    /// Answers a method call: in a task of its own, because the I/O thread must go on reading, or right here where the method
+    /// Answers a method call: in a task of its own, because the reading thread must go on reading, or right here where the method
     /// wants its calls in order or has the answer.
     func dispatchCall(_ message: borrowing DBusMessage, from socket: BusSocket) {
         let objects = state.withLock { $0.objects }
@@ -97,12 +97,12 @@ extension ConnectionCore {
 
 /// The answer that a call waits for. To be sent once; the bus disregards a second one. A caller that is gone, or wants none, gets none.
 public struct CallReply: Sendable {
-    fileprivate let call: ConnectionCore.HeldMessage
+    fileprivate let call: HeldMessage
     // Not the connection itself, whose end of life closes it.
     private let core: ConnectionCore
     private let socket: BusSocket
 
-    fileprivate init(_ call: ConnectionCore.HeldMessage, _ core: ConnectionCore, _ socket: BusSocket) {
+    fileprivate init(_ call: HeldMessage, _ core: ConnectionCore, _ socket: BusSocket) {
         self.call = call
         self.core = core
         self.socket = socket

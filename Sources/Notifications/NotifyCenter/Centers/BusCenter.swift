@@ -155,7 +155,7 @@ final class BusCenter: Sendable {
 
     var statistics: CenterStatistics {
         let state = state.withLock { $0 }
-        let rules = state.link?.connection.matchRuleCounts ?? (inUse: 0, covered: 0)
+        let rules = state.link?.connection.statistics
         let statistics = router.statistics
         return CenterStatistics(
             observers: statistics.observers,
@@ -163,8 +163,8 @@ final class BusCenter: Sendable {
             malformed: state.malformed,
             waiting: statistics.waiting,
             deliveries: statistics.deliveries,
-            matchRules: rules.inUse,
-            coveredMatchRules: rules.covered
+            matchRules: rules?.matchRules ?? 0,
+            coveredMatchRules: rules?.coveredMatchRules ?? 0
         )
     }
 }

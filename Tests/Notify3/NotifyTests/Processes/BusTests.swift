@@ -103,7 +103,7 @@ import Testing
         }
         try stranger.send(try NotifydProtocol.signal(.tell, [.uint64(1), .boolean(true)]))
         try stranger.send(try NotifydProtocol.signal(.suspend))
-        try stranger.synchronize()
+        try await stranger.flush()
         #expect(try await poster.ask("post menu") == "status 0")
         try await eventually { listener.calls(token) == 1 }
     }

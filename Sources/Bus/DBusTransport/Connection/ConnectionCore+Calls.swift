@@ -1,0 +1,330 @@
+import CDBus
+import Dispatch
+import Glibc
+import Synchronization
+
+/// A call under way. Its message tells whom it went to and what was attempted, so that no text is made for a call that succeeds.
+final class PendingCall: Sendable {
+    typealias Waiter = @Sendable (Result<[DBusValue], DBusError>) -> Void
+
+    let message: DBusMessage
+    let deadline: ContinuousClock.Instant?
+    /// Whether an answer after the deadline still counts. Then the waiter is called at the deadline, and again with the answer.
+    let outlivesDeadline: Bool
+    let waiter: Waiter
+
+    init(
+        _ message: consuming DBusMessage,
+        deadline: ContinuousClock.Instant?,
+        outlivesDeadline: Bool = false,
+        waiter: @escaping Waiter
+    ) {
+        self.message = message
+        self.deadline = deadline
+        self.outlivesDeadline = outlivesDeadline
+        self.waiter = waiter
+    }
+
+    var attempted: String { ConnectionCore.attempt(message) }
+}
+
+/// The calls that wait for an answer, by serial. Pure: it says who is to be told, the connection tells them.
+struct PendingCalls {
+    private var calls: [UInt32: PendingCall] = [:]
+    /// Calls whose deadline passed and whose answer still counts.
+    private var late: Set<UInt32> = []
+
+    /// When the next call runs out of time. Asked when an alarm goes off, not for each call.
+    var nextDeadline: ContinuousClock.Instant? {
+        calls.lazy.filter { !late.contains($0.key) }.compactMap(\.value.deadline).min()
+    }
+
+    mutating func insert(_ call: PendingCall, serial: UInt32) { calls[serial] = call }
+
+    /// The call that the reply answers; `nil` for one that timed out, was cancelled, or never was, and for a reply of somebody else than
+    /// was asked, as far as the names tell: a well-known name's owner answers under its own.
+    mutating func answered(by reply: borrowing DBusMessage) -> PendingCall? {
+        let serial = reply.replySerial
+        guard let call = calls[serial], reply.mayAnswer(call.message) else { return nil }
+        return remove(serial)
+    }
+
+    mutating func remove(_ serial: UInt32) -> PendingCall? {
+        if !late.isEmpty { late.remove(serial) }
+        return calls.removeValue(forKey: serial)
+    }
+
+    mutating func expired(at now: ContinuousClock.Instant) -> [PendingCall] {
+        let expired = calls.filter { serial, call in
+            !late.contains(serial) && call.deadline.map { $0 <= now } ?? false
+        }
+        for (serial, call) in expired {
+            if call.outlivesDeadline { late.insert(serial) } else { calls[serial] = nil }
+        }
+        return Array(expired.values)
+    }
+
+    mutating func removeAll() -> [PendingCall] {
+        defer { self = PendingCalls() }
+        return Array(calls.values)
+    }
+}
+
+// MARK: - Calling
+
+extension ConnectionCore {
+    /// Sends a method call. The waiter is called once, on the reading thread, with the answer; or right here where nothing could
+    /// be sent.
+    ///
+    /// - Parameter serial: by which ``cancelCall(serial:)`` finds it.
+    func startCall(_ call: PendingCall, serial: UInt32) {
+        do throws(DBusError) {
+            let socket = try socket(call.attempted)
+            try startReading()
+            // In the table before it is sent, so that the answer finds it there.
+            let wakes = try state.withLock { state throws(DBusError) -> Bool in
+                guard case .connected(let current) = state.phase, current === socket else {
+                    throw .disconnected(call.attempted)
+                }
+                state.calls.insert(call, serial: serial)
+                return state.advanceAlarm(to: call.deadline)
+            }
+            do throws(DBusError) {
+                let standing = try socket.send(call.message, serial: serial, attempted: call.attempted)
+                if wakes || !standing.isConnected || standing.hasUnsentMessages { event.signal() }
+            } catch {
+                // Somebody who told the waiter meanwhile has taken the call out.
+                guard state.withLock({ $0.calls.remove(serial) }) != nil else { return }
+                throw error
+            }
+        } catch {
+            call.waiter(.failure(error))
+        }
+    }
+
+    func cancelCall(serial: UInt32) {
+        guard !isForeign, let call = state.withLock({ $0.calls.remove(serial) }) else { return }
+        call.waiter(.failure(DBusError(.cancelled, message: "the task was cancelled", attempted: call.attempted)))
+    }
+
+    /// Waits on this thread. On the reading thread it goes on reading meanwhile: answers are taken, everything else is kept for
+    /// afterwards, in order.
+    func wait<Value: Sendable>(start: (@escaping @Sendable (Value) -> Void) -> Void) -> Value {
+        let box = Locked<Value?>(nil)
+        let done = DispatchSemaphore(value: 0)
+        start { value in
+            // Called again where an answer comes after its deadline; the first call counts.
+            let isFirst = box.withLock { box in
+                guard box == nil else { return false }
+                box = value
+                return true
+            }
+            if isFirst { done.signal() }
+        }
+        // What could not be started has its value already, and asks for no lock.
+        if let value = box.withLock({ $0 }) { return value }
+        guard isOnReadingThread else {
+            while true {
+                done.wait()
+                if let value = box.withLock({ $0 }) { return value }
+            }
+        }
+        // The turns here may take the wake-up of a job.
+        defer { event.signal() }
+        while true {
+            turnInsideWait { box.withLock { $0 != nil } }
+            if let value = box.withLock({ $0 }) { return value }
+        }
+    }
+
+    /// Calls the bus itself.
+    func callBus(
+        _ message: consuming DBusMessage,
+        timeout: Duration? = .seconds(25),
+        waiter: @escaping PendingCall.Waiter
+    ) {
+        let deadline = timeout.map { ContinuousClock.now + $0 }
+        startCall(PendingCall(message, deadline: deadline, waiter: waiter), serial: takeSerial())
+    }
+
+    // MARK: Match rules
+
+    /// How long somebody waits for the bus to take a rule.
+    private static let ruleTimeout: Duration = .seconds(25)
+
+    /// Adds a user of the rule, which the connection keeps until ``release(_:)``, whatever the bus says of it now. The waiter is told
+    /// once, here or on the reading thread.
+    ///
+    /// - Returns: the rule's handle; `nil` in a forked child and after the end of the connection.
+    func retain(_ rule: MatchRule, fallback: MatchRule?, waiter: @escaping MatchRuleTable.Waiter) -> Int? {
+        var outage: DBusError?
+        do throws(DBusError) {
+            // Connects where nobody did so far.
+            do throws(DBusError) { _ = try socket("add the match rule \(rule)") } catch { outage = error }
+            if let outage, outage.code == .closed { throw outage }
+            try startReading()
+        } catch {
+            waiter(error)
+            return nil
+        }
+        let retained = state.withLock { state -> (handle: Int, MatchRuleTable.Retention, sends: Bool)? in
+            let isConnected: Bool
+            switch state.phase {
+            case .closed: return nil
+            case .lost: isConnected = false
+            case .connected: isConnected = true
+            }
+            let (handle, retention, actions) =
+                state.rules.retain(rule, fallback: fallback, isConnected: isConnected, waiter: waiter)
+            return (handle, retention, state.enqueue(actions))
+        }
+        guard let (handle, retention, sends) = retained else {
+            waiter(.closed("add the match rule \(rule)"))
+            return nil
+        }
+        if sends { sendRuleActions() }
+        switch retention {
+        case .inForce: waiter(nil)
+        case .failed(let error): waiter(outage ?? error)
+        case .pending: break
+        }
+        return handle
+    }
+
+    func release(_ handle: Int) {
+        guard !isForeign else { return }
+        let sends = state.withLock { state in
+            let actions = state.rules.release(handle)
+            return state.enqueue(actions)
+        }
+        if sends { sendRuleActions() }
+    }
+
+    /// Sends what the table decided, in the order of deciding, whichever thread decided it: a place that a rule gave up must go to the
+    /// rule that it was given up for. One thread at a time sends for all.
+    func sendRuleActions() {
+        while true {
+            let actions = state.withLock { state in
+                defer { state.ruleActions = [] }
+                if state.ruleActions.isEmpty { state.isSendingRuleActions = false }
+                return state.ruleActions
+            }
+            if actions.isEmpty { return }
+            for action in actions { send(action) }
+        }
+    }
+
+    private func send(_ action: MatchRuleTable.Action) {
+        do throws(DBusError) {
+            switch action {
+            case .add(let rule, let request):
+                let call = PendingCall(
+                    try .busCall("AddMatch", rule.description),
+                    deadline: .now + Self.ruleTimeout,
+                    outlivesDeadline: true
+                ) { self.answered(rule, request, error: $0.failure) }
+                startCall(call, serial: takeSerial())
+            case .remove(let rule):
+                // A lost bus has forgotten the rule by itself, so a failure changes nothing.
+                try? send(try .busCall("RemoveMatch", rule.description, expectsReply: false))
+            }
+        } catch {
+            if case .add(let rule, let request) = action { answered(rule, request, error: error) }
+        }
+    }
+
+    private func answered(_ rule: MatchRule, _ request: MatchRuleTable.Request, error: DBusError?) {
+        let (answer, sends) = state.withLock { state in
+            let answer = state.rules.answered(rule, request, error: error)
+            if let error = answer.error { state.restorationFailures?.append(error) }
+            return (answer, state.enqueue(answer.actions))
+        }
+        for waiter in answer.waiters { waiter(answer.error) }
+        if sends { sendRuleActions() }
+    }
+
+    // MARK: Names
+
+    func requestName(_ name: String, _ options: BusNameOptions, waiter: @escaping @Sendable (DBusError?) -> Void) {
+        let attempted = "own the bus name \(name)"
+        do throws(DBusError) {
+            let message = try DBusMessage.busCall("RequestName", [.string(name), .uint32(options.rawValue)])
+            callBus(message) { result in
+                switch result {
+                case .failure(let error):
+                    waiter(error)
+                // 1 owner, 2 queued, 3 exists, 4 owned already (D-Bus specification, RequestName).
+                case .success(let reply) where [1, 2, 4].contains(reply.first?.unsignedValue):
+                    // Here, on the reading thread: a loss that comes next must find the name among those to restore.
+                    self.state.withLock { $0.names[name] = options }
+                    waiter(nil)
+                case .success:
+                    let error = DBusError(
+                        .nameTaken,
+                        message: "another connection owns it",
+                        attempted: attempted,
+                        remedy: "end the program that owns it, or use another bus"
+                    )
+                    waiter(error)
+                }
+            }
+        } catch {
+            waiter(error)
+        }
+    }
+}
+
+extension ConnectionCore.State {
+    /// Takes up what the table decided.
+    ///
+    /// - Returns: whether the caller is to send, because no other thread does.
+    mutating func enqueue(_ actions: [MatchRuleTable.Action]) -> Bool {
+        guard !actions.isEmpty else { return false }
+        ruleActions += actions
+        guard !isSendingRuleActions else { return false }
+        isSendingRuleActions = true
+        return true
+    }
+}
+
+// MARK: - Calls to the bus
+
+extension DBusMessage {
+    static let busName = "org.freedesktop.DBus"
+
+    /// A call to the bus itself. Its names are constants, so nothing is validated.
+    static func busCall(
+        _ member: StaticString,
+        _ arguments: [DBusValue] = [],
+        expectsReply: Bool = true
+    ) throws(DBusError) -> DBusMessage {
+        guard
+            let pointer = dbus_message_new_method_call(
+                "org.freedesktop.DBus",
+                "/org/freedesktop/DBus",
+                "org.freedesktop.DBus",
+                UnsafeRawPointer(member.utf8Start).assumingMemoryBound(to: CChar.self)
+            )
+        else { throw outOfMemory("call the bus") }
+        let message = DBusMessage(adopting: pointer)
+        if !expectsReply { dbus_message_set_no_reply(pointer, 1) }
+        try message.append(arguments, attempted: "call \(member) of the bus")
+        return message
+    }
+
+    /// The same with one text.
+    static func busCall(
+        _ member: StaticString,
+        _ text: String,
+        expectsReply: Bool = true
+    ) throws(DBusError) -> DBusMessage {
+        try busCall(member, [.string(text)], expectsReply: expectsReply)
+    }
+
+    /// Whether this reply comes from whom the call went to, as far as the names tell.
+    func mayAnswer(_ call: borrowing DBusMessage) -> Bool {
+        guard let destination = dbus_message_get_destination(call.pointer) else { return true }
+        let isUnique = destination[0] == CChar(bitPattern: UInt8(ascii: ":")) || strcmp(destination, Self.busName) == 0
+        return !isUnique || dbus_message_has_sender(pointer, destination) != 0
+    }
+}

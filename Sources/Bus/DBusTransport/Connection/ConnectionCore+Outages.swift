@@ -1,0 +1,244 @@
+import Dispatch
+import Glibc
+import Synchronization
+
+/// What happened to the connection itself.
+public enum ConnectionEvent: Sendable {
+    /// The bus is gone. Signals sent until it is back are lost; calls fail with ``DBusError/Code/disconnected``.
+    case lost
+    /// The bus is there, again or for the first time: names, match rules and objects are in place, except for those that `failures`
+    /// tells of. Whoever keeps a copy of somebody's state should ask for it anew.
+    case restored(failures: [DBusError])
+}
+
+/// How long to wait before each attempt to reach a lost bus: at once, then 50 ms doubling to 2 s. Pure.
+///
+/// Not longer: a bus that restarts is back within seconds, and an attempt costs one failed `connect`. A bus that takes connections and
+/// drops them soon after counts as lost all the while; only one that held for ``steadyTime`` makes the next wait short again.
+struct Backoff {
+    static let steadyTime: Duration = .seconds(2)
+
+    private var attempts = 0
+    private var restoredAt: ContinuousClock.Instant?
+
+    mutating func next() -> Duration {
+        defer { attempts += 1 }
+        guard attempts > 0 else { return .zero }
+        return min(.milliseconds(50 << min(attempts - 1, 6)), .seconds(2))
+    }
+
+    mutating func restored(at now: ContinuousClock.Instant) { restoredAt = now }
+
+    mutating func lost(at now: ContinuousClock.Instant) {
+        if let restoredAt, now - restoredAt >= Self.steadyTime { attempts = 0 }
+        restoredAt = nil
+    }
+}
+
+extension ConnectionCore {
+    // MARK: Losing the bus
+
+    /// Called on the reading thread, once for each socket, also where a wait inside a handler and the loop around it both find it gone.
+    func lost(_ socket: BusSocket) {
+        let told = state.withLock { state -> State? in
+            guard case .connected(let current) = state.phase, current === socket else { return nil }
+            let before = state
+            state.phase = .lost(nil)
+            state.backoff.lost(at: .now)
+            state.rules.lost()
+            state.restorationFailures = nil
+            // Calls among them come from names that the next bus gives to others.
+            state.deferred.removeAll()
+            _ = state.calls.removeAll()
+            return before
+        }
+        guard var told else { return }
+        for call in told.calls.removeAll() { call.waiter(.failure(.disconnected(call.attempted))) }
+        for handler in told.eventHandlers.values { handler(.lost) }
+    }
+
+    /// Called by a sender that found the bus gone.
+    ///
+    /// - Returns: whether the sender is to reconnect, because there is no reading thread that does.
+    func lost(withoutReader socket: BusSocket) -> Bool {
+        state.withLock { state in
+            guard !state.isReading else { return false }
+            if case .connected(let current) = state.phase, current === socket { state.phase = .lost(nil) }
+            return true
+        }
+    }
+
+    // MARK: Finding it
+
+    /// Connects on the calling thread, where there is no reading thread. Waits for the bus, at most libdbus's 25 seconds.
+    func connectHere(_ attempted: @autoclosure () -> String) throws(DBusError) -> BusSocket {
+        let fresh: BusSocket
+        do throws(DBusError) {
+            fresh = try BusSocket(address: try bus.resolvedAddress())
+        } catch {
+            noteFailure(error)
+            throw error
+        }
+        // Somebody else may have been faster.
+        if connected(fresh) { return fresh }
+        switch state.withLock({ $0.phase }) {
+        case .connected(let socket): return socket
+        case .lost: throw .disconnected(attempted())
+        case .closed: throw .closed(attempted())
+        }
+    }
+
+    /// One attempt of the reading thread, after the wait that is due.
+    func reconnect() {
+        sleepWhileLost(state.withLock { $0.backoff.next() })
+        guard case .lost = state.withLock({ $0.phase }) else { return }
+        do throws(DBusError) {
+            _ = connected(try BusSocket(address: try bus.resolvedAddress()))
+        } catch {
+            noteFailure(error)
+        }
+    }
+
+    /// Keeps why a connection that was never there cannot be made, for the errors of those who use it.
+    private func noteFailure(_ error: DBusError) {
+        state.withLock { state in
+            if case .lost = state.phase { state.phase = .lost(state.wasConnected ? nil : error) }
+        }
+    }
+
+    private func sleepWhileLost(_ duration: Duration) {
+        let end = ContinuousClock.now + duration
+        // The eventfd cuts it short only when the connection is closed; after other wake-ups it sleeps on.
+        while case .lost = state.withLock({ $0.phase }), .now < end {
+            performJobs()
+            _ = poll(nil, until: end)
+        }
+    }
+
+    /// Takes a fresh socket into use, and puts names and match rules in place on it.
+    ///
+    /// - Returns: false where the connection is not lost any more.
+    private func connected(_ socket: BusSocket) -> Bool {
+        let work = state.withLock { state -> (names: [String: BusNameOptions], sends: Bool, isReading: Bool)? in
+            guard case .lost = state.phase else { return nil }
+            state.phase = .connected(socket)
+            if state.wasConnected { state.reconnections += 1 }
+            state.wasConnected = true
+            state.restorationFailures = []
+            return (state.names, state.enqueue(state.rules.reconnected()), state.isReading)
+        }
+        guard let work else { return false }
+        if work.sends { sendRuleActions() }
+        for (name, options) in work.names {
+            requestName(name, options) { error in
+                guard let error else { return }
+                self.state.withLock { $0.restorationFailures?.append(error) }
+            }
+        }
+        // Without a reading thread there is nothing to restore and nobody to tell.
+        if work.isReading { finishRestoration() }
+        return true
+    }
+
+    /// The bus answers in order: its answer to this call comes after those to all rules and names, and proves that the bus keeps the
+    /// connection. An answer to a rule may lead to a request for another rule, and then to one more such call.
+    private func finishRestoration() {
+        guard let call = try? DBusMessage.busCall("GetId") else { return }
+        callBus(call) { [self] result in
+            // A bus that is lost again meanwhile is restored, and reported, anew.
+            if let error = result.failure, error.code == .disconnected || error.code == .closed { return }
+            enum Next {
+                case wait, nothing
+                case tell([DBusError], [EventHandler])
+            }
+            let next = state.withLock { state -> Next in
+                guard let failures = state.restorationFailures else { return .nothing }
+                if state.isSendingRuleActions || state.rules.hasRequests { return .wait }
+                state.restorationFailures = nil
+                state.backoff.restored(at: .now)
+                return .tell(failures + [result.failure].compactMap(\.self), Array(state.eventHandlers.values))
+            }
+            switch next {
+            case .wait: finishRestoration()
+            case .nothing: break
+            case .tell(let failures, let handlers): for handler in handlers { handler(.restored(failures: failures)) }
+            }
+        }
+    }
+
+    // MARK: End
+
+    /// How long the end of a connection, or of the process, waits for the bus to read what was sent.
+    static let endTimeout: Duration = .seconds(2)
+
+    /// The last thing that the reading thread does.
+    func endInOrder() {
+        let socket = state.withLock { state in
+            defer { state.closing = nil }
+            return state.closing
+        }
+        socket?.finish(by: .now + Self.endTimeout)
+    }
+
+    /// Has the bus read what this connection sent, before the process ends. The kernel tells the bus of unread data in our socket as an
+    /// error, and dbus-daemon then drops what it has not read; so nothing may be unread on its side.
+    fileprivate func flushAtExit(by deadline: ContinuousClock.Instant) {
+        guard !isForeign, hasSent.load(ordering: .relaxed) else { return }
+        switch state.withLock({ $0.phase }) {
+        case .connected:
+            guard let call = try? DBusMessage.busCall("GetId") else { return }
+            let held = HeldMessage(call)
+            let _: Result<[DBusValue], DBusError> = wait { answered in
+                let call = PendingCall(held.message.sharedReference(), deadline: deadline, waiter: answered)
+                startCall(call, serial: takeSerial())
+            }
+        case .closed where isOnReadingThread: endInOrder()
+        case .closed: ProcessExit.waitForEnd(of: self, by: deadline)
+        case .lost: break
+        }
+    }
+}
+
+/// What connections do before the process ends by `exit` or by returning from `main`.
+enum ProcessExit {
+    private struct Entry {
+        let core: ConnectionCore
+        var waiters: [DispatchSemaphore] = []
+    }
+
+    /// Connections that have a reading thread.
+    private static let reading = Locked<[ObjectIdentifier: Entry]>([:])
+    /// The process that has connections, as ``ForkedChild/generation`` tells it. In a child of its, a thread that is not there may hold
+    /// the lock.
+    private static let owner = Atomic<UInt>(.max)
+    private static let registration: Void = {
+        atexit { ProcessExit.flush() }
+        return ()
+    }()
+
+    static func add(_ core: ConnectionCore) {
+        registration
+        owner.store(ForkedChild.generation, ordering: .relaxed)
+        reading.withLock { $0[ObjectIdentifier(core)] = Entry(core: core) }
+    }
+
+    static func remove(_ core: ConnectionCore) {
+        let entry = reading.withLock { $0.removeValue(forKey: ObjectIdentifier(core)) }
+        for waiter in entry?.waiters ?? [] { waiter.signal() }
+    }
+
+    static func waitForEnd(of core: ConnectionCore, by deadline: ContinuousClock.Instant) {
+        let ended = DispatchSemaphore(value: 0)
+        let isReading = reading.withLock { reading in
+            reading[ObjectIdentifier(core)]?.waiters.append(ended)
+            return reading[ObjectIdentifier(core)] != nil
+        }
+        if isReading { _ = ended.wait(timeout: .now() + .milliseconds(Int(milliseconds(until: deadline)))) }
+    }
+
+    private static func flush() {
+        guard owner.load(ordering: .relaxed) == ForkedChild.generation else { return }
+        let deadline = ContinuousClock.now + ConnectionCore.endTimeout
+        for entry in reading.withLock({ Array($0.values) }) { entry.core.flushAtExit(by: deadline) }
+    }
+}

@@ -1,0 +1,287 @@
+import CDBus
+import Glibc
+import Synchronization
+
+/// A message on the heap, because an array takes no move-only elements.
+final class HeldMessage: Sendable {
+    let message: DBusMessage
+    init(_ message: consuming DBusMessage) { self.message = message }
+}
+
+/// Signals and calls that arrive while a handler on the reading thread waits for an answer, in order. Bounded: a handler may wait for
+/// long, and others decide how much they send.
+struct DeferredMessages {
+    static let countLimit = 65_536
+    static let byteLimit = 32 * 1024 * 1024
+
+    private var messages: [HeldMessage] = []
+    private var head = 0
+    private var bytes = 0
+    /// Those that found no room.
+    private(set) var dropped: UInt64 = 0
+
+    var isEmpty: Bool { head == messages.count }
+
+    mutating func append(_ message: HeldMessage, bytes size: Int) {
+        guard messages.count - head < Self.countLimit, bytes + size <= Self.byteLimit else {
+            dropped += 1
+            return
+        }
+        bytes += size
+        messages.append(message)
+    }
+
+    mutating func popFirst() -> HeldMessage? {
+        guard head < messages.count else { return nil }
+        defer {
+            head += 1
+            if head == messages.count {
+                messages = []
+                head = 0
+                bytes = 0
+            }
+        }
+        return messages[head]
+    }
+
+    mutating func removeAll() {
+        messages = []
+        head = 0
+        bytes = 0
+    }
+}
+
+// MARK: - The reading thread
+
+/// The one thread that reads a connection (architecture, D3): it polls the descriptor and an eventfd, lets libdbus transfer
+/// without waiting, hands each message on, and restores the connection when the bus was lost.
+extension ConnectionCore {
+    var isOnReadingThread: Bool { readingThread.load(ordering: .relaxed) == UInt(pthread_self()) }
+
+    /// Starts the reading thread with the first thing that needs an answer; a process that only posts does without.
+    func startReading() throws(DBusError) {
+        let isReading = state.withLock { state -> Bool in
+            if state.isReading { return true }
+            if case .closed = state.phase { return true }
+            state.isReading = QuietThread.start("dbus-read") { self.read() } != nil
+            return state.isReading
+        }
+        guard isReading else {
+            throw DBusError(
+                .noResources,
+                message: "no thread can be started",
+                attempted: "read from the bus",
+                remedy: "raise the limit of processes (ulimit -u)"
+            )
+        }
+    }
+
+    private func read() {
+        readingThread.store(UInt(pthread_self()), ordering: .relaxed)
+        ProcessExit.add(self)
+        defer { ProcessExit.remove(self) }
+        while true {
+            let turn = beginTurn(takesJobs: true)
+            for job in turn.jobs { job() }
+            turn.tellExpired()
+            switch turn.phase {
+            case .connected(let socket): read(socket, turn)
+            case .lost: reconnect()
+            case .closed: return endInOrder()
+            }
+        }
+    }
+
+    /// What a turn of the loop needs of the state, taken under the lock once.
+    private struct Turn {
+        let phase: Phase
+        let jobs: [Job]
+        let alarm: ContinuousClock.Instant?
+        let expired: [PendingCall]
+        var handlers: [(id: UInt64, call: SignalHandler)]
+        var handlerGeneration: UInt
+
+        func tellExpired() {
+            for call in expired { call.waiter(.failure(.noAnswer(call.attempted))) }
+        }
+    }
+
+    private func beginTurn(takesJobs: Bool) -> Turn {
+        let generation = handlerGeneration.load(ordering: .acquiring)
+        return state.withLock { state in
+            var expired: [PendingCall] = []
+            if let alarm = state.alarm, alarm <= .now {
+                expired = state.calls.expired(at: .now)
+                state.alarm = state.calls.nextDeadline
+            }
+            defer { if takesJobs { state.jobs = [] } }
+            return Turn(
+                phase: state.phase,
+                jobs: takesJobs ? state.jobs : [],
+                alarm: state.alarm,
+                expired: expired,
+                handlers: state.signalHandlers,
+                handlerGeneration: generation
+            )
+        }
+    }
+
+    /// One turn of the loop: hands on what was read, then sleeps until there is more.
+    private func read(_ socket: BusSocket, _ turn: consuming Turn) {
+        let standing = deliver(from: socket, &turn)
+        guard standing.isConnected else { return lost(socket) }
+        sleepAndTransfer(socket, standing, until: turn.alarm)
+    }
+
+    /// One turn inside a wait on this very thread. What it delivers may be what is waited for, so it asks before it sleeps.
+    func turnInsideWait(until isDone: () -> Bool) {
+        let turn = beginTurn(takesJobs: false)
+        turn.tellExpired()
+        // Where the bus is lost, the loss has answered all calls, and the wait is over.
+        guard case .connected(let socket) = turn.phase else { return }
+        let standing = deferAll(from: socket)
+        if isDone() { return }
+        guard standing.isConnected else { return lost(socket) }
+        sleepAndTransfer(socket, standing, until: turn.alarm)
+    }
+
+    /// An alarm that is advanced meanwhile wakes this up.
+    private func sleepAndTransfer(
+        _ socket: BusSocket,
+        _ standing: BusSocket.Standing,
+        until alarm: ContinuousClock.Instant?
+    ) {
+        let events = poll(standing, until: alarm)
+        if events != 0 { socket.transfer(events) }
+    }
+
+    /// Sleeps until the socket, the eventfd or a deadline; returns the socket's events.
+    func poll(_ standing: BusSocket.Standing?, until deadline: ContinuousClock.Instant?) -> CShort {
+        var descriptors = (pollfd(), pollfd(fd: event.descriptor, events: CShort(POLLIN), revents: 0))
+        // A negative descriptor is passed over.
+        descriptors.0.fd = standing?.descriptor ?? -1
+        descriptors.0.events = CShort(standing?.hasUnsentMessages == true ? POLLIN | POLLOUT : POLLIN)
+        withUnsafeMutableBytes(of: &descriptors) { bytes in
+            _ = Glibc.poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, milliseconds(until: deadline))
+        }
+        if descriptors.1.revents != 0 { event.clear() }
+        return descriptors.0.revents
+    }
+
+    func performJobs() {
+        for job in beginTurn(takesJobs: true).jobs { job() }
+    }
+
+    // MARK: Messages
+
+    private func deliver(from socket: BusSocket, _ turn: inout Turn) -> BusSocket.Standing {
+        while true {
+            if hasDeferred.load(ordering: .relaxed), let held = takeDeferred() {
+                route(held.message, from: socket, &turn)
+                continue
+            }
+            switch socket.next() {
+            case .none(let standing): return standing
+            case .message(let pointer):
+                let message = DBusMessage(adopting: pointer)
+                switch message.kind {
+                case .methodReturn, .error: answer(message)
+                case .signal, .methodCall: route(message, from: socket, &turn)
+                case .unknown: break
+                }
+            }
+        }
+    }
+
+    private func deferAll(from socket: BusSocket) -> BusSocket.Standing {
+        while true {
+            switch socket.next() {
+            case .none(let standing): return standing
+            case .message(let pointer):
+                let message = DBusMessage(adopting: pointer)
+                switch message.kind {
+                case .methodReturn, .error: answer(message)
+                case .signal, .methodCall:
+                    let size = message.size
+                    let held = HeldMessage(message)
+                    state.withLock { $0.deferred.append(held, bytes: size) }
+                    hasDeferred.store(true, ordering: .relaxed)
+                case .unknown: break
+                }
+            }
+        }
+    }
+
+    private func takeDeferred() -> HeldMessage? {
+        state.withLock { state in
+            let held = state.deferred.popFirst()
+            if state.deferred.isEmpty { hasDeferred.store(false, ordering: .relaxed) }
+            return held
+        }
+    }
+
+    private func answer(_ message: borrowing DBusMessage) {
+        let found = state.withLock { state -> PendingCall? in state.calls.answered(by: message) }
+        guard let call = found else { return }
+        do throws(DBusError) {
+            let arguments = try message.arguments()
+            guard let name = message.errorName else { return call.waiter(.success(arguments)) }
+            let text = arguments.first?.stringValue ?? "no reason was given"
+            call.waiter(.failure(.answer(name: name, message: text, attempted: call.attempted)))
+        } catch {
+            call.waiter(.failure(error))
+        }
+    }
+
+    private func route(_ message: borrowing DBusMessage, from socket: BusSocket, _ turn: inout Turn) {
+        if case .methodCall = message.kind { return dispatchCall(message, from: socket) }
+        // A handler that was removed before this, by the one before it for instance, is not called any more.
+        if handlerGeneration.load(ordering: .acquiring) != turn.handlerGeneration { refreshHandlers(of: &turn) }
+        let (handlers, generation) = (turn.handlers, turn.handlerGeneration)
+        for handler in handlers {
+            if handlerGeneration.load(ordering: .acquiring) != turn.handlerGeneration { refreshHandlers(of: &turn) }
+            guard turn.handlerGeneration == generation || turn.handlers.contains(where: { $0.id == handler.id }) else {
+                continue
+            }
+            handler.call(message)
+        }
+    }
+
+    private func refreshHandlers(of turn: inout Turn) {
+        turn.handlerGeneration = handlerGeneration.load(ordering: .acquiring)
+        turn.handlers = state.withLock { $0.signalHandlers }
+    }
+}
+
+extension DBusMessage {
+    /// About how many bytes the message takes. The data of a message lies in texts and arrays, and libdbus knows the length of each
+    /// array, so that this costs the same for every size.
+    var size: Int {
+        var iterator = DBusMessageIter()
+        guard dbus_message_iter_init(pointer, &iterator) != 0 else { return 256 }
+        return 256 + Self.size(&iterator)
+    }
+
+    private static func size(_ iterator: inout DBusMessageIter) -> Int {
+        var sum = 0
+        while true {
+            switch dbus_message_iter_get_arg_type(&iterator) {
+            case CDBUS_TYPE_INVALID: return sum
+            case CDBUS_TYPE_STRING, CDBUS_TYPE_OBJECT_PATH, CDBUS_TYPE_SIGNATURE:
+                var start: UnsafePointer<CChar>?
+                dbus_message_iter_get_basic(&iterator, &start)
+                sum += 5 + (start.map { strlen($0) } ?? 0)
+            case CDBUS_TYPE_ARRAY:
+                var inner = DBusMessageIter()
+                dbus_message_iter_recurse(&iterator, &inner)
+                sum += 8 + Int(CDBus_arrayLength(&inner))
+            case CDBUS_TYPE_STRUCT, CDBUS_TYPE_VARIANT:
+                var inner = DBusMessageIter()
+                dbus_message_iter_recurse(&iterator, &inner)
+                sum += 8 + size(&inner)
+            default: sum += 8
+            }
+            dbus_message_iter_next(&iterator)
+        }
+    }
+}

@@ -1,0 +1,115 @@
+package import CLinux
+import Glibc
+package import Synchronization
+
+// MARK: The lock
+
+#if NOTIFY_CENTER_TSAN
+/// The project's one lock, as ThreadSanitizer understands it: it reports false races for `Synchronization.Mutex`.
+package final class Locked<Value: ~Copyable>: @unchecked Sendable {
+    // Unchecked: `value` is touched with `mutex` held, and neither address changes. On the heap, because a stored value without
+    // size would share its address with a neighbour, which looks like a race.
+    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    private let value = UnsafeMutablePointer<Value>.allocate(capacity: 1)
+
+    package init(_ value: consuming sending Value) {
+        self.value.initialize(to: value)
+        pthread_mutex_init(mutex, nil)
+    }
+
+    deinit {
+        pthread_mutex_destroy(mutex)
+        mutex.deallocate()
+        value.deinitialize(count: 1)
+        value.deallocate()
+    }
+
+    package borrowing func withLock<Result: ~Copyable, Failure: Error>(
+        _ body: (inout sending Value) throws(Failure) -> sending Result
+    ) throws(Failure) -> sending Result {
+        pthread_mutex_lock(mutex)
+        defer { pthread_mutex_unlock(mutex) }
+        return try body(&value.pointee)
+    }
+}
+#else
+/// The project's one lock. No foreign code runs while it is held.
+package typealias Locked = Mutex
+#endif
+
+// MARK: - Threads
+
+/// Starts threads with all signals blocked, so that those to the process reach the app's own threads (architecture, D3).
+package enum QuietThread {
+    /// Runs `body` on a thread of this name; nobody waits for its end.
+    ///
+    /// - Returns: the thread; `nil`, with `errno` set, where the system grants none. Then `body` is not called.
+    package static func start(_ name: StaticString, _ body: @escaping @Sendable () -> Void) -> pthread_t? {
+        var all = sigset_t()
+        var previous = sigset_t()
+        sigfillset(&all)
+        pthread_sigmask(SIG_SETMASK, &all, &previous)
+        defer { pthread_sigmask(SIG_SETMASK, &previous, nil) }
+        let work = Unmanaged.passRetained(Work(name, body))
+        var thread = pthread_t()
+        let start: @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? = { argument in
+            if let argument { Unmanaged<Work>.fromOpaque(argument).takeRetainedValue().run() }
+            return nil
+        }
+        let code = pthread_create(&thread, nil, start, work.toOpaque())
+        guard code == 0 else {
+            work.release()
+            errno = code
+            return nil
+        }
+        pthread_detach(thread)
+        return thread
+    }
+
+    private final class Work: Sendable {
+        private let name: StaticString
+        private let body: @Sendable () -> Void
+
+        init(_ name: StaticString, _ body: @escaping @Sendable () -> Void) {
+            self.name = name
+            self.body = body
+        }
+
+        func run() {
+            CLinux_nameThisThread(UnsafeRawPointer(name.utf8Start).assumingMemoryBound(to: CChar.self))
+            body()
+        }
+    }
+}
+
+// MARK: - Waking a thread
+
+/// An eventfd: any thread signals, one polls.
+package struct EventDescriptor: ~Copyable {
+    package let descriptor: CInt
+
+    /// - Parameter purpose: what it is for, as errors say it was attempted.
+    package init(_ purpose: String) throws(DBusError) {
+        descriptor = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
+        guard descriptor >= 0 else {
+            throw DBusError(
+                .noResources,
+                message: "eventfd failed: \(String(cString: strerror(errno)))",
+                attempted: purpose,
+                remedy: "raise the limit of open files (ulimit -n)"
+            )
+        }
+    }
+
+    deinit { close(descriptor) }
+
+    package func signal() {
+        // A full counter (EAGAIN) is a descriptor that is readable already.
+        _ = eventfd_write(descriptor, 1)
+    }
+
+    package func clear() {
+        var count: eventfd_t = 0
+        _ = eventfd_read(descriptor, &count)
+    }
+}
