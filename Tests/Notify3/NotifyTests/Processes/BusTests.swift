@@ -28,43 +28,6 @@ import Testing
         try await eventually { listener.calls(handled) == 2 }
     }
 
-    // notify(3), a.12
-    @Test func registrationsAreInForceAgainWhenTheBusIsBack() async throws {
-        let (handled, checked) = (
-            try await listener.register("dispatch", "menu"), try await listener.register("check", "menu")
-        )
-        _ = try await listener.ask("read \(checked)")
-        bus.stop()
-        try await eventually { try await poster.ask("post menu") == "status 9" }
-        #expect(try await poster.ask("check menu") == "status 9")
-        try bus.start()
-        // The poster's first posts may come before the listener's rules.
-        try await eventually {
-            _ = try await poster.ask("post menu")
-            return listener.calls(handled) > 0
-        }
-        #expect(try await listener.ask("read \(checked)") == "check 1")
-        #expect(try await poster.register("check", "menu") >= 2)
-    }
-
-    // Rules, a.12: what is registered during an outage is heard after it.
-    @Test func aRegistrationDuringAnOutageIsInForceAfterIt() async throws {
-        _ = try await listener.register("check", "order")
-        bus.stop()
-        try await eventually { try await listener.ask("post order") == "status 9" }
-        let (handled, checked) = (
-            try await listener.register("dispatch", "menu"), try await listener.register("check", "menu")
-        )
-        #expect(try await listener.ask("read \(checked)") == "check 1")
-        #expect(try await listener.ask("read \(checked)") == "check 0")
-        try bus.start()
-        try await eventually {
-            _ = try await poster.ask("post menu")
-            return listener.calls(handled) > 0
-        }
-        #expect(try await listener.ask("read \(checked)") == "check 1")
-    }
-
     // Posting and observing go on without notifyd; what needs it says so.
     @Test func withoutNotifydOnlyStateAndPathsAreMissing() async throws {
         let token = try await listener.register("dispatch", "menu")
