@@ -1,4 +1,3 @@
-import DBusTransport
 import Glibc
 import NotifyCenterTestKit
 import Testing
@@ -56,7 +55,9 @@ import Testing
         let token = try await listener.register("dispatch", "menu")
         bus.stop()
         try await eventually { try await listener.ask("post menu") == "status 9" }
-        for command in ["set \(token) 5", "get \(token)", "monitor \(token) /etc/hosts", "suspend-process 1", "dump /dev/null"] {
+        for command in [
+            "set \(token) 5", "get \(token)", "monitor \(token) /etc/hosts", "suspend-process 1", "dump /dev/null",
+        ] {
             #expect(try await listener.ask(command) == "status 9", "\(command)")
         }
         for command in ["suspend \(token)", "resume \(token)", "cancel \(token)"] {
@@ -104,13 +105,12 @@ import Testing
     // Nothing waits longer than 30 seconds, and what was said before counts when the bus goes on.
     @Test(.enabled(if: PrivateBus.Daemon.chosen == .daemon, "the process of dbus-broker is another than its launcher"))
     func aStoppedBusIsWaitedForNoLongerThanThirtySeconds() async throws {
-        let daemon = try await busProcess()
         let probes = try (0..<6).map { _ in try Probe(bus.environment) }
         let newcomers = try (0..<2).map { _ in try Probe(bus.environment) }
         var tokens: [Int32] = []
         for probe in probes { tokens.append(try await probe.register("dispatch", "menu")) }
-        kill(daemon, SIGSTOP)
-        defer { kill(daemon, SIGCONT) }
+        bus.suspend()
+        defer { bus.resume() }
         let commands = [
             "check order", "dispatch order", "set \(tokens[2]) 5", "get \(tokens[3])",
             "post user.uid.\(geteuid()).menu", "monitor \(tokens[5]) /etc/hosts",
@@ -131,24 +131,9 @@ import Testing
         // The kernel keeps a post until the bus goes on; nothing else is disturbed.
         #expect(try await probes[0].ask("post menu") == "status 0")
         #expect(try await probes[1].ask("suspend \(tokens[1])") == "status 0")
-        kill(daemon, SIGCONT)
+        bus.resume()
         try await eventually { probes[0].calls(tokens[0]) == 1 }
         #expect(try await probes[1].ask("resume \(tokens[1])") == "status 0")
         try await eventually { probes[1].calls(tokens[1]) == 1 }
-    }
-
-    private func busProcess() async throws -> pid_t {
-        let connection = try DBusConnection.open(bus.bus)
-        let name = "org.freedesktop.DBus"
-        let answer = try await connection.call(
-            .methodCall(
-                destination: name,
-                path: "/org/freedesktop/DBus",
-                interface: name,
-                member: "GetConnectionUnixProcessID",
-                arguments: [.string(name)]
-            )
-        )
-        return try #require(answer.first?.unsignedValue.flatMap { pid_t(exactly: $0) })
     }
 }
