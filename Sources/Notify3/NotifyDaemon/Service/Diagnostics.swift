@@ -1,4 +1,5 @@
 import Glibc
+import NotifydProtocol
 
 /// What people are to know, one line each on standard error.
 package enum Diagnostics {
@@ -36,6 +37,31 @@ extension Unicode.Scalar {
         switch properties.generalCategory {
         case .control, .format, .lineSeparator, .paragraphSeparator: false
         default: true
+        }
+    }
+}
+
+/// Where notifyd's configuration comes from. Says on standard error what is wrong with it.
+struct ConfigurationSource: Sendable {
+    /// The file that the command line names.
+    let asked: String?
+
+    var path: String { asked ?? ConfigurationFile.ofMachine }
+
+    /// Reads the file. Without the machine's own the configuration is empty; where it cannot be used there is none.
+    ///
+    /// - Parameter isFirst: whether notifyd has none so far.
+    /// - Throws: where the command line's own cannot be used.
+    func load(isFirst: Bool) throws(ConfigurationFile.Failure) -> NotifyConfiguration? {
+        do throws(ConfigurationFile.Failure) {
+            let (configuration, problems) = ConfigurationParser.parse(try ConfigurationFile.read(path))
+            for problem in problems { Diagnostics.write("\(path), \(problem)") }
+            return configuration
+        } catch {
+            if error.reason == .missing, asked == nil { return NotifyConfiguration() }
+            if isFirst, asked != nil { throw error }
+            Diagnostics.write("\(error)")
+            return nil
         }
     }
 }

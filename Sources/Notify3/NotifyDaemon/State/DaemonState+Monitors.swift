@@ -53,3 +53,43 @@ extension DaemonState {
     /// How many paths are monitored for registrations.
     package var monitorCount: Int { watched.count }
 }
+
+// Suspension of whole processes (notify(3), a.3 and a.10).
+extension DaemonState {
+    /// Holds back all deliveries to a process; counted.
+    ///
+    /// - Throws: `noSuchProcess`, `notAuthorized`.
+    package mutating func suspendProcess(_ process: UInt32, by caller: ClientIdentity) throws(Denial) -> [Action] {
+        let connections = try connections(of: process, for: caller)
+        let count = suspensions[process] ?? 0
+        // Saturates, as Darwin's does.
+        guard count < limits.suspensions else { return [] }
+        suspensions[process] = count + 1
+        return connections.map { .suspend(connection: $0, times: 1) }
+    }
+
+    /// Undoes one suspension; without any, does nothing.
+    ///
+    /// - Throws: `noSuchProcess`, `notAuthorized`.
+    package mutating func resumeProcess(_ process: UInt32, by caller: ClientIdentity) throws(Denial) -> [Action] {
+        let connections = try connections(of: process, for: caller)
+        guard let count = suspensions[process] else { return [] }
+        suspensions[process] = count > 1 ? count - 1 : nil
+        return connections.map { .resume(connection: $0) }
+    }
+
+    private func connections(of process: UInt32, for caller: ClientIdentity) throws(Denial) -> [String] {
+        // 0 stands for processes that the bus cannot tell.
+        let found = clients.filter { process != 0 && $0.value.identity.process == process }
+        guard found.values.contains(where: { !$0.names.isEmpty }) else {
+            throw Denial(.noSuchProcess, "process \(process) does not exist, or has no registrations")
+        }
+        guard caller.user == 0 || found.values.allSatisfy({ $0.identity.user == caller.user }) else {
+            throw Denial(
+                .notAuthorized,
+                "user \(caller.user) may not suspend or resume process \(process): its own user and root may"
+            )
+        }
+        return found.keys.sorted()
+    }
+}

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -85,6 +86,12 @@ static inline void fence(void) {
 }
 
 // MARK: Descriptors
+
+// Which file a number stands for; 0 for none. Other threads open files too, so that a number that was closed may be in use at once.
+static inline ino_t file_of(int fd) {
+    struct stat file;
+    return fstat(fd, &file) == 0 ? file.st_ino : 0;
+}
 
 static inline int is_readable(int fd, int timeout_ms) {
     struct pollfd p = {fd, POLLIN, 0};
