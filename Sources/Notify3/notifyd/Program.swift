@@ -22,7 +22,7 @@ struct Program {
         }
     }
 
-    private func print(_ text: String) -> CInt { Diagnostics.write(text, to: 1) ? 0 : Exit.output }
+    private func print(_ text: String) -> CInt { writeAll(text, to: STDOUT_FILENO) == 0 ? 0 : Exit.output }
 
     private func check(_ file: String) -> CInt {
         do throws(ConfigurationFile.Failure) {

@@ -102,8 +102,7 @@ enum StatusFile {
         let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw Failure(path: path, message: String(cString: strerror(errno))) }
         defer { close(descriptor) }
-        guard Diagnostics.write(text, to: descriptor) else {
-            throw Failure(path: path, message: String(cString: strerror(errno)))
-        }
+        let error = writeAll(text, to: descriptor)
+        guard error == 0 else { throw Failure(path: path, message: String(cString: strerror(error))) }
     }
 }

@@ -1,5 +1,6 @@
 import Glibc
 import NotifyCenter
+import NotifydProtocol
 
 /// One JSON object (RFC 8259) on one line, its fields in the order of adding. By hand, because a JSON library would be Foundation,
 /// and with it most of the start-up time.
@@ -38,7 +39,7 @@ struct JSONLine {
             case "\r": result += "\\r"
             case "\t": result += "\\t"
             default:
-                if scalar.isUnprintable { result += scalar.escape } else { result.unicodeScalars.append(scalar) }
+                if scalar.isPrintable { result.unicodeScalars.append(scalar) } else { result += scalar.escape }
             }
         }
         return result + "\""
@@ -46,20 +47,13 @@ struct JSONLine {
 }
 
 extension Unicode.Scalar {
-    /// Whether it moves the cursor, starts a terminal's command, or turns the direction of writing. All are of 16 bits.
-    fileprivate var isUnprintable: Bool {
-        switch self {
-        case "\0"..."\u{1F}", "\u{7F}"..."\u{9F}", "\u{61C}", "\u{200E}", "\u{200F}", "\u{2028}"..."\u{202E}",
-            "\u{2066}"..."\u{2069}", "\u{FEFF}":
-            true
-        default: false
-        }
-    }
-
-    /// Four hexadecimal digits behind `\u`.
+    /// As JSON escapes it: four hexadecimal digits behind `\u`, for each half of what UTF-16 has two halves of.
     fileprivate var escape: String {
-        let digits = String(value, radix: 16)
-        return "\\u" + String(repeating: "0", count: max(0, 4 - digits.count)) + digits
+        UTF16.encode(self).map(Array.init)?.map { unit in
+            let digits = String(unit, radix: 16)
+            return "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+        }
+        .joined() ?? ""
     }
 }
 
@@ -67,12 +61,12 @@ extension String {
     /// For people: as it is, but for control characters and the backslash, which are escaped as in JSON. Names come from other
     /// processes.
     var visible: String {
-        let needsEscape = unicodeScalars.contains { $0 == "\\" || $0.isUnprintable }
+        let needsEscape = unicodeScalars.contains { $0 == "\\" || !$0.isPrintable }
         guard needsEscape else { return self }
         return unicodeScalars.reduce(into: "") { result, scalar in
             if scalar == "\\" {
                 result += "\\\\"
-            } else if scalar.isUnprintable {
+            } else if !scalar.isPrintable {
                 result += scalar.escape
             } else {
                 result.unicodeScalars.append(scalar)

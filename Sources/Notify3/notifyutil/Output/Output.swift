@@ -1,4 +1,5 @@
 import Glibc
+import NotifydProtocol
 
 /// The process's output, unbuffered: a line is out when `write` returns, whoever reads it.
 enum Output: CInt {
@@ -25,24 +26,9 @@ enum Output: CInt {
     /// Writes all of it. Ends the process where standard output does not take it: whoever reads the reports must not take a full
     /// disk for silence.
     func write(_ text: String) {
-        var text = text
-        text.withUTF8 { bytes in
-            var rest = UnsafeRawBufferPointer(bytes)[...]
-            while !rest.isEmpty {
-                let written = Glibc.write(rawValue, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
-                if written > 0 {
-                    rest = rest.dropFirst(written)
-                } else if errno == EAGAIN {
-                    // Somebody else made the terminal or pipe non-blocking.
-                    var descriptor = pollfd(fd: rawValue, events: Int16(POLLOUT), revents: 0)
-                    poll(&descriptor, 1, -1)
-                } else if errno != EINTR {
-                    // Without standard error there is nobody left to tell.
-                    if self == .error { return }
-                    Self.end(errno)
-                }
-            }
-        }
+        let error = writeAll(text, to: rawValue, waits: true)
+        // Without standard error there is nobody left to tell.
+        if error != 0, self != .error { Self.end(error) }
     }
 
     /// Ends the process because nobody reads its output any more.
