@@ -130,7 +130,7 @@ extension DBusConnection {
         answered: @escaping @Sendable (Result<PeerCredentials, DBusError>) -> Void
     ) {
         do throws(DBusError) {
-            call(try .busCall("GetConnectionCredentials", name)) { answer in
+            call(try .busCall("GetConnectionCredentials", [.string(name)])) { answer in
                 answered(
                     Result { () throws(DBusError) in try Self.rawCredentials(of: name, try answer.get()) }
                 )

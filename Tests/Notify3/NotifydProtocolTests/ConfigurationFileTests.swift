@@ -26,7 +26,7 @@ import Testing
         #expect(try ConfigurationFile.read(path) == Array("set a 1\n".utf8))
     }
 
-    // notify(3), a.5
+    // Rules, a.5
     @Test func aFileThatOthersMayWriteIsNotUsed() throws {
         defer { unlink(path) }
         for mode in [0o664, 0o646] as [mode_t] {

@@ -6,7 +6,7 @@ import Testing
         ConfigurationParser.parse(Array(text.utf8))
     }
 
-    // notify(3), a.5
+    // Rules, a.5
     @Test func everyKeywordSaysWhatItDoes() {
         let (configuration, problems) = parse(
             """

@@ -1,6 +1,6 @@
 import Glibc
 
-/// What happened at a path, in the bits of `notify_private.h` (notify(3), a.13).
+/// What happened at a path, in the bits of `notify_private.h` (Rules, a.13).
 ///
 /// | | told by |
 /// | --- | --- |

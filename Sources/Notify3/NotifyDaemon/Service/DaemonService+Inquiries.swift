@@ -133,7 +133,7 @@ extension DaemonService {
     }
 }
 
-// What an administrator asks for by signals (notify(3), a.15).
+// What an administrator asks for by signals (Rules, a.15).
 extension DaemonService {
     /// Reads the configuration again. Registrations that there are stay, also where it allows them no more. One that cannot be used
     /// leaves the one in force.

@@ -78,7 +78,7 @@ struct StatusText {
     }
 }
 
-/// Where the status goes that signals ask for (notify(3), a.15).
+/// Where the status goes that signals ask for (Rules, a.15).
 enum StatusFile {
     struct Failure: Error, CustomStringConvertible {
         let path: String

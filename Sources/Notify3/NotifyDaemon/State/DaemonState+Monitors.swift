@@ -1,7 +1,7 @@
 import NotifyCenter
 import NotifydProtocol
 
-// Paths that registrations monitor (notify(3), a.13).
+// Paths that registrations monitor (Rules, a.13).
 extension DaemonState {
     /// A token monitors a path, and its name is entered. The same again changes nothing.
     ///
@@ -54,7 +54,7 @@ extension DaemonState {
     package var monitorCount: Int { watched.count }
 }
 
-// Suspension of whole processes (notify(3), a.3 and a.10).
+// Suspension of whole processes (Rules, a.3 and a.10).
 extension DaemonState {
     /// Holds back all deliveries to a process; counted.
     ///

@@ -14,7 +14,7 @@ package struct DaemonState: Sendable {
         case tell(connection: String, token: Int32)
     }
 
-    /// Darwin's name for a server's process and protocol (notify(3), a.4).
+    /// Darwin's name for a server's process and protocol (Rules, a.4).
     static let versionName: NotificationName = "com.apple.system.notify.ipc_version"
     private static let version: UInt64 = 3
 

@@ -1,4 +1,4 @@
-/// Who may register and post which names (notify(3), a.5). Pure.
+/// Who may register and post which names (Rules, a.5). Pure.
 package struct AccessRules: Sendable, Hashable {
     /// Who asks.
     package struct Identity: Sendable, Hashable {
@@ -89,7 +89,7 @@ package struct AccessRules: Sendable, Hashable {
     }
 }
 
-/// Whom a name belongs to, by its form (notify(3), a.4).
+/// Whom a name belongs to, by its form (Rules, a.4).
 package enum NameScope: Sendable, Hashable {
     /// `self.…`: this process; it never leaves it.
     case process
@@ -104,6 +104,11 @@ package enum NameScope: Sendable, Hashable {
     package init(_ name: String) {
         // By bytes: as texts, a prefix ends no character that an accent after it completes, and so would not be found.
         let bytes = name.utf8
+        guard let first = bytes.first, first == UInt8(ascii: "s") || first == UInt8(ascii: "u") else {
+            // What almost every name is; each post asks.
+            self = .everyone
+            return
+        }
         if bytes.starts(with: "self.".utf8) {
             self = .process
         } else if bytes.starts(with: "user.uid.".utf8) {

@@ -53,7 +53,7 @@ package enum ConfigurationFile {
         return standardPath
     }
 
-    /// The bytes of a file that only root or this process's effective user can have written (notify(3), a.5).
+    /// The bytes of a file that only root or this process's effective user can have written (Rules, a.5).
     package static func read(_ path: String) throws(Failure) -> [UInt8] {
         // Not to wait for whoever would write to a pipe of that name.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
@@ -91,7 +91,7 @@ package enum ConfigurationFile {
     private static func text(_ code: CInt) -> String { String(cString: strerror(code)) }
 }
 
-/// What `/etc/notify.conf` says, for notifyd, and for the access rules of every process (notify(3), a.5).
+/// What `/etc/notify.conf` says, for notifyd, and for the access rules of every process (Rules, a.5).
 package struct NotifyConfiguration: Sendable, Hashable {
     /// A name that is posted whenever something changes at a path.
     package struct Monitor: Sendable, Hashable {

@@ -1,4 +1,4 @@
-/// Reads the text of `notify.conf` (notify(3), a.5). Pure.
+/// Reads the text of `notify.conf` (Rules, a.5). Pure.
 ///
 ///     # comment
 ///     reserve PREFIX [UID [GID [ACCESS]]]    ACCESS: rwrwrw, for user, group and others

@@ -84,6 +84,14 @@ package enum NotifydProtocol {
         )
     }
 
+    /// For calls that are made often.
+    package static func template(
+        _ method: Method,
+        options: DBusMessage.CallOptions = []
+    ) -> Result<MessageTemplate, DBusError> {
+        Result { () throws(DBusError) in MessageTemplate(try call(method, options: options)) }
+    }
+
     /// A signal of notifyd's.
     package static func signal(
         _ signal: Signal,

@@ -25,7 +25,11 @@ extension NotifyClient {
     private func postThroughNotifyd(_ name: NotificationName) throws(NotifyStatus) -> Bool {
         guard !rules.isOpen(.write, name.rawValue) else { return false }
         do throws(DBusError) {
-            guard let owner = try send(.post, [.string(name.rawValue)]).first?.stringValue, !owner.isEmpty else {
+            guard
+                let owner = try Self.send(
+                    try NotifydProtocol.call(.post, [.string(name.rawValue)])
+                ).first?.stringValue, !owner.isEmpty
+            else {
                 return false
             }
             // The post is back before the answer. What may be left is to ask the bus about notifyd, the first time.
@@ -55,6 +59,9 @@ extension NotifyClient {
 
     // MARK: State
 
+    private static let setState = NotifydProtocol.template(.setState)
+    private static let getState = NotifydProtocol.template(.getState)
+
     /// Sets the state of the token's name.
     func setState(_ token: CInt, _ value: UInt64) throws(NotifyStatus) {
         let name = try registration(token).name
@@ -65,7 +72,7 @@ extension NotifyClient {
         // Remembered before notifyd is asked, which may end right after its answer.
         let before = withTable { $0.exchangeState(state, of: name) }
         do throws(NotifyStatus) {
-            _ = try call(.setState, [.string(name.rawValue), .uint64(state.value), .uint64(state.time)])
+            _ = try call(Self.setState, [.string(name.rawValue), .uint64(state.value), .uint64(state.time)])
         } catch {
             withTable { $0.restoreState(before, of: name, from: state) }
             throw error
@@ -79,7 +86,7 @@ extension NotifyClient {
         guard NameScope(name.rawValue) != .process else { return withTable { $0.state(of: name) } }
         guard !ProcessState.isDisabled else { throw .disabled }
         let sent = postsSent.load(ordering: .acquiring)
-        let answer = try call(.getState, [.string(name.rawValue)])
+        let answer = try call(Self.getState, [.string(name.rawValue)])
         sawPosts(until: sent)
         guard let value = answer.first?.unsignedValue else { throw .failed }
         return value
@@ -113,15 +120,19 @@ extension NotifyClient {
 
     /// Calls notifyd, which the bus starts if it does not run, and waits for the answer.
     func call(_ method: NotifydProtocol.Method, _ arguments: [DBusValue] = []) throws(NotifyStatus) -> [DBusValue] {
-        do throws(DBusError) { return try send(method, arguments) } catch { throw NotifyStatus(error) }
+        try NotifyStatus.onBus { () throws(DBusError) in try Self.send(try NotifydProtocol.call(method, arguments)) }
     }
 
-    private func send(
-        _ method: NotifydProtocol.Method,
+    private func call(
+        _ template: Result<MessageTemplate, DBusError>,
         _ arguments: [DBusValue]
-    ) throws(DBusError) -> [DBusValue] {
+    ) throws(NotifyStatus) -> [DBusValue] {
+        try NotifyStatus.onBus { () throws(DBusError) in try Self.send(try template.get().filled(arguments)) }
+    }
+
+    private static func send(_ call: consuming DBusMessage) throws(DBusError) -> [DBusValue] {
         ProcessState.isOnBus()
-        return try Self.connection().callAndWait(try NotifydProtocol.call(method, arguments))
+        return try connection().callAndWait(taking: call)
     }
 }
 

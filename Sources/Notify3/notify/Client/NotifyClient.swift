@@ -170,8 +170,7 @@ final class NotifyClient: Sendable {
         // Another thread may have cancelled its last token meanwhile.
         guard pipe?.isRetired != true else { throw kind == .port ? .invalidPort : .invalidFile }
         guard let token = state.numbers.take(), TokenTable.insert(token, resource.counter) else { throw .failed }
-        if state.table.resource(of: name) == nil { state.table.enter(name, resource) }
-        state.table.add(token, name: name, kind: kind, sink: sink)
+        state.table.add(token, name: name, kind: kind, sink: sink, resource: resource)
         if let pipe {
             // A caller may have closed an earlier pipe's end, and this one have got its number.
             if state.channels[pipe.descriptor]?.pipe !== pipe {

@@ -22,8 +22,8 @@ final class NotifydLink: Sendable {
 
     private struct State {
         var presence = Presence.unknown
-        /// Names whose first registration waits for the bus, and how many threads do. notifyd counts them as registered.
-        var registering: [NotificationName: Int] = [:]
+        /// Names whose first registration waits for the bus, and how many threads wait. Few at a time. notifyd counts them as registered.
+        var registering: [(name: NotificationName, threads: Int)] = []
         /// There from the first registration on.
         var connection: DBusConnection?
         /// Whether the rule and the handlers are in place.
@@ -31,6 +31,26 @@ final class NotifydLink: Sendable {
         /// Keep them in place.
         var lease: MatchRuleLease?
         var handlers: [Observation] = []
+
+        func isRegistering(_ name: NotificationName) -> Bool { registering.contains { $0.name == name } }
+
+        mutating func beginRegistering(_ name: NotificationName) {
+            if let index = registering.firstIndex(where: { $0.name == name }) {
+                registering[index].threads += 1
+            } else {
+                registering.append((name, 1))
+            }
+        }
+
+        /// - Returns: whether no other thread is registering the name.
+        mutating func endRegistering(_ name: NotificationName) -> Bool {
+            guard let index = registering.firstIndex(where: { $0.name == name }) else { return true }
+            registering[index].threads -= 1
+            guard registering[index].threads == 0 else { return false }
+            registering.swapAt(index, registering.count - 1)
+            registering.removeLast()
+            return true
+        }
 
         /// Where to send `Enter` and `Leave`; `nil` while nobody would read them.
         var receiver: DBusConnection? {
@@ -81,14 +101,14 @@ final class NotifydLink: Sendable {
         _ register: () throws(NotifyStatus) -> Value
     ) throws(NotifyStatus) -> Value {
         state.withLock { state in
-            state.registering[name, default: 0] += 1
-            Self.send(.enter, name, state.receiver)
+            state.beginRegistering(name)
+            Self.send(Self.enter, name, state.receiver)
         }
         defer {
             state.withLock { state in
-                let others = (state.registering[name] ?? 1) - 1
-                state.registering[name] = others > 0 ? others : nil
-                if others == 0, !client.isRegistered(name) { Self.send(.leave, name, state.receiver) }
+                if state.endRegistering(name), !client.isRegistered(name) {
+                    Self.send(Self.leave, name, state.receiver)
+                }
             }
         }
         return try register()
@@ -100,7 +120,7 @@ final class NotifydLink: Sendable {
     ) throws(NotifyStatus) -> Value {
         try state.withLock { state throws(NotifyStatus) in
             let (value, left) = try end()
-            if let left, state.registering[left] == nil { Self.send(.leave, left, state.receiver) }
+            if let left, !state.isRegistering(left) { Self.send(Self.leave, left, state.receiver) }
             return value
         }
     }
@@ -109,8 +129,8 @@ final class NotifydLink: Sendable {
     /// `Leave`.
     func leaveIfUnregistered(_ name: NotificationName, in client: NotifyClient) {
         state.withLock { state in
-            guard state.registering[name] == nil, !client.isRegistered(name) else { return }
-            Self.send(.leave, name, state.receiver)
+            guard !state.isRegistering(name), !client.isRegistered(name) else { return }
+            Self.send(Self.leave, name, state.receiver)
         }
     }
 
@@ -121,8 +141,17 @@ final class NotifydLink: Sendable {
         }
     }
 
-    private static func send(_ method: NotifydProtocol.Method, _ name: NotificationName, _ receiver: DBusConnection?) {
-        if receiver != nil { send(method, [.array([.string(name.rawValue)], of: "s")], receiver) }
+    private static let options: DBusMessage.CallOptions = [.noAutoStart, .noReply]
+    private static let enter = NotifydProtocol.template(.enter, options: options)
+    private static let leave = NotifydProtocol.template(.leave, options: options)
+
+    private static func send(
+        _ template: Result<MessageTemplate, DBusError>,
+        _ name: NotificationName,
+        _ receiver: DBusConnection?
+    ) {
+        guard let receiver, let message = try? template.get().filled(with: name.rawValue, isList: true) else { return }
+        try? receiver.queue(message)
     }
 
     /// A failure changes nothing: a notifyd that does not run need not be told, and after an outage of the bus it is told everything.
@@ -132,7 +161,7 @@ final class NotifydLink: Sendable {
         _ receiver: DBusConnection?
     ) {
         guard let receiver,
-            let message = try? NotifydProtocol.call(method, arguments, options: [.noAutoStart, .noReply])
+            let message = try? NotifydProtocol.call(method, arguments, options: options)
         else { return }
         try? receiver.queue(message)
     }
@@ -203,7 +232,7 @@ final class NotifydLink: Sendable {
                 table.report(of: { NameScope($0.rawValue) != .process }, detailed: isDetailed)
             }
             let reported = Set(report.names.lazy.map { NotificationName($0.name) })
-            for name in state.registering.keys where !reported.contains(name) {
+            for (name, _) in state.registering where !reported.contains(name) {
                 report.names.append(NameReport(name: name.rawValue))
             }
             Self.send(.report, [.uint64(inquiry), report.value], state.receiver)

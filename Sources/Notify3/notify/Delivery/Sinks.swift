@@ -70,12 +70,12 @@ final class QueueSink: NoticeSink {
                 state.waiting -= 1
                 return state.handler
             }
-            // Asked right before the call: after notify_cancel none begins (notify(3), a.7).
+            // Asked right before the call: after notify_cancel none begins (Rules, a.7).
             if TokenTable.isValid(token) { handler?(token) }
         }
     }
 
-    /// The handler is released on its queue (notify(3), a.7), after the calls that wait there.
+    /// The handler is released on its queue (Rules, a.7), after the calls that wait there.
     func end(_ token: CInt) {
         schedule {
             let handler = self.state.withLock { state in

@@ -8,7 +8,7 @@ static void tokens_arrive(void) {
     EXPECT_OK(notify_register_file_descriptor("org.example.fd", &fd, 0, &token));
     EXPECT(!is_readable(fd, 0));
     EXPECT_OK(notify_post("org.example.fd"));
-    // notify(3), a.2: four bytes in network order, ready for select.
+    // Rules, a.2: four bytes in network order, ready for select.
     fd_set set;
     FD_ZERO(&set);
     FD_SET(fd, &set);

@@ -79,7 +79,7 @@ static inline int watch(const char *name) {
     return token;
 }
 
-// What posts, set states and registrations have to pass before an answer comes: a synchronous call (notify(3), a.8).
+// What posts, set states and registrations have to pass before an answer comes: a synchronous call (Rules, a.8).
 static inline void fence(void) {
     int token = -1;
     if (notify_register_check("org.example.fence", &token) == NOTIFY_STATUS_OK) notify_cancel(token);

@@ -3,7 +3,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-// notify(3), a.15, and the command line.
+// Rules, a.15, and the command line.
 @Suite struct MaintenanceTests {
     private func run(_ arguments: [String], _ environment: [String: String] = [:]) async throws -> ChildProcess {
         let process = try ChildProcess(ChildProcess.built("notifyd"), arguments, environment: environment)

@@ -5,7 +5,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-// notify(3), a.13
+// Rules, a.13
 @Suite struct PathTests {
     private let daemon: Daemon
     private let client: Client
@@ -153,7 +153,7 @@ import Testing
         withExtendedLifetime(second) {}
     }
 
-    // notify(3), a.5
+    // Rules, a.5
     @Test func theConfigurationsPathsArePostedToAll() async throws {
         let center = DarwinNotifyCenter(connection: client.connection)
         let posts = SharedLines()

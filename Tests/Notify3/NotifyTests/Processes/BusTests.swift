@@ -13,7 +13,7 @@ import Testing
         (listener, poster) = (try Probe(bus.environment), try Probe(bus.environment))
     }
 
-    // notify(3), a.8: in force for every post that begins after the registration returned.
+    // Rules, a.8: in force for every post that begins after the registration returned.
     @Test func aPostOfAnotherProcessIsHeard() async throws {
         let (handled, checked) = (
             try await listener.register("dispatch", "menu"), try await listener.register("check", "menu")

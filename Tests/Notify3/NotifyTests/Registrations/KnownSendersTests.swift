@@ -34,7 +34,7 @@ import Testing
         guard case .decide(nil) = senders.posted("menu", by: ":1.5", 2) else { throw Unexpected(step: "no answer") }
     }
 
-    // notify(3), a.5: only the bus's word decides, so that where it gave none it is asked again.
+    // Rules, a.5: only the bus's word decides, so that where it gave none it is asked again.
     @Test func aFailureToAskSaysNothingOfTheSender() throws {
         var senders = KnownSenders<Int>()
         let generation = try asked(senders.posted("menu", by: ":1.5", 1))
@@ -43,7 +43,7 @@ import Testing
         _ = try asked(senders.posted("menu", by: ":1.5", 2))
     }
 
-    // notify(3), a.5: the next bus gives the same unique names to others.
+    // Rules, a.5: the next bus gives the same unique names to others.
     @Test(arguments: [true, false]) func anAnswerOfTheBusBeforeSaysNothing(_ isKnown: Bool) throws {
         var senders = KnownSenders<Int>()
         let before = try asked(senders.posted("menu", by: ":1.5", 1))

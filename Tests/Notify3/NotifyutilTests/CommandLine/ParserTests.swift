@@ -4,7 +4,7 @@ import notify
 
 @testable import notifyutil
 
-// notify(3), b
+// Rules, b
 @Suite("The command line")
 struct ParserTests {
     private func commands(_ arguments: String...) throws -> [Command] { try Parser.parse(arguments).commands }
