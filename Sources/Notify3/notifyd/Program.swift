@@ -8,9 +8,9 @@ struct Program {
     let arguments: [String]
 
     func run() -> CInt {
-        do throws(Invocation.Refusal) {
+        do throws(UsageError) {
             let invocation = try Invocation(arguments)
-            return switch invocation.deed {
+            return switch invocation.action {
             case .help: print(Invocation.usage)
             case .checkConfiguration(let file): check(file)
             case .status: status(invocation)
@@ -25,15 +25,15 @@ struct Program {
     private func print(_ text: String) -> CInt { writeAll(text, to: STDOUT_FILENO) == 0 ? 0 : Exit.output }
 
     private func check(_ file: String) -> CInt {
-        do throws(ConfigurationFile.Failure) {
-            let problems = ConfigurationParser.parse(try ConfigurationFile.read(file)).problems
-            for problem in problems { Diagnostics.write("\(file), \(problem)") }
-            return problems.isEmpty ? 0 : Exit.problems
+        do throws(ConfigurationFileError) {
+            let errors = ConfigurationParser.parse(try ConfigurationFile.read(file)).errors
+            for error in errors { Diagnostics.write("\(file), \(error)") }
+            return errors.isEmpty ? 0 : Exit.configurationErrors
         } catch {
             Diagnostics.write("\(error)")
             return switch error.reason {
             case .missing, .unreadable: Exit.noConfiguration
-            case .noFile, .foreignOwner, .writableByOthers, .tooLarge: Exit.problems
+            case .noFile, .foreignOwner, .writableByOthers, .tooLarge: Exit.configurationErrors
             }
         }
     }
@@ -56,28 +56,29 @@ struct Program {
     }
 }
 
+/// A command line that is wrong: notifyd does nothing.
+struct UsageError: Error, Equatable {
+    let message: String
+}
+
 /// The whole command line, checked before anything is done. Pure.
 struct Invocation: Equatable {
-    enum Deed: Equatable {
+    enum Action: Equatable {
         case serve
         case status
         case checkConfiguration(String)
         case help
     }
 
-    struct Refusal: Error, Equatable {
-        let message: String
-    }
-
-    var deed = Deed.serve
+    var action = Action.serve
     /// `nil` where the command line names none.
     var bus: Bus?
     var configuration: String?
 
-    init(_ arguments: some Sequence<String>) throws(Refusal) {
+    init(_ arguments: some Sequence<String>) throws(UsageError) {
         var rest = Array(arguments)[...]
-        func value(_ option: String, _ what: String) throws(Refusal) -> String {
-            guard let value = rest.popFirst() else { throw Refusal(message: "\(option) takes \(what)") }
+        func value(_ option: String, _ what: String) throws(UsageError) -> String {
+            guard let value = rest.popFirst() else { throw UsageError(message: "\(option) takes \(what)") }
             return value
         }
         while let argument = rest.popFirst() {
@@ -86,10 +87,10 @@ struct Invocation: Equatable {
             case "--system": bus = .system
             case "--address": bus = .address(try value(argument, "a D-Bus address"))
             case "--configuration": configuration = try value(argument, "a file")
-            case "--status": deed = .status
-            case "--check-configuration": deed = .checkConfiguration(try value(argument, "a file"))
-            case "-h", "--help": deed = .help
-            default: throw Refusal(message: "unrecognized argument: \(argument); see notifyd --help")
+            case "--status": action = .status
+            case "--check-configuration": action = .checkConfiguration(try value(argument, "a file"))
+            case "-h", "--help": action = .help
+            default: throw UsageError(message: "unrecognized argument: \(argument); see notifyd --help")
             }
         }
     }
@@ -115,7 +116,7 @@ struct Invocation: Equatable {
           -h, --help             this text
         Signals: SIGTERM and SIGINT end it; SIGHUP has it read the configuration again; SIGUSR1 and SIGUSR2 have it write a short
         and a long status to $XDG_RUNTIME_DIR/notifyd_PID.status (root without it: /var/run).
-        Exit status: 0 done; 64 the command line is wrong; 65 the configuration has problems; 66 it cannot be read; 69 the bus
+        Exit status: 0 done; 64 the command line is wrong; 65 the configuration has errors; 66 it cannot be read; 69 the bus
         cannot be reached or refuses, or another notifyd serves it; 71 the system grants too little; 74 the output cannot be
         written.
 
@@ -126,8 +127,8 @@ struct Invocation: Equatable {
 enum Exit {
     /// The command line is wrong (EX_USAGE).
     static let usage: CInt = 64
-    /// The configuration has problems (EX_DATAERR).
-    static let problems: CInt = 65
+    /// The configuration has errors (EX_DATAERR).
+    static let configurationErrors: CInt = 65
     /// The configuration cannot be read (EX_NOINPUT).
     static let noConfiguration: CInt = 66
     /// The bus cannot be reached or refuses, or another notifyd serves it (EX_UNAVAILABLE).
@@ -140,7 +141,7 @@ enum Exit {
     static func status(of error: any Error) -> CInt {
         switch error {
         case is DBusError: unavailable
-        case is ConfigurationFile.Failure: noConfiguration
+        case is ConfigurationFileError: noConfiguration
         default: system
         }
     }

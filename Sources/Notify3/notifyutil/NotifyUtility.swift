@@ -16,7 +16,7 @@ struct NotifyUtility {
         // To be known before libdbus changes it.
         _ = Output.ignoresBrokenPipes
         let invocation: Invocation
-        do throws(Invocation.Refusal) {
+        do throws(UsageError) {
             invocation = try Parser.parse(try Arguments.read(arguments, count: count))
         } catch {
             Output.error.write("\(error.message)\n\(Usage.text)")

@@ -60,13 +60,13 @@ struct IncomingWork: Sendable {
 
     func succeed(_ values: [DBusValue] = []) { reply.send(.success(values)) }
 
-    func refuse(_ denial: Denial) { reply.refuse(denial) }
+    func refuse(_ refusal: Refusal) { reply.refuse(refusal) }
 }
 
 extension CallReply {
-    func refuse(_ denial: Denial) {
-        let name = NotifydProtocol.errorPrefix + denial.refusal.rawValue
-        send(.failure(MethodFailure(name: name, message: denial.message)))
+    func refuse(_ refusal: Refusal) {
+        let name = NotifydProtocol.errorPrefix + refusal.name.rawValue
+        send(.failure(MethodFailure(name: name, message: refusal.message)))
     }
 }
 

@@ -72,7 +72,7 @@ extension DaemonService {
         let processes: [ProcessListing]
     }
 
-    func list(_ work: IncomingWork) throws(Denial) {
+    func list(_ work: IncomingWork) throws(Refusal) {
         try makeList(for: work.sender) {
             let listings = await self.inquire()
             work.succeed([
@@ -82,22 +82,22 @@ extension DaemonService {
         }
     }
 
-    func status(_ work: IncomingWork) throws(Denial) {
+    func status(_ work: IncomingWork) throws(Refusal) {
         try makeList(for: work.sender) { work.succeed([.string(await self.statusText(isLong: true))]) }
     }
 
-    private func makeList(for sender: String, _ body: @escaping () async -> Void) throws(Denial) {
-        guard listing[sender] ?? 0 < state.limits.listsAtOnce else {
-            throw Denial(
+    private func makeList(for sender: String, _ body: @escaping () async -> Void) throws(Refusal) {
+        guard listsUnderWay[sender] ?? 0 < state.limits.listsAtOnce else {
+            throw Refusal(
                 .limitsExceeded,
                 "a connection may wait for \(state.limits.listsAtOnce) lists at once; wait for their answers"
             )
         }
-        listing[sender, default: 0] += 1
+        listsUnderWay[sender, default: 0] += 1
         Task {
             await body()
-            let count = listing[sender] ?? 0
-            listing[sender] = count > 1 ? count - 1 : nil
+            let count = listsUnderWay[sender] ?? 0
+            listsUnderWay[sender] = count > 1 ? count - 1 : nil
         }
     }
 
@@ -148,7 +148,7 @@ extension DaemonService {
     /// Writes the status to the file of this process; short, or with all names and processes.
     package func writeStatus(isLong: Bool) async {
         let text = await statusText(isLong: isLong)
-        do throws(StatusFile.Failure) {
+        do throws(StatusFileError) {
             try StatusFile.write(text)
         } catch {
             Diagnostics.write("\(error)")

@@ -24,10 +24,10 @@ struct ConfigurationSource: Sendable {
     ///
     /// - Parameter isFirst: whether notifyd has none so far.
     /// - Throws: where the command line's own cannot be used.
-    func load(isFirst: Bool) throws(ConfigurationFile.Failure) -> NotifyConfiguration? {
-        do throws(ConfigurationFile.Failure) {
-            let (configuration, problems) = ConfigurationParser.parse(try ConfigurationFile.read(path))
-            for problem in problems { Diagnostics.write("\(path), \(problem)") }
+    func load(isFirst: Bool) throws(ConfigurationFileError) -> NotifyConfiguration? {
+        do throws(ConfigurationFileError) {
+            let (configuration, errors) = ConfigurationParser.parse(try ConfigurationFile.read(path))
+            for error in errors { Diagnostics.write("\(path), \(error)") }
             return configuration
         } catch {
             if error.reason == .missing, asked == nil { return NotifyConfiguration() }

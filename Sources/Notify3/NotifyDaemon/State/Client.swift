@@ -81,14 +81,14 @@ extension ClientIdentity {
     }
 }
 
-/// Why a call is refused; travels under the name of ``NotifydProtocol/Refusal``.
-package struct Denial: Error, Sendable, Hashable {
-    package let refusal: NotifydProtocol.Refusal
+/// A call is refused.
+package struct Refusal: Error, Sendable, Hashable {
+    package let name: NotifydProtocol.ErrorName
     /// What was attempted, what is in the way, and what helps.
     package let message: String
 
-    package init(_ refusal: NotifydProtocol.Refusal, _ message: String) {
-        self.refusal = refusal
+    package init(_ name: NotifydProtocol.ErrorName, _ message: String) {
+        self.name = name
         self.message = message
     }
 }

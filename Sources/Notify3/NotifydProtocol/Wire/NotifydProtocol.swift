@@ -56,8 +56,8 @@ package enum NotifydProtocol {
         case changed = "Changed"
     }
 
-    /// A refusal's name, after ``errorPrefix``.
-    package enum Refusal: String, Sendable {
+    /// Why notifyd refuses a call. The name of the D-Bus error, after ``errorPrefix``.
+    package enum ErrorName: String, Sendable {
         /// The caller may not do this to the name, the process or the path.
         case notAuthorized = "NotAuthorized"
         /// There is no such process, or it has no registrations.
@@ -115,10 +115,10 @@ package enum NotifydProtocol {
         member: Signal.tell.rawValue
     )
 
-    /// The refusal that an error carries.
-    package static func refusal(_ error: DBusError) -> Refusal? {
+    /// Why notifyd refused; `nil` for an error of anybody else.
+    package static func refusal(_ error: DBusError) -> ErrorName? {
         guard let name = error.name, name.hasPrefix(errorPrefix) else { return nil }
-        return Refusal(rawValue: String(name.dropFirst(errorPrefix.count)))
+        return ErrorName(rawValue: String(name.dropFirst(errorPrefix.count)))
     }
 
     /// Whether an error says that no notifyd answers on this bus, though the bus does.
@@ -142,7 +142,7 @@ package enum NotifydProtocol {
     ]
 
     /// A dictionary of the protocol that lacks a field or has one of another type.
-    package struct Malformed: Error {
+    package struct FieldError: Error {
         package let field: String
 
         package init(_ field: String) { self.field = field }

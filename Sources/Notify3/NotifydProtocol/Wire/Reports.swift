@@ -130,12 +130,12 @@ extension RegistrationReport {
         .structure([.int32(token), .string(kind.rawValue), .uint32(suspensions), .uint64(deliveries)])
     }
 
-    fileprivate init(_ value: DBusValue) throws(NotifydProtocol.Malformed) {
+    fileprivate init(_ value: DBusValue) throws(NotifydProtocol.FieldError) {
         guard case .structure(let parts) = value, parts.count == 4,
             case (.int32(let token), .string(let kind), .uint32(let suspensions), .uint64(let deliveries)) =
                 (parts[0], parts[1], parts[2], parts[3]),
             let kind = RegistrationKind(rawValue: kind)
-        else { throw NotifydProtocol.Malformed("registrations") }
+        else { throw NotifydProtocol.FieldError("registrations") }
         self.init(token: token, kind: kind, suspensions: suspensions, deliveries: deliveries)
     }
 }
@@ -145,10 +145,10 @@ extension MonitorReport {
 
     fileprivate var value: DBusValue { .structure([.int32(token), .string(path), .uint32(flags)]) }
 
-    fileprivate init(_ value: DBusValue) throws(NotifydProtocol.Malformed) {
+    fileprivate init(_ value: DBusValue) throws(NotifydProtocol.FieldError) {
         guard case .structure(let parts) = value, parts.count == 3,
             case (.int32(let token), .string(let path), .uint32(let flags)) = (parts[0], parts[1], parts[2])
-        else { throw NotifydProtocol.Malformed("monitors") }
+        else { throw NotifydProtocol.FieldError("monitors") }
         self.init(token: token, path: path, flags: flags)
     }
 }
@@ -164,9 +164,9 @@ extension NameReport {
         return fields
     }
 
-    fileprivate init(_ value: DBusValue) throws(NotifydProtocol.Malformed) {
+    fileprivate init(_ value: DBusValue) throws(NotifydProtocol.FieldError) {
         guard let fields = value.fieldsValue, let name = fields["name"]?.stringValue else {
-            throw NotifydProtocol.Malformed("name")
+            throw NotifydProtocol.FieldError("name")
         }
         self.init(
             name: name,
@@ -178,10 +178,10 @@ extension NameReport {
 }
 
 extension StateReport {
-    fileprivate init(_ value: DBusValue) throws(NotifydProtocol.Malformed) {
+    fileprivate init(_ value: DBusValue) throws(NotifydProtocol.FieldError) {
         guard case .structure(let parts) = value, parts.count == 2, let state = parts[0].unsignedValue,
             let time = parts[1].unsignedValue
-        else { throw NotifydProtocol.Malformed("state") }
+        else { throw NotifydProtocol.FieldError("state") }
         self.init(value: state, time: time)
     }
 }
@@ -195,9 +195,9 @@ extension ProcessReport {
     }
 
     /// Reads one that came from another process.
-    package init(_ value: DBusValue?) throws(NotifydProtocol.Malformed) {
+    package init(_ value: DBusValue?) throws(NotifydProtocol.FieldError) {
         guard let fields = value?.fieldsValue, case .uint32(let suspensions) = fields["suspensions"] else {
-            throw NotifydProtocol.Malformed("suspensions")
+            throw NotifydProtocol.FieldError("suspensions")
         }
         self.init(suspensions: suspensions, names: try elements(fields["names"], "names").map(NameReport.init))
     }
@@ -213,11 +213,11 @@ extension ProcessListing {
     }
 
     /// Reads one that came from notifyd.
-    package init(_ value: DBusValue) throws(NotifydProtocol.Malformed) {
+    package init(_ value: DBusValue) throws(NotifydProtocol.FieldError) {
         guard let fields = value.fieldsValue, let connection = fields["connection"]?.stringValue,
             case .uint32(let process) = fields["process"], case .uint32(let user) = fields["user"],
             let program = fields["program"]?.stringValue
-        else { throw NotifydProtocol.Malformed("process") }
+        else { throw NotifydProtocol.FieldError("process") }
         self.init(
             connection: connection,
             process: process,
@@ -235,16 +235,16 @@ extension NameListing {
     }
 
     /// Reads one that came from notifyd.
-    package init(_ value: DBusValue) throws(NotifydProtocol.Malformed) {
+    package init(_ value: DBusValue) throws(NotifydProtocol.FieldError) {
         guard let fields = value.fieldsValue, let name = fields["name"]?.stringValue,
             let state = fields["state"]?.unsignedValue, let isPermanent = fields["permanent"]?.booleanValue
-        else { throw NotifydProtocol.Malformed("name") }
+        else { throw NotifydProtocol.FieldError("name") }
         self.init(name: name, state: state, isPermanent: isPermanent)
     }
 }
 
-private func elements(_ value: DBusValue?, _ field: String) throws(NotifydProtocol.Malformed) -> [DBusValue] {
+private func elements(_ value: DBusValue?, _ field: String) throws(NotifydProtocol.FieldError) -> [DBusValue] {
     guard let value else { return [] }
-    guard case .array(let elements, _) = value else { throw NotifydProtocol.Malformed(field) }
+    guard case .array(let elements, _) = value else { throw NotifydProtocol.FieldError(field) }
     return elements
 }

@@ -73,13 +73,13 @@ enum Arguments {
     static func read(
         _ pointers: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>,
         count: Int
-    ) throws(Invocation.Refusal) -> [String] {
+    ) throws(UsageError) -> [String] {
         var arguments: [String] = []
         // The first is the program.
         for index in 0..<count where index > 0 {
             guard let pointer = pointers[index] else { break }
             guard let argument = String(validatingCString: pointer) else {
-                throw Invocation.Refusal("argument \(index) is no UTF-8 text: \(String(cString: pointer))")
+                throw UsageError("argument \(index) is no UTF-8 text: \(String(cString: pointer))")
             }
             arguments.append(argument)
         }
@@ -169,11 +169,11 @@ struct Invocation: Equatable {
         /// `--help`
         case output
     }
+}
 
-    /// A command line that does not stand: nothing of it is carried out.
-    struct Refusal: Error, Equatable {
-        let message: String
+/// A command line that is wrong: notifyutil carries out nothing of it.
+struct UsageError: Error, Equatable {
+    let message: String
 
-        init(_ message: String) { self.message = message }
-    }
+    init(_ message: String) { self.message = message }
 }

@@ -10,7 +10,7 @@ struct ParserTests {
     private func commands(_ arguments: String...) throws -> [Command] { try Parser.parse(arguments).commands }
 
     private func refusal(_ arguments: [String]) -> String? {
-        do throws(Invocation.Refusal) {
+        do throws(UsageError) {
             _ = try Parser.parse(arguments)
             return nil
         } catch {
