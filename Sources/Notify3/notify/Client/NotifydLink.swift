@@ -64,7 +64,7 @@ final class NotifydLink: Sendable {
 
     /// Listens to notifyd from the first registration on.
     ///
-    /// - Parameter begun: a connection that has reached the bus.
+    /// - Parameter connection: one that has reached the bus, or has lost it.
     func listen(_ connection: DBusConnection, for client: NotifyClient) throws(DBusError) {
         if state.withLock({ $0.isListening }) { return }
         try starting.withLock { _ throws(DBusError) in
