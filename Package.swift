@@ -138,7 +138,7 @@ let notify3 = family(
 
         .testTarget(name: "NotifydProtocolTests", dependencies: ["NotifydProtocol", "DBusTransport"]),
         // A process that uses notify(3) as its standard input says.
-        helper("notify-probe", ["notify"], path: "Notify3/NotifyTests/NotifyProbe"),
+        helper("notify-probe", ["notify", "NotifyCenter"], path: "Notify3/NotifyTests/NotifyProbe"),
         // Swift as it is written on Apple.
         helper(
             "ported-notify",

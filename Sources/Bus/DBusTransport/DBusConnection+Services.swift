@@ -123,8 +123,28 @@ extension DBusConnection {
         )
     }
 
+    /// Asks once, without the program; `answered` hears on the reading thread, in the bus's order with what else arrives. Where the
+    /// call cannot be sent, it hears so at once, on this thread.
+    package func askCredentials(
+        of name: String,
+        answered: @escaping @Sendable (Result<PeerCredentials, DBusError>) -> Void
+    ) {
+        do throws(DBusError) {
+            call(try .busCall("GetConnectionCredentials", [.string(name)])) { answer in
+                answered(
+                    Result { () throws(DBusError) in try Self.rawCredentials(of: name, try answer.get()) }
+                )
+            }
+        } catch {
+            answered(.failure(error))
+        }
+    }
+
     private func rawCredentials(of name: String) async throws(DBusError) -> PeerCredentials {
-        let answer = try await callBus("GetConnectionCredentials", [.string(name)])
+        try Self.rawCredentials(of: name, try await callBus("GetConnectionCredentials", [.string(name)]))
+    }
+
+    private static func rawCredentials(of name: String, _ answer: [DBusValue]) throws(DBusError) -> PeerCredentials {
         guard let fields = answer.first?.fieldsValue,
             let user = fields["UnixUserID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
         else {

@@ -50,6 +50,13 @@ public final class DBusConnection: Sendable {
         try core.send(message)
     }
 
+    /// As ``send(_:)``, but never waits: what the socket does not take at once, the reading thread writes later. For a connection that
+    /// has a reading thread; a lock may be held.
+    ///
+    /// - Throws: ``DBusError/Code/disconnected``, ``DBusError/Code/closed``; ``DBusError/Code/limitsExceeded`` where the bus has not read
+    ///   64 MiB.
+    package func queue(_ message: borrowing DBusMessage) throws(DBusError) { try core.queue(message) }
+
     /// Waits until the bus has read everything that this connection sent before, and this process everything that the bus had sent it
     /// by then: afterwards the handlers have seen the process's own signals. Blocks the calling thread; allowed on the reading thread.
     ///

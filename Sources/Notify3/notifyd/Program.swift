@@ -8,9 +8,9 @@ struct Program {
     let arguments: [String]
 
     func run() -> CInt {
-        do throws(Invocation.Refusal) {
+        do throws(UsageError) {
             let invocation = try Invocation(arguments)
-            return switch invocation.deed {
+            return switch invocation.action {
             case .help: print(Invocation.usage)
             case .checkConfiguration(let file): check(file)
             case .status: status(invocation)
@@ -22,18 +22,18 @@ struct Program {
         }
     }
 
-    private func print(_ text: String) -> CInt { Diagnostics.write(text, to: 1) ? 0 : Exit.output }
+    private func print(_ text: String) -> CInt { writeAll(text, to: STDOUT_FILENO) == 0 ? 0 : Exit.output }
 
     private func check(_ file: String) -> CInt {
-        do throws(ConfigurationFile.Failure) {
-            let problems = ConfigurationParser.parse(try ConfigurationFile.read(file)).problems
-            for problem in problems { Diagnostics.write("\(file), \(problem)") }
-            return problems.isEmpty ? 0 : Exit.problems
+        do throws(ConfigurationFileError) {
+            let errors = ConfigurationParser.parse(try ConfigurationFile.read(file)).errors
+            for error in errors { Diagnostics.write("\(file), \(error)") }
+            return errors.isEmpty ? 0 : Exit.configurationErrors
         } catch {
             Diagnostics.write("\(error)")
             return switch error.reason {
             case .missing, .unreadable: Exit.noConfiguration
-            case .noFile, .foreignOwner, .writableByOthers, .tooLarge: Exit.problems
+            case .noFile, .foreignOwner, .writableByOthers, .tooLarge: Exit.configurationErrors
             }
         }
     }
@@ -52,6 +52,97 @@ struct Program {
         } catch {
             Diagnostics.write("\(error)")
             return Exit.unavailable
+        }
+    }
+}
+
+/// A command line that is wrong: notifyd does nothing.
+struct UsageError: Error, Equatable {
+    let message: String
+}
+
+/// The whole command line, checked before anything is done. Pure.
+struct Invocation: Equatable {
+    enum Action: Equatable {
+        case serve
+        case status
+        case checkConfiguration(String)
+        case help
+    }
+
+    var action = Action.serve
+    /// `nil` where the command line names none.
+    var bus: Bus?
+    var configuration: String?
+
+    init(_ arguments: some Sequence<String>) throws(UsageError) {
+        var rest = Array(arguments)[...]
+        func value(_ option: String, _ what: String) throws(UsageError) -> String {
+            guard let value = rest.popFirst() else { throw UsageError(message: "\(option) takes \(what)") }
+            return value
+        }
+        while let argument = rest.popFirst() {
+            switch argument {
+            case "--session": bus = .session
+            case "--system": bus = .system
+            case "--address": bus = .address(try value(argument, "a D-Bus address"))
+            case "--configuration": configuration = try value(argument, "a file")
+            case "--status": action = .status
+            case "--check-configuration": action = .checkConfiguration(try value(argument, "a file"))
+            case "-h", "--help": action = .help
+            default: throw UsageError(message: "unrecognized argument: \(argument); see notifyd --help")
+            }
+        }
+    }
+
+    /// The bus to use: that of the command line, else the one that started this process, else that of the environment.
+    func bus(starter: String?) -> Bus { bus ?? starter.map { .address($0) } ?? .fromEnvironment }
+
+    static let usage = """
+        usage: notifyd [--session | --system | --address ADDRESS] [--configuration FILE]
+               notifyd --status [--session | --system | --address ADDRESS]
+               notifyd --check-configuration FILE
+
+        Keeps what outlives a process for notify(3): the state of names, who is registered for them, and which paths are
+        monitored. The bus starts it when it is needed, and it may end at any time: processes tell it anew what they have.
+        Posting and observing do without it.
+          --session   the session bus
+          --system    the system bus
+          --address   the bus at a D-Bus address, for instance unix:path=/run/my/bus
+                      (default: the bus that starts it, else what NOTIFY_CENTER_BUS names, else the session bus)
+          --configuration        the file to read instead of /etc/notify.conf or what NOTIFY_CENTER_CONFIGURATION names
+          --status               print what the running notifyd knows
+          --check-configuration  print what is wrong with a file
+          -h, --help             this text
+        Signals: SIGTERM and SIGINT end it; SIGHUP has it read the configuration again; SIGUSR1 and SIGUSR2 have it write a short
+        and a long status to $XDG_RUNTIME_DIR/notifyd_PID.status (root without it: /var/run).
+        Exit status: 0 done; 64 the command line is wrong; 65 the configuration has errors; 66 it cannot be read; 69 the bus
+        cannot be reached or refuses, or another notifyd serves it; 71 the system grants too little; 74 the output cannot be
+        written.
+
+        """
+}
+
+/// The exit statuses (sysexits.h).
+enum Exit {
+    /// The command line is wrong (EX_USAGE).
+    static let usage: CInt = 64
+    /// The configuration has errors (EX_DATAERR).
+    static let configurationErrors: CInt = 65
+    /// The configuration cannot be read (EX_NOINPUT).
+    static let noConfiguration: CInt = 66
+    /// The bus cannot be reached or refuses, or another notifyd serves it (EX_UNAVAILABLE).
+    static let unavailable: CInt = 69
+    /// The system grants too little (EX_OSERR).
+    static let system: CInt = 71
+    /// The output cannot be written (EX_IOERR).
+    static let output: CInt = 74
+
+    static func status(of error: any Error) -> CInt {
+        switch error {
+        case is DBusError: unavailable
+        case is ConfigurationFileError: noConfiguration
+        default: system
         }
     }
 }

@@ -72,7 +72,8 @@ struct Installation {
 
     /// A file of this package.
     static func package(_ path: String) -> String {
-        URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("../../../\(path)").standardized
+        URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("../../../\(path)")
+            .standardized
             .path
     }
 }

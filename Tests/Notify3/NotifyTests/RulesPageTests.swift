@@ -2,9 +2,10 @@ import Foundation
 import Testing
 
 @Suite struct RulesPageTests {
-    private static let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../..").standardized
+    private static let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../..")
+        .standardized
 
-    /// The page's sections are what tests and code cite: `notify(3), a.7`.
+    /// The page's sections are what tests and code cite: `Rules, a.7`.
     @Test func everySectionOfTheRulesIsCitedByATest() throws {
         let page = try String(
             contentsOf: Self.root.appending(path: "Sources/Notify3/notify/notify.docc/Rules.md"),
@@ -19,7 +20,7 @@ import Testing
         #expect(cited.subtracting(sections).isEmpty)
     }
 
-    /// In comments and names of tests, `notify(3), a.9, and a.12` and `notify(3), b` in full.
+    /// In comments and names of tests, `Rules, a.9, and a.12` and `Rules, b` in full.
     private func citations() throws -> Set<String> {
         var cited: Set<String> = []
         let files = FileManager.default.enumerator(
@@ -31,8 +32,8 @@ import Testing
             && file.lastPathComponent != "RulesPageTests.swift"
         {
             for line in try String(contentsOf: file, encoding: .utf8).split(separator: "\n")
-            where line.contains("notify(3), ") || line.contains("// a.") {
-                for match in line.matches(of: /\b(a\.\d+)\b|notify\(3\), (b)\b/) {
+            where line.contains("Rules, ") || line.contains("// a.") {
+                for match in line.matches(of: /\b(a\.\d+)\b|Rules, (b)\b/) {
                     cited.insert(String(match.1 ?? match.2 ?? ""))
                 }
             }

@@ -4,7 +4,7 @@ import Testing
 @Suite struct AccessRulesTests {
     private typealias Identity = AccessRules.Identity
 
-    // Darwin's own reservations, notify(3), a.5.
+    // Darwin's own reservations, Rules, a.5.
     private let rules = AccessRules(reservations: [
         .init(prefix: "com.apple.system.", user: 0, group: 0, access: 0x113),
         .init(prefix: "com.apple.system.clock_set", user: 0, group: 266, access: 0x133),
@@ -18,7 +18,7 @@ import Testing
         }
     }
 
-    // notify(3), a.4
+    // Rules, a.4
     // CF-W3
     @Test func aUsersNamesAreTheUsersWhateverIsReserved() {
         let rules = AccessRules(reservations: [.init(prefix: "", user: 7, group: 7, access: 0)])

@@ -11,8 +11,8 @@ import Testing
         chmod(path, mode)
     }
 
-    private func refusal() -> ConfigurationFile.Failure.Reason? {
-        do throws(ConfigurationFile.Failure) {
+    private func refusal() -> ConfigurationFileError.Reason? {
+        do throws(ConfigurationFileError) {
             _ = try ConfigurationFile.read(path)
             return nil
         } catch {
@@ -26,7 +26,7 @@ import Testing
         #expect(try ConfigurationFile.read(path) == Array("set a 1\n".utf8))
     }
 
-    // notify(3), a.5
+    // Rules, a.5
     @Test func aFileThatOthersMayWriteIsNotUsed() throws {
         defer { unlink(path) }
         for mode in [0o664, 0o646] as [mode_t] {
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test func aFailureSaysWhatToDo() {
-        let failure = ConfigurationFile.Failure(path: "/x", reason: .writableByOthers)
+        let failure = ConfigurationFileError(path: "/x", reason: .writableByOthers)
         #expect(
             failure.description == "could not use the configuration /x: others may write it; keep them out (chmod go-w)"
         )

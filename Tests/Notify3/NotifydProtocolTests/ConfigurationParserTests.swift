@@ -2,13 +2,13 @@ import NotifydProtocol
 import Testing
 
 @Suite struct ConfigurationParserTests {
-    private func parse(_ text: String) -> (configuration: NotifyConfiguration, problems: [ConfigurationProblem]) {
+    private func parse(_ text: String) -> (configuration: NotifyConfiguration, errors: [ConfigurationLineError]) {
         ConfigurationParser.parse(Array(text.utf8))
     }
 
-    // notify(3), a.5
+    // Rules, a.5
     @Test func everyKeywordSaysWhatItDoes() {
-        let (configuration, problems) = parse(
+        let (configuration, errors) = parse(
             """
             # the system's names
             reserve com.apple.system. 0 0 rwr-r-
@@ -20,7 +20,7 @@ import Testing
             Set com.example.mode
             """
         )
-        #expect(problems.isEmpty)
+        #expect(errors.isEmpty)
         #expect(
             configuration.rules.reservations == [
                 .init(prefix: "com.apple.system.", user: 0, group: 0, access: 0x113),
@@ -48,8 +48,8 @@ import Testing
         ("reserve a. 4294967295 20 -w-w-w", 4_294_967_295, 20, 0x222),
     ])
     func aReservationHasDefaults(_ line: String, _ user: UInt32, _ group: UInt32, _ access: UInt16) {
-        let (configuration, problems) = parse(line)
-        #expect(problems.isEmpty)
+        let (configuration, errors) = parse(line)
+        #expect(errors.isEmpty)
         #expect(configuration.rules.reservations == [.init(prefix: "a.", user: user, group: group, access: access)])
     }
 
@@ -61,15 +61,15 @@ import Testing
     }
 
     @Test func theLaterOfTwoLinesHolds() {
-        let (configuration, problems) = parse("reserve a. 1\nset b 1\nreserve a. 2\nset b 2")
-        #expect(problems.isEmpty)
+        let (configuration, errors) = parse("reserve a. 1\nset b 1\nreserve a. 2\nset b 2")
+        #expect(errors.isEmpty)
         #expect(configuration.rules.reservations == [.init(prefix: "a.", user: 2, group: 0, access: 0x333)])
         #expect(configuration.permanentNames == [.init(name: "b", state: 2)])
     }
 
     @Test func quitEndsTheReading() {
-        let (configuration, problems) = parse("set a\nquit\nset b\nnonsense")
-        #expect(problems.isEmpty)
+        let (configuration, errors) = parse("set a\nquit\nset b\nnonsense")
+        #expect(errors.isEmpty)
         #expect(configuration.permanentNames == [.init(name: "a", state: 0)])
     }
 
@@ -92,27 +92,27 @@ import Testing
             ("set a 18446744073709551616", .badValue("18446744073709551616")),
             ("set self.a", .fixedName("self.a")),
             ("quit now", .superfluous("now")),
-        ] as [(String, ConfigurationProblem.Reason)]
+        ] as [(String, ConfigurationLineError.Reason)]
     )
-    func aBadLineIsPassedOverAndReported(_ line: String, _ reason: ConfigurationProblem.Reason) throws {
-        let (configuration, problems) = parse("set before 1\n\(line)\nset after 2\n")
-        #expect(problems == [ConfigurationProblem(line: 2, text: line, reason: reason)])
+    func aBadLineIsPassedOverAndReported(_ line: String, _ reason: ConfigurationLineError.Reason) throws {
+        let (configuration, errors) = parse("set before 1\n\(line)\nset after 2\n")
+        #expect(errors == [ConfigurationLineError(line: 2, text: line, reason: reason)])
         #expect(configuration.permanentNames == [.init(name: "before", state: 1), .init(name: "after", state: 2)])
-        let problem = try #require(problems.first)
-        #expect(problem.description.contains("line 2") && problem.description.hasSuffix(problem.remedy))
-        #expect(!problem.description.contains("\n"))
+        let error = try #require(errors.first)
+        #expect(error.description.contains("line 2") && error.description.hasSuffix(error.remedy))
+        #expect(!error.description.contains("\n"))
     }
 
     @Test func whatIsNoTextIsReported() {
         let bytes = Array("set a".utf8) + [0xFF, 0x0A] + Array("set b\0c\n".utf8) + Array("set d".utf8)
-        let (configuration, problems) = ConfigurationParser.parse(bytes)
-        #expect(problems.map(\.reason) == [.noText, .noText])
+        let (configuration, errors) = ConfigurationParser.parse(bytes)
+        #expect(errors.map(\.reason) == [.noText, .noText])
         #expect(configuration.permanentNames == [.init(name: "d", state: 0)])
     }
 
     @Test func aLineHasLessThan1024Bytes() {
         let longest = "set " + String(repeating: "a", count: 1019)
-        #expect(parse(longest).problems.isEmpty)
-        #expect(parse(longest + "a").problems.map(\.reason) == [.tooLong])
+        #expect(parse(longest).errors.isEmpty)
+        #expect(parse(longest + "a").errors.map(\.reason) == [.tooLong])
     }
 }

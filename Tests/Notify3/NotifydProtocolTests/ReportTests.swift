@@ -51,7 +51,7 @@ import Testing
         ]),
     ])
     func aReportOfAnotherFormIsRefused(_ value: DBusValue) {
-        #expect(throws: NotifydProtocol.Malformed.self) { try ProcessReport(value) }
+        #expect(throws: NotifydProtocol.FieldError.self) { try ProcessReport(value) }
     }
 
     @Test func namesBelongToWhomTheirFormSays() {

@@ -16,7 +16,8 @@ final class BusSocket: Sendable {
     /// The name that the bus gave this connection.
     let uniqueName: String
 
-    /// Connects to the bus and introduces this process to it (Hello). Waits for the bus, at most libdbus's 25 seconds.
+    /// Connects to the bus and introduces this process to it (Hello). Waits for the bus, at most 25 seconds to be admitted and
+    /// 25 more for its greeting, which it gives at once unless it is stopped in between.
     init(address: String) throws(DBusError) {
         let attempted = "connect to the bus at \(address)"
         guard !address.containsNUL else {
@@ -33,18 +34,30 @@ final class BusSocket: Sendable {
         dbus_connection_set_exit_on_disconnect(connection, 0)
         // Otherwise libdbus stops reading at 63 MiB of messages that somebody still holds (architecture, D4).
         dbus_connection_set_max_received_size(connection, .max)
+        guard watches.attach(to: connection) else {
+            BusSocket.discard(connection)
+            throw DBusMessage.outOfMemory(attempted)
+        }
+        guard watches.authenticate(connection, by: .now + Self.connectTimeout) else {
+            BusSocket.discard(connection)
+            throw DBusError(
+                .noBus,
+                message: "the bus has not admitted this process within \(Self.connectTimeout)",
+                attempted: attempted,
+                remedy: "find out why the bus daemon is stopped, or refuses this user"
+            )
+        }
         guard dbus_bus_register(connection, &error) != 0 else {
             let failure = BusSocket.failure(error, attempted)
             BusSocket.discard(connection)
             throw failure
         }
-        guard watches.attach(to: connection) else {
-            BusSocket.discard(connection)
-            throw DBusMessage.outOfMemory(attempted)
-        }
         self.connection = connection
         uniqueName = text(dbus_bus_get_unique_name(connection)) ?? ""
     }
+
+    /// How long a bus that is stopped is waited for.
+    private static let connectTimeout: Duration = .seconds(25)
 
     deinit {
         // In a forked child another thread of the parent's may have held libdbus's lock: the copy is left as it is.
@@ -165,11 +178,6 @@ final class BusSocket: Sendable {
         }
     }
 
-    private func pollOnce(_ descriptor: CInt, _ events: CShort, until deadline: ContinuousClock.Instant) -> CShort {
-        var entry = pollfd(fd: descriptor, events: events, revents: 0)
-        return poll(&entry, 1, milliseconds(until: deadline)) > 0 ? entry.revents : 0
-    }
-
     private static func failure(_ error: CDBus.DBusError, _ attempted: String) -> DBusError {
         DBusError(
             .noBus,
@@ -215,6 +223,18 @@ private final class WatchList: @unchecked Sendable {
             let events = ready & (watch.events | failures)
             if events != 0 { dbus_watch_handle(watch.pointer, Self.flags(events)) }
         }
+    }
+
+    /// Waits until the bus knows this process's user, before anybody else uses the connection. libdbus would wait for it in
+    /// `dbus_bus_register`, and without limit.
+    ///
+    /// - Returns: false where it does not by `deadline`. Where the bus is gone or refuses this process, `dbus_bus_register` tells.
+    func authenticate(_ connection: OpaquePointer, by deadline: ContinuousClock.Instant) -> Bool {
+        while !watches.isEmpty, dbus_connection_get_is_authenticated(connection) == 0 {
+            guard ContinuousClock.now < deadline else { return false }
+            handle(pollOnce(descriptor, hasUnsentMessages ? CShort(POLLIN | POLLOUT) : CShort(POLLIN), until: deadline))
+        }
+        return true
     }
 
     private static func flags(_ events: CShort) -> UInt32 {
@@ -277,6 +297,12 @@ private final class WatchList: @unchecked Sendable {
     private static func at(_ data: UnsafeMutableRawPointer) -> WatchList {
         Unmanaged<WatchList>.fromOpaque(data).takeUnretainedValue()
     }
+}
+
+/// Waits until the descriptor is ready for one of the events; returns those that it is ready for.
+private func pollOnce(_ descriptor: CInt, _ events: CShort, until deadline: ContinuousClock.Instant) -> CShort {
+    var entry = pollfd(fd: descriptor, events: events, revents: 0)
+    return poll(&entry, 1, milliseconds(until: deadline)) > 0 ? entry.revents : 0
 }
 
 /// For `poll`: how long until `deadline`, rounded up, because waking before it would only turn a loop once more; -1 for no deadline.

@@ -211,19 +211,26 @@ extension ConnectionCore {
         }
     }
 
+    private static let addMatch = Result { () throws(DBusError) in
+        MessageTemplate(try .busCall("AddMatch"))
+    }
+    private static let removeMatch = Result { () throws(DBusError) in
+        MessageTemplate(try .busCall("RemoveMatch", expectsReply: false))
+    }
+
     private func send(_ action: MatchRuleTable.Action) {
         do throws(DBusError) {
             switch action {
             case .add(let rule, let request):
                 let call = PendingCall(
-                    try .busCall("AddMatch", rule.description),
+                    try Self.addMatch.get().filled(with: rule.description),
                     deadline: .now + state.withLock { $0.ruleTimeout },
                     outlivesDeadline: true
                 ) { self.answered(rule, request, error: $0.failure) }
                 startCall(call, serial: takeSerial())
             case .remove(let rule):
                 // A lost bus has forgotten the rule by itself, so a failure changes nothing.
-                try? send(try .busCall("RemoveMatch", rule.description, expectsReply: false))
+                try? send(try Self.removeMatch.get().filled(with: rule.description))
             }
         } catch {
             if case .add(let rule, let request) = action { answered(rule, request, error: error) }
@@ -307,15 +314,6 @@ extension DBusMessage {
         if !expectsReply { dbus_message_set_no_reply(pointer, 1) }
         try message.append(arguments, attempted: "call \(member) of the bus")
         return message
-    }
-
-    /// The same with one text.
-    static func busCall(
-        _ member: StaticString,
-        _ text: String,
-        expectsReply: Bool = true
-    ) throws(DBusError) -> DBusMessage {
-        try busCall(member, [.string(text)], expectsReply: expectsReply)
     }
 
     /// Whether this reply comes from whom the call went to, as far as the names tell.

@@ -160,13 +160,23 @@ final class ConnectionCore: Sendable {
         }
     }
 
-    /// Sends on this very socket: an answer must not go to whoever has the caller's name on the next one. Never waits, because answers
-    /// come from tasks; what a bus does not read is bounded by ``BusSocket/unsentLimit``.
+    /// Hands a message to libdbus and never waits: what the socket does not take at once, the reading thread writes later. What a bus does
+    /// not read is bounded by ``BusSocket/unsentLimit``.
+    func queue(_ message: borrowing DBusMessage) throws(DBusError) {
+        try checkProcess(Self.attempt(message))
+        guard let socket = connectedSocket else { throw .disconnected(Self.attempt(message)) }
+        try queue(message, on: socket)
+    }
+
+    /// Answers on this very socket: an answer must not go to whoever has the caller's name on the next one. Never waits, because answers
+    /// come from tasks.
     func answer(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
-        guard !isForeign, case .connected(let current) = state.withLock({ $0.phase }), current === socket else {
-            return
-        }
-        hasSent.store(true, ordering: .relaxed)
+        guard connectedSocket === socket else { return }
+        try queue(message, on: socket)
+    }
+
+    private func queue(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
+        if !hasSent.load(ordering: .relaxed) { hasSent.store(true, ordering: .relaxed) }
         let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
         // The reading thread writes on when the socket has room.
         if standing.hasUnsentMessages || !standing.isConnected { event.signal() }

@@ -15,6 +15,39 @@ extension DBusMessage {
     }
 }
 
+/// A message that is sent again and again with other arguments. A copy costs a fraction of making a message and checking its names.
+package final class MessageTemplate: Sendable {
+    private let message: DBusMessage
+
+    /// - Parameter message: without arguments, and not sent.
+    package init(_ message: consuming DBusMessage) { self.message = message }
+
+    /// A copy with these arguments.
+    package func filled(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
+        let copy = try message.copy()
+        try copy.append(arguments, attempted: ConnectionCore.attempt(message))
+        return copy
+    }
+
+    /// A copy with one text (`s`), or with a list that holds this text alone (`as`).
+    ///
+    /// - Throws: ``DBusError/Code/invalidArgument`` for a text with U+0000.
+    package func filled(with text: String, isList: Bool = false) throws(DBusError) -> DBusMessage {
+        guard !text.containsNUL, text.utf8.count < DBusValueLimits.bodyBytes / 2 else {
+            return try filled(isList ? [.array([.string(text)], of: "s")] : [.string(text)])
+        }
+        let copy = try message.copy()
+        var iterator = DBusMessageIter()
+        dbus_message_iter_init_append(copy.pointer, &iterator)
+        let isWritten =
+            isList
+            ? writeContainer(CDBUS_TYPE_ARRAY, "s", to: &iterator) { writeText(text, CDBUS_TYPE_STRING, to: &$0) }
+            : writeText(text, CDBUS_TYPE_STRING, to: &iterator)
+        guard isWritten else { throw DBusMessage.outOfMemory(ConnectionCore.attempt(message)) }
+        return copy
+    }
+}
+
 /// Appends one value; false when memory ran out, the only failure left after ``DBusValueLimits``.
 private func write(_ value: DBusValue, to iterator: inout DBusMessageIter) -> Bool {
     switch value {

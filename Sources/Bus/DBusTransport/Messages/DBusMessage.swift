@@ -177,15 +177,15 @@ extension DBusMessage {
         arguments: [DBusValue] = [],
         options: CallOptions = []
     ) throws(DBusError) -> DBusMessage {
-        let attempted = "call \(interface).\(member) of \(destination)"
-        try check(destination, "bus name", dbus_validate_bus_name, attempted)
-        try check(path, "object path", dbus_validate_path, attempted)
-        try check(interface, "interface", dbus_validate_interface, attempted)
-        try check(member, "member", dbus_validate_member, attempted)
-        let message = try adopt(dbus_message_new_method_call(destination, path, interface, member), attempted)
+        func attempted() -> String { "call \(interface).\(member) of \(destination)" }
+        try check(destination, "bus name", dbus_validate_bus_name, attempted())
+        try check(path, "object path", dbus_validate_path, attempted())
+        try check(interface, "interface", dbus_validate_interface, attempted())
+        try check(member, "member", dbus_validate_member, attempted())
+        let message = try adopt(dbus_message_new_method_call(destination, path, interface, member), attempted())
         dbus_message_set_auto_start(message.pointer, options.contains(.noAutoStart) ? 0 : 1)
         dbus_message_set_no_reply(message.pointer, options.contains(.noReply) ? 1 : 0)
-        try message.append(arguments, attempted: attempted)
+        try message.append(arguments, attempted: attempted())
         return message
     }
 

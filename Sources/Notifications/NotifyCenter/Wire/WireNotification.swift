@@ -1,4 +1,4 @@
-import DBusTransport
+package import DBusTransport
 
 /// Which center a notification belongs to, as the wire tells it.
 enum WireKind: Sendable {
@@ -244,5 +244,23 @@ extension WireNotification {
             }
         }
         return result
+    }
+}
+
+/// What notify(3) needs of the wire form: it keeps its own registrations.
+package enum DarwinSignal {
+    /// Sends the posts of a name.
+    package static func rule(_ name: NotificationName) -> MatchRule { WireNotification.rule(.darwin, name: name) }
+
+    /// Sends all posts of all names, where the bus grants no more rules.
+    package static var ruleForAllNames: MatchRule { WireNotification.broadRule }
+
+    /// The name that a signal posts; `nil` for any other signal, and for one that breaks the form.
+    package static func name(_ message: borrowing DBusMessage) -> NotificationName? {
+        var last: WireNotification.LastName?
+        guard case .notification(let notification) = WireNotification.receive(message, kind: .darwin, last: &last) else {
+            return nil
+        }
+        return notification.name
     }
 }

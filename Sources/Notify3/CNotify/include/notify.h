@@ -8,20 +8,23 @@
 // NOTIFY_CENTER_BUS names (`session`, `system` or a D-Bus address), the session bus where it names none. The state of a name is
 // kept by the service notifyd, which the bus starts when it is needed; posting and observing do without it.
 //
-// Names are UTF-8 of any length. `self.…` is private to the process. `user.uid.UID` and what begins with `user.uid.UID.` belongs to
-// that user; the rest of `user.uid.…` to root. /etc/notify.conf may reserve more (notifyd(8)). A receiver disregards posts from
-// who may not post the name.
+// Names are UTF-8 of any length. `self.…` is private to the process. `user.uid.UID` and names that begin with `user.uid.UID.` belong
+// to that user; all other names under `user.uid.` belong to root. /etc/notify.conf may reserve more (notifyd(8)). A receiver ignores
+// posts by users who may not post the name.
 //
 // All functions may be called from any thread. notify_check and notify_is_valid_token may be called in a signal handler too: they
 // take no lock and make no system call. A registration is in force for every post that begins after it returned.
 //
-// For each post a registration is notified at least once after it, in bounded memory: posts that come faster than they are taken
+// After each post every registration is notified at least once, in bounded memory: posts that come faster than the receiver takes them
 // may be reported as one. The poster's own registrations are notified like all others.
+//
+// While the bus is lost, registrations stay, and a registration that is made meanwhile is in force when the bus is back; posts, and functions
+// that need notifyd, return NOTIFY_STATUS_SERVER_NOT_FOUND. No function waits longer than 30 seconds.
 //
 // A post followed by any function that waits for an answer (notify_register_check, notify_get_state) is seen by notify_check.
 //
 // In a process that has used these functions and then forked, the child's tokens are gone and the functions return
-// NOTIFY_STATUS_OPT_DISABLE or NOTIFY_STATUS_INVALID_TOKEN, but for names that begin with `self.`, until it calls exec.
+// NOTIFY_STATUS_OPT_DISABLE or NOTIFY_STATUS_INVALID_TOKEN, except for names that begin with `self.`, until it calls exec.
 
 #include <sys/cdefs.h>
 #include <stdbool.h>
@@ -46,7 +49,7 @@ typedef unsigned int mach_port_t;
 
 /// Done.
 #define NOTIFY_STATUS_OK 0
-/// The name is NULL or no UTF-8.
+/// The name is NULL, or is not UTF-8.
 #define NOTIFY_STATUS_INVALID_NAME 1
 /// No registration of this process has the token: it was never given out, or is cancelled.
 #define NOTIFY_STATUS_INVALID_TOKEN 2
@@ -62,11 +65,11 @@ typedef unsigned int mach_port_t;
 #define NOTIFY_STATUS_NOT_AUTHORIZED 7
 /// The functions are out of use: in a forked child, or by notify_set_options.
 #define NOTIFY_STATUS_OPT_DISABLE 8
-/// The bus, or notifyd where it is needed, cannot be reached.
+/// The bus cannot be reached, or notifyd cannot where the function needs it.
 #define NOTIFY_STATUS_SERVER_NOT_FOUND 9
-/// A pointer is NULL that must not be.
+/// A pointer is NULL that must point to something.
 #define NOTIFY_STATUS_NULL_INPUT 10
-/// Anything else, such as a want of descriptors or memory, or a bus that refuses.
+/// Anything else: the process has no descriptor or memory left, or the bus refuses.
 #define NOTIFY_STATUS_FAILED 1000000
 
 /// For notify_register_file_descriptor and notify_register_mach_port: use the one that is passed in.
@@ -77,21 +80,20 @@ typedef unsigned int mach_port_t;
 
 __BEGIN_DECLS
 
-/// Posts a name to all its registrations in all processes. When it returns the bus has it or will get it, so the process may end at
-/// once; nobody needs to be listening. Without notifyd too; but a name that not everybody may post goes through notifyd where there is
-/// one, because its receivers ask the bus who the sender is: without, a post may be missed if its process ends at once.
+/// Posts a name to all its registrations in all processes; there need not be any. When it returns the kernel has the post, and a process that
+/// ends by exit or by returning from main waits until the bus has read it. A reserved name goes through notifyd where it runs, because
+/// receivers ask the bus who the sender is: without notifyd they may miss a post whose process ends at once.
 ///
-/// Errors: INVALID_NAME, NOT_AUTHORIZED, OPT_DISABLE, SERVER_NOT_FOUND (no bus), FAILED.
+/// Errors: INVALID_NAME, NOT_AUTHORIZED, OPT_DISABLE, FAILED; SERVER_NOT_FOUND where there is no bus, or where it has not read for 30 seconds.
 uint32_t notify_post(const char *name);
 
 #if defined(__BLOCKS__) && !defined(__swift__)
 /// What notify_register_dispatch calls.
 typedef void (^notify_handler_t)(int token);
 
-/// Has `handler` called with the token after each post of `name`, on `queue` and asynchronously. The queue is retained and the block
-/// copied until the registration is cancelled; the block is released on the queue. Right before a call the token is looked at
-/// again: after notify_cancel none begins any more. At most 16 calls wait to begin; further posts meanwhile add none. The
-/// handler may cancel its token.
+/// After each post of `name`, calls `handler` with the token, on `queue` and asynchronously. The library retains the queue and copies the
+/// block until the registration is cancelled, and releases the block on the queue. Right before a call it looks at the token again: no call
+/// begins after notify_cancel. At most 16 calls wait to begin; further posts meanwhile add none. The handler may cancel its token.
 ///
 /// Errors: as notify_register_check, NULL_INPUT also for the queue and the handler.
 uint32_t notify_register_dispatch(const char *name, int *out_token, dispatch_queue_t queue, notify_handler_t handler);
@@ -101,8 +103,8 @@ uint32_t notify_register_dispatch(const char *name, int *out_token, dispatch_que
 ///
 /// On failure `*out_token` is NOTIFY_TOKEN_INVALID. Tokens are not negative, and no number is given out twice in a process.
 ///
-/// Errors: INVALID_NAME, NULL_INPUT, NOT_AUTHORIZED, OPT_DISABLE, SERVER_NOT_FOUND (no bus), FAILED; INVALID_REQUEST for a name that
-/// monitors a path (notify_private.h) which is none.
+/// Errors: INVALID_NAME, NULL_INPUT, NOT_AUTHORIZED, OPT_DISABLE, SERVER_NOT_FOUND (there was no bus so far, or it has not answered within
+/// 25 seconds), FAILED; INVALID_REQUEST where the name asks for a path to be monitored (notify_private.h) and the path is not absolute.
 uint32_t notify_register_check(const char *name, int *out_token);
 
 /// Sends the process the signal `sig` after each post. Signals merge: for several names on one signal, notify_check tells in the
@@ -112,7 +114,7 @@ uint32_t notify_register_check(const char *name, int *out_token);
 uint32_t notify_register_signal(const char *name, int sig, int *out_token);
 
 /// Linux has no Mach ports: `*notify_port` becomes a file descriptor, as of notify_register_file_descriptor, to be read the same
-/// way. Source that merely passes the port on, or waits on it by means of its own, builds and works.
+/// way. Source that passes the port on, or waits on it by its own means, builds and works.
 ///
 /// Errors: as notify_register_file_descriptor, with INVALID_PORT in place of INVALID_FILE.
 uint32_t notify_register_mach_port(const char *name, mach_port_t *notify_port, int flags, int *out_token);
@@ -120,24 +122,25 @@ uint32_t notify_register_mach_port(const char *name, mach_port_t *notify_port, i
 /// After each post, the token can be read from a descriptor: 4 bytes in network byte order. With `flags` 0 a new descriptor is
 /// stored in `*notify_fd`; with NOTIFY_REUSE `*notify_fd` is one from an earlier call, which then serves both tokens.
 ///
-/// It can be polled, is inherited across exec, and is closed with the last of its tokens: do not close it. Who reads slowly loses
-/// none but repetitions: a full descriptor takes each token once more when there is room.
+/// It can be polled, and programs that exec starts inherit it. The library closes it with the last of its tokens: do not close it. A slow
+/// reader loses repetitions and nothing else: where the descriptor is full, each token is written once more when there is room.
 ///
 /// Errors: as notify_register_check; INVALID_FILE.
 uint32_t notify_register_file_descriptor(const char *name, int *notify_fd, int flags, int *out_token);
 
 /// Whether the token's name was posted since this was asked last: `*check` is 1 or 0. The first time it is 1. Each token has its own
-/// answer, whatever kind it is of, and neither suspension nor delivery changes it. Costs a few nanoseconds.
+/// answer, of whatever kind it is, and neither suspension nor delivery changes it. Costs a few nanoseconds.
 ///
 /// Errors: INVALID_TOKEN, NULL_INPUT.
 uint32_t notify_check(int token, int *check);
 
-/// Ends a registration; what it holds back is dropped. Allowed in the token's own handler.
+/// Ends a registration, and drops what it holds back. A handler may cancel its own token.
 ///
 /// Errors: INVALID_TOKEN.
 uint32_t notify_cancel(int token);
 
-/// Holds delivery back. Counted: as many notify_resume end it. Other tokens of the name go on, and notify_check does.
+/// Holds back the token's notifications. Counted: as many calls of notify_resume end it. Other tokens of the name go on, and notify_check
+/// does.
 ///
 /// Errors: INVALID_TOKEN, OPT_DISABLE.
 uint32_t notify_suspend(int token);
@@ -147,8 +150,8 @@ uint32_t notify_suspend(int token);
 /// Errors: INVALID_TOKEN, OPT_DISABLE.
 uint32_t notify_resume(int token);
 
-/// Sets the 64 bits that belong to the token's name, for all processes. The last writer wins; nothing is posted. They are there as
-/// long as any process has a registration of the name, and 0 at first.
+/// Sets the 64 bits that belong to the token's name, for all processes, and posts nothing. The last writer wins. The bits are 0 at first,
+/// and again when no process has a registration of the name any more.
 ///
 /// Errors: INVALID_TOKEN, NOT_AUTHORIZED, OPT_DISABLE, SERVER_NOT_FOUND (no notifyd), FAILED.
 uint32_t notify_set_state(int token, uint64_t state64);

@@ -1,13 +1,13 @@
 #ifndef _NOTIFY_PRIVATE_H_
 #define _NOTIFY_PRIVATE_H_
 
-// What Darwin's own programs use beside <notify.h>. For their source; new code does without.
+// What Darwin's own programs use beside <notify.h>. It is here for their source; new code needs none of it.
 
 #include <notify.h>
 
-/// Turn on what this library always does: one channel for all registrations, …
+/// Without effect: this library always has one channel for all registrations.
 #define NOTIFY_OPT_DISPATCH 0x00000001
-/// … and registrations that outlive a restart of bus and notifyd.
+/// Without effect: registrations always outlive a restart of the bus and of notifyd.
 #define NOTIFY_OPT_REGEN 0x00000002
 /// Without effect here.
 #define NOTIFY_OPT_FILTERED 0x00000004
@@ -15,13 +15,13 @@
 #define NOTIFY_OPT_OLD_IPC 0x00000008
 /// Ends what NOTIFY_OPT_DISABLE began.
 #define NOTIFY_OPT_ENABLE 0x04000000
-/// From now on, what needs bus or notifyd returns NOTIFY_STATUS_OPT_DISABLE.
+/// From now on, functions that need the bus or notifyd return NOTIFY_STATUS_OPT_DISABLE.
 #define NOTIFY_OPT_DISABLE 0x08000000
 
 /// A flag of notify_register_mach_port, without effect here.
 #define NOTIFY_NO_DISPATCH 0x80000000
 
-/// What of a path notify_monitor_file watches; none of them means all.
+/// Which changes of a path notify_monitor_file watches; 0 means all.
 #define NOTIFY_FILE_DELETE 0x00000001
 #define NOTIFY_FILE_WRITE 0x00000002
 #define NOTIFY_FILE_EXTEND 0x00000004
@@ -38,17 +38,17 @@ __BEGIN_DECLS
 /// Adds options (NOTIFY_OPT_…) for this process.
 void notify_set_options(uint32_t opts);
 
-/// As notify_register_check; notify_peek does not take the token.
+/// As notify_register_check, but notify_peek refuses the token.
 uint32_t notify_register_plain(const char *name, int *out_token);
 
-/// The counter behind notify_check, without taking notice: it changes with each post. Of tokens from notify_register_check, and of
-/// names that begin with `self.`.
+/// Reads the counter behind notify_check, which changes with each post; the next notify_check answers as if this had not been called. For tokens
+/// from notify_register_check, and for names that begin with `self.`.
 ///
 /// Errors: INVALID_TOKEN, INVALID_REQUEST, NULL_INPUT.
 uint32_t notify_peek(int token, uint32_t *val);
 
-/// Notifies this registration (and no other) also when something changes at an absolute path, which need not exist yet. Changes
-/// within 100 ms are one. One path for a token. Needs notifyd, which looks with the caller's permissions.
+/// Notifies this registration, and no other, also when something changes at an absolute path, which need not exist yet. Changes within
+/// 100 ms count as one. A token monitors one path. Needs notifyd, which looks at the path with the caller's permissions.
 ///
 /// Errors: INVALID_TOKEN; INVALID_REQUEST (NULL or relative path, a `self.` name, a second path); NOT_AUTHORIZED; OPT_DISABLE;
 /// SERVER_NOT_FOUND; FAILED.
@@ -60,7 +60,7 @@ uint32_t notify_get_event(int token, int *ev, char *buf, int *len);
 /// As notify_post.
 uint32_t notify_simple_post(const char *name);
 
-/// Holds back all deliveries to a process; counted. For root, and for the process's own user.
+/// Holds back all notifications of a process; counted. Root may, and the process's own user.
 ///
 /// Errors: NOT_AUTHORIZED; INVALID_REQUEST (no such process, or one without registrations); OPT_DISABLE; SERVER_NOT_FOUND; FAILED.
 uint32_t notify_suspend_pid(int pid);

@@ -1,3 +1,5 @@
+import Glibc
+
 /// A watch of the kernel's: inotify's descriptor of one directory or file.
 typealias Watch = Int32
 
@@ -117,5 +119,61 @@ struct PathResolution: Hashable, Sendable {
         interests[try look.watch(directory: directory), default: []].insert(.target)
         guard case .file(let snapshot, _) = look.entry(at: directory) else { return .missing }
         return .present(snapshot)
+    }
+}
+
+/// The file system by inotify and lstat.
+struct InotifyLook: FileSystemLook {
+    /// What a directory's watch tells: entries that come, go and change, and itself.
+    private static let directoryEvents =
+        UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
+        | UInt32(IN_ONLYDIR | IN_DONT_FOLLOW)
+    /// What a file's watch tells.
+    private static let fileEvents =
+        UInt32(IN_MODIFY | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_DONT_FOLLOW)
+
+    let descriptor: CInt
+
+    func watch(directory: FilePath) throws(WatchFailure) -> Watch {
+        try watch(directory, Self.directoryEvents)
+    }
+
+    func watch(file: FilePath) throws(WatchFailure) -> Watch { try watch(file, Self.fileEvents) }
+
+    private func watch(_ path: FilePath, _ events: UInt32) throws(WatchFailure) -> Watch {
+        let watch = path.withCString { inotify_add_watch(descriptor, $0, events) }
+        guard watch >= 0 else {
+            let code = errno
+            throw switch code {
+            case ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG: .missing
+            case EACCES, EPERM: .denied
+            case ENOSPC: .impossible("the machine grants no more watches; raise fs.inotify.max_user_watches")
+            default: .impossible(String(cString: strerror(code)))
+            }
+        }
+        return watch
+    }
+
+    func entry(at path: FilePath) -> FileEntry {
+        var status = stat()
+        guard path.withCString({ lstat($0, &status) }) == 0 else {
+            return errno == EACCES || errno == EPERM ? .denied : .missing
+        }
+        switch status.st_mode & S_IFMT {
+        case S_IFLNK: return link(at: path)
+        case S_IFDIR: return .file(FileSnapshot(status), isDirectory: true)
+        default: return .file(FileSnapshot(status), isDirectory: false)
+        }
+    }
+
+    private func link(at path: FilePath) -> FileEntry {
+        var target = [UInt8](repeating: 0, count: Int(PATH_MAX))
+        let length = path.withCString { path in
+            target.withUnsafeMutableBytes { buffer in
+                // Never empty.
+                readlink(path, buffer.assumingMemoryBound(to: CChar.self).baseAddress!, buffer.count)
+            }
+        }
+        return length > 0 ? .link(Array(target[..<length])) : .missing
     }
 }

@@ -13,7 +13,7 @@ struct WatchEvent: Hashable, Sendable {
 ///
 /// Events of one path are merged for ``mergePeriod`` from the first on, in constant memory; then the path is looked at again.
 struct PathTable {
-    // notify(3), a.13
+    // Rules, a.13
     static let mergePeriod = Duration.milliseconds(100)
     /// When a watch could not be had for want of resources, it is tried again after this.
     static let retryPeriod = Duration.seconds(1)

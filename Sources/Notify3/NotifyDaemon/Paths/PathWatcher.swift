@@ -2,7 +2,7 @@ import DBusTransport
 import Glibc
 import Synchronization
 
-/// Watches paths with one inotify instance, on a thread of its own with all signals blocked (notify(3), a.13).
+/// Watches paths with one inotify instance, on a thread of its own with all signals blocked (Rules, a.13).
 ///
 /// Its end of life ends the thread.
 final class PathWatcher: Sendable {

@@ -49,3 +49,41 @@ enum DaemonInterface {
         )
     }
 }
+
+/// A call that is to be carried out.
+struct IncomingWork: Sendable {
+    let method: NotifydProtocol.Method
+    let call: IncomingCall
+    let reply: CallReply
+
+    var sender: String { call.sender }
+
+    func succeed(_ values: [DBusValue] = []) { reply.send(.success(values)) }
+
+    func refuse(_ refusal: Refusal) { reply.refuse(refusal) }
+}
+
+extension CallReply {
+    func refuse(_ refusal: Refusal) {
+        let name = NotifydProtocol.errorPrefix + refusal.name.rawValue
+        send(.failure(MethodFailure(name: name, message: refusal.message)))
+    }
+}
+
+extension NotifydProtocol.Method {
+    /// Whether it matters who calls.
+    var needsIdentity: Bool {
+        switch self {
+        case .enter, .leave, .report, .post, .setState, .suspendProcess, .resumeProcess, .monitor, .unmonitor: true
+        case .getState, .list, .status: false
+        }
+    }
+
+    /// Whether its answer is made of what all processes have told.
+    var reads: Bool {
+        switch self {
+        case .getState, .list, .status, .suspendProcess, .resumeProcess: true
+        case .enter, .leave, .report, .post, .setState, .monitor, .unmonitor: false
+        }
+    }
+}

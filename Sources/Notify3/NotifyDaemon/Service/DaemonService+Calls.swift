@@ -8,7 +8,7 @@ extension DaemonService {
         let sender = work.sender
         figures.calls[work.method, default: 0] += 1
         guard arrivals.count(of: sender) < state.limits.names else {
-            return refuse(work, Denial(.limitsExceeded, "too many calls at once; wait for the answers"))
+            return refuse(work, Refusal(.limitsExceeded, "too many calls at once; wait for the answers"))
         }
         if work.method.needsIdentity, state.clients[sender] == nil, !arrivals.isUnidentified(sender) {
             arrivals.identifying(sender)
@@ -27,7 +27,7 @@ extension DaemonService {
             arrivals.identified(sender)
         } catch {
             for work in arrivals.withdraw(sender) {
-                refuse(work, Denial(.notAuthorized, "the bus does not say who calls: \(error)"))
+                refuse(work, Refusal(.notAuthorized, "the bus does not say who calls: \(error)"))
             }
         }
         identifications[sender] = nil
@@ -54,21 +54,21 @@ extension DaemonService {
         }
     }
 
-    func refuse(_ work: IncomingWork, _ denial: Denial) {
+    func refuse(_ work: IncomingWork, _ refusal: Refusal) {
         figures.refusals += 1
-        work.refuse(denial)
+        work.refuse(refusal)
     }
 
     /// The transport has checked the signatures.
     func carryOut(_ work: IncomingWork) {
         if work.method.reads, untilGathered != nil {
             guard untilGathered?.count ?? 0 < state.limits.names else {
-                return refuse(work, Denial(.limitsExceeded, "too many wait for an answer; try again in a second"))
+                return refuse(work, Refusal(.limitsExceeded, "too many wait for an answer; try again in a second"))
             }
             untilGathered?.append(work)
             return
         }
-        do throws(Denial) {
+        do throws(Refusal) {
             switch work.method {
             case .list: try list(work)
             case .status: try status(work)
@@ -80,7 +80,7 @@ extension DaemonService {
         }
     }
 
-    private func result(_ work: IncomingWork) throws(Denial) -> [DBusValue] {
+    private func result(_ work: IncomingWork) throws(Refusal) -> [DBusValue] {
         let (sender, arguments) = (work.sender, work.call.arguments)
         switch work.method {
         case .enter:
@@ -108,10 +108,10 @@ extension DaemonService {
     }
 
     /// Posts for the caller, whose end nobody then need ask the bus about in time.
-    private func post(_ sender: String, _ name: NotificationName) throws(Denial) -> Bool {
+    private func post(_ sender: String, _ name: NotificationName) throws(Refusal) -> Bool {
         let caller = try identity(sender)
         guard state.rules.allows(.write, name.rawValue, by: caller.access), NameScope(name.rawValue) != .process else {
-            throw Denial(.notAuthorized, "user \(caller.user) may not post \(name.rawValue.prefix(200))")
+            throw Refusal(.notAuthorized, "user \(caller.user) may not post \(name.rawValue.prefix(200))")
         }
         // Receivers ask whether the sender may, which notifyd is now.
         guard state.rules.allows(.write, name.rawValue, by: ownIdentity.access) else { return false }
@@ -126,20 +126,20 @@ extension DaemonService {
 
     private func process(_ arguments: [DBusValue]) -> UInt32 { UInt32(clamping: arguments[0].unsignedValue ?? 0) }
 
-    private func identity(_ sender: String) throws(Denial) -> ClientIdentity {
+    private func identity(_ sender: String) throws(Refusal) -> ClientIdentity {
         guard let identity = state.clients[sender]?.identity else {
-            throw Denial(.notAuthorized, "\(sender) is gone")
+            throw Refusal(.notAuthorized, "\(sender) is gone")
         }
         return identity
     }
 
-    private func report(_ sender: String, _ arguments: [DBusValue]) throws(Denial) {
+    private func report(_ sender: String, _ arguments: [DBusValue]) throws(Refusal) {
         let inquiry = arguments[0].unsignedValue ?? 0
         let report: ProcessReport
-        do throws(NotifydProtocol.Malformed) {
+        do throws(NotifydProtocol.FieldError) {
             report = try ProcessReport(arguments[1])
         } catch {
-            throw Denial(.invalidRequest, "the report's field “\(error.field)” is missing or has another type")
+            throw Refusal(.invalidRequest, "the report's field “\(error.field)” is missing or has another type")
         }
         let (actions, refused) = try state.reported(
             sender,

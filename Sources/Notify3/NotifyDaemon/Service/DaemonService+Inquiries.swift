@@ -1,4 +1,5 @@
 import DBusTransport
+import Glibc
 import NotifydProtocol
 
 extension DaemonService {
@@ -71,7 +72,7 @@ extension DaemonService {
         let processes: [ProcessListing]
     }
 
-    func list(_ work: IncomingWork) throws(Denial) {
+    func list(_ work: IncomingWork) throws(Refusal) {
         try makeList(for: work.sender) {
             let listings = await self.inquire()
             work.succeed([
@@ -81,22 +82,22 @@ extension DaemonService {
         }
     }
 
-    func status(_ work: IncomingWork) throws(Denial) {
+    func status(_ work: IncomingWork) throws(Refusal) {
         try makeList(for: work.sender) { work.succeed([.string(await self.statusText(isLong: true))]) }
     }
 
-    private func makeList(for sender: String, _ body: @escaping () async -> Void) throws(Denial) {
-        guard listing[sender] ?? 0 < state.limits.listsAtOnce else {
-            throw Denial(
+    private func makeList(for sender: String, _ body: @escaping () async -> Void) throws(Refusal) {
+        guard listsUnderWay[sender] ?? 0 < state.limits.listsAtOnce else {
+            throw Refusal(
                 .limitsExceeded,
                 "a connection may wait for \(state.limits.listsAtOnce) lists at once; wait for their answers"
             )
         }
-        listing[sender, default: 0] += 1
+        listsUnderWay[sender, default: 0] += 1
         Task {
             await body()
-            let count = listing[sender] ?? 0
-            listing[sender] = count > 1 ? count - 1 : nil
+            let count = listsUnderWay[sender] ?? 0
+            listsUnderWay[sender] = count > 1 ? count - 1 : nil
         }
     }
 
@@ -129,5 +130,45 @@ extension DaemonService {
         let listings = Listings(names: state.nameListings, processes: state.processListings)
         for waiter in waiters { waiter.resume(returning: listings) }
         if again { beginInquiry() }
+    }
+}
+
+// What an administrator asks for by signals (Rules, a.15).
+extension DaemonService {
+    /// Reads the configuration again. Registrations that there are stay, also where it allows them no more. One that cannot be used
+    /// leaves the one in force.
+    package func reload() {
+        guard let configuration = (try? configurationSource.load(isFirst: false)) ?? nil else { return }
+        let before = configurationInForce
+        configurationInForce = configuration
+        state.configure(configuration)
+        if (before.monitors, before.rules) != (configuration.monitors, configuration.rules) { watchConfigured() }
+    }
+
+    /// Writes the status to the file of this process; short, or with all names and processes.
+    package func writeStatus(isLong: Bool) async {
+        let text = await statusText(isLong: isLong)
+        do throws(StatusFileError) {
+            try StatusFile.write(text)
+        } catch {
+            Diagnostics.write("\(error)")
+        }
+    }
+
+    func statusText(isLong: Bool) async -> String {
+        let listings =
+            isLong ? await inquire() : Listings(names: state.nameListings, processes: state.processListings)
+        let paths = paths?.figures ?? PathWatcher.Figures()
+        let status = StatusText(
+            process: UInt32(getpid()),
+            bus: "\(connection.bus)",
+            configuration: configurationSource.path,
+            reservations: configurationInForce.rules.reservations.count,
+            figures: figures,
+            paths: paths,
+            names: listings.names,
+            processes: listings.processes
+        )
+        return isLong ? status.summary + status.details : status.summary
     }
 }

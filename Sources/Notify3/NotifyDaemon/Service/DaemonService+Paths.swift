@@ -13,7 +13,7 @@ struct PathWish: Hashable, Sendable {
 
 extension DaemonService {
     /// Answers when the path is watched: what changes from then on is told.
-    func monitor(_ work: IncomingWork) throws(Denial) {
+    func monitor(_ work: IncomingWork) throws(Refusal) {
         guard case .int32(let token) = work.call.arguments[0], case .uint32(let flags) = work.call.arguments[3] else {
             return
         }
@@ -25,7 +25,7 @@ extension DaemonService {
             flags: flags
         )
         if case .watch(let id, _, _, _) = actions.first {
-            monitoring[id] = work.reply
+            monitorReplies[id] = work.reply
         } else {
             work.succeed([.string(connection.uniqueName ?? "")])
         }
@@ -33,7 +33,7 @@ extension DaemonService {
     }
 
     func watch(_ wish: PathWish) {
-        beginning.insert(wish.id)
+        watchesBeingMade.insert(wish.id)
         guard let identity = FileIdentity(of: wish.client) else { return settle(wish, .denied) }
         do throws(PathWatcher.Failure) {
             try watcher().add(wish.id, FilePath(wish.path), .wanted(wish.flags), as: identity) { outcome in
@@ -56,31 +56,35 @@ extension DaemonService {
     /// The wish to watch a path has ended so.
     private func settle(_ wish: PathWish, _ outcome: PathWatcher.Outcome) {
         let (id, path) = (wish.id, wish.path)
-        beginning.remove(id)
-        if beginning.isEmpty { stopWaiting() }
-        let reply = monitoring.removeValue(forKey: id)
+        watchesBeingMade.remove(id)
+        if watchesBeingMade.isEmpty { stopWaiting() }
+        let reply = monitorReplies.removeValue(forKey: id)
         switch outcome {
         case .watched:
-            failing.remove(id)
+            watchesToRetry.remove(id)
             reply?.send(.success([.string(connection.uniqueName ?? "")]))
         case .denied:
             figures.refusals += 1
             state.watchFailed(id)
             reply?.refuse(
-                Denial(.notAuthorized, "\(path), or a directory on the way, may not be read by the caller")
+                Refusal(.notAuthorized, "\(path), or a directory on the way, may not be read by the caller")
             )
-            if configured[id] != nil { Diagnostics.write("could not monitor \(path): it may not be read") }
+            if configuredMonitors[id] != nil { Diagnostics.write("could not monitor \(path): it may not be read") }
         case .impossible(let message):
             figures.refusals += 1
             if let reply {
                 state.watchFailed(id)
-                reply.refuse(Denial(.limitsExceeded, "could not monitor \(path): \(message)"))
+                reply.refuse(Refusal(.limitsExceeded, "could not monitor \(path): \(message)"))
             } else {
                 // Nobody waits who could try again: the configuration wants it, or a process that was told once that it is so.
-                if failing.insert(id).inserted { Diagnostics.write("could not monitor \(path): \(message)") }
+                if watchesToRetry.insert(id).inserted { Diagnostics.write("could not monitor \(path): \(message)") }
                 Task {
                     try? await Task.sleep(for: Self.retryPeriod)
-                    if configured[id] != nil || state.watched[id] != nil { watch(wish) } else { failing.remove(id) }
+                    if configuredMonitors[id] != nil || state.watched[id] != nil {
+                        watch(wish)
+                    } else {
+                        watchesToRetry.remove(id)
+                    }
                 }
             }
         }
@@ -88,7 +92,7 @@ extension DaemonService {
 
     /// Returns when all paths that were wished for by now are watched, or are not to be; a file system that hangs is not waited for.
     func watchesBegan(until deadline: ContinuousClock.Instant) async {
-        guard !beginning.isEmpty else { return }
+        guard !watchesBeingMade.isEmpty else { return }
         let alarm = Task {
             try? await Task.sleep(until: deadline, clock: .continuous)
             stopWaiting()
@@ -108,7 +112,7 @@ extension DaemonService {
     func pathsChanged(_ ids: [UInt64]) {
         for id in ids {
             figures.pathChanges += 1
-            guard let name = configured[id]?.name else {
+            guard let name = configuredMonitors[id]?.name else {
                 perform(state.changed(id))
                 continue
             }
@@ -127,8 +131,8 @@ extension DaemonService {
 
     /// Watches what the configuration in force says, and says for which names that would be in vain.
     func watchConfigured() {
-        for id in configured.keys { paths?.remove(id) }
-        configured = [:]
+        for id in configuredMonitors.keys { paths?.remove(id) }
+        configuredMonitors = [:]
         let own = ownIdentity
         for monitor in configurationInForce.monitors {
             guard configurationInForce.rules.allows(.write, monitor.name, by: own.access) else {
@@ -139,7 +143,7 @@ extension DaemonService {
                 continue
             }
             let id = state.takeWatchID()
-            configured[id] = monitor
+            configuredMonitors[id] = monitor
             watch(PathWish(id: id, path: monitor.path, flags: 0, client: own))
         }
     }

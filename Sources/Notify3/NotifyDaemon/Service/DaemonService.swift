@@ -31,7 +31,7 @@ package actor DaemonService {
     let firstInquiry: UInt64
     var inquiries: Inquiries<CheckedContinuation<Listings, Never>>
     /// How many lists each connection waits for.
-    var listing: [String: Int] = [:]
+    var listsUnderWay: [String: Int] = [:]
     /// What came from the bus and is to be carried out.
     var arrivals = ArrivalOrder<IncomingWork>()
     /// By whom the bus is asked about.
@@ -39,14 +39,14 @@ package actor DaemonService {
     /// Calls that wait until all have told what they have; `nil` when they have.
     var untilGathered: [IncomingWork]? = []
     /// What the configuration has watched.
-    var configured: [UInt64: NotifyConfiguration.Monitor] = [:]
+    var configuredMonitors: [UInt64: NotifyConfiguration.Monitor] = [:]
     /// Calls of Monitor that wait for their watch.
-    var monitoring: [UInt64: CallReply] = [:]
+    var monitorReplies: [UInt64: CallReply] = [:]
     /// Watches that are being made, and who waits for the last of them.
-    var beginning: Set<UInt64> = []
+    var watchesBeingMade: Set<UInt64> = []
     var untilWatched: CheckedContinuation<Void, Never>?
     /// Watches that are tried again.
-    var failing: Set<UInt64> = []
+    var watchesToRetry: Set<UInt64> = []
     /// There from the first path on: the machine grants few of its kind, and without one everything else goes on.
     var paths: PathWatcher?
     private var tokens: [Observation] = []
@@ -55,7 +55,7 @@ package actor DaemonService {
     /// Starts the service: on return it owns its name and answers; whoever has registrations is being asked for them.
     ///
     /// - Parameter ended: called when the bus is lost: whoever needs notifyd starts another one.
-    /// - Throws: ``DBusError``, among them `nameTaken` where another one serves this bus; ``ConfigurationFile/Failure`` where
+    /// - Throws: ``DBusError``, among them `nameTaken` where another one serves this bus; ``ConfigurationFileError`` where
     ///   the file that is asked for cannot be used.
     package static func start(
         _ options: Options,
@@ -143,5 +143,23 @@ package actor DaemonService {
         } catch {
             Diagnostics.write("\(error)")
         }
+    }
+}
+
+/// Runs an actor on a connection's reading thread: calls and signals reach it at once and in the bus's order, and nothing in it
+/// needs a lock.
+final class ReadingThread: SerialExecutor {
+    private let connection: DBusConnection
+
+    init(_ connection: DBusConnection) { self.connection = connection }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        connection.perform { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
+    }
+
+    func checkIsolated() {
+        // Who is not on the thread has been started by the actor's own author in the wrong place; no message brings that about.
+        precondition(connection.isOnReadingThread)
     }
 }

@@ -1,3 +1,71 @@
+/// Calls and departures in the order in which the bus passed them on. A call of a connection whose identity is still being asked
+/// for holds up what came after it, from whomever: else a name that one process hands on to a new one would have no registration
+/// in between, and its state would be gone. Pure.
+struct ArrivalOrder<Call> {
+    enum Arrival {
+        case call(Call, of: String)
+        case departure(of: String)
+    }
+
+    private var arrivals: [Arrival] = []
+    private var counts: [String: Int] = [:]
+    private var unidentified: Set<String> = []
+
+    /// Calls of this connection that are held up.
+    func count(of connection: String) -> Int { counts[connection] ?? 0 }
+
+    /// A call arrived. ``next()`` follows.
+    mutating func called(_ call: Call, by connection: String) {
+        arrivals.append(.call(call, of: connection))
+        counts[connection, default: 0] += 1
+    }
+
+    /// Whether the connection's identity is being asked for.
+    func isUnidentified(_ connection: String) -> Bool { unidentified.contains(connection) }
+
+    /// The identity of a connection is being asked for; its calls wait from here on.
+    mutating func identifying(_ connection: String) { unidentified.insert(connection) }
+
+    /// The bus has said who it is. ``next()`` follows.
+    mutating func identified(_ connection: String) { unidentified.remove(connection) }
+
+    /// A connection is gone. One that nobody has identified has done nothing yet, and has nothing to say any more. ``next()`` follows.
+    mutating func departed(_ connection: String) {
+        if isUnidentified(connection) {
+            _ = withdraw(connection)
+        } else {
+            arrivals.append(.departure(of: connection))
+        }
+    }
+
+    /// Takes back the calls of a connection that cannot be identified. ``next()`` follows.
+    mutating func withdraw(_ connection: String) -> [Call] {
+        unidentified.remove(connection)
+        counts[connection] = nil
+        var withdrawn: [Call] = []
+        arrivals.removeAll { arrival in
+            guard case .call(let call, of: connection) = arrival else { return false }
+            withdrawn.append(call)
+            return true
+        }
+        return withdrawn
+    }
+
+    /// Takes all that nothing holds up, in order.
+    mutating func next() -> [Arrival] {
+        let end =
+            arrivals.firstIndex { arrival in
+                if case .call(_, of: let connection) = arrival { isUnidentified(connection) } else { false }
+            } ?? arrivals.endIndex
+        let ready = Array(arrivals[..<end])
+        arrivals.removeSubrange(..<end)
+        for case .call(_, of: let connection) in ready {
+            counts[connection] = count(of: connection) > 1 ? count(of: connection) - 1 : nil
+        }
+        return ready
+    }
+}
+
 /// Rounds of asking all processes to report. One at a time, however many want the answers: who comes during a round waits for the
 /// next one, because an answer may have been sent before. Pure.
 struct Inquiries<Waiter> {

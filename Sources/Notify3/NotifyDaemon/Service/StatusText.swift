@@ -1,3 +1,4 @@
+import Glibc
 import NotifyCenter
 import NotifydProtocol
 
@@ -75,4 +76,34 @@ struct StatusText {
         }
         return result + "”"
     }
+}
+
+/// Where the status goes that signals ask for (Rules, a.15).
+enum StatusFile {
+    /// In the directory of this login session; without one, and for root, in that of the system.
+    static func path(runtimeDirectory: String?, user: UInt32, process: Int32) -> String? {
+        if let runtimeDirectory, !runtimeDirectory.isEmpty { return "\(runtimeDirectory)/notifyd_\(process).status" }
+        return user == 0 ? "/var/run/notifyd_\(process).status" : nil
+    }
+
+    static func write(_ text: String) throws(StatusFileError) {
+        let runtime = getenv("XDG_RUNTIME_DIR").map { String(cString: $0) }
+        guard let path = path(runtimeDirectory: runtime, user: geteuid(), process: getpid()) else {
+            throw StatusFileError(path: "a file", message: "set XDG_RUNTIME_DIR to a directory of this user")
+        }
+        // Nobody's link is followed, and no pipe waited for.
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw StatusFileError(path: path, message: String(cString: strerror(errno))) }
+        defer { close(descriptor) }
+        let error = writeAll(text, to: descriptor)
+        guard error == 0 else { throw StatusFileError(path: path, message: String(cString: strerror(error))) }
+    }
+}
+
+/// Why a status was not written.
+struct StatusFileError: Error, CustomStringConvertible {
+    let path: String
+    let message: String
+
+    var description: String { "could not write the status to \(path): \(message)" }
 }

@@ -1,5 +1,6 @@
+import DBusTransport
 import NotifyCenter
-import NotifydProtocol
+package import NotifydProtocol
 
 /// One connection that has, or had, something to tell. Pure.
 struct Client {
@@ -46,5 +47,48 @@ struct Client {
             suspensions: suspensions,
             names: reports.values.sorted { $0.name < $1.name }
         )
+    }
+}
+
+/// Who is behind a connection, by the bus's word.
+package struct ClientIdentity: Sendable, Hashable {
+    package var user: UInt32
+    package var groups: [UInt32]
+    /// 0 where the bus cannot tell.
+    package var process: UInt32
+    /// The program's file; empty where this process may not see it.
+    package var program: String
+
+    package init(user: UInt32, groups: [UInt32] = [], process: UInt32, program: String = "") {
+        self.user = user
+        self.groups = groups
+        self.process = process
+        self.program = program
+    }
+
+    /// As the access rules ask for it.
+    var access: AccessRules.Identity { .init(user: user, groups: groups) }
+}
+
+extension ClientIdentity {
+    init(_ credentials: DBusConnection.PeerCredentials) {
+        self.init(
+            user: credentials.userID,
+            groups: credentials.groupIDs,
+            process: credentials.processID ?? 0,
+            program: credentials.executable ?? ""
+        )
+    }
+}
+
+/// A call is refused.
+package struct Refusal: Error, Sendable, Hashable {
+    package let name: NotifydProtocol.ErrorName
+    /// What was attempted, what is in the way, and what helps.
+    package let message: String
+
+    package init(_ name: NotifydProtocol.ErrorName, _ message: String) {
+        self.name = name
+        self.message = message
     }
 }

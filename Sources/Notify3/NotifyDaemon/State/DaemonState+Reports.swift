@@ -14,7 +14,7 @@ extension DaemonState {
         _ report: ProcessReport,
         isFirst: Bool,
         now: UInt64
-    ) throws(Denial) -> (actions: [Action], refused: [String]) {
+    ) throws(Refusal) -> (actions: [Action], refused: [String]) {
         guard let identity = clients[connection]?.identity else { return ([], []) }
         try limits(of: identity).check(report)
         clients[connection]?.answered = inquiry

@@ -14,7 +14,7 @@ package struct DaemonState: Sendable {
         case tell(connection: String, token: Int32)
     }
 
-    /// Darwin's name for a server's process and protocol (notify(3), a.4).
+    /// Darwin's name for a server's process and protocol (Rules, a.4).
     static let versionName: NotificationName = "com.apple.system.notify.ipc_version"
     private static let version: UInt64 = 3
 
@@ -103,7 +103,7 @@ package struct DaemonState: Sendable {
     /// A connection has registrations of these names. Those that it may not have are passed over, and returned.
     ///
     /// - Throws: `limitsExceeded`; then nothing was entered.
-    package mutating func enter(_ connection: String, _ entered: [String]) throws(Denial) -> [String] {
+    package mutating func enter(_ connection: String, _ entered: [String]) throws(Refusal) -> [String] {
         guard var client = clients.removeValue(forKey: connection) else { return [] }
         // Out of the dictionary meanwhile, so that it is changed in place.
         defer { clients[connection] = client }
@@ -163,13 +163,13 @@ package struct DaemonState: Sendable {
         _ name: String,
         _ state: StateReport,
         now: UInt64
-    ) throws(Denial) {
+    ) throws(Refusal) {
         guard let client = clients[connection] else { return }
         guard maySet(name, client.identity) else {
-            throw Denial(.notAuthorized, "user \(client.identity.user) may not set the state of \(name.prefix(200))")
+            throw Refusal(.notAuthorized, "user \(client.identity.user) may not set the state of \(name.prefix(200))")
         }
         guard try enter(connection, [name]).isEmpty else {
-            throw Denial(.notAuthorized, "user \(client.identity.user) may not register for \(name.prefix(200))")
+            throw Refusal(.notAuthorized, "user \(client.identity.user) may not register for \(name.prefix(200))")
         }
         let key = NotificationName(name)
         let state = StateReport(value: state.value, time: min(state.time, now))

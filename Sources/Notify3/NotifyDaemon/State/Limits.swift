@@ -26,35 +26,35 @@ package struct Limits: Sendable, Hashable {
         return limits
     }
 
-    func check(names count: Int, bytes: Int) throws(Denial) {
+    func check(names count: Int, bytes: Int) throws(Refusal) {
         guard count <= names, bytes <= nameBytes else {
-            throw Denial(
+            throw Refusal(
                 .limitsExceeded,
                 "a process may have registrations of \(names) names with \(nameBytes) bytes in all; cancel some"
             )
         }
     }
 
-    func check(monitors count: Int) throws(Denial) {
+    func check(monitors count: Int) throws(Refusal) {
         guard count <= monitors else {
-            throw Denial(.limitsExceeded, "a process may monitor \(monitors) paths; cancel some of their tokens")
+            throw Refusal(.limitsExceeded, "a process may monitor \(monitors) paths; cancel some of their tokens")
         }
     }
 
-    func check(path: String) throws(Denial) {
+    func check(path: String) throws(Refusal) {
         guard path.utf8.first == UInt8(ascii: "/") else {
-            throw Denial(.invalidRequest, "could not monitor “\(path.prefix(80))”: write a path that begins with /")
+            throw Refusal(.invalidRequest, "could not monitor “\(path.prefix(80))”: write a path that begins with /")
         }
         guard path.utf8.count <= pathBytes, !path.utf8.contains(0) else {
-            throw Denial(.invalidRequest, "could not monitor a path of over \(pathBytes) bytes: shorten it")
+            throw Refusal(.invalidRequest, "could not monitor a path of over \(pathBytes) bytes: shorten it")
         }
     }
 
-    func check(_ report: ProcessReport) throws(Denial) {
+    func check(_ report: ProcessReport) throws(Refusal) {
         try check(names: report.names.count, bytes: report.names.reduce(0) { $0 + $1.name.utf8.count })
         try check(monitors: report.names.reduce(0) { $0 + $1.monitors.count })
         guard report.names.reduce(0, { $0 + $1.registrations.count }) <= registrations else {
-            throw Denial(.limitsExceeded, "a report may tell of \(registrations) registrations; cancel some")
+            throw Refusal(.limitsExceeded, "a report may tell of \(registrations) registrations; cancel some")
         }
     }
 }

@@ -1,7 +1,7 @@
 import NotifyCenter
 import NotifydProtocol
 
-/// The names that exist, and their states (notify(3), a.11). Pure.
+/// The names that exist, and their states (Rules, a.11). Pure.
 struct NameTable {
     struct Entry: Hashable {
         var state = StateReport(value: 0, time: 0)

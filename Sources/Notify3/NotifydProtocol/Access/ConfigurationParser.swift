@@ -1,4 +1,4 @@
-/// Reads the text of `notify.conf` (notify(3), a.5). Pure.
+/// Reads the text of `notify.conf` (Rules, a.5). Pure.
 ///
 ///     # comment
 ///     reserve PREFIX [UID [GID [ACCESS]]]    ACCESS: rwrwrw, for user, group and others
@@ -12,43 +12,35 @@ package struct ConfigurationParser {
     private static let maximumLineBytes = 1023
 
     private var configuration = NotifyConfiguration()
-    private var problems: [ConfigurationProblem] = []
+    private var errors: [ConfigurationLineError] = []
+    private var hasQuit = false
 
-    /// What the text says, and which lines of it say nothing that can be done, in their order.
+    /// The configuration, and an error for each line that was passed over, in order.
     package static func parse(
         _ bytes: [UInt8]
-    ) -> (configuration: NotifyConfiguration, problems: [ConfigurationProblem]) {
+    ) -> (configuration: NotifyConfiguration, errors: [ConfigurationLineError]) {
         var parser = ConfigurationParser()
         for (index, line) in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
-            do throws(Refusal) {
-                if try parser.take(line) == .last { break }
+            do throws(Reason) {
+                try parser.take(line)
+                if parser.hasQuit { break }
             } catch {
                 let text = String(decoding: line.prefix(80), as: UTF8.self)
-                parser.problems.append(ConfigurationProblem(line: index + 1, text: text, reason: error.reason))
+                parser.errors.append(ConfigurationLineError(line: index + 1, text: text, reason: error))
             }
         }
-        return (parser.configuration, parser.problems)
+        return (parser.configuration, parser.errors)
     }
 
-    private typealias Reason = ConfigurationProblem.Reason
+    private typealias Reason = ConfigurationLineError.Reason
 
-    private struct Refusal: Error {
-        let reason: Reason
-        init(_ reason: Reason) { self.reason = reason }
-    }
-
-    private enum Progress {
-        case more
-        case last
-    }
-
-    private mutating func take(_ line: ArraySlice<UInt8>) throws(Refusal) -> Progress {
-        guard line.count <= Self.maximumLineBytes else { throw Refusal(.tooLong) }
-        guard let text = String(validating: line, as: UTF8.self), !line.contains(0) else { throw Refusal(.noText) }
+    private mutating func take(_ line: ArraySlice<UInt8>) throws(Reason) {
+        guard line.count <= Self.maximumLineBytes else { throw Reason.tooLong }
+        guard let text = String(validating: line, as: UTF8.self), !line.contains(0) else { throw Reason.noText }
         // A carriage return, as other systems end lines, counts as a blank.
         let separators: Set<Unicode.Scalar> = [" ", "\t", "\r"]
         let words = text.unicodeScalars.split { separators.contains($0) }.map { String($0) }
-        guard let keyword = words.first, !keyword.utf8.starts(with: "#".utf8) else { return .more }
+        guard let keyword = words.first, !keyword.utf8.starts(with: "#".utf8) else { return }
         var fields = Fields(words.dropFirst())
         switch keyword.lowercased() {
         case "reserve": try reserve(&fields)
@@ -56,15 +48,14 @@ package struct ConfigurationParser {
         case "set": try set(&fields)
         case "quit":
             try fields.end()
-            return .last
-        default: throw Refusal(.unknownKeyword(keyword))
+            hasQuit = true
+        default: throw Reason.unknownKeyword(keyword)
         }
-        return .more
     }
 
-    private mutating func reserve(_ fields: inout Fields) throws(Refusal) {
+    private mutating func reserve(_ fields: inout Fields) throws(Reason) {
         let prefix = try fields.name("prefix")
-        guard case .everyone = NameScope(prefix) else { throw Refusal(.fixedName(prefix)) }
+        guard case .everyone = NameScope(prefix) else { throw Reason.fixedName(prefix) }
         let user = try fields.next().map(Self.identifier) ?? 0
         let group = try fields.next().map(Self.identifier) ?? 0
         let access = try fields.next().map(Self.access) ?? AccessRules.Reservation.everything
@@ -73,14 +64,14 @@ package struct ConfigurationParser {
         configuration.rules.reservations.append(.init(prefix: prefix, user: user, group: group, access: access))
     }
 
-    private mutating func monitor(_ fields: inout Fields) throws(Refusal) {
+    private mutating func monitor(_ fields: inout Fields) throws(Reason) {
         let (name, path) = (try fields.publicName(), try fields.name("path"))
         try fields.end()
-        guard path.utf8.first == UInt8(ascii: "/") else { throw Refusal(.relativePath(path)) }
+        guard path.utf8.first == UInt8(ascii: "/") else { throw Reason.relativePath(path) }
         configuration.monitors.append(.init(name: name, path: path))
     }
 
-    private mutating func set(_ fields: inout Fields) throws(Refusal) {
+    private mutating func set(_ fields: inout Fields) throws(Reason) {
         let name = try fields.publicName()
         let value = try fields.next().map(Self.value) ?? 0
         try fields.end()
@@ -88,25 +79,25 @@ package struct ConfigurationParser {
         configuration.permanentNames.append(.init(name: name, state: value))
     }
 
-    private static func identifier(_ word: String) throws(Refusal) -> UInt32 {
-        guard let number = UInt32(word) else { throw Refusal(.badIdentifier(word)) }
+    private static func identifier(_ word: String) throws(Reason) -> UInt32 {
+        guard let number = UInt32(word) else { throw Reason.badIdentifier(word) }
         return number
     }
 
-    private static func value(_ word: String) throws(Refusal) -> UInt64 {
+    private static func value(_ word: String) throws(Reason) -> UInt64 {
         guard let value = UInt64(word) ?? Int64(word).map(UInt64.init(bitPattern:)) else {
-            throw Refusal(.badValue(word))
+            throw Reason.badValue(word)
         }
         return value
     }
 
-    private static func access(_ word: String) throws(Refusal) -> UInt16 {
+    private static func access(_ word: String) throws(Reason) -> UInt16 {
         let letters = Array(word.utf8)
-        guard letters.count == 6 else { throw Refusal(.badAccess(word)) }
+        guard letters.count == 6 else { throw Reason.badAccess(word) }
         var access: UInt16 = 0
         for (index, letter) in letters.enumerated() {
             let expected = index.isMultiple(of: 2) ? UInt8(ascii: "r") : UInt8(ascii: "w")
-            guard letter == expected || letter == UInt8(ascii: "-") else { throw Refusal(.badAccess(word)) }
+            guard letter == expected || letter == UInt8(ascii: "-") else { throw Reason.badAccess(word) }
             if letter == expected { access |= 1 << UInt16(index / 2 * 4 + index % 2) }
         }
         return access
@@ -120,20 +111,90 @@ package struct ConfigurationParser {
 
         mutating func next() -> String? { words.popFirst() }
 
-        mutating func name(_ field: String) throws(Refusal) -> String {
-            guard let word = words.popFirst() else { throw Refusal(.missing(field)) }
+        mutating func name(_ field: String) throws(Reason) -> String {
+            guard let word = words.popFirst() else { throw Reason.missing(field) }
             return word
         }
 
         /// A name that other processes can have registrations of.
-        mutating func publicName() throws(Refusal) -> String {
+        mutating func publicName() throws(Reason) -> String {
             let name = try name("name")
-            guard NameScope(name) != .process else { throw Refusal(.fixedName(name)) }
+            guard NameScope(name) != .process else { throw Reason.fixedName(name) }
             return name
         }
 
-        func end() throws(Refusal) {
-            if let word = words.first { throw Refusal(.superfluous(word)) }
+        func end() throws(Reason) {
+            if let word = words.first { throw Reason.superfluous(word) }
+        }
+    }
+}
+
+/// A line of `notify.conf` that the parser passes over. The other lines hold.
+package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringConvertible {
+    package enum Reason: Error, Hashable {
+        /// It is not UTF-8, or holds U+0000.
+        case noText
+        /// It has 1024 bytes or more.
+        case tooLong
+        case unknownKeyword(String)
+        /// A field that must be there.
+        case missing(String)
+        /// A field that is one too many.
+        case superfluous(String)
+        /// A user or group that is not a number from 0 to 4294967295.
+        case badIdentifier(String)
+        /// An access that is not six characters of the form `rwrwrw`.
+        case badAccess(String)
+        /// A state that is not a number of 64 bits.
+        case badValue(String)
+        /// A path that does not begin with a slash.
+        case relativePath(String)
+        /// A name or prefix for which other rules hold.
+        case fixedName(String)
+    }
+
+    /// From 1.
+    package let line: Int
+    package let text: String
+    package let reason: Reason
+
+    package init(line: Int, text: String, reason: Reason) {
+        self.line = line
+        self.text = text
+        self.reason = reason
+    }
+
+    /// What to write instead.
+    package var remedy: String {
+        switch reason {
+        case .noText: "write it in UTF-8"
+        case .tooLong: "shorten it to 1023 bytes"
+        case .unknownKeyword: "write reserve, monitor, set or quit, or # before a comment"
+        case .missing(let field): "write the \(field), too"
+        case .superfluous: "leave it out"
+        case .badIdentifier: "write the number of the user or group"
+        case .badAccess: "write r or -, and w or -, for user, group and others, such as rwr-r-"
+        case .badValue: "write a number from 0 to 18446744073709551615, or a negative one of 64 bits"
+        case .relativePath: "write a path that begins with /"
+        case .fixedName: "leave the line out"
+        }
+    }
+
+    /// One line: where, what is wrong, and the remedy.
+    package var description: String { "line \(line): \(message): “\(text)”; \(remedy)" }
+
+    private var message: String {
+        switch reason {
+        case .noText: "this is no text"
+        case .tooLong: "the line is too long"
+        case .unknownKeyword(let word): "“\(word)” is no keyword"
+        case .missing(let field): "the \(field) is missing"
+        case .superfluous(let word): "“\(word)” is one field too many"
+        case .badIdentifier(let word): "“\(word)” is no user or group"
+        case .badAccess(let word): "“\(word)” is no access"
+        case .badValue(let word): "“\(word)” is no state"
+        case .relativePath(let path): "“\(path)” is not absolute"
+        case .fixedName(let name): "who may use “\(name)” is decided by its form, or it never leaves its process"
         }
     }
 }

@@ -56,8 +56,8 @@ package enum NotifydProtocol {
         case changed = "Changed"
     }
 
-    /// A refusal's name, after ``errorPrefix``.
-    package enum Refusal: String, Sendable {
+    /// Why notifyd refuses a call. The name of the D-Bus error, after ``errorPrefix``.
+    package enum ErrorName: String, Sendable {
         /// The caller may not do this to the name, the process or the path.
         case notAuthorized = "NotAuthorized"
         /// There is no such process, or it has no registrations.
@@ -84,6 +84,14 @@ package enum NotifydProtocol {
         )
     }
 
+    /// For calls that are made often.
+    package static func template(
+        _ method: Method,
+        options: DBusMessage.CallOptions = []
+    ) -> Result<MessageTemplate, DBusError> {
+        Result { () throws(DBusError) in MessageTemplate(try call(method, options: options)) }
+    }
+
     /// A signal of notifyd's.
     package static func signal(
         _ signal: Signal,
@@ -107,16 +115,52 @@ package enum NotifydProtocol {
         member: Signal.tell.rawValue
     )
 
-    /// The refusal that an error carries.
-    package static func refusal(_ error: DBusError) -> Refusal? {
+    /// Why notifyd refused; `nil` for an error of anybody else.
+    package static func refusal(_ error: DBusError) -> ErrorName? {
         guard let name = error.name, name.hasPrefix(errorPrefix) else { return nil }
-        return Refusal(rawValue: String(name.dropFirst(errorPrefix.count)))
+        return ErrorName(rawValue: String(name.dropFirst(errorPrefix.count)))
     }
 
+    /// Whether an error says that no notifyd answers on this bus, though the bus does.
+    package static func isAbsent(_ error: DBusError) -> Bool {
+        absenceErrors.contains(error.name ?? "")
+    }
+
+    private static let absenceErrors: Set = [
+        // notifyd does not run, is not installed, or does not start.
+        "org.freedesktop.DBus.Error.NameHasNoOwner",
+        "org.freedesktop.DBus.Error.ServiceUnknown",
+        "org.freedesktop.DBus.Error.Spawn.ExecFailed",
+        "org.freedesktop.DBus.Error.Spawn.ChildExited",
+        "org.freedesktop.DBus.Error.Spawn.ChildSignaled",
+        "org.freedesktop.DBus.Error.Spawn.Failed",
+        // It ended before it answered.
+        "org.freedesktop.DBus.Error.NoReply",
+        "org.freedesktop.DBus.Error.Disconnected",
+        // The bus's policy keeps notifyd from this caller.
+        "org.freedesktop.DBus.Error.AccessDenied",
+    ]
+
     /// A dictionary of the protocol that lacks a field or has one of another type.
-    package struct Malformed: Error {
+    package struct FieldError: Error {
         package let field: String
 
         package init(_ field: String) { self.field = field }
     }
+}
+
+/// How a registration is notified, in the words of notifyutil.
+package enum RegistrationKind: String, Sendable, Hashable, CaseIterable {
+    /// Not at all; `notify_check` reads it in the process.
+    case check
+    /// Not at all; Darwin's server answers its `notify_check`.
+    case plain
+    /// A block on a queue.
+    case dispatch
+    /// A signal to the process.
+    case signal
+    /// A descriptor to read tokens from.
+    case file
+    /// The same by the name of a Mach port.
+    case port
 }

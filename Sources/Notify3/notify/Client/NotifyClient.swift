@@ -5,25 +5,25 @@ import NotifyCenter
 import NotifydProtocol
 import Synchronization
 
-/// The process's registrations on the bus: a ``RegistrationTable`` decides, this holds it and acts, outside of its lock.
+/// The process's registrations: a ``RegistrationTable`` decides, this holds its lock, and acts after the lock is released.
 ///
-/// Notices of posts go out from the thread that reads the bus, in the order of arrival, but for names whose sender must be asked
-/// about first; those of `self.` names from the poster's.
+/// Posts arrive on the reading thread, which notifies the registrations in the bus's order; only a post whose sender the bus must be
+/// asked about waits for that answer. Posts of `self.` names notify on the poster's thread.
 final class NotifyClient: Sendable {
     typealias Table = RegistrationTable<any NoticeSink, NameResource>
 
     /// What a name holds while it has registrations.
     struct NameResource: Sendable {
         let counter: PostCounter
-        /// Keeps the bus sending; none for `self.` names.
-        let observation: NotificationObservation?
+        /// Keeps the bus sending the name's posts; `nil` for `self.` names.
+        let lease: MatchRuleLease?
     }
 
     private struct State {
         var table = Table()
         var numbers = TokenNumbers(tokensPerPage: TokenTable.tokensPerPage)
         var counters = PostCounterPool()
-        /// By the caller's end.
+        /// By the caller's end of the pipe.
         var channels: [CInt: Channel] = [:]
     }
 
@@ -34,24 +34,24 @@ final class NotifyClient: Sendable {
 
     let rules = NotifyConfiguration.ofMachine().rules
     private let state = Locked(State())
-    /// The way to notifyd.
+    /// Tells notifyd of names.
     let link = NotifydLink()
-    /// Who may have posted.
+    /// Knows who may have posted what.
     let authority = PostAuthority()
-    /// Own posts that were sent, and those of them that this process has seen for sure.
+    /// How many posts this process has sent, and how many of them it has seen come back for sure.
     let postsSent = Atomic<UInt64>(0)
     let postsSeen = Atomic<UInt64>(0)
 
     static var center: DarwinNotifyCenter { .default }
 
-    /// The one connection for posts, notifyd and questions to the bus, whatever becomes of the environment meanwhile.
+    /// The one connection for posts, registrations and notifyd, even if the environment changes meanwhile.
     static func connection() throws(DBusError) -> DBusConnection { try center.connection() }
 
     // MARK: Registering
 
     /// Registers a name.
     ///
-    /// - Parameter sink: makes the place where notices go; called once all else is checked. None for `check` and `plain`.
+    /// - Parameter sink: makes the place where notices go, after everything else is checked. `check` and `plain` have none.
     func register(
         _ name: UnsafePointer<CChar>?,
         _ kind: RegistrationKind,
@@ -59,14 +59,15 @@ final class NotifyClient: Sendable {
     ) throws(NotifyStatus) -> CInt {
         let name = try Self.name(name)
         let token = try register(name, kind, sink: sink)
-        guard let watch = PathName(name) else { return token }
         do throws(NotifyStatus) {
-            try monitor(token, watch.path, watch.flags)
+            if kind == .check || kind == .plain { try fence() }
+            if let watched = PathName(name) { try monitor(token, watched.path, watched.flags) }
+            return token
         } catch {
+            // The caller does not get the token, so nobody else would cancel it.
             try cancel(token)
             throw error
         }
-        return token
     }
 
     private func register(
@@ -74,51 +75,52 @@ final class NotifyClient: Sendable {
         _ kind: RegistrationKind,
         sink: () throws(NotifyStatus) -> (any NoticeSink)?
     ) throws(NotifyStatus) -> CInt {
-        guard NameScope(name.rawValue) != .process else {
-            return try add(name, kind, try sink(), observation: nil, announced: 0)
-        }
+        guard NameScope(name.rawValue) != .process else { return try add(name, kind, try sink(), lease: nil) }
         guard !ProcessState.isDisabled else { throw .disabled }
         try authorize(.read, name)
         let sink = try sink()
-        if let token = try addToKnown(name, kind, sink) { return try fenced(token, kind) }
+        if let token = try addToKnown(name, kind, sink) { return token }
         ProcessState.isOnBus()
-        link.begin(self)
-        let announced = link.announce(name)
-        let token: CInt
-        do throws(NotifyStatus) {
-            let observation = try NotifyStatus.onBus { () throws(DBusError) in
-                try Self.center.observe(name, delivery: .immediate) { [weak self] in self?.receive($0) }
-            }
-            token = try add(name, kind, sink, observation: observation, announced: announced)
-        } catch {
-            leaveIfUnregistered(name)
-            throw error
+        let connection = try NotifyStatus.onBus { () throws(DBusError) in try self.listen() }
+        return try link.entering(name, for: self) { () throws(NotifyStatus) in
+            let lease = try NotifyStatus.onBus { () throws(DBusError) in try Self.lease(name, connection) }
+            return try add(name, kind, sink, lease: lease)
         }
-        link.settleRegistration()
-        // The bus need not have been asked: another part of the process may observe the name, or all names.
-        return try fenced(token, kind)
     }
 
-    /// A new token, once the process has seen its own posts, where the kind is one that is asked.
-    private func fenced(_ token: CInt, _ kind: RegistrationKind) throws(NotifyStatus) -> CInt {
-        guard kind == .check || kind == .plain else { return token }
-        do throws(NotifyStatus) {
-            try fence()
-        } catch {
-            // Nobody else would: the caller does not get it.
-            try cancel(token)
-            throw error
+    /// The connection, once it has reached the bus and listens to posts and to notifyd.
+    private func listen() throws(DBusError) -> DBusConnection {
+        if let connection = link.connection { return connection }
+        let connection = try Self.connection()
+        // A bus that was never there fails the registration. An outage does not: see `lease`.
+        if connection.uniqueName == nil {
+            do throws(DBusError) { try connection.flush() } catch  where error.code == .disconnected {}
         }
-        return token
+        try link.listen(connection, for: self)
+        return connection
     }
 
-    /// A name as C says it.
+    /// Has the bus send the posts of a name. During an outage the rule is kept, and is in force when the bus is back (Rules, a.12).
+    private static func lease(
+        _ name: NotificationName,
+        _ connection: DBusConnection
+    ) throws(DBusError) -> MatchRuleLease {
+        let (rule, fallback) = (DarwinSignal.rule(name), DarwinSignal.ruleForAllNames)
+        do throws(DBusError) {
+            return try connection.addMatch(rule, fallback: fallback)
+        } catch {
+            guard error.code == .disconnected else { throw error }
+            return connection.keepMatch(rule, fallback: fallback) { _ in }
+        }
+    }
+
+    /// A name as C has it.
     static func name(_ name: UnsafePointer<CChar>?) throws(NotifyStatus) -> NotificationName {
         guard let name, let text = String(validatingCString: name) else { throw .invalidName }
         return NotificationName(text)
     }
 
-    /// Whether this process may.
+    /// Throws where this process may not.
     func authorize(_ access: AccessRules.Access, _ name: NotificationName) throws(NotifyStatus) {
         guard rules.isOpen(access, name.rawValue) || rules.allows(access, name.rawValue, by: .ofThisProcess) else {
             throw .notAuthorized
@@ -140,33 +142,21 @@ final class NotifyClient: Sendable {
         _ name: NotificationName,
         _ kind: RegistrationKind,
         _ sink: (any NoticeSink)?,
-        observation: NotificationObservation?,
-        announced: UInt64
+        lease: MatchRuleLease?
     ) throws(NotifyStatus) -> CInt {
-        // What another thread has entered meanwhile serves this one as well; `observation` then ends with this function.
         try state.withLock { state throws(NotifyStatus) in
+            // Another thread may have registered the name meanwhile. Its lease serves this registration too.
             if let resource = state.table.resource(of: name) {
                 return try Self.add(name, kind, sink, resource, to: &state)
             }
-            let resource = NameResource(counter: state.counters.take(), observation: observation)
-            let token: CInt
+            let resource = NameResource(counter: state.counters.take(), lease: lease)
             do throws(NotifyStatus) {
-                token = try Self.add(name, kind, sink, resource, to: &state)
+                return try Self.add(name, kind, sink, resource, to: &state)
             } catch {
                 state.counters.giveBack(resource.counter)
                 throw error
             }
-            if observation != nil { link.confirm(name, since: announced) }
-            return token
         }
-    }
-
-    /// notifyd may know of the name by a call that came after the last registration had gone.
-    func leaveIfUnregistered(_ name: NotificationName) {
-        state.withLock { state in
-            if state.table.resource(of: name) == nil { link.left(name) }
-        }
-        link.settle()
     }
 
     private static func add(
@@ -180,8 +170,7 @@ final class NotifyClient: Sendable {
         // Another thread may have cancelled its last token meanwhile.
         guard pipe?.isRetired != true else { throw kind == .port ? .invalidPort : .invalidFile }
         guard let token = state.numbers.take(), TokenTable.insert(token, resource.counter) else { throw .failed }
-        if state.table.resource(of: name) == nil { state.table.enter(name, resource) }
-        state.table.add(token, name: name, kind: kind, sink: sink)
+        state.table.add(token, name: name, kind: kind, sink: sink, resource: resource)
         if let pipe {
             // A caller may have closed an earlier pipe's end, and this one have got its number.
             if state.channels[pipe.descriptor]?.pipe !== pipe {
@@ -202,24 +191,23 @@ final class NotifyClient: Sendable {
 
     /// Ends a registration.
     func cancel(_ token: CInt) throws(NotifyStatus) {
-        let (ended, closed) = try state.withLock { state throws(NotifyStatus) in
-            guard let ended = state.table.remove(token) else { throw .invalidToken }
-            TokenTable.remove(token)
-            if state.numbers.end(token) { TokenTable.discardPage(of: token) }
-            if let resource = ended.lastOfName {
-                state.counters.giveBack(resource.counter)
-                if resource.observation != nil { link.left(ended.registration.name) }
+        let (ended, closed) = try link.leaving { () throws(NotifyStatus) in
+            let (ended, closed) = try state.withLock { state throws(NotifyStatus) in
+                guard let ended = state.table.remove(token) else { throw .invalidToken }
+                TokenTable.remove(token)
+                if state.numbers.end(token) { TokenTable.discardPage(of: token) }
+                if let resource = ended.lastOfName { state.counters.giveBack(resource.counter) }
+                return (ended, Self.leaveChannel(token, ended.registration.sink, &state))
             }
-            return (ended, Self.leaveChannel(token, ended.registration.sink, &state))
+            return ((ended, closed), ended.lastOfName?.lease == nil ? nil : ended.registration.name)
         }
         ended.registration.sink?.end(token)
         closed?.close()
         if ended.registration.monitor != nil { link.unmonitor(token) }
-        if let resource = ended.lastOfName, let observation = resource.observation {
-            observation.cancel()
-            link.settle()
-        }
     }
+
+    /// Has the next registrations take these numbers, which no caller has seen, if nobody has registered since.
+    func reuseNumbers(of tokens: [CInt]) { state.withLock { $0.numbers.takeBack(tokens) } }
 
     /// - Returns: the pipe, if this was its last token.
     private static func leaveChannel(
@@ -252,14 +240,19 @@ final class NotifyClient: Sendable {
 
     // MARK: Notices
 
-    /// On the reading thread.
-    private func receive(_ notification: DarwinNotification) {
-        let name = notification.name
-        if rules.isOpen(.write, name.rawValue) { return deliver(name) }
-        authority.check(notification.sender, name, rules) { [weak self] in self?.deliver(name) }
+    /// Takes a signal, on the reading thread; false for one that is no post.
+    func receive(_ message: borrowing DBusMessage) -> Bool {
+        guard let name = DarwinSignal.name(message) else { return false }
+        if NameScope(name.rawValue) == .process { return true }
+        if rules.isOpen(.write, name.rawValue) {
+            deliver(name)
+        } else if isRegistered(name), let sender = message.sender, let connection = link.connection {
+            authority.check(sender, name, rules, connection) { [weak self] in self?.deliver(name) }
+        }
+        return true
     }
 
-    /// Counts a post and notifies. The counter first: a handler may ask it.
+    /// Counts a post, and then notifies: a handler may call notify_check.
     func deliver(_ name: NotificationName) {
         let notices = state.withLock { state -> [Table.Notice] in
             guard let resource = state.table.resource(of: name) else { return [] }
@@ -269,7 +262,7 @@ final class NotifyClient: Sendable {
         for notice in notices { notice.sink.notify(notice.token) }
     }
 
-    /// The path of a registration changed: it alone is notified (notify(3), a.13).
+    /// The path of a registration changed. That registration alone is notified (Rules, a.13).
     func fire(_ token: CInt) {
         let notice = state.withLock { state -> Table.Notice? in
             guard state.table[token]?.monitor != nil else { return nil }
@@ -285,9 +278,12 @@ final class NotifyClient: Sendable {
         for notice in state.withLock({ $0.table.resumeProcess() }) { notice.sink.notify(notice.token) }
     }
 
-    // MARK: For the link and the functions
+    // MARK: Looking in
 
-    /// Looks at the registrations, or changes what is remembered of them, with the lock held.
+    /// Whether this process has a registration of the name.
+    func isRegistered(_ name: NotificationName) -> Bool { state.withLock { $0.table.resource(of: name) != nil } }
+
+    /// Reads or changes the table, with the lock held.
     func withTable<Value: Sendable>(_ body: @Sendable (inout Table) -> Value) -> Value {
         state.withLock { body(&$0.table) }
     }

@@ -1,20 +1,20 @@
 import DBusTransport
-import Dispatch
 import NotifyCenter
 import NotifydProtocol
 import Synchronization
 
-/// Keeps notifyd informed of the names that this process has registered, if notifyd runs; nothing here starts it or waits for its
-/// answer.
+/// Tells notifyd which names this process has registered, if notifyd runs; it neither starts notifyd nor waits for it.
 ///
-/// What changes is noted under the client's lock, so in its true order, and sent from the reading thread, which answers notifyd's
-/// questions too: so what notifyd hears has one order. ``settle()`` has all that was noted before on its way; registering,
-/// cancelling, and all calls of notifyd do that, so that a name's state dies with its last registration and not some time later.
+/// The thread that registers a name first, or cancels its last registration, sends `Enter` or `Leave` itself, and holds ``state`` from
+/// the decision until libdbus has the message. So notifyd is told in the order of the decisions, and before the function returns.
+/// Nothing waits meanwhile: what the socket does not take at once, the reading thread writes later.
+///
+/// The client's lock may be taken with this one held, never the other way round.
 final class NotifydLink: Sendable {
     private enum Presence {
-        /// It is being asked, has not answered, or the bus was lost.
+        /// It is being asked and has not answered, or the bus is lost.
         case unknown
-        /// It does not run; it says so itself when it starts.
+        /// It does not run. When it starts, it sends `Tell` to all.
         case absent
         /// It runs, under this unique name.
         case present(String)
@@ -22,141 +22,159 @@ final class NotifydLink: Sendable {
 
     private struct State {
         var presence = Presence.unknown
-        var changes = NameChanges()
-        /// Whether the reading thread has taken changes, and not sent all of them.
-        var isTelling = false
-        /// How many registrations were noted after their announcement was undone, and how many of them the bus has passed on for sure.
-        var notedAnew: UInt64 = 0
-        var passedOn: UInt64 = 0
-        /// Rises with whatever may undo an announcement.
-        var generation: UInt64 = 0
+        /// Names whose first registration waits for the bus, and how many threads wait. Few at a time. notifyd counts them as registered.
+        var registering: [(name: NotificationName, threads: Int)] = []
+        /// There from the first registration on.
         var connection: DBusConnection?
-        /// Keep the rule and the handlers in place.
+        /// Whether the rule and the handlers are in place.
+        var isListening = false
+        /// Keep them in place.
         var lease: MatchRuleLease?
         var handlers: [Observation] = []
 
-        /// Whether telling is of use.
-        var isHeard: Bool { if case .absent = presence { false } else { connection != nil } }
+        func isRegistering(_ name: NotificationName) -> Bool { registering.contains { $0.name == name } }
+
+        mutating func beginRegistering(_ name: NotificationName) {
+            if let index = registering.firstIndex(where: { $0.name == name }) {
+                registering[index].threads += 1
+            } else {
+                registering.append((name, 1))
+            }
+        }
+
+        /// - Returns: whether no other thread is registering the name.
+        mutating func endRegistering(_ name: NotificationName) -> Bool {
+            guard let index = registering.firstIndex(where: { $0.name == name }) else { return true }
+            registering[index].threads -= 1
+            guard registering[index].threads == 0 else { return false }
+            registering.swapAt(index, registering.count - 1)
+            registering.removeLast()
+            return true
+        }
+
+        /// Where to send `Enter` and `Leave`; `nil` while nobody would read them.
+        var receiver: DBusConnection? {
+            if case .absent = presence { nil } else { connection }
+        }
     }
 
     private let state = Locked(State())
-    /// Held while the bus answers; never by the reading thread.
-    private let beginning = Locked(())
+    /// Held by the thread that puts rule and handlers in place. It waits for nobody meanwhile.
+    private let starting = Locked(())
 
-    /// Has notifyd heard, with the first registration; the second thread that comes waits for the first.
-    func begin(_ client: NotifyClient) {
-        if state.withLock({ $0.connection != nil }) { return }
-        beginning.withLock { _ in
-            // A bus that fails here fails the registration next, which begins anew the next time.
-            guard state.withLock({ $0.connection == nil }), let connection = try? NotifyClient.connection(),
-                let events = try? connection.onEvent({ [weak client] event in client?.link.handle(event, client) })
-            else { return }
-            let signals = connection.onSignal { [weak client] message in client?.link.receive(message, client) }
-            // Where the bus grants no more rules, a notifyd that starts later is not heard; one that runs is told all the same.
-            let lease = try? connection.addMatch(NotifydProtocol.tellRule)
+    /// Listens to notifyd from the first registration on.
+    ///
+    /// - Parameter connection: one that has reached the bus, or has lost it.
+    func listen(_ connection: DBusConnection, for client: NotifyClient) throws(DBusError) {
+        if state.withLock({ $0.isListening }) { return }
+        try starting.withLock { _ throws(DBusError) in
+            guard !state.withLock({ $0.isListening }) else { return }
+            let events = try connection.onEvent { [weak client] event in client?.link.handle(event, client) }
+            let signals = connection.onSignal { [weak client] message in
+                guard let client else { return }
+                if !client.receive(message) { client.link.receive(message, client) }
+            }
+            state.withLock { $0.connection = connection }
+            // Asked when the rule is in force, so that no notifyd starts unheard in between. Where the bus grants no more rules, one that
+            // starts later is not heard; one that runs is found all the same.
+            let lease = connection.keepMatch(NotifydProtocol.tellRule) { [weak client] _ in
+                if let client { client.link.askWhetherItRuns(client) }
+            }
             state.withLock { state in
-                state.connection = connection
                 state.handlers = [events, signals]
                 state.lease = lease
-            }
-            askWhetherItRuns(client)
-        }
-    }
-
-    // MARK: Telling
-
-    /// Tells of a name that is about to be registered: before the bus is asked to send its posts, so that its answer says that
-    /// notifyd hears of this name before of whatever happens next in any process.
-    ///
-    /// - Returns: for ``confirm(_:since:)``.
-    func announce(_ name: NotificationName) -> UInt64 {
-        let generation = state.withLock { state in
-            if state.isHeard { state.changes.came(name) }
-            return state.generation
-        }
-        settle()
-        return generation
-    }
-
-    /// The name is registered. With the client's lock held; ``settleRegistration()`` follows.
-    func confirm(_ name: NotificationName, since generation: UInt64) {
-        state.withLock { state in
-            guard state.isHeard, state.generation != generation else { return }
-            state.changes.came(name)
-            state.notedAnew += 1
-        }
-    }
-
-    /// The name has no registrations any more. With the client's lock held; ``settle()`` follows.
-    func left(_ name: NotificationName) {
-        state.withLock { state in
-            state.generation += 1
-            if state.isHeard { state.changes.went(name) }
-        }
-    }
-
-    /// Waits until what was noted is sent. Costs nothing where nothing is.
-    func settle() {
-        let connection = state.withLock { $0.changes.isEmpty && !$0.isTelling ? nil : $0.connection }
-        guard let connection else { return }
-        if connection.isOnReadingThread { return sendChanges(connection) }
-        let sent = DispatchSemaphore(value: 0)
-        connection.perform {
-            self.sendChanges(connection)
-            sent.signal()
-        }
-        sent.wait()
-    }
-
-    /// Waits until notifyd hears of a registration before of whatever happens next in any process. Costs a question to the bus where something
-    /// has undone its announcement.
-    func settleRegistration() {
-        settle()
-        let (noted, connection) = state.withLock { state in
-            (state.notedAnew, state.notedAnew > state.passedOn ? state.connection : nil)
-        }
-        guard let connection else { return }
-        // A bus that is lost has nothing to pass on.
-        try? connection.flush()
-        state.withLock { $0.passedOn = max($0.passedOn, noted) }
-    }
-
-    /// On the reading thread.
-    private func sendChanges(_ connection: DBusConnection) {
-        let tellings = state.withLock { state in
-            state.isTelling = true
-            return state.changes.take()
-        }
-        defer { state.withLock { $0.isTelling = false } }
-        for telling in tellings {
-            switch telling {
-            case .enter(let name): send(.enter, [.array([.string(name.rawValue)], of: "s")], connection)
-            case .leave(let name): send(.leave, [.array([.string(name.rawValue)], of: "s")], connection)
+                state.isListening = true
             }
         }
     }
 
-    /// A path is not to be monitored any more.
+    /// The connection, once a name was registered on the bus.
+    var connection: DBusConnection? { state.withLock { $0.connection } }
+
+    // MARK: Enter and Leave
+
+    /// Runs what gives a name its first registration: tells notifyd of the name before, and takes that back where the name has no
+    /// registration afterwards.
+    func entering<Value>(
+        _ name: NotificationName,
+        for client: NotifyClient,
+        _ register: () throws(NotifyStatus) -> Value
+    ) throws(NotifyStatus) -> Value {
+        state.withLock { state in
+            state.beginRegistering(name)
+            Self.send(Self.enter, name, state.receiver)
+        }
+        defer {
+            state.withLock { state in
+                if state.endRegistering(name), !client.isRegistered(name) {
+                    Self.send(Self.leave, name, state.receiver)
+                }
+            }
+        }
+        return try register()
+    }
+
+    /// Runs what may end the last registration of a name, and tells notifyd of the name that it returns.
+    func leaving<Value: Sendable>(
+        _ end: () throws(NotifyStatus) -> (value: Value, left: NotificationName?)
+    ) throws(NotifyStatus) -> Value {
+        try state.withLock { state throws(NotifyStatus) in
+            let (value, left) = try end()
+            if let left, !state.isRegistering(left) { Self.send(Self.leave, left, state.receiver) }
+            return value
+        }
+    }
+
+    /// Tells notifyd that a name has no registration, if it has none: a call that entered the name there may have come after the last
+    /// `Leave`.
+    func leaveIfUnregistered(_ name: NotificationName, in client: NotifyClient) {
+        state.withLock { state in
+            guard !state.isRegistering(name), !client.isRegistered(name) else { return }
+            Self.send(Self.leave, name, state.receiver)
+        }
+    }
+
+    /// Tells notifyd that a path need not be monitored any more.
     func unmonitor(_ token: CInt) {
-        guard let connection = state.withLock({ $0.connection }) else { return }
-        send(.unmonitor, [.int32(token)], connection)
+        state.withLock { state in
+            Self.send(.unmonitor, [.int32(token)], state.receiver)
+        }
     }
 
-    /// An answer came from this notifyd.
+    private static let options: DBusMessage.CallOptions = [.noAutoStart, .noReply]
+    private static let enter = NotifydProtocol.template(.enter, options: options)
+    private static let leave = NotifydProtocol.template(.leave, options: options)
+
+    private static func send(
+        _ template: Result<MessageTemplate, DBusError>,
+        _ name: NotificationName,
+        _ receiver: DBusConnection?
+    ) {
+        guard let receiver, let message = try? template.get().filled(with: name.rawValue, isList: true) else { return }
+        try? receiver.queue(message)
+    }
+
+    /// A failure changes nothing: a notifyd that does not run need not be told, and after an outage of the bus it is told everything.
+    private static func send(
+        _ method: NotifydProtocol.Method,
+        _ arguments: [DBusValue],
+        _ receiver: DBusConnection?
+    ) {
+        guard let receiver,
+            let message = try? NotifydProtocol.call(method, arguments, options: options)
+        else { return }
+        try? receiver.queue(message)
+    }
+
+    // MARK: Is it there?
+
+    /// notifyd has answered under this unique name.
     func answered(by owner: String?) {
         if let owner { state.withLock { $0.presence = .present(owner) } }
     }
 
-    /// A notifyd that does not run needs to be told nothing, and a bus that is lost is reported as such.
-    private func send(_ method: NotifydProtocol.Method, _ arguments: [DBusValue], _ connection: DBusConnection) {
-        guard let message = try? NotifydProtocol.call(method, arguments, options: [.noAutoStart, .noReply]) else {
-            return
-        }
-        try? connection.send(message)
-    }
-
-    /// Asks the bus once, without starting it, and tells it all if it runs. What it then sends to this process comes after its answer, and
-    /// finds it known.
+    /// Asks the bus, without starting notifyd, and reports to it if it runs. What notifyd then sends to this process comes after its
+    /// answer, and finds it known.
     private func askWhetherItRuns(_ client: NotifyClient) {
         guard let connection = state.withLock({ $0.connection }),
             let question = try? NotifydProtocol.call(.enter, [.array([], of: "s")], options: .noAutoStart)
@@ -164,7 +182,7 @@ final class NotifydLink: Sendable {
         connection.call(question) { [weak client] answer in
             let found = Self.presence(answer)
             let isNews = self.state.withLock { state in
-                // What it has said itself meanwhile is newer.
+                // What notifyd itself has said meanwhile is newer.
                 guard case .unknown = state.presence else { return false }
                 state.presence = found
                 return true
@@ -174,32 +192,23 @@ final class NotifydLink: Sendable {
         }
     }
 
-    /// Whether notifyd runs, by its answer.
     private static func presence(_ answer: Result<[DBusValue], DBusError>) -> Presence {
         switch answer {
         case .success(let values): values.first?.stringValue.map(Presence.present) ?? .unknown
-        // Only the bus knows that it does not run. One that is slow to answer is told all the same, and a bus that is lost is asked again
-        // when it is back.
-        case .failure(let error): absenceErrors.contains(error.name ?? "") ? .absent : .unknown
+        // A notifyd that is slow to answer is told all the same, and after an outage of the bus it is asked for again.
+        case .failure(let error): NotifydProtocol.isAbsent(error) ? .absent : .unknown
         }
     }
 
-    private static let absenceErrors = [
-        "org.freedesktop.DBus.Error.NameHasNoOwner",
-        "org.freedesktop.DBus.Error.ServiceUnknown",
-        // It ended before it answered.
-        "org.freedesktop.DBus.Error.NoReply",
-    ]
-
     // MARK: Listening, on the reading thread
 
-    private func receive(_ message: borrowing DBusMessage, _ client: NotifyClient?) {
-        guard let client, message.path == NotifydProtocol.path, message.interface == NotifydProtocol.interface,
+    private func receive(_ message: borrowing DBusMessage, _ client: NotifyClient) {
+        guard message.path == NotifydProtocol.path, message.interface == NotifydProtocol.interface,
             let signal = message.member.flatMap(NotifydProtocol.Signal.init), let sender = message.sender,
             let arguments = try? message.arguments()
         else { return }
         if signal == .tell {
-            // To all, so that it came by the rule, which has the bus check whose name the sender has.
+            // Sent to all: so it came by the rule, and the bus has checked that its sender has notifyd's name.
             guard !message.isDirected, arguments.count == 2, let inquiry = arguments[0].unsignedValue,
                 let isDetailed = arguments[1].booleanValue
             else { return }
@@ -215,31 +224,26 @@ final class NotifydLink: Sendable {
         }
     }
 
+    /// Also sent without registrations: who asked waits for all whom it knows.
     private func report(to owner: String, _ inquiry: UInt64, _ isDetailed: Bool, _ client: NotifyClient) {
-        let (report, connection) = client.withTable { table -> (ProcessReport, DBusConnection?) in
-            // With the client's lock held: what was noted so far is in the report, and what comes follows it.
-            let connection = self.state.withLock { state -> DBusConnection? in
-                state.presence = .present(owner)
-                state.generation += 1
-                state.isTelling = true
-                _ = state.changes.take()
-                return state.connection
+        state.withLock { state in
+            state.presence = .present(owner)
+            var report = client.withTable { table in
+                table.report(of: { NameScope($0.rawValue) != .process }, detailed: isDetailed)
             }
-            return (table.report(of: { NameScope($0.rawValue) != .process }, detailed: isDetailed), connection)
+            let reported = Set(report.names.lazy.map { NotificationName($0.name) })
+            for (name, _) in state.registering where !reported.contains(name) {
+                report.names.append(NameReport(name: name.rawValue))
+            }
+            Self.send(.report, [.uint64(inquiry), report.value], state.receiver)
         }
-        // Also without registrations: who asked waits for all whom it knows.
-        defer { state.withLock { $0.isTelling = false } }
-        if let connection { send(.report, [.uint64(inquiry), report.value], connection) }
     }
 
     private func handle(_ event: ConnectionEvent, _ client: NotifyClient?) {
         switch event {
         case .lost:
             client?.authority.forget()
-            state.withLock { state in
-                state.presence = .unknown
-                _ = state.changes.take()
-            }
+            state.withLock { $0.presence = .unknown }
         case .restored:
             if let client { askWhetherItRuns(client) }
         }

@@ -1,14 +1,14 @@
 import CNotify
+import CNotify.Private
 import Glibc
 import Synchronization
 
-/// What of the library is the process's own, and what becomes of it in a forked child.
+/// The process's client, and what becomes of it in a forked child.
 ///
-/// In the child the reading thread is missing, and other threads may have held locks: nothing of the parent's client is touched
-/// any more, not even to free it. The child begins with a client of its own, which takes `self.` names only if the parent's was on the
-/// bus (notify(3), a.12).
+/// In the child the reading thread is missing, and other threads may have held locks: the child touches nothing of the parent's client,
+/// not even to free it. It begins with a client of its own, which takes `self.` names only if the parent's was on the bus (Rules, a.12).
 enum ProcessState {
-    /// The address of a ``NotifyClient``, retained for good; 0 for none.
+    /// The address of a ``NotifyClient``, which is never released; 0 while there is none.
     private static let current = Atomic<UInt>(0)
     /// Whether this process is the child of one that was on the bus.
     private static let isForked = Atomic<Bool>(false)
@@ -17,12 +17,12 @@ enum ProcessState {
     /// Whether any client has used the bus.
     private static let wasOnBus = Atomic<Bool>(false)
     private static let handlesForks = Atomic<Bool>(false)
-    /// The process that made the client; 0 for none.
+    /// The process that made the client; 0 while there is none.
     private static let owner = Atomic<pid_t>(0)
 
-    /// The client; made with the first use.
+    /// The client; the first use makes it.
     static var client: NotifyClient {
-        if let client = existingClient { return client }
+        if let client = client(at: current.load(ordering: .acquiring)) { return client }
         let fresh = Unmanaged.passRetained(NotifyClient())
         let address = UInt(bitPattern: fresh.toOpaque())
         let (isMine, other) = current.compareExchange(expected: 0, desired: address, ordering: .acquiringAndReleasing)
@@ -32,39 +32,69 @@ enum ProcessState {
         }
         owner.store(getpid(), ordering: .releasing)
         if !handlesForks.exchange(true, ordering: .acquiringAndReleasing) {
-            let prepare: @convention(c) () -> Void = { ForkRehearsal.run() }
             let child: @convention(c) () -> Void = { ProcessState.forked() }
-            pthread_atfork(prepare, nil, child)
+            pthread_atfork(nil, nil, child)
+            ForkRehearsal.run(fresh.takeUnretainedValue())
         }
         return fresh.takeUnretainedValue()
     }
-
-    /// The client, if there is one.
-    static var existingClient: NotifyClient? { client(at: current.load(ordering: .acquiring)) }
 
     private static func client(at address: UInt) -> NotifyClient? {
         UnsafeRawPointer(bitPattern: address).map { Unmanaged<NotifyClient>.fromOpaque($0).takeUnretainedValue() }
     }
 
-    /// Whether what needs the bus or notifyd is out of use.
+    /// Whether everything that needs the bus or notifyd is out of use.
     static var isDisabled: Bool { isForked.load(ordering: .relaxed) || isSwitchedOff.load(ordering: .relaxed) }
 
     static func setSwitchedOff(_ isOff: Bool) { isSwitchedOff.store(isOff, ordering: .relaxed) }
 
-    /// Notes that this process goes to the bus: before it does, because a fork may come in the middle.
+    /// Notes that this process goes to the bus. Called before it does, because a fork may come in the middle.
     static func isOnBus() { wasOnBus.store(true, ordering: .relaxed) }
 
-    /// Does what a fork does, if this is the child of one and it has not been done.
+    /// Does what a fork does, if this process is the child of one and it has not been done.
     static func checkFork() {
         let owner = owner.load(ordering: .acquiring)
         if owner != 0, owner != getpid() { forked() }
     }
 
-    /// In the child, before `fork` returns: stores and nothing else.
+    /// Called in the child, before `fork` returns. The fork may have come in a signal handler, with any lock held: this stores numbers and
+    /// does nothing else.
     private static func forked() {
         if wasOnBus.load(ordering: .relaxed) { isForked.store(true, ordering: .relaxed) }
         TokenTable.forget()
         current.store(0, ordering: .releasing)
         owner.store(0, ordering: .releasing)
+    }
+}
+
+/// Does once, when the client is made, what a forked child may do later.
+///
+/// Swift's runtime makes the types of generic code when they are first used, under locks of its own. At the moment of a fork another
+/// thread may hold one of these locks, and in the child nobody would ever give it back. What was made before needs no lock. The fork itself
+/// is too late for the rehearsal: it may come in a signal handler that has interrupted a function of this library.
+enum ForkRehearsal {
+    static func run(_ client: NotifyClient) {
+        let name = "self.org.notifycenter.fork"
+        var tokens: [CInt] = []
+        for register in [notify_register_check, notify_register_plain] {
+            var token = NOTIFY_TOKEN_INVALID
+            if register(name, &token) == NOTIFY_STATUS_OK { tokens.append(token) }
+        }
+        var (descriptor, token) = (CInt(-1), NOTIFY_TOKEN_INVALID)
+        if notify_register_file_descriptor(name, &descriptor, 0, &token) == NOTIFY_STATUS_OK { tokens.append(token) }
+        // Suspended, so that nobody gets the signal.
+        if notify_register_signal(name, SIGURG, &token) == NOTIFY_STATUS_OK, notify_suspend(token) == NOTIFY_STATUS_OK {
+            tokens.append(token)
+        }
+        _ = notify_post(name)
+        for token in tokens {
+            var (check, count, state) = (CInt(0), UInt32(0), UInt64(0))
+            _ = notify_check(token, &check)
+            _ = notify_peek(token, &count)
+            _ = notify_set_state(token, 1)
+            _ = notify_get_state(token, &state)
+            _ = notify_cancel(token)
+        }
+        client.reuseNumbers(of: tokens)
     }
 }

@@ -4,7 +4,7 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// A pipe whose read end the caller has: after a post, each token is written as 4 bytes in network byte order (notify(3), a.7).
+/// A pipe whose read end the caller has: after a post, each token is written as 4 bytes in network byte order (Rules, a.7).
 ///
 /// A reader that is slow loses none but repetitions: what a full pipe does not take waits, each token once, and is written when
 /// there is room. This object keeps a read end of its own, so that the pipe has a reader also when the caller closed theirs, and

@@ -26,9 +26,9 @@ public typealias notify_handler_t = @Sendable (Int32) -> Void
 
 /// Has `handler` called with the token after each post of `name`, on `queue` and asynchronously.
 ///
-/// The queue and the handler are kept until the registration is cancelled; the handler is released on the queue. Right before a call the
-/// token is looked at again: after `notify_cancel` none begins any more. At most 16 calls wait to begin; further posts meanwhile
-/// add none. The handler may cancel its token. In force when this returns.
+/// The library keeps the queue and the handler until the registration is cancelled, and releases the handler on the queue. Right before a
+/// call it looks at the token again: no call begins after `notify_cancel`. At most 16 calls wait to begin; further posts meanwhile add
+/// none. The handler may cancel its token. The registration is in force when this returns.
 ///
 /// - Returns: `NOTIFY_STATUS_OK`, or what went wrong: `NOTIFY_STATUS_INVALID_NAME`, `…NULL_INPUT`, `…NOT_AUTHORIZED`, `…OPT_DISABLE`,
 ///   `…SERVER_NOT_FOUND` (no bus), `…FAILED`; then `out_token` is `NOTIFY_TOKEN_INVALID`.

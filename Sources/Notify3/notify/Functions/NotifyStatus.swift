@@ -20,7 +20,7 @@ struct NotifyStatus: Error, Equatable {
     static let nullInput = NotifyStatus(NOTIFY_STATUS_NULL_INPUT)
     static let failed = NotifyStatus(NOTIFY_STATUS_FAILED)
 
-    /// What a failure of the bus or a refusal of notifyd's comes to.
+    /// The status for an error of the bus, or for notifyd's refusal.
     init(_ error: DBusError) {
         switch error.code {
         case .noBus, .disconnected, .closed, .timedOut: self = .serverNotFound
@@ -29,24 +29,11 @@ struct NotifyStatus: Error, Equatable {
             case .notAuthorized: self = .notAuthorized
             case .noSuchProcess, .invalidRequest: self = .invalidRequest
             case .limitsExceeded: self = .failed
-            case nil: self = Self.answers[error.name ?? ""] ?? .failed
+            case nil: self = NotifydProtocol.isAbsent(error) ? .serverNotFound : .failed
             }
         default: self = .failed
         }
     }
-
-    private static let answers: [String: NotifyStatus] = [
-        // The bus's policy keeps notifyd from this caller.
-        "org.freedesktop.DBus.Error.AccessDenied": .serverNotFound,
-        // notifyd is not installed, does not start, or ended just now.
-        "org.freedesktop.DBus.Error.ServiceUnknown": .serverNotFound,
-        "org.freedesktop.DBus.Error.NameHasNoOwner": .serverNotFound,
-        "org.freedesktop.DBus.Error.Spawn.ExecFailed": .serverNotFound,
-        "org.freedesktop.DBus.Error.Spawn.ChildExited": .serverNotFound,
-        "org.freedesktop.DBus.Error.Spawn.ChildSignaled": .serverNotFound,
-        "org.freedesktop.DBus.Error.Spawn.Failed": .serverNotFound,
-        "org.freedesktop.DBus.Error.Disconnected": .serverNotFound,
-    ]
 
     /// The status of an operation that may fail.
     static func of(_ body: () throws(NotifyStatus) -> Void) -> UInt32 {

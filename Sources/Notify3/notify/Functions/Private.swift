@@ -54,20 +54,7 @@ private func callForProcess(_ method: NotifydProtocol.Method, _ pid: CInt) -> UI
         let file = open(filepath, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
         guard file >= 0 else { throw .failed }
         defer { close(file) }
-        guard write(text, to: file) else { throw .failed }
-    }
-}
-
-private func write(_ text: String, to file: CInt) -> Bool {
-    var text = text
-    return text.withUTF8 { bytes in
-        var rest = UnsafeRawBufferPointer(bytes)[...]
-        while !rest.isEmpty {
-            let written = Glibc.write(file, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
-            guard written > 0 || errno == EINTR else { return false }
-            rest = rest.dropFirst(max(0, written))
-        }
-        return true
+        guard writeAll(text, to: file) == 0 else { throw .failed }
     }
 }
 

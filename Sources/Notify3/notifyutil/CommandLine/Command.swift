@@ -1,3 +1,4 @@
+import Glibc
 import NotifyCenter
 import NotifydProtocol
 
@@ -64,4 +65,115 @@ enum Kind: Equatable {
             }
         return kind.rawValue
     }
+}
+
+/// The command line's arguments as they were given. `CommandLine.arguments` puts U+FFFD for what is no UTF-8, and so would have
+/// another name posted than was asked for.
+enum Arguments {
+    static func read(
+        _ pointers: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>,
+        count: Int
+    ) throws(UsageError) -> [String] {
+        var arguments: [String] = []
+        // The first is the program.
+        for index in 0..<count where index > 0 {
+            guard let pointer = pointers[index] else { break }
+            guard let argument = String(validatingCString: pointer) else {
+                throw UsageError("argument \(index) is no UTF-8 text: \(String(cString: pointer))")
+            }
+            arguments.append(argument)
+        }
+        return arguments
+    }
+}
+
+/// The value of `-s`. As on Darwin it is a decimal number, negative ones by their two's complement, and what is no number counts as
+/// far as it is one; beyond Darwin, all 64 bits can be written without a sign.
+struct StateText: Equatable {
+    let value: UInt64
+    /// For standard error, where the text is no such number.
+    let warning: String?
+
+    init(_ text: String) {
+        if let value = UInt64(text) ?? Int64(text).map({ UInt64(bitPattern: $0) }) {
+            (self.value, warning) = (value, nil)
+        } else {
+            value = UInt64(bitPattern: Int64(strtoll(text, nil, 10)))
+            warning = "value \(text) is no 64-bit integer: taken as \(value)"
+        }
+    }
+}
+
+/// The text of `-h` and of a wrong command line.
+enum Usage {
+    static let text = """
+        usage: notifyutil [OPTION | COMMAND] ...
+
+        Posts, watches and lists notifications. Commands run from left to right; an option holds for the commands after it.
+
+        Commands:
+          -p NAME           post NAME; the next command follows after a pause (-z)
+          -w NAME           report every post of NAME, until interrupted
+          -1 NAME           report one post of NAME (-N: that many), then end
+          -g NAME           print the state of NAME
+          -s NAME VALUE     set the state of NAME
+          --list [PREFIX]   print who is registered, for all names or those that begin with PREFIX
+          --monitor [NAME ...]
+                            report all posts of both centers, or those of the names, and who posted
+          --dump [PATH]     print notifyd's status, or write it to a file
+
+        How -w and -N watch:
+          -port, -file, -dispatch, -check, -plain, -signal [N]
+                            as the function of notify(3); -port at first
+          --distributed     the distributed center, for -p too;
+                            then --object TEXT, --userinfo JSON for what is posted, --object for what is watched
+          --darwin          the Darwin center again
+
+        Options:
+          -q                report nothing
+          -v                report [TOKEN] SECONDS.MILLISECONDS NAME STATE KIND
+          --json            print one JSON object a line
+          --ready           write "ready" to standard error when the watching has begun
+          -z MSEC           pause after a post that other commands follow (100)
+          -M, -R            as on Darwin; what they turn on is always on here
+          --session         the session bus (the default; the environment variable NOTIFY_CENTER_BUS names another)
+          --system          the system bus
+          --address TEXT    the bus at a D-Bus address, for instance unix:path=/run/my/bus
+          -h, --help        this text
+
+        Exit status: 0 done; 1 wrong command line; 69 the bus or notifyd cannot be reached; 77 not authorized;
+        74 the output cannot be written; 70 anything else. See notifyutil(1).
+
+        """
+}
+
+/// What a whole command line asks for.
+struct Invocation: Equatable {
+    /// From left to right.
+    var commands: [Command] = []
+    var style = Style()
+    /// `nil` for what the environment names.
+    var bus: Bus?
+    /// For `notify_set_options`; 0 for none.
+    var options: UInt32 = 0
+    /// Whether to say when everything is in force.
+    var announcesReady = false
+    /// What Darwin's tool finds odd, and goes on.
+    var warnings: [String] = []
+    var help: Help?
+
+    /// Where the usage text is wanted.
+    enum Help: Equatable {
+        /// `-h`, as on Darwin.
+        case error
+        /// `--help`
+        case output
+    }
+}
+
+/// A command line that is wrong: notifyutil carries out nothing of it.
+struct UsageError: Error, Equatable {
+    let message: String
+
+    init(_ message: String) { self.message = message }
 }

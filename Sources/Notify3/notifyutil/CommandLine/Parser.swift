@@ -16,8 +16,8 @@ struct Parser {
     private var pause = Duration.milliseconds(100)
     private var center = Center.darwin
 
-    /// - Throws: ``Invocation/Refusal`` with the text for standard error, in Darwin's words where Darwin's tool refuses too.
-    static func parse(_ arguments: [String]) throws(Invocation.Refusal) -> Invocation {
+    /// - Throws: ``UsageError`` with the text for standard error, in Darwin's words where Darwin's tool refuses too.
+    static func parse(_ arguments: [String]) throws(UsageError) -> Invocation {
         var parser = Parser(rest: arguments[...])
         // What stands behind a request for help is not looked at, as on Darwin.
         while parser.result.help == nil, let argument = parser.rest.popFirst() { try parser.take(argument) }
@@ -26,7 +26,7 @@ struct Parser {
 
     private init(rest: ArraySlice<String>) { self.rest = rest }
 
-    private mutating func take(_ argument: String) throws(Invocation.Refusal) {
+    private mutating func take(_ argument: String) throws(UsageError) {
         switch argument {
         case "-h", "-help": result.help = .error
         case "--help": result.help = .output
@@ -54,7 +54,7 @@ struct Parser {
         }
     }
 
-    private mutating func takeCommand(_ argument: String) throws(Invocation.Refusal) {
+    private mutating func takeCommand(_ argument: String) throws(UsageError) {
         switch argument {
         case "-p": result.commands.append(.post(try post(name(argument))))
         case "-g": result.commands.append(.getState(try name(argument)))
@@ -67,7 +67,7 @@ struct Parser {
             result.commands.append(.monitor(names))
         default:
             guard let count = Self.watchCount(argument) else {
-                throw Invocation.Refusal("unrecognized option: \(argument)")
+                throw UsageError("unrecognized option: \(argument)")
             }
             result.commands.append(.watch(try watch(name(argument), count: count.count)))
         }
@@ -75,12 +75,12 @@ struct Parser {
 
     // MARK: Values
 
-    private mutating func value(_ complaint: String) throws(Invocation.Refusal) -> String {
-        guard let value = rest.popFirst() else { throw Invocation.Refusal(complaint) }
+    private mutating func value(_ complaint: String) throws(UsageError) -> String {
+        guard let value = rest.popFirst() else { throw UsageError(complaint) }
         return value
     }
 
-    private mutating func name(_ option: String) throws(Invocation.Refusal) -> String {
+    private mutating func name(_ option: String) throws(UsageError) -> String {
         try value("name required following \(option)")
     }
 
@@ -101,25 +101,25 @@ struct Parser {
 
     // MARK: Options with values
 
-    private mutating func takePause() throws(Invocation.Refusal) {
+    private mutating func takePause() throws(UsageError) {
         let text = try value("timer value must be supplied following -z")
         guard let milliseconds = Int32(text), milliseconds >= 0 else {
-            throw Invocation.Refusal("-z \(text) is invalid\ntimer value must be an integer")
+            throw UsageError("-z \(text) is invalid\ntimer value must be an integer")
         }
         pause = .milliseconds(Int(milliseconds))
     }
 
-    private mutating func takeSignal(_ option: String) throws(Invocation.Refusal) {
+    private mutating func takeSignal(_ option: String) throws(UsageError) {
         if let text = optionalValue() {
             guard let number = CInt(text) else {
-                throw Invocation.Refusal("\(option) \(text) is invalid\nsignals must be specified as integer values")
+                throw UsageError("\(option) \(text) is invalid\nsignals must be specified as integer values")
             }
             signal = number
         }
         kind = .signal(signal)
     }
 
-    private mutating func takeState() throws(Invocation.Refusal) {
+    private mutating func takeState() throws(UsageError) {
         let name = try name("-s")
         let text = try value("value required following -s name")
         let state = StateText(text)
@@ -127,27 +127,27 @@ struct Parser {
         result.commands.append(.setState(name, state.value))
     }
 
-    private mutating func takeObject() throws(Invocation.Refusal) {
+    private mutating func takeObject() throws(UsageError) {
         let object = try value("text required following --object")
         guard case .distributed(_, let userInfo) = center else { throw Self.needsCenter("--object") }
         center = .distributed(object: object, userInfo: userInfo)
     }
 
-    private mutating func takeUserInfo() throws(Invocation.Refusal) {
+    private mutating func takeUserInfo() throws(UsageError) {
         let text = try value("JSON object required following --userinfo")
         guard case .distributed(let object, _) = center else { throw Self.needsCenter("--userinfo") }
-        do throws(JSONReader.Malformed) {
+        do throws(JSONReader.SyntaxError) {
             guard case .dictionary(let userInfo) = try JSONReader.read(text) else {
-                throw JSONReader.Malformed(offset: 0, reason: "it is no object")
+                throw JSONReader.SyntaxError(offset: 0, reason: "it is no object")
             }
             center = .distributed(object: object, userInfo: userInfo)
         } catch {
-            throw Invocation.Refusal("--userinfo \(text) is invalid\nbyte \(error.offset): \(error.reason)")
+            throw UsageError("--userinfo \(text) is invalid\nbyte \(error.offset): \(error.reason)")
         }
     }
 
-    private static func needsCenter(_ option: String) -> Invocation.Refusal {
-        Invocation.Refusal("\(option) needs --distributed before it: names of the Darwin center come alone")
+    private static func needsCenter(_ option: String) -> UsageError {
+        UsageError("\(option) needs --distributed before it: names of the Darwin center come alone")
     }
 
     // MARK: Commands in force of the options

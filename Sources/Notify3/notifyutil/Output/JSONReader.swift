@@ -5,7 +5,7 @@ import NotifyCenter
 /// none, and so is an object that has a key twice. Whole numbers become integers where 64 bits hold them.
 struct JSONReader {
     /// Text that is none of it.
-    struct Malformed: Error, Equatable {
+    struct SyntaxError: Error, Equatable {
         /// In bytes from the start.
         let offset: Int
         let reason: String
@@ -20,7 +20,7 @@ struct JSONReader {
     private init(_ text: String) { bytes = Array(text.utf8) }
 
     /// The value that the whole text is.
-    static func read(_ text: String) throws(Malformed) -> PropertyListValue {
+    static func read(_ text: String) throws(SyntaxError) -> PropertyListValue {
         var reader = JSONReader(text)
         let value = try reader.value(depth: 0)
         reader.skipSpace()
@@ -32,7 +32,7 @@ struct JSONReader {
 
     private var next: UInt8? { position < bytes.count ? bytes[position] : nil }
 
-    private func malformed(_ reason: String) -> Malformed { Malformed(offset: position, reason: reason) }
+    private func malformed(_ reason: String) -> SyntaxError { SyntaxError(offset: position, reason: reason) }
 
     private mutating func skipSpace() {
         while let byte = next, [0x20, 0x09, 0x0A, 0x0D].contains(byte) { position += 1 }
@@ -44,13 +44,13 @@ struct JSONReader {
         return true
     }
 
-    private mutating func expect(_ character: Unicode.Scalar) throws(Malformed) {
+    private mutating func expect(_ character: Unicode.Scalar) throws(SyntaxError) {
         guard take(character) else { throw malformed("“\(character)” is missing") }
     }
 
     // MARK: Values
 
-    private mutating func value(depth: Int) throws(Malformed) -> PropertyListValue {
+    private mutating func value(depth: Int) throws(SyntaxError) -> PropertyListValue {
         guard depth <= Self.maximumDepth else { throw malformed("it is nested too deep") }
         skipSpace()
         guard let next else { throw malformed("a value is missing") }
@@ -69,7 +69,7 @@ struct JSONReader {
         }
     }
 
-    private mutating func object(depth: Int) throws(Malformed) -> PropertyListValue {
+    private mutating func object(depth: Int) throws(SyntaxError) -> PropertyListValue {
         var members: UserInfo = [:]
         try expect("{")
         skipSpace()
@@ -91,7 +91,7 @@ struct JSONReader {
         return .dictionary(members)
     }
 
-    private mutating func array(depth: Int) throws(Malformed) -> PropertyListValue {
+    private mutating func array(depth: Int) throws(SyntaxError) -> PropertyListValue {
         var elements: [PropertyListValue] = []
         try expect("[")
         skipSpace()
@@ -104,7 +104,7 @@ struct JSONReader {
         return .array(elements)
     }
 
-    private mutating func word<Value>(_ word: String, _ value: Value) throws(Malformed) -> Value {
+    private mutating func word<Value>(_ word: String, _ value: Value) throws(SyntaxError) -> Value {
         guard bytes[position...].starts(with: word.utf8) else { throw malformed("no value begins so") }
         position += word.utf8.count
         return value
@@ -112,13 +112,13 @@ struct JSONReader {
 
     // MARK: Numbers
 
-    private mutating func digits() throws(Malformed) {
+    private mutating func digits() throws(SyntaxError) {
         let start = position
         while let byte = next, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) { position += 1 }
         guard position > start else { throw malformed("a digit is missing") }
     }
 
-    private mutating func number() throws(Malformed) -> PropertyListValue {
+    private mutating func number() throws(SyntaxError) -> PropertyListValue {
         let start = self
         var isWhole = true
         _ = take("-")
@@ -144,7 +144,7 @@ struct JSONReader {
 
     // MARK: Strings
 
-    private mutating func string() throws(Malformed) -> String {
+    private mutating func string() throws(SyntaxError) -> String {
         try expect("\"")
         var result: [UInt8] = []
         while let byte = next {
@@ -165,7 +165,7 @@ struct JSONReader {
         throw malformed("the end of a string is missing")
     }
 
-    private mutating func escape() throws(Malformed) -> Unicode.Scalar {
+    private mutating func escape() throws(SyntaxError) -> Unicode.Scalar {
         let start = self
         try expect("\\")
         guard let letter = next else { throw malformed("the end of a string is missing") }
@@ -195,7 +195,7 @@ struct JSONReader {
         }
     }
 
-    private mutating func codeUnit() throws(Malformed) -> UInt32 {
+    private mutating func codeUnit() throws(SyntaxError) -> UInt32 {
         let digits = bytes[position...].prefix(4)
         let isNumber = digits.allSatisfy { Unicode.Scalar($0).properties.isASCIIHexDigit }
         guard digits.count == 4, isNumber, let code = UInt32(String(decoding: digits, as: UTF8.self), radix: 16) else {

@@ -37,7 +37,7 @@ static void handlers_are_called(void) {
     post_elsewhere("org.example.block");
     EVENTUALLY(atomic_load(&calls) == 2);
     EXPECT_EQUAL(atomic_load(&misplaced), 0);
-    // notify(3), a.2: it can be checked like any token.
+    // Rules, a.2: it can be checked like any token.
     EXPECT_EQUAL(checked(token), 1);
     EXPECT_EQUAL(checked(token), 0);
     EXPECT_OK(notify_cancel(token));

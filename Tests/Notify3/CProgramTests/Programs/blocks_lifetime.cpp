@@ -40,7 +40,7 @@ int registered(dispatch_queue_t queue, const char *name, std::atomic<int> *calls
 }
 
 void the_block_is_released_on_its_queue() {
-    // notify(3), a.7: the block is copied until the registration is cancelled, and released on its queue.
+    // Rules, a.7: the block is copied until the registration is cancelled, and released on its queue.
     std::atomic<int> calls{0};
     auto queue = queue_here();
     int token = registered(queue, "org.example.block.lifetime", &calls);

@@ -3,7 +3,7 @@
 #include <notify_private.h>
 
 static void each_token_has_its_own_answer(void) {
-    // notify(3), a.7: the first check is true, per token, also where another token of the name was checked before.
+    // Rules, a.7: the first check is true, per token, also where another token of the name was checked before.
     int first = watch("org.example.own"), second = -1, plain = -1, descriptor = -1, fd = -1, signal_token = -1;
     EXPECT_EQUAL(checked(first), 0);
     EXPECT_OK(notify_register_check("org.example.own", &second));

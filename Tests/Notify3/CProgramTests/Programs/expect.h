@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -78,13 +79,19 @@ static inline int watch(const char *name) {
     return token;
 }
 
-// What posts, set states and registrations have to pass before an answer comes: a synchronous call (notify(3), a.8).
+// What posts, set states and registrations have to pass before an answer comes: a synchronous call (Rules, a.8).
 static inline void fence(void) {
     int token = -1;
     if (notify_register_check("org.example.fence", &token) == NOTIFY_STATUS_OK) notify_cancel(token);
 }
 
 // MARK: Descriptors
+
+// Which file a number stands for; 0 for none. Other threads open files too, so that a number that was closed may be in use at once.
+static inline ino_t file_of(int fd) {
+    struct stat file;
+    return fstat(fd, &file) == 0 ? file.st_ino : 0;
+}
 
 static inline int is_readable(int fd, int timeout_ms) {
     struct pollfd p = {fd, POLLIN, 0};

@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
     int fd = -1, token = -1, bystander = -1, bystander_fd = -1, own = -1;
     EXPECT_OK(notify_register_file_descriptor("org.example.file", &fd, 0, &token));
     EXPECT_OK(notify_register_file_descriptor("org.example.file", &bystander_fd, 0, &bystander));
-    // notify(3), a.13: `self.` names, relative paths and second paths are refused.
+    // Rules, a.13: `self.` names, relative paths and second paths are refused.
     EXPECT_OK(notify_register_check("self.file", &own));
     EXPECT_EQUAL(notify_monitor_file(own, path, 0), NOTIFY_STATUS_INVALID_REQUEST);
     EXPECT_EQUAL(notify_monitor_file(token, (char *)"relative", 0), NOTIFY_STATUS_INVALID_REQUEST);

@@ -7,7 +7,7 @@
 
 static int inherited = -1, inherited_fd = -1, inherited_self = -1;
 
-// In a forked child: notify(3), a.12.
+// In a forked child: Rules, a.12.
 static int child(void) {
     int token = -1, check, fd = -1;
     uint64_t state;

@@ -29,7 +29,7 @@ static void expect_apart(const char *one, const char *other) {
 }
 
 static void length(int bytes) {
-    // notify(3), a.4: 511 bytes are Darwin's limit; here names of any length that differ in their last byte are told apart.
+    // Rules, a.4: 511 bytes are Darwin's limit; here names of any length that differ in their last byte are told apart.
     char *one = (char *)malloc((size_t)bytes + 1), *other = (char *)malloc((size_t)bytes + 1);
     memset(one, 'n', (size_t)bytes);
     memcpy(one, "org.", 4);

@@ -4,7 +4,7 @@
 static volatile sig_atomic_t calls, first_posts, second_posts;
 static int first = -1, second = -1;
 
-// notify(3), f.5: notify_check and notify_is_valid_token in a signal handler, with tokens of several names on one signal.
+// Rules, f.5: notify_check and notify_is_valid_token in a signal handler, with tokens of several names on one signal.
 static void handler(int number) {
     (void)number;
     int check = 0;

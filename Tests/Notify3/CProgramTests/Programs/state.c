@@ -18,7 +18,7 @@ static uint64_t seen_anew(const char *name) {
 
 static void in_one_process(void) {
     int first = watch("org.example.state"), second = watch("org.example.state");
-    // notify(3), a.11: 0 at first, the last writer wins, of the name and not of the token.
+    // Rules, a.11: 0 at first, the last writer wins, of the name and not of the token.
     EXPECT_EQUAL(state_of(first), 0);
     EXPECT_OK(notify_set_state(first, 1));
     EXPECT_EQUAL(state_of(second), 1);

@@ -5,7 +5,7 @@
 static void names(void) {
     int token = 7, fd;
     mach_port_t port;
-    // notify(3), a.1: INVALID_NAME is a NULL name.
+    // Rules, a.1: INVALID_NAME is a NULL name.
     EXPECT_EQUAL(notify_post(NULL), NOTIFY_STATUS_INVALID_NAME);
     EXPECT_EQUAL(notify_simple_post(NULL), NOTIFY_STATUS_INVALID_NAME);
     EXPECT_EQUAL(notify_register_check(NULL, &token), NOTIFY_STATUS_INVALID_NAME);
@@ -110,7 +110,7 @@ static void tokens(void) {
 int main(void) {
     int first = -1;
     EXPECT_OK(notify_register_check("org.example.first", &first));
-    // notify(3), a.6: not negative; the first is positive, which Apple's tests ask for.
+    // Rules, a.6: not negative; the first is positive, which Apple's tests ask for.
     EXPECT(first > 0);
     names();
     pointers();

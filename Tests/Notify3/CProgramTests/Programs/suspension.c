@@ -6,7 +6,7 @@ static void one_notification_follows(void) {
     int fd = -1, held = -1, running = -1, running_fd = -1;
     EXPECT_OK(notify_register_file_descriptor("org.example.held", &fd, 0, &held));
     EXPECT_OK(notify_register_file_descriptor("org.example.held", &running_fd, 0, &running));
-    // notify(3), a.10: nested and counted.
+    // Rules, a.10: nested and counted.
     for (int i = 0; i < 3; i++) EXPECT_OK(notify_suspend(held));
     for (int i = 0; i < 4; i++) EXPECT_OK(notify_post("org.example.held"));
     // Another token of the name goes on.

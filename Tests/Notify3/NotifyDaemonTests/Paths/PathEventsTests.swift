@@ -3,7 +3,7 @@ import Testing
 
 @testable import NotifyDaemon
 
-// notify(3), a.13
+// Rules, a.13
 @Suite struct PathEventsTests {
     private let file = FileSnapshot(device: 1, inode: 2, mode: 0o644, links: 1, size: 10)
 

@@ -2,7 +2,7 @@ import Testing
 
 @testable import NotifyDaemon
 
-// notify(3), a.13
+// Rules, a.13
 @Suite struct PathResolutionTests {
     private typealias Node = FakeFileSystem.Node
 

@@ -3,7 +3,7 @@ import Testing
 
 @testable import NotifyDaemon
 
-// notify(3), a.13
+// Rules, a.13
 @Suite struct PathTableTests {
     private var table = PathTable()
     private var fileSystem = FakeFileSystem()

@@ -4,7 +4,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-// Several users on one bus: notify(3), a.5 and a.13.
+// Several users on one bus: Rules, a.5 and a.13.
 @Suite(.enabled(if: geteuid() == 0 && PrivateBus.Daemon.chosen == .daemon, "root alone has several users"))
 struct AccessTests {
     private let daemon: Daemon
@@ -139,7 +139,7 @@ struct AccessTests {
         withExtendedLifetime(server) {}
     }
 
-    // notify(3), a.5
+    // Rules, a.5
     @Test func aNotifydSaysWhichOfItsPostsNobodyWouldHeed() async throws {
         var options = PrivateBus.Options()
         options.admitsOtherUsers = true

@@ -3,7 +3,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-// notify(3), a.15, and the command line.
+// Rules, a.15, and the command line.
 @Suite struct MaintenanceTests {
     private func run(_ arguments: [String], _ environment: [String: String] = [:]) async throws -> ChildProcess {
         let process = try ChildProcess(ChildProcess.built("notifyd"), arguments, environment: environment)
@@ -87,8 +87,8 @@ import Testing
         let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
             .appendingPathComponent("../../../../Service/notify.conf").standardizedFileURL.path
         let text = try String(contentsOfFile: file, encoding: .utf8)
-        let (configuration, problems) = ConfigurationParser.parse(Array(text.utf8))
-        #expect(problems.isEmpty)
+        let (configuration, errors) = ConfigurationParser.parse(Array(text.utf8))
+        #expect(errors.isEmpty)
         #expect(!configuration.monitors.isEmpty)
         #expect(!configuration.rules.isOpen(.write, "com.apple.system.timezone"))
     }

@@ -4,7 +4,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-// notify(3), a.12
+// Rules, a.12
 @Suite struct StartTests {
     @Test(.enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts no services without systemd"))
     func theBusStartsItWhenItIsNeeded() async throws {

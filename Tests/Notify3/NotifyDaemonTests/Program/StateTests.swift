@@ -4,7 +4,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-// notify(3), a.11
+// Rules, a.11
 @Suite struct StateTests {
     private let daemon: Daemon
     private let client: Client

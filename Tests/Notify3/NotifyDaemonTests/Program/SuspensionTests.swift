@@ -3,7 +3,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-// notify(3), a.3 and a.10
+// Rules, a.3 and a.10
 @Suite struct SuspensionTests {
     private let daemon: Daemon
     private let client: Client

@@ -3,7 +3,7 @@ import Testing
 
 @testable import NotifyDaemon
 
-// notify(3), a.15
+// Rules, a.15
 @Suite struct StatusTextTests {
     private let status = StatusText(
         process: 77,

@@ -18,7 +18,7 @@ import Testing
         try state.setState(connection, name, StateReport(value: value, time: time), now: 1000)
     }
 
-    // notify(3), a.11
+    // Rules, a.11
     @Test mutating func aStateDiesWithTheLastRegistrationInAnyProcess() throws {
         let result3 = try state.enter(":1.1", ["a"])
         #expect(result3 == [])
@@ -45,7 +45,7 @@ import Testing
         #expect(state.state(of: "a") == 0)
     }
 
-    // notify(3), a.11 and a.12
+    // Rules, a.11 and a.12
     @Test mutating func theNewestStateWinsWhoeverComesLater() throws {
         try set("a", 5, at: 20)
         try set("a", 6, at: 10, by: ":1.2")
@@ -66,7 +66,7 @@ import Testing
         #expect(state.state(of: "caf\u{E9}") == 1)
     }
 
-    // notify(3), a.5
+    // Rules, a.5
     @Test mutating func permanentNamesStayWithTheirState() throws {
         var configuration = NotifyConfiguration()
         configuration.permanentNames = [.init(name: "p", state: 3)]
@@ -85,7 +85,7 @@ import Testing
         #expect(state.state(of: "p") == 0)
     }
 
-    // notify(3), a.4
+    // Rules, a.4
     @Test mutating func oneNameSaysWhichProcessThisIs() {
         #expect(state.state(of: "com.apple.system.notify.ipc_version") == 77 << 32 | 3)
         let refusal = state.refusal {
@@ -99,7 +99,7 @@ import Testing
         #expect(refusal == .notAuthorized)
     }
 
-    // notify(3), a.5
+    // Rules, a.5
     @Test mutating func forbiddenNamesAreNotEnteredAndTheOthersAre() throws {
         let result11 = try state.enter(":1.1", ["a", "user.uid.502", "self.x", "user.uid.501"])
         #expect(result11 == ["user.uid.502", "self.x"])

@@ -12,7 +12,7 @@ import Testing
         _ = try state.enter(":1.1", ["n"])
     }
 
-    // notify(3), a.3 and a.10
+    // Rules, a.3 and a.10
     @Test mutating func suspensionOfAProcessIsCounted() throws {
         let root = ClientIdentity(user: 0, process: 1)
         let result1 = try state.suspendProcess(10, by: root)
@@ -54,7 +54,7 @@ import Testing
         #expect(result8 == [])
     }
 
-    // notify(3), a.13
+    // Rules, a.13
     @Test mutating func onlyTheAskingRegistrationIsTold() throws {
         let actions = try state.monitor(":1.1", token: 4, name: "n", path: "/etc/hosts", flags: 2)
         #expect(actions == [.watch(id: 1, path: "/etc/hosts", flags: 2, as: user)])

@@ -45,7 +45,7 @@ import Testing
         #expect(actions == [])
     }
 
-    // notify(3), a.12
+    // Rules, a.12
     @Test mutating func aReportTakesThePlaceOfWhatWasKnown() throws {
         let result3 = try state.enter(":1.1", ["old", "both"])
         #expect(result3 == [])
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    // notify(3), a.11: what another process has registered all the time keeps the state, though it says so only now.
+    // Rules, a.11: what another process has registered all the time keeps the state, though it says so only now.
     @Test mutating func aStateWhoseOnlyKnownProcessEndsIsKeptForThoseWhoHaveNotToldYet() throws {
         try state.setState(":1.2", "kept", StateReport(value: 5, time: 5), now: 1000)
         try state.setState(":1.2", "lost", StateReport(value: 6, time: 6), now: 1000)

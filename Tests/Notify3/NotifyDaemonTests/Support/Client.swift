@@ -89,7 +89,7 @@ final class Client: Sendable {
         let answer = try await call(.list)
         guard answer.count == 2, case .array(let names, "a{sv}") = answer[0],
             case .array(let processes, "a{sv}") = answer[1]
-        else { throw NotifydProtocol.Malformed("list") }
+        else { throw NotifydProtocol.FieldError("list") }
         return (try names.map { try NameListing($0) }, try processes.map { try ProcessListing($0) })
     }
 

@@ -4,13 +4,13 @@ import NotifydProtocol
 
 extension DaemonState {
     /// Why a copy of this state refuses what `body` does to it; `nil` where it does not.
-    func refusal(_ body: (inout DaemonState) throws -> Void) -> NotifydProtocol.Refusal? {
+    func refusal(_ body: (inout DaemonState) throws -> Void) -> NotifydProtocol.ErrorName? {
         var copy = self
         do {
             try body(&copy)
             return nil
         } catch {
-            return (error as? Denial)?.refusal
+            return (error as? Refusal)?.name
         }
     }
 }

@@ -6,7 +6,7 @@ import notify
 @Suite struct CheckTests {
     init() { ProcessBus.use() }
 
-    // notify(3), a.7, and CF-W6: the first check is true, for each token.
+    // Rules, a.7, and CF-W6: the first check is true, for each token.
     @Test func theFirstCheckOfEachTokenIsTrue() {
         let name = uniqueName()
         var tokens: [Int32] = []
@@ -28,7 +28,7 @@ import notify
         #expect(check == 7)
     }
 
-    // notify(3), a.8: also where the bus need not be asked, because another part of the process observes the name already.
+    // Rules, a.8: also where the bus need not be asked, because another part of the process observes the name already.
     @Test func aPostIsSeenAfterTheFirstRegistrationOfAnObservedName() throws {
         let name = uniqueName()
         var (token, check): (Int32, Int32) = (-1, -1)
@@ -48,7 +48,7 @@ import notify
         }
     }
 
-    // notify(3), a.8 and f.2: post, then any call that waits for an answer.
+    // Rules, a.8 and f.2: post, then any call that waits for an answer.
     @Test func aPostIsSeenAfterACallThatWaits() {
         let name = uniqueName()
         var (token, other, check): (Int32, Int32, Int32) = (-1, -1, -1)

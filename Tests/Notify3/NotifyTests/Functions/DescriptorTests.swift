@@ -17,7 +17,7 @@ import notify
         return poll(&request, 1, milliseconds) == 1
     }
 
-    // notify(3), a.7, and CF-W5
+    // Rules, a.7, and CF-W5
     @Test func oneDescriptorServesSeveralTokensAndClosesWithTheLast() {
         let names = (uniqueName(), uniqueName())
         var (descriptor, first, second): (Int32, Int32, Int32) = (-1, -1, -1)
@@ -43,7 +43,7 @@ import notify
         #expect(fstat(descriptor, &after) != 0 || after.st_ino != before.st_ino || after.st_dev != before.st_dev)
     }
 
-    // notify(3), a.9 and f.1: never closed because a reader was slow, and no token is forgotten.
+    // Rules, a.9 and f.1: never closed because a reader was slow, and no token is forgotten.
     @Test func aFullDescriptorTakesEachTokenOnceMoreWhenThereIsRoom() async throws {
         // Private names, so that the posts cost no time on a bus.
         let names = ("self.\(uniqueName())", "self.\(uniqueName())")

@@ -49,7 +49,7 @@ import notify
         try await eventually { calls.all.count == 10 }
     }
 
-    // notify(3), a.9: at least one delivery after the last post, in bounded memory.
+    // Rules, a.9: at least one delivery after the last post, in bounded memory.
     @Test func aQueueThatStandsStillHoldsSixteenCallsOfAnyNumberOfPosts() async throws {
         let (name, calls) = (uniqueName(), Calls())
         let queue = DispatchQueue(label: "test")
@@ -66,7 +66,7 @@ import notify
         try await eventually { calls.all.count == 17 }
     }
 
-    // notify(3), a.7: right before the call the token is looked at again.
+    // Rules, a.7: right before the call the token is looked at again.
     @Test func aCallThatWaitsDoesNotBeginAfterCancellation() async {
         let (name, calls) = (uniqueName(), Calls())
         let queue = DispatchQueue(label: "test")
@@ -81,7 +81,7 @@ import notify
         #expect(calls.all.isEmpty)
     }
 
-    // notify(3), a.7, and CF-W7
+    // Rules, a.7, and CF-W7
     @Test func aHandlerMayCancelItsToken() async throws {
         let (name, calls) = (uniqueName(), Calls())
         let queue = DispatchQueue(label: "test")
@@ -99,7 +99,7 @@ import notify
         #expect(calls.all == [token])
     }
 
-    // notify(3), a.7: the handler is released on its queue.
+    // Rules, a.7: the handler is released on its queue.
     @Test func theHandlerIsReleasedOnItsQueue() async throws {
         final class Witness: Sendable {
             let end: @Sendable () -> Void
@@ -124,7 +124,7 @@ import notify
         #expect(ends.withLock { $0 } == [true])
     }
 
-    // notify(3), a.10, and CF-W9
+    // Rules, a.10, and CF-W9
     @Test func suspensionHoldsOneNotificationBackForTheLastResumption() async throws {
         let (name, calls) = (uniqueName(), Calls())
         let queue = DispatchQueue(label: "test")
@@ -172,7 +172,7 @@ import notify
         observation.cancel()
     }
 
-    // notify(3), a.4 and f.1: without loss, and never on the bus.
+    // Rules, a.4 and f.1: without loss, and never on the bus.
     @Test func aPrivateNameReachesThisProcessAlone() async throws {
         let (name, calls) = ("self.\(uniqueName())", Calls())
         let queue = DispatchQueue(label: "test")
@@ -202,7 +202,7 @@ import notify
         observation.cancel()
     }
 
-    // notify(3), a.1 and a.8, and CF-W11
+    // Rules, a.1 and a.8, and CF-W11
     @Test func whatIsMissingIsRefused() {
         var token: Int32 = 5
         #expect(status(notify_register_dispatch(nil, &token, .main) { _ in }) == NOTIFY_STATUS_INVALID_NAME)

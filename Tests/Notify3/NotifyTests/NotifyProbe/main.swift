@@ -4,6 +4,7 @@
 import CNotify.Private
 import Dispatch
 import Glibc
+import NotifyCenter
 import notify
 
 /// Whole lines, from any thread.
@@ -27,6 +28,25 @@ func together(_ count: Int, _ work: @escaping @Sendable (Int) -> Void) {
     }
     for _ in 0..<count { start.signal() }
     ended.wait()
+}
+
+/// Registers on the reading thread while the process's first registration, on another thread, waits for the bus.
+func registerInHandler() -> String {
+    let (begins, registered) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let observation = try? DarwinNotifyCenter.default.observe("go", delivery: .immediate) { _ in
+        begins.wait()
+        // Enough for the other thread to be inside; where it is not, this is no test, and no failure either.
+        usleep(200_000)
+        var token: Int32 = -1
+        if notify_register_check("inner", &token) == 0 { registered.signal() }
+    }
+    guard let observation, (try? DarwinNotifyCenter.default.post("go")) != nil else { return "no bus" }
+    begins.signal()
+    var token: Int32 = -1
+    let status = notify_register_check("outer", &token)
+    guard registered.wait(timeout: .now() + 20) == .success else { return "deaf" }
+    observation.cancel()
+    return "status \(status)"
 }
 
 func answer(_ command: String, _ arguments: [Substring]) -> String {
@@ -76,6 +96,17 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
             }
         }
         return "done"
+    case "post-in-tasks":
+        // More than tasks have threads, which are as many as the machine has processors.
+        let posted = DispatchGroup()
+        for _ in 0..<(4 * sysconf(CInt(_SC_NPROCESSORS_ONLN))) {
+            posted.enter()
+            Task {
+                if notify_post(first) == 0 { posted.leave() }
+            }
+        }
+        return posted.wait(timeout: .now() + 20) == .success ? "posted" : "not posted"
+    case "register-in-handler": return registerInHandler()
     case "suspend-process": return "status \(notify_suspend_pid(number))"
     case "resume-process": return "status \(notify_resume_pid(number))"
     case "dump": return "status \(notify_dump_status(first))"

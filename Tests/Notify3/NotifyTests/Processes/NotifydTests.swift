@@ -14,7 +14,7 @@ import Testing
         (first, second) = (try Probe(bus.environment), try Probe(bus.environment))
     }
 
-    // notify(3), a.11, and CF-W4
+    // Rules, a.11, and CF-W4
     @Test func stateIsSharedByAllProcessesAndDiesWithTheLastRegistration() async throws {
         // The probes registered before it started, so that it has to ask them.
         let (mine, other) = (try await first.register("check", "menu"), try await second.register("dispatch", "menu"))
@@ -32,7 +32,7 @@ import Testing
         #expect(try await first.ask("get \(again)") == "state 0")
     }
 
-    // notify(3), a.11: it dies with the last registration, not some time later.
+    // Rules, a.11: it dies with the last registration, not some time later.
     @Test func stateEndsAtOnceHoweverSoonTheNameComesAgain() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    // notify(3), a.11 and f.4: a process that is killed has no registrations any more.
+    // Rules, a.11 and f.4: a process that is killed has no registrations any more.
     @Test func stateDiesWithAProcessThatIsKilled() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
@@ -67,7 +67,7 @@ import Testing
         }
     }
 
-    // notify(3), a.12: a restart loses nothing that a living process can tell it again; the newest value wins.
+    // Rules, a.12: a restart loses nothing that a living process can tell it again; the newest value wins.
     @Test func aRestartOfNotifydLosesNothing() async throws {
         let notifyd = try await startNotifyd(on: bus)
         let tokens = (try await first.register("check", "menu"), try await second.register("dispatch", "menu"))
@@ -96,7 +96,7 @@ import Testing
         #expect(try await first.ask("get \(again)") == "state 0")
     }
 
-    // notify(3), a.3
+    // Rules, a.3
     @Test func aSuspendedProcessIsNotifiedOnceWhenItIsResumed() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
@@ -116,7 +116,7 @@ import Testing
         #expect(try await second.ask("suspend-process 1") != "status 0")
     }
 
-    // notify(3), a.13: the asking registration alone is notified, also of a path that comes to be.
+    // Rules, a.13: the asking registration alone is notified, also of a path that comes to be.
     @Test func aPathNotifiesTheRegistrationThatMonitorsIt() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
@@ -155,7 +155,7 @@ import Testing
         }
     }
 
-    // notify(3), a.8: also where the post goes through notifyd, whom the process has to ask the bus about.
+    // Rules, a.8: also where the post goes through notifyd, whom the process has to ask the bus about.
     @Test func aPostOfAUsersNameIsSeenAfterACallThatWaits() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
@@ -178,5 +178,16 @@ import Testing
         #expect(text.contains("menu"))
         #expect(text.contains("\(first.process.identifier)"))
         #expect(try await second.ask("dump \(folder.path)/no/such/folder") == "status 1000000")
+    }
+
+    // Rules, a.5: whoever waits for the sender's identity must not wait for a thread that tasks share.
+    @Test func tasksPostAReservedNameHoweverFewThreadsTheyHave() async throws {
+        let notifyd = try await startNotifyd(on: bus)
+        defer { notifyd.kill() }
+        let name = "user.uid.\(geteuid()).menu"
+        let token = try await first.register("check", name)
+        _ = try await first.ask("read \(token)")
+        #expect(try await first.ask("post-in-tasks \(name)") == "posted")
+        #expect(try await first.ask("read \(token)") == "check 1")
     }
 }

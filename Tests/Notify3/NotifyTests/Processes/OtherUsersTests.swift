@@ -19,7 +19,7 @@ struct OtherUsersTests {
         stranger = try Probe(bus.environment, asUser: 1)
     }
 
-    // notify(3), a.4 and a.5
+    // Rules, a.4 and a.5
     @Test func aUsersNameIsForThatUserAndRoot() async throws {
         let (rootsToken, ownersToken) = (
             try await root.register("dispatch", "user.uid.65534.menu"),
@@ -37,7 +37,7 @@ struct OtherUsersTests {
         try await eventually { root.calls(rootsToken) == 2 && owner.calls(ownersToken) == 2 }
     }
 
-    // notify(3), a.5: a bus carries posts from anybody; the receiver asks whose they are.
+    // Rules, a.5: a bus carries posts from anybody; the receiver asks whose they are.
     @Test func aPostOfAnothersNameThatGoesAroundTheLibraryIsNotHeard() async throws {
         let token = try await owner.register("dispatch", "user.uid.65534")
         let checked = try await owner.register("check", "user.uid.65534")
@@ -60,7 +60,7 @@ struct OtherUsersTests {
         #expect(try await owner.ask("read \(checked)") == "check 1")
     }
 
-    // notify(3), a.5 and a.9: also of a process that posts and ends.
+    // Rules, a.5 and a.9: also of a process that posts and ends.
     @Test func aPostOfAUsersNameIsHeardThoughItsProcessEndsAtOnce() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }

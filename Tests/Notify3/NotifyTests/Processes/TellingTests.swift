@@ -11,7 +11,7 @@ import Testing
         probe = try Probe(bus.environment)
     }
 
-    // notify(3), a.11: whatever another thread is about, a function that returned has told what it had to tell.
+    // Rules, a.11: whatever another thread is about, a function that returned has told what it had to tell.
     @Test func whatAFunctionTellsIsOnItsWayWhenItReturns() async throws {
         let notifyd = try await StandInNotifyd(on: bus.bus)
         let (threads, count) = (8, 200)
@@ -35,7 +35,7 @@ import Testing
         #expect(late.isEmpty)
     }
 
-    // notify(3), a.11: only where nobody answers to notifyd's name is there nothing to tell.
+    // Rules, a.11: only where nobody answers to notifyd's name is there nothing to tell.
     @Test func aNotifydThatRefusesAnAnswerIsToldAllTheSame() async throws {
         let notifyd = try await StandInNotifyd(on: bus.bus, isRefusing: true)
         _ = try await probe.register("check", "menu")

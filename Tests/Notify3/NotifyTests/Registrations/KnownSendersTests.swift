@@ -8,20 +8,20 @@ import Testing
     private let root = AccessRules.Identity(user: 0)
 
     private func asked(_ step: KnownSenders<Int>.Step) throws -> UInt64 {
-        guard case .ask(let life) = step else { throw Unexpected(step: "\(step)") }
-        return life
+        guard case .ask(let generation) = step else { throw Unexpected(step: "\(step)") }
+        return generation
     }
 
     private struct Unexpected: Error { let step: String }
 
     @Test func theBusIsAskedOnceForAllPostsOfASender() throws {
         var senders = KnownSenders<Int>()
-        let life = try asked(senders.came("menu", from: ":1.5", 1))
-        let (second, third) = (senders.came("menu", from: ":1.5", 2), senders.came("order", from: ":1.5", 3))
+        let generation = try asked(senders.posted("menu", by: ":1.5", 1))
+        let (second, third) = (senders.posted("menu", by: ":1.5", 2), senders.posted("order", by: ":1.5", 3))
         guard case .wait = second, case .wait = third else { throw Unexpected(step: "\(second), \(third)") }
-        let waiting = senders.answered(":1.5", .identity(root), in: life)
+        let waiting = senders.answered(":1.5", .identity(root), in: generation)
         #expect(waiting == ["menu": 2, "order": 3])
-        guard case .decide(let known) = senders.came("menu", from: ":1.5", 4) else {
+        guard case .decide(let known) = senders.posted("menu", by: ":1.5", 4) else {
             throw Unexpected(step: "no answer")
         }
         #expect(known == root)
@@ -29,27 +29,28 @@ import Testing
 
     @Test func whoIsGoneStaysGone() throws {
         var senders = KnownSenders<Int>()
-        let life = try asked(senders.came("menu", from: ":1.5", 1))
-        _ = senders.answered(":1.5", .gone, in: life)
-        guard case .decide(nil) = senders.came("menu", from: ":1.5", 2) else { throw Unexpected(step: "no answer") }
+        let generation = try asked(senders.posted("menu", by: ":1.5", 1))
+        _ = senders.answered(":1.5", .gone, in: generation)
+        guard case .decide(nil) = senders.posted("menu", by: ":1.5", 2) else { throw Unexpected(step: "no answer") }
     }
 
-    // notify(3), a.5: only the bus's word decides, so that where it gave none it is asked again.
+    // Rules, a.5: only the bus's word decides, so that where it gave none it is asked again.
     @Test func aFailureToAskSaysNothingOfTheSender() throws {
         var senders = KnownSenders<Int>()
-        let life = try asked(senders.came("menu", from: ":1.5", 1))
-        _ = senders.answered(":1.5", .unknown, in: life)
-        _ = try asked(senders.came("menu", from: ":1.5", 2))
+        let generation = try asked(senders.posted("menu", by: ":1.5", 1))
+        _ = senders.answered(":1.5", .unknown, in: generation)
+        senders.settled(":1.5", in: generation)
+        _ = try asked(senders.posted("menu", by: ":1.5", 2))
     }
 
-    // notify(3), a.5: the next bus gives the same unique names to others.
+    // Rules, a.5: the next bus gives the same unique names to others.
     @Test(arguments: [true, false]) func anAnswerOfTheBusBeforeSaysNothing(_ isKnown: Bool) throws {
         var senders = KnownSenders<Int>()
-        let before = try asked(senders.came("menu", from: ":1.5", 1))
+        let before = try asked(senders.posted("menu", by: ":1.5", 1))
         senders.forget()
-        let now = try asked(senders.came("order", from: ":1.5", 2))
+        let now = try asked(senders.posted("order", by: ":1.5", 2))
         #expect(senders.answered(":1.5", isKnown ? .identity(root) : .gone, in: before).isEmpty)
-        let step = senders.came("menu", from: ":1.5", 3)
+        let step = senders.posted("menu", by: ":1.5", 3)
         guard case .wait = step else { throw Unexpected(step: "\(step)") }
         #expect(senders.answered(":1.5", .identity(.init(user: 7)), in: now) == ["order": 2, "menu": 3])
     }

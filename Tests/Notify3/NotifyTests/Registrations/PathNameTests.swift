@@ -4,7 +4,7 @@ import Testing
 @testable import notify
 
 @Suite struct PathNameTests {
-    // notify(3), a.4
+    // Rules, a.4
     @Test func aNameMaySayWhichPathItMonitors() {
         func pathName(_ rest: String) -> PathName? {
             PathName("com.apple.system.notify.service.path:\(rest)")

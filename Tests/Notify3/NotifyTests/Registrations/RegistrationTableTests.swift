@@ -9,8 +9,7 @@ import Testing
 
     private func table(_ tokens: [CInt] = [2, 3, 4]) -> Table {
         var table = Table()
-        table.enter("menu", 7)
-        for token in tokens { table.add(token, name: "menu", kind: .dispatch, sink: "sink \(token)") }
+        for token in tokens { table.add(token, name: "menu", kind: .dispatch, sink: "sink \(token)", resource: 7) }
         return table
     }
 
@@ -18,9 +17,8 @@ import Testing
 
     @Test func aPostNotifiesInTheOrderOfRegistration() {
         var table = table()
-        table.add(5, name: "menu", kind: .check, sink: nil)
-        table.enter("order", 8)
-        table.add(6, name: "order", kind: .file, sink: "sink 6")
+        table.add(5, name: "menu", kind: .check, sink: nil, resource: 7)
+        table.add(6, name: "order", kind: .file, sink: "sink 6", resource: 8)
         let (menu, order, unknown) = (table.posted("menu"), table.posted("order"), table.posted("else"))
         #expect(tokens(menu) == [2, 3, 4])
         #expect(menu.map(\.sink) == ["sink 2", "sink 3", "sink 4"])
@@ -28,7 +26,7 @@ import Testing
         #expect(unknown.isEmpty)
     }
 
-    // notify(3), a.10: nested, counted, one pending notification with the last resumption.
+    // Rules, a.10: nested, counted, one pending notification with the last resumption.
     @Test func suspensionIsCountedAndOneNoticeStandsForAll() {
         var table = table([2, 3])
         let (first, second) = (table.suspend(2), table.suspend(2))
@@ -77,7 +75,7 @@ import Testing
         #expect(removed == nil)
     }
 
-    // notify(3), a.10: cancelling drops the pending notification.
+    // Rules, a.10: cancelling drops the pending notification.
     @Test func aCancelledTokenIsNotNotifiedAnyMore() {
         var table = table([2, 3])
         _ = table.suspend(2)
@@ -90,7 +88,7 @@ import Testing
         #expect(tokens(posted) == [3])
     }
 
-    // notify(3), a.11: state dies with the last registration.
+    // Rules, a.11: state dies with the last registration.
     @Test func theLastRegistrationOfANameEndsItAndItsState() {
         var table = table([2, 3])
         table.setState(StateReport(value: 5, time: 1), of: "menu")
@@ -100,8 +98,7 @@ import Testing
         let last = table.remove(3)
         #expect(last?.lastOfName == 7)
         #expect(table.resource(of: "menu") == nil)
-        table.enter("menu", 9)
-        table.add(4, name: "menu", kind: .check, sink: nil)
+        table.add(4, name: "menu", kind: .check, sink: nil, resource: 7)
         #expect(table.state(of: "menu") == 0)
     }
 
@@ -169,8 +166,7 @@ import Testing
 
     @Test func itTellsWhatNotifydAsks() {
         var table = table([2, 3])
-        table.enter("self.menu", 1)
-        table.add(4, name: "self.menu", kind: .check, sink: nil)
+        table.add(4, name: "self.menu", kind: .check, sink: nil, resource: 1)
         table.setState(StateReport(value: 5, time: 1), of: "menu")
         _ = table.addMonitor(MonitorReport(token: 3, path: "/etc/hosts", flags: 2))
         _ = table.posted("menu")

@@ -19,13 +19,13 @@ final class Probe: Sendable {
     }
 
     /// Has it carry out a command, and returns its answer.
-    func ask(_ command: String) async throws -> String {
+    func ask(_ command: String, within time: Duration = .seconds(60)) async throws -> String {
         let number = asked.withLock { asked in
             asked += 1
             return asked
         }
         try process.write("\(number) \(command)")
-        let answer = try await process.line { $0.hasPrefix("\(number) ") }
+        let answer = try await process.line(within: time) { $0.hasPrefix("\(number) ") }
         return String(answer.dropFirst("\(number) ".count))
     }
 

@@ -67,7 +67,7 @@ import Testing
     @Test func pagesEndWhenAllTheirTokensHave() throws {
         var numbers = TokenNumbers(tokensPerPage: 4)
         let tokens = (0..<8).compactMap { _ in numbers.take() }
-        // notify(3), a.6: the first is 2.
+        // Rules, a.6: the first is 2.
         #expect(tokens == Array(2...9))
         // 2 and 3 are on the first page, 4 to 7 on the second, 8 and 9 on the one that is in use.
         let ends = [3, 2, 4, 5, 6, 7, 9, 8].map { numbers.end($0) }

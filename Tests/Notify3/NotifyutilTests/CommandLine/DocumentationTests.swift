@@ -16,7 +16,7 @@ struct DocumentationTests {
 
     @Test("each is one", arguments: options)
     func known(option: String) {
-        do throws(Invocation.Refusal) {
+        do throws(UsageError) {
             _ = try Parser.parse([option, "1", "1"])
         } catch {
             #expect(!error.message.contains("unrecognized option: \(option)"))

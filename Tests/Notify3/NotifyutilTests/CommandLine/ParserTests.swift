@@ -4,13 +4,13 @@ import notify
 
 @testable import notifyutil
 
-// notify(3), b
+// Rules, b
 @Suite("The command line")
 struct ParserTests {
     private func commands(_ arguments: String...) throws -> [Command] { try Parser.parse(arguments).commands }
 
     private func refusal(_ arguments: [String]) -> String? {
-        do throws(Invocation.Refusal) {
+        do throws(UsageError) {
             _ = try Parser.parse(arguments)
             return nil
         } catch {

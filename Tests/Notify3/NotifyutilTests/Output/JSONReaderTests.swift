@@ -36,10 +36,10 @@ struct JSONReaderTests {
 
     @Test("a refusal tells where")
     func offsets() {
-        #expect(throws: JSONReader.Malformed(offset: 6, reason: "no value begins so")) {
+        #expect(throws: JSONReader.SyntaxError(offset: 6, reason: "no value begins so")) {
             try JSONReader.read("{\"é\":x}")
         }
-        #expect(throws: JSONReader.Malformed(offset: 5, reason: "null has no place in a property list")) {
+        #expect(throws: JSONReader.SyntaxError(offset: 5, reason: "null has no place in a property list")) {
             try JSONReader.read("{\"a\":null}")
         }
     }

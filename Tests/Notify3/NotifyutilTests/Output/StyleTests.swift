@@ -3,7 +3,7 @@ import Testing
 
 @testable import notifyutil
 
-// notify(3), b
+// Rules, b
 @Suite("Lines")
 struct StyleTests {
     private let time = Timestamp(milliseconds: 1_700_000_000_007)

@@ -123,7 +123,7 @@ struct ExitTests {
         let result = try await bus.shell(#""$N" -w a -p a | head -n 1; echo "${PIPESTATUS[0]}""#)
         #expect(result.lines == ["a", "141"])
         #expect(result.errors == "")
-        let help = try await bus.shell(#"( sleep 2; "$N" --help; echo $? >&2 ) | true"#)
+        let help = try await bus.shell(#"exec 4> >(true); wait $!; "$N" --help >&4; echo $? >&2"#)
         #expect(help.errors == "141")
     }
 

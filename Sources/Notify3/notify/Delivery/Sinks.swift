@@ -1,7 +1,37 @@
 import CDispatchQueues
 import DBusTransport
 import Dispatch
+import Glibc
 import Synchronization
+
+/// Where a registration's notices go. Called on the reading thread, on that of a post to a `self.` name or of a resumption, or, for a name that
+/// not everybody may post, on any once the bus has told of its sender; never with the client's lock held.
+protocol NoticeSink: AnyObject, Sendable {
+    /// Tells that the token's name was posted.
+    func notify(_ token: CInt)
+    /// Ends the service for this token, once.
+    func end(_ token: CInt)
+}
+
+/// Sends the process a signal. The system chooses a thread that does not block it; the library's own block all.
+final class SignalSink: NoticeSink {
+    private let signal: CInt
+
+    /// `nil` for what is no signal.
+    init?(_ signal: CInt) {
+        // Asked of the C library, which keeps some real-time signals to itself: sent to the process, they would end it.
+        var action = sigaction()
+        guard sigaction(signal, nil, &action) == 0 else { return nil }
+        self.signal = signal
+    }
+
+    /// A caller may take its signal handler down after notify_cancel, so the token is looked at again right before.
+    func notify(_ token: CInt) {
+        if TokenTable.isValid(token) { kill(getpid(), signal) }
+    }
+
+    func end(_ token: CInt) {}
+}
 
 /// Calls a handler on a queue.
 ///
@@ -40,12 +70,12 @@ final class QueueSink: NoticeSink {
                 state.waiting -= 1
                 return state.handler
             }
-            // Asked right before the call: after notify_cancel none begins (notify(3), a.7).
+            // Asked right before the call: after notify_cancel none begins (Rules, a.7).
             if TokenTable.isValid(token) { handler?(token) }
         }
     }
 
-    /// The handler is released on its queue (notify(3), a.7), after the calls that wait there.
+    /// The handler is released on its queue (Rules, a.7), after the calls that wait there.
     func end(_ token: CInt) {
         schedule {
             let handler = self.state.withLock { state in
@@ -81,4 +111,20 @@ final class CallersQueue: @unchecked Sendable {
         let work: @Sendable () -> Void
         init(_ work: @escaping @Sendable () -> Void) { self.work = work }
     }
+}
+
+/// A copy of a block of type `void (^)(int)`, made by the caller's blocks runtime and given back to it.
+final class CallersBlock: @unchecked Sendable {
+    // Unchecked: the pointer is constant, and a C caller answers for what the block does on which thread.
+    private let block: UnsafeMutableRawPointer
+
+    /// `nil` without memory.
+    init?(_ block: UnsafeRawPointer) {
+        guard let copy = CDispatchQueues_copyBlock(block) else { return nil }
+        self.block = copy
+    }
+
+    deinit { CDispatchQueues_releaseBlock(block) }
+
+    @Sendable func call(_ token: CInt) { CDispatchQueues_callBlock(block, token) }
 }

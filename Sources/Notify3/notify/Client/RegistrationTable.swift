@@ -9,7 +9,7 @@ struct RegistrationTable<Sink, Resource> {
         let name: NotificationName
         let kind: RegistrationKind
         let sink: Sink?
-        /// Counted (notify(3), a.10).
+        /// Counted (Rules, a.10).
         var suspensions: UInt32 = 0
         /// Whether a notice is held back; one stands for all.
         var isPending = false
@@ -29,6 +29,11 @@ struct RegistrationTable<Sink, Resource> {
         var receivers = RegistrationList<CInt>()
         var registrationCount = 0
         var state: StateReport?
+
+        fileprivate mutating func add(_ token: CInt, isReceiver: Bool) {
+            registrationCount += 1
+            if isReceiver { receivers.append(token, number: UInt64(token)) }
+        }
     }
 
     private var names: [NotificationName: Name] = [:]
@@ -41,24 +46,26 @@ struct RegistrationTable<Sink, Resource> {
     /// What the name holds; `nil` where it has no registrations.
     func resource(of name: NotificationName) -> Resource? { names[name]?.resource }
 
-    /// Has the name hold something; its first registration follows.
-    mutating func enter(_ name: NotificationName, _ resource: Resource) { names[name] = Name(resource: resource) }
-
     // MARK: Registrations
 
     subscript(token: CInt) -> Registration? { registrations[token] }
 
-    /// Registers. The name was entered before.
-    mutating func add(_ token: CInt, name: NotificationName, kind: RegistrationKind, sink: Sink?) {
+    /// Adds a registration. With the first of a name, the name holds `resource`.
+    mutating func add(_ token: CInt, name: NotificationName, kind: RegistrationKind, sink: Sink?, resource: Resource) {
         registrations[token] = Registration(name: name, kind: kind, sink: sink)
-        names[name]?.registrationCount += 1
-        if sink != nil { names[name]?.receivers.append(token, number: UInt64(token)) }
+        if let index = names.index(forKey: name) {
+            names.values[index].add(token, isReceiver: sink != nil)
+        } else {
+            var entry = Name(resource: resource)
+            entry.add(token, isReceiver: sink != nil)
+            names[name] = entry
+        }
     }
 
     /// What is left to do after a registration ended.
     struct Ended {
         let registration: Registration
-        /// What the name held, if this was its last one; its state is gone with it (notify(3), a.11).
+        /// What the name held, if this was its last one; its state is gone with it (Rules, a.11).
         let lastOfName: Resource?
     }
 

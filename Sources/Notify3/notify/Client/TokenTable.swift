@@ -123,3 +123,74 @@ enum TokenTable {
     /// Forgets all tokens. In the child of a fork, where nothing but plain stores is safe; the memory stays the parent's copy.
     static func forget() { directory.store(0, ordering: .releasing) }
 }
+
+/// Gives out tokens, each number once, and tells which pages of the token table have no more use.
+struct TokenNumbers: Sendable {
+    private let tokensPerPage: CInt
+    /// Darwin's first token is 2, and some code takes 0 for none.
+    private var next: CInt = 2
+    private var livePerPage: [CInt: Int] = [:]
+
+    init(tokensPerPage: Int) { self.tokensPerPage = CInt(tokensPerPage) }
+
+    /// The next token; `nil` after two thousand million.
+    mutating func take() -> CInt? {
+        guard next < .max else { return nil }
+        defer { next += 1 }
+        livePerPage[next / tokensPerPage, default: 0] += 1
+        return next
+    }
+
+    /// Takes a token back.
+    ///
+    /// - Returns: whether no token of its page is alive or will be.
+    mutating func end(_ token: CInt) -> Bool {
+        let page = token / tokensPerPage
+        guard let live = livePerPage[page] else { return false }
+        livePerPage[page] = live - 1
+        guard live == 1, next / tokensPerPage > page else { return false }
+        livePerPage[page] = nil
+        return true
+    }
+
+    /// Has ``take()`` give these numbers out again, if they are the last that it gave out and none of them is alive.
+    mutating func takeBack(_ tokens: [CInt]) {
+        guard let first = tokens.min(), tokens.count == Int(next - first), livePerPage.values.allSatisfy({ $0 == 0 })
+        else {
+            return
+        }
+        next = first
+    }
+}
+
+/// How often a name was posted, from 1 on. Read by whoever holds one of the name's tokens, also at the moment when the name's
+/// last token goes: so the memory is never given back, but to the next name.
+struct PostCounter: Sendable {
+    // The pointer is constant and what it points to atomic.
+    nonisolated(unsafe) let value: UnsafeMutablePointer<Atomic<UInt>>
+
+    fileprivate init(_ value: UnsafeMutablePointer<Atomic<UInt>>) { self.value = value }
+
+    /// Counts a post.
+    func increment() { value.pointee.wrappingAdd(1, ordering: .acquiringAndReleasing) }
+}
+
+/// The counters that no name has.
+struct PostCounterPool: Sendable {
+    private static let slabSize = 256
+    private var free: [PostCounter] = []
+
+    mutating func take() -> PostCounter {
+        if free.isEmpty {
+            let slab = UnsafeMutablePointer<Atomic<UInt>>.allocate(capacity: Self.slabSize)
+            for index in 0..<Self.slabSize {
+                (slab + index).initialize(to: Atomic(1))
+                free.append(PostCounter(slab + index))
+            }
+        }
+        return free.removeLast()
+    }
+
+    /// It keeps its value: the next name's tokens have seen nothing.
+    mutating func giveBack(_ counter: PostCounter) { free.append(counter) }
+}

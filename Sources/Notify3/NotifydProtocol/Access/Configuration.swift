@@ -1,0 +1,141 @@
+import CLinux
+import Glibc
+
+/// Finds and reads `notify.conf`.
+package enum ConfigurationFile {
+    /// The environment variable that names another file; disregarded in a process with more rights than its user.
+    package static let environmentVariable = "NOTIFY_CENTER_CONFIGURATION"
+    package static let standardPath = "/etc/notify.conf"
+
+    /// A configuration has a few hundred bytes; this protects processes from a file that is something else.
+    fileprivate static let maximumBytes = 1 << 20
+
+    /// What the environment names, else the standard path.
+    package static var ofMachine: String {
+        if let path = CLinux_secureEnvironment(environmentVariable), path.pointee != 0 { return String(cString: path) }
+        return standardPath
+    }
+
+    /// The bytes of a file that only root or this process's effective user can have written (Rules, a.5).
+    package static func read(_ path: String) throws(ConfigurationFileError) -> [UInt8] {
+        // Not to wait for whoever would write to a pipe of that name.
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else {
+            let code = errno
+            throw ConfigurationFileError(
+                path: path,
+                reason: code == ENOENT || code == ENOTDIR ? .missing : .unreadable(text(code))
+            )
+        }
+        defer { close(descriptor) }
+        // Asked of what is open, so that nobody puts another file in its place meanwhile.
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else {
+            throw ConfigurationFileError(path: path, reason: .unreadable(text(errno)))
+        }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw ConfigurationFileError(path: path, reason: .noFile) }
+        guard status.st_uid == 0 || status.st_uid == geteuid() else {
+            throw ConfigurationFileError(path: path, reason: .foreignOwner(status.st_uid))
+        }
+        guard status.st_mode & (S_IWGRP | S_IWOTH) == 0 else {
+            throw ConfigurationFileError(path: path, reason: .writableByOthers)
+        }
+        return try read(descriptor, path)
+    }
+
+    private static func read(_ descriptor: CInt, _ path: String) throws(ConfigurationFileError) -> [UInt8] {
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16_384)
+        while true {
+            let count = Glibc.read(descriptor, &buffer, buffer.count)
+            if count == 0 { return bytes }
+            guard count > 0 else {
+                if errno == EINTR { continue }
+                throw ConfigurationFileError(path: path, reason: .unreadable(text(errno)))
+            }
+            bytes += buffer[..<count]
+            guard bytes.count <= maximumBytes else { throw ConfigurationFileError(path: path, reason: .tooLarge) }
+        }
+    }
+
+    private static func text(_ code: CInt) -> String { String(cString: strerror(code)) }
+}
+
+/// Why a file is not used.
+package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible {
+    package enum Reason: Sendable, Hashable {
+        case missing
+        case unreadable(String)
+        /// It is a directory or a device.
+        case noFile
+        /// It belongs to another user than root and this one.
+        case foreignOwner(UInt32)
+        /// Others than its owner may write it.
+        case writableByOthers
+        case tooLarge
+    }
+
+    package let path: String
+    package let reason: Reason
+
+    package init(path: String, reason: Reason) {
+        self.path = path
+        self.reason = reason
+    }
+
+    /// One line: what was attempted, what is wrong, and the remedy.
+    package var description: String {
+        let text =
+            switch reason {
+            case .missing: "there is no such file"
+            case .unreadable(let message): "\(message); see to its permissions"
+            case .noFile: "it is no file; put one in its place"
+            case .foreignOwner(let user): "it belongs to user \(user); give it to root (chown root)"
+            case .writableByOthers: "others may write it; keep them out (chmod go-w)"
+            case .tooLarge: "it has more than \(ConfigurationFile.maximumBytes) bytes; shorten it"
+            }
+        return "could not use the configuration \(path): \(text)"
+    }
+}
+
+/// What `/etc/notify.conf` says, for notifyd, and for the access rules of every process (Rules, a.5).
+package struct NotifyConfiguration: Sendable, Hashable {
+    /// A name that is posted whenever something changes at a path.
+    package struct Monitor: Sendable, Hashable {
+        package var name: String
+        package var path: String
+
+        package init(name: String, path: String) {
+            self.name = name
+            self.path = path
+        }
+    }
+
+    /// A name that stays without registrations.
+    package struct PermanentName: Sendable, Hashable {
+        package var name: String
+        /// What its state is at first.
+        package var state: UInt64
+
+        package init(name: String, state: UInt64) {
+            self.name = name
+            self.state = state
+        }
+    }
+
+    /// Who may use which names.
+    package var rules = AccessRules()
+    /// In the file's order.
+    package var monitors: [Monitor] = []
+    /// In the file's order.
+    package var permanentNames: [PermanentName] = []
+
+    package init() {}
+
+    /// The file of this machine; without it, or where it may not be trusted, an empty configuration. Bad lines are passed over.
+    package static func ofMachine() -> NotifyConfiguration {
+        // What is wrong with it is notifyd's to say: once, instead of in every process.
+        guard let bytes = try? ConfigurationFile.read(ConfigurationFile.ofMachine) else { return NotifyConfiguration() }
+        return ConfigurationParser.parse(bytes).configuration
+    }
+}

@@ -1,0 +1,139 @@
+import Glibc
+import NotifyCenterTestKit
+import Testing
+
+/// What the functions do while the bus is gone, stopped, back, or was never there (Rules, a.12).
+@Suite struct OutageTests {
+    let bus: PrivateBus
+    let (listener, poster): (Probe, Probe)
+
+    init() throws {
+        bus = try PrivateBus()
+        (listener, poster) = (try Probe(bus.environment), try Probe(bus.environment))
+    }
+
+    /// Waits until a registration of the listener is in force: the name is posted until it is heard.
+    private func hears(_ token: Int32, _ name: String) async throws {
+        let before = listener.calls(token)
+        try await eventually("\(name) is heard") {
+            _ = try await poster.ask("post \(name)")
+            return listener.calls(token) > before
+        }
+    }
+
+    @Test func registrationsAreInForceAgainWhenTheBusIsBack() async throws {
+        let (handled, checked) = (
+            try await listener.register("dispatch", "menu"), try await listener.register("check", "menu")
+        )
+        _ = try await listener.ask("read \(checked)")
+        try bus.restart()
+        try await hears(handled, "menu")
+        try await eventually { try await listener.ask("read \(checked)") == "check 1" }
+    }
+
+    @Test func aRegistrationDuringAnOutageIsInForceAfterIt() async throws {
+        _ = try await listener.register("check", "order")
+        bus.stop()
+        try await eventually { try await listener.ask("post order") == "status 9" }
+        let tokens = [
+            try await listener.register("dispatch", "menu"), try await listener.register("dispatch", "order"),
+        ]
+        let checked = try await listener.register("check", "menu")
+        #expect(try await listener.ask("read \(checked)") == "check 1")
+        #expect(try await listener.ask("read \(checked)") == "check 0")
+        // One that is cancelled before the bus is back is not heard.
+        let cancelled = try await listener.register("dispatch", "menu")
+        #expect(try await listener.ask("cancel \(cancelled)") == "status 0")
+        try bus.start()
+        try await hears(tokens[0], "menu")
+        try await hears(tokens[1], "order")
+        try await eventually { try await listener.ask("read \(checked)") == "check 1" }
+        #expect(listener.calls(cancelled) == 0)
+    }
+
+    @Test func duringAnOutageWhatNeedsTheBusFailsAtOnceAndTheRestGoesOn() async throws {
+        let token = try await listener.register("dispatch", "menu")
+        bus.stop()
+        try await eventually { try await listener.ask("post menu") == "status 9" }
+        for command in [
+            "set \(token) 5", "get \(token)", "monitor \(token) /etc/hosts", "suspend-process 1", "dump /dev/null",
+        ] {
+            #expect(try await listener.ask(command) == "status 9", "\(command)")
+        }
+        for command in ["suspend \(token)", "resume \(token)", "cancel \(token)"] {
+            #expect(try await listener.ask(command) == "status 0", "\(command)")
+        }
+        #expect(try await listener.ask("read \(token)") == "status 2")
+    }
+
+    // A process that only posts reads nothing, so it notices the loss of the bus with the post that fails.
+    @Test func aProcessThatOnlyPostsDoesNotNoticeARestartOfTheBus() async throws {
+        let token = try await listener.register("dispatch", "menu")
+        #expect(try await poster.ask("post order") == "status 0")
+        try bus.restart()
+        let other = try Probe(bus.environment)
+        try await eventually("the listener is back") {
+            _ = try await other.ask("post menu")
+            return listener.calls(token) > 0
+        }
+        let before = listener.calls(token)
+        #expect(try await poster.ask("post menu") == "status 0")
+        try await eventually { listener.calls(token) > before }
+    }
+
+    @Test func whereThereWasNeverABusAFunctionSaysSoAndTheNextCallTriesAgain() async throws {
+        bus.stop()
+        for command in ["post menu", "check menu", "dispatch menu", "suspend-process 1"] {
+            #expect(try await listener.ask(command) == "status 9", "\(command)")
+        }
+        #expect(try await listener.ask("cancel 2") == "status 2")
+        try bus.start()
+        try await hears(try await listener.register("dispatch", "menu"), "menu")
+    }
+
+    // The bus grants no rule at all.
+    @Test(.enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker does not count rules by connection"))
+    func aRuleThatTheBusRefusesIsARegistrationThatFails() async throws {
+        let strict = try PrivateBus(.init(matchRulesPerConnection: 0))
+        let probe = try Probe(strict.environment)
+        #expect(try await probe.ask("dispatch menu") == "status 1000000")
+        #expect(try await probe.ask("check menu") == "status 1000000")
+        #expect(try await probe.ask("cancel 2") == "status 2")
+        #expect(try await probe.ask("post menu") == "status 0")
+    }
+
+    // Nothing waits longer than 30 seconds, and what was said before counts when the bus goes on.
+    @Test(.enabled(if: PrivateBus.Daemon.chosen == .daemon, "the process of dbus-broker is another than its launcher"))
+    func aStoppedBusIsWaitedForNoLongerThanThirtySeconds() async throws {
+        let probes = try (0..<6).map { _ in try Probe(bus.environment) }
+        let newcomers = try (0..<2).map { _ in try Probe(bus.environment) }
+        var tokens: [Int32] = []
+        for probe in probes { tokens.append(try await probe.register("dispatch", "menu")) }
+        bus.suspend()
+        defer { bus.resume() }
+        let commands = [
+            "check order", "dispatch order", "set \(tokens[2]) 5", "get \(tokens[3])",
+            "post user.uid.\(geteuid()).menu", "monitor \(tokens[5]) /etc/hosts",
+        ]
+        let began = ContinuousClock.now
+        let answers = await withTaskGroup(of: String.self) { group in
+            for (probe, command) in zip(probes + newcomers, commands + ["post menu", "check menu"]) {
+                group.addTask {
+                    let answer = try? await probe.ask(command, within: .seconds(50))
+                    return "\(command.split(separator: " ")[0]) \(answer ?? "no answer")"
+                }
+            }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        let took = ContinuousClock.now - began
+        #expect(took < .seconds(32), "\(took)")
+        #expect(answers.allSatisfy { $0.hasSuffix(" status 9") }, "\(answers)")
+        // The kernel keeps a post until the bus goes on; nothing else is disturbed.
+        #expect(try await probes[0].ask("post menu") == "status 0")
+        #expect(try await probes[1].ask("suspend \(tokens[1])") == "status 0")
+        bus.resume()
+        try await eventually { probes[0].calls(tokens[0]) == 1 }
+        #expect(try await probes[1].ask("resume \(tokens[1])") == "status 0")
+        try await eventually { probes[1].calls(tokens[1]) == 1 }
+    }
+}
