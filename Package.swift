@@ -36,7 +36,13 @@ let bus = family(
         // Calls of Linux that Swift's Glibc module lacks.
         .target(name: "CLinux"),
         .target(name: "DBusTransport", dependencies: ["CDBus", "CLinux"]),
-        .testTarget(name: "DBusTransportTests", dependencies: ["DBusTransport", "NotifyCenterTestKit"]),
+        // A process that observes, posts and ends, or forks, as its arguments say.
+        helper("bus-probe", ["DBusTransport"], path: "Bus/DBusTransportTests/BusProbe"),
+        .testTarget(
+            name: "DBusTransportTests",
+            dependencies: ["DBusTransport", "NotifyCenterTestKit", "bus-probe"],
+            exclude: ["BusProbe"]
+        ),
     ]
 )
 

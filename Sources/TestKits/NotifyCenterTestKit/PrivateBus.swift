@@ -100,6 +100,13 @@ public final class PrivateBus: Sendable {
         child?.waitUntilExit()
     }
 
+    /// Stops the daemon where it stands (SIGSTOP): it takes connections, and reads and answers nothing. On dbus-daemon alone; the other
+    /// runs as several processes.
+    public func suspend() { daemon.withLock { $0 }?.suspend() }
+
+    /// Lets it go on.
+    public func resume() { daemon.withLock { $0 }?.resume() }
+
     /// Starts the daemon again, at the same address.
     public func start() throws { try start(attempts: 5) }
 

@@ -51,8 +51,9 @@ struct DBusConnectionTests {
         try await server.requestName("org.example.Echo")
         let object = try server.export(echo(), at: "/echo")
         let message = try call("Echo", [.string("hello")], to: "org.example.Echo")
-        #expect(try connection.callAndWait(message) == [.string("hello")])
-        #expect(try await connection.call(message) == [.string("hello")])
+        let held = HeldMessage(message)
+        #expect(await onThread { try? connection.callAndWait(held.message) } == [.string("hello")])
+        #expect(try await connection.call(held.message.sharedReference()) == [.string("hello")])
         withExtendedLifetime(object) {}
     }
 

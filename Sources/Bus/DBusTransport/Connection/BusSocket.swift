@@ -107,17 +107,19 @@ final class BusSocket: Sendable {
         }
     }
 
-    /// Waits on this thread until libdbus has written its queue, or the bus is gone: a bus that is slow slows its senders, instead of
-    /// filling their memory.
-    ///
-    /// - Returns: false where the queue is not written by `deadline`.
-    func writeAll(by deadline: ContinuousClock.Instant) -> Bool {
+    enum Writing { case done, busGone, timedOut }
+
+    /// Waits on this thread until libdbus has written its queue: a bus that is slow slows its senders, instead of filling their memory.
+    func writeAll(by deadline: ContinuousClock.Instant) -> Writing {
         while true {
             let standing = standing
-            guard standing.isConnected, standing.hasUnsentMessages else { return true }
-            guard ContinuousClock.now < deadline else { return false }
+            guard standing.isConnected else { return .busGone }
+            guard standing.hasUnsentMessages else { return .done }
+            guard ContinuousClock.now < deadline else { return .timedOut }
             let events = pollOnce(standing.descriptor, CShort(POLLOUT), until: deadline)
-            if events != 0 { transfer(events & CShort(POLLOUT)) }
+            // libdbus takes a failed write for no loss: it waits for somebody who reads to find the end.
+            if events & CShort(POLLHUP | POLLERR | POLLNVAL) != 0 { return .busGone }
+            if events != 0 { transfer(events) }
         }
     }
 
@@ -145,7 +147,7 @@ final class BusSocket: Sendable {
     /// the socket has the kernel report an error to the bus, and dbus-daemon then drops what it has not read. Waits for the bus, until
     /// `deadline` at most.
     func finish(by deadline: ContinuousClock.Instant) {
-        guard writeAll(by: deadline) else { return }
+        guard writeAll(by: deadline) == .done else { return }
         let standing = standing
         guard standing.isConnected else { return }
         shutdown(standing.descriptor, CInt(SHUT_WR))

@@ -149,9 +149,6 @@ extension ConnectionCore {
 
     // MARK: Match rules
 
-    /// How long somebody waits for the bus to take a rule.
-    private static let ruleTimeout: Duration = .seconds(25)
-
     /// Adds a user of the rule, which the connection keeps until ``release(_:)``, whatever the bus says of it now. The waiter is told
     /// once, here or on the reading thread.
     ///
@@ -220,7 +217,7 @@ extension ConnectionCore {
             case .add(let rule, let request):
                 let call = PendingCall(
                     try .busCall("AddMatch", rule.description),
-                    deadline: .now + Self.ruleTimeout,
+                    deadline: .now + state.withLock { $0.ruleTimeout },
                     outlivesDeadline: true
                 ) { self.answered(rule, request, error: $0.failure) }
                 startCall(call, serial: takeSerial())

@@ -26,6 +26,8 @@ final class ConnectionCore: Sendable {
         var reconnections: UInt64 = 0
         var calls = PendingCalls()
         var rules = MatchRuleTable()
+        /// How long somebody waits for the bus to take a rule.
+        var ruleTimeout: Duration = .seconds(25)
         /// What the table decided and nobody has sent so far, in order.
         var ruleActions: [MatchRuleTable.Action] = []
         /// Whether a thread is sending ``ruleActions``.
@@ -133,6 +135,7 @@ final class ConnectionCore: Sendable {
         if try hand(message, to: socket) { return }
         guard lost(withoutReader: socket) else {
             event.signal()
+            if case .closed = state.withLock({ $0.phase }) { throw .closed(Self.attempt(message)) }
             throw .disconnected(Self.attempt(message))
         }
         let next = try connectHere(Self.attempt(message))
@@ -144,7 +147,10 @@ final class ConnectionCore: Sendable {
         if !hasSent.load(ordering: .relaxed) { hasSent.store(true, ordering: .relaxed) }
         let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
         guard standing.hasUnsentMessages, !isOnReadingThread else { return standing.isConnected }
-        guard socket.writeAll(by: .now + Self.writeTimeout) else {
+        switch socket.writeAll(by: .now + Self.writeTimeout) {
+        case .done: return true
+        case .busGone: return false
+        case .timedOut:
             throw DBusError(
                 .timedOut,
                 message: "the bus has not read for \(Self.writeTimeout); it may still get the message",
@@ -152,7 +158,6 @@ final class ConnectionCore: Sendable {
                 remedy: "find out why the bus daemon is stopped"
             )
         }
-        return socket.standing.isConnected
     }
 
     /// Sends on this very socket: an answer must not go to whoever has the caller's name on the next one. Never waits, because answers

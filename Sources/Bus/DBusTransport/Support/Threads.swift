@@ -1,4 +1,4 @@
-package import CLinux
+import CLinux
 import Glibc
 package import Synchronization
 
@@ -44,7 +44,7 @@ package enum QuietThread {
     /// Runs `body` on a thread of this name; nobody waits for its end.
     ///
     /// - Returns: the thread; `nil`, with `errno` set, where the system grants none. Then `body` is not called.
-    package static func start(_ name: StaticString, _ body: @escaping @Sendable () -> Void) -> pthread_t? {
+    package static func start(_ name: StaticString, _ body: @escaping @Sendable () -> Void) -> UInt? {
         var all = sigset_t()
         var previous = sigset_t()
         sigfillset(&all)
@@ -63,7 +63,7 @@ package enum QuietThread {
             return nil
         }
         pthread_detach(thread)
-        return thread
+        return UInt(thread)
     }
 
     private final class Work: Sendable {

@@ -1,0 +1,78 @@
+import DBusTransport
+import Glibc
+import Synchronization
+
+/// What a test needs a process of its own for. Arguments: the bus's address, what to do, and how often.
+@main
+enum BusProbe {
+    static func main() throws {
+        let arguments = CommandLine.arguments
+        guard arguments.count == 4, let count = Int(arguments[3]) else { exit(2) }
+        let bus = Bus.address(arguments[1])
+        switch arguments[2] {
+        case "observe-post-return": try observeAndPost(bus, count)
+        case "observe-post-exit":
+            try observeAndPost(bus, count)
+            exit(0)
+        case "observe-post-close-exit":
+            try observeAndPost(bus, count)
+            connection?.close()
+            exit(0)
+        case "observe-post-flush-_exit":
+            try observeAndPost(bus, count)
+            try connection?.flush()
+            _exit(0)
+        case "fork": try forkWhileBusy(bus, count)
+        default: exit(2)
+        }
+    }
+
+    // Touched by the main thread alone.
+    nonisolated(unsafe) private static var connection: DBusConnection?
+    nonisolated(unsafe) private static var kept: (MatchRuleLease, Observation)?
+
+    /// Its own posts come back to it, so that its socket holds unread data whenever it ends.
+    private static func observeAndPost(_ bus: Bus, _ count: Int) throws {
+        let connection = try DBusConnection.open(bus)
+        self.connection = connection
+        let observer = connection.onSignal { _ in usleep(200) }
+        kept = (try connection.addMatch(MatchRule(interface: "org.example.Ping")), observer)
+        for _ in 0..<count {
+            try connection.send(try .signal(path: "/a", interface: "org.example.Ping", member: "Ping"))
+        }
+    }
+
+    /// Forks while other threads hold the connection's locks; a child ends everything that it has inherited, and itself.
+    private static func forkWhileBusy(_ bus: Bus, _ count: Int) throws {
+        let connection = try DBusConnection.open(bus)
+        self.connection = connection
+        kept = (try connection.addMatch(MatchRule(interface: "org.example.Ping")), connection.onSignal { _ in })
+        for _ in 0..<2 {
+            _ = QuietThread.start("busy") { while true { _ = connection.statistics } }
+        }
+        // Swift hides fork; a test of what a forked child does has no other way to one.
+        typealias Fork = @convention(c) () -> pid_t
+        guard let symbol = dlsym(nil, "fork") else { exit(3) }
+        let fork = unsafeBitCast(symbol, to: Fork.self)
+        for _ in 0..<count {
+            let child = fork()
+            if child == 0 {
+                alarm(20)
+                kept = nil
+                connection.perform {}
+                connection.close()
+                self.connection = nil
+                let error: DBusError?
+                do throws(DBusError) {
+                    _ = try connection.addMatch(MatchRule(interface: "org.example.Pong"))
+                    error = nil
+                } catch let failure {
+                    error = failure
+                }
+                _exit(error?.code == .closed ? 0 : 1)
+            }
+            var status: CInt = 0
+            guard child > 0, waitpid(child, &status, 0) == child, status == 0 else { exit(1) }
+        }
+    }
+}

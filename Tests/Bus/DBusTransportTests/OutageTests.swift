@@ -1,0 +1,355 @@
+import Glibc
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@testable import DBusTransport
+
+@Suite("An outage: the bus is gone, stopped, back, full, hangs up, or was never there")
+struct OutageTests {
+    private let rule = MatchRule(interface: "org.example.Ping")
+
+    private func ping(_ bytes: Int = 0) throws -> DBusMessage {
+        let arguments: [DBusValue] = bytes == 0 ? [] : [.bytes(Array(repeating: 7, count: bytes))]
+        return try .signal(path: "/a", interface: "org.example.Ping", member: "Ping", arguments: arguments)
+    }
+
+    /// Counts the pings that arrive, for as long as it lives.
+    private final class Counter: Sendable {
+        private final class Count: Sendable { let value = Locked(0) }
+
+        private let count = Count()
+        private let connection: DBusConnection
+        private let observation: Observation
+        private let lease: MatchRuleLease
+        var arrived: Int { count.value.withLock { $0 } }
+
+        init(_ connection: DBusConnection, _ rule: MatchRule) throws {
+            self.connection = connection
+            observation = connection.onSignal { [count] message in
+                if message.interface == "org.example.Ping" { count.value.withLock { $0 += 1 } }
+            }
+            let add = { () throws(DBusError) in try connection.addMatch(rule) }
+            lease = try add()
+        }
+    }
+
+    // MARK: Gone and back
+
+    @Test("a process that only posts goes on after a restart of the bus, without an error and without a thread")
+    func postAfterRestart() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        try connection.send(try ping())
+        try bus.restart()
+        let receiver = try DBusConnection.open(bus.bus)
+        let counter = try Counter(receiver, rule)
+        try connection.send(try ping())
+        try await eventually("the post arrives") { counter.arrived == 1 }
+        #expect(!connection.core.state.withLock { $0.isReading })
+        #expect(connection.statistics.reconnections == 1)
+    }
+
+    @Test("a post into an outage says so, and the one after it goes out")
+    func postDuringOutage() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        bus.stop()
+        let error = #expect(throws: DBusError.self) { try connection.send(try ping()) }
+        #expect(error?.code == .noBus)
+        try bus.start()
+        let counter = try Counter(try DBusConnection.open(bus.bus), rule)
+        try connection.send(try ping())
+        try await eventually("the post arrives") { counter.arrived == 1 }
+    }
+
+    @Test("a rule that is kept during an outage is in force when the bus is back; a throwing one is not kept")
+    func registrationDuringOutage() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        let events = Locked<[String]>([])
+        let watching = try connection.onEvent { event in
+            if case .lost = event { events.withLock { $0.append("lost") } }
+        }
+        bus.stop()
+        try await eventually("the loss is told") { !events.withLock { $0 }.isEmpty }
+        let settled = Locked<[DBusError.Code?]>([])
+        let lease = connection.keepMatch(rule) { error in settled.withLock { $0.append(error?.code) } }
+        #expect(settled.withLock { $0 } == [.disconnected])
+        let refused = #expect(throws: DBusError.self) {
+            let add = { () throws(DBusError) in try connection.addMatch(MatchRule(interface: "org.example.Pong")) }
+            _ = try add()
+        }
+        #expect(refused?.code == .disconnected)
+        #expect(connection.statistics.matchRules == 1)
+        #expect(connection.statistics.matchRulesNotInForce == 1)
+        try bus.start()
+        try await eventually("the rule is in force") { connection.statistics.matchRulesNotInForce == 0 }
+        let seen = Locked(0)
+        let handler = connection.onSignal { message in
+            if message.interface == "org.example.Ping" { seen.withLock { $0 += 1 } }
+        }
+        try DBusConnection.open(bus.bus).send(try ping())
+        try await eventually("what is posted arrives") { seen.withLock { $0 } == 1 }
+        withExtendedLifetime((lease, handler, watching)) {}
+    }
+
+    @Test("a connection to a bus that was never there is made when it comes, and its kept rules are in force")
+    func neverThere() async throws {
+        let bus = try PrivateBus()
+        bus.stop()
+        let connection = try DBusConnection.whenThere(bus.bus)
+        let error = #expect(throws: DBusError.self) { try connection.send(try ping()) }
+        #expect(error?.code == .noBus)
+        let settled = Locked<[DBusError.Code?]>([])
+        let lease = connection.keepMatch(rule) { error in settled.withLock { $0.append(error?.code) } }
+        #expect(settled.withLock { $0 } == [.noBus])
+        // While the reading thread tries, posts say why there is no connection.
+        #expect(throws: DBusError.self) { try connection.send(try ping()) }
+        try bus.start()
+        try await eventually("the rule is in force") { connection.statistics.matchRulesNotInForce == 0 }
+        #expect(connection.statistics.reconnections == 0)
+        try connection.send(try ping())
+        withExtendedLifetime(lease) {}
+    }
+
+    @Test(
+        "a rule that the new bus refuses is told, and counted until it is in force",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker counts rules by user")
+    )
+    func refusedOnReturn() async throws {
+        let bus = try PrivateBus(.init(matchRulesPerConnection: 2))
+        let connection = try DBusConnection.open(bus.bus)
+        let failures = Locked<[[DBusError.Code]]>([])
+        let watching = try connection.onEvent { event in
+            if case .restored(let errors) = event { failures.withLock { $0.append(errors.map(\.code)) } }
+        }
+        let leases = (0..<3).map { index in
+            connection.keepMatch(MatchRule(interface: "org.example.N\(index)")) { _ in }
+        }
+        try await eventually("two are in force") {
+            connection.statistics.matchRulesNotInForce == 1 && !connection.core.state.withLock { $0.rules.hasRequests }
+        }
+        try bus.restart()
+        try await eventually("the refusal is told") { failures.withLock { $0 } == [[.limitsExceeded]] }
+        #expect(connection.statistics.matchRulesNotInForce == 1)
+        #expect(connection.statistics.reconnections == 1)
+        withExtendedLifetime((leases, watching)) {}
+    }
+
+    @Test("threads that meet the limit of rules at once all get the broad rule's cover")
+    func limitRace() async throws {
+        for _ in 0..<10 {
+            let bus = try PrivateBus(.init(matchRulesPerConnection: 100))
+            let connection = try DBusConnection.open(bus.bus)
+            let broad = MatchRule(path: "/a")
+            let leases = try await withThrowingTaskGroup(of: [MatchRuleLease].self) { group in
+                for thread in 0..<8 {
+                    group.addTask {
+                        var leases: [MatchRuleLease] = []
+                        for index in 0..<40 {
+                            let rule = MatchRule(path: "/a", interface: "org.example.T\(thread).N\(index)")
+                            leases.append(try await connection.addMatch(rule, fallback: broad))
+                        }
+                        return leases
+                    }
+                }
+                return try await group.reduce([], +)
+            }
+            #expect(leases.count == 320)
+            #expect(connection.statistics.matchRulesNotInForce == 0)
+        }
+    }
+
+    // MARK: Stopped
+
+    @Test(
+        "on a stopped bus a registration ends with a time-out, and a kept rule is in force when the bus goes on",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon)
+    )
+    func registrationOnStoppedBus() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        connection.core.state.withLock { $0.ruleTimeout = .milliseconds(100) }
+        bus.suspend()
+        let settled = Locked<[DBusError.Code?]>([])
+        let lease = connection.keepMatch(rule) { error in settled.withLock { $0.append(error?.code) } }
+        try await eventually("the wait ends") { settled.withLock { $0 } == [.timedOut] }
+        let late = await #expect(throws: DBusError.self) {
+            try await connection.addMatch(MatchRule(interface: "org.example.Pong"))
+        }
+        #expect(late?.code == .timedOut)
+        bus.resume()
+        try await eventually("the kept rule is in force, the other is given back") {
+            connection.statistics.matchRules == 1 && connection.statistics.matchRulesNotInForce == 0
+        }
+        #expect(settled.withLock { $0 } == [.timedOut], "told once")
+        withExtendedLifetime(lease) {}
+    }
+
+    @Test("a send that a close comes in between is delivered", .enabled(if: PrivateBus.Daemon.chosen == .daemon))
+    func closeDuringSend() async throws {
+        let bus = try PrivateBus()
+        let receiver = try DBusConnection.open(bus.bus)
+        let counter = try Counter(receiver, rule)
+        let connection = try DBusConnection.open(bus.bus)
+        // Reads, so that the end of the connection is the reading thread's matter.
+        _ = try await connection.addMatch(MatchRule(interface: "org.example.Pong"))
+        bus.suspend()
+        let sent = Locked(0)
+        let sender = Task {
+            await onThread {
+                while true {
+                    do throws(DBusError) {
+                        try connection.send(
+                            try .signal(
+                                path: "/a",
+                                interface: "org.example.Ping",
+                                member: "Ping",
+                                arguments: [.bytes(Array(repeating: 7, count: 100_000))]
+                            )
+                        )
+                        sent.withLock { $0 += 1 }
+                    } catch {
+                        return error.code
+                    }
+                }
+            }
+        }
+        // Blocked: the kernel takes no more.
+        try await eventually("the sender waits for the bus") {
+            connection.core.connectedSocket?.standing.hasUnsentMessages == true
+        }
+        connection.close()
+        bus.resume()
+        #expect(await sender.value == .closed)
+        let told = sent.withLock { $0 }
+        try await eventually("all that was said to be sent arrives") { counter.arrived >= told }
+        #expect(told > 0)
+    }
+
+    @Test("an answer to a call never waits for the bus", .enabled(if: PrivateBus.Daemon.chosen == .daemon))
+    func answersDoNotWait() async throws {
+        let bus = try PrivateBus()
+        let server = try DBusConnection.open(bus.bus)
+        let client = try DBusConnection.open(bus.bus)
+        let replies = Locked<[CallReply]>([])
+        let method = DBusInterface.Method(
+            "Get",
+            out: [.init("bytes", "ay")],
+            inOrder: { _, reply in
+                replies.withLock { $0.append(reply) }
+            }
+        )
+        let object = try server.export([DBusInterface("org.example.Big", methods: [method])], at: "/big")
+        let name = try #require(server.uniqueName)
+        let answers = Locked(0)
+        for _ in 0..<32 {
+            let call = try DBusMessage.methodCall(
+                destination: name,
+                path: "/big",
+                interface: "org.example.Big",
+                member: "Get"
+            )
+            client.call(call, timeout: .seconds(120)) { result in
+                if case .success = result { answers.withLock { $0 += 1 } }
+            }
+        }
+        try await eventually("all calls are there") { replies.withLock { $0.count } == 32 }
+        bus.suspend()
+        let start = ContinuousClock.now
+        for reply in replies.withLock({ $0 }) { reply.send(.success([.bytes(Array(repeating: 1, count: 1_000_000))])) }
+        #expect(ContinuousClock.now - start < .seconds(20), "each would have waited 30 s")
+        bus.resume()
+        try await eventually("all answers arrive") { answers.withLock { $0 } == 32 }
+        withExtendedLifetime(object) {}
+    }
+
+    // MARK: Hanging up
+
+    @Test("a bus that hangs up after Hello gets ever fewer connections")
+    func hangingUp() async throws {
+        let bus = try HangingUpBus()
+        let connection = try DBusConnection.whenThere(bus.bus)
+        let lease = connection.keepMatch(rule) { _ in }
+        try await eventually("it connects six times") { bus.connections.count >= 6 }
+        let arrivals = bus.connections
+        // At once, then after 50, 100, 200 and 400 ms.
+        #expect(arrivals[5] - arrivals[1] >= .milliseconds(700))
+        connection.close()
+        withExtendedLifetime(lease) {}
+    }
+
+    @Test("waits grow from nothing to 2 s, and start anew only after a connection that held")
+    func backoff() {
+        let start = ContinuousClock.now
+        var backoff = Backoff()
+        let waits = (0..<8).map { _ in backoff.next() }
+        #expect(waits == [.zero] + [50, 100, 200, 400, 800, 1600, 2000].map { .milliseconds($0) })
+        backoff.restored(at: start)
+        backoff.lost(at: start + .milliseconds(1999))
+        #expect(backoff.next() == .seconds(2))
+        backoff.restored(at: start)
+        backoff.lost(at: start + .seconds(2))
+        #expect(backoff.next() == .zero)
+    }
+
+    // MARK: Waiting on the reading thread
+
+    @Test("what arrives while a handler waits is bounded, in count and in bytes")
+    func deferredMessages() throws {
+        var deferred = DeferredMessages()
+        for index in 0..<DeferredMessages.countLimit + 10 {
+            deferred.append(HeldMessage(try ping()), bytes: index % 2)
+        }
+        #expect(deferred.dropped == 10)
+        deferred.removeAll()
+        let size = DeferredMessages.byteLimit / 4
+        for _ in 0..<6 { deferred.append(HeldMessage(try ping()), bytes: size) }
+        #expect(deferred.dropped == 12)
+        for _ in 0..<4 { #expect(deferred.popFirst() != nil) }
+        #expect(deferred.popFirst() == nil)
+        deferred.append(HeldMessage(try ping()), bytes: size)
+        #expect(!deferred.isEmpty, "there is room again")
+    }
+
+    @Test("a message's size is told without reading its arrays", arguments: [0, 1, 1000, 1_000_000])
+    func size(bytes: Int) throws {
+        let plain = try DBusMessage.signal(
+            path: "/a",
+            interface: "a.b",
+            member: "C",
+            arguments: [
+                .string(String(repeating: "x", count: bytes)), .variant(.bytes(Array(repeating: 0, count: bytes))),
+                .array(Array(repeating: .variant(.byte(1)), count: bytes), of: "v"),
+            ]
+        )
+        // A variant of a byte takes four bytes on the wire.
+        #expect((bytes * 6 - 300...bytes * 6 + 400).contains(plain.size))
+    }
+
+    // MARK: Other processes
+
+    @Test(
+        "a process that observes and posts loses no post when it ends",
+        arguments: ["observe-post-return", "observe-post-exit", "observe-post-close-exit", "observe-post-flush-_exit"]
+    )
+    func endOfProcess(_ way: String) async throws {
+        let bus = try PrivateBus()
+        let counter = try Counter(try DBusConnection.open(bus.bus), rule)
+        for _ in 0..<15 {
+            let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, way, "200"])
+            #expect(await probe.exitStatus() == 0)
+        }
+        // Whatever the bus has read by now is on its way in order.
+        try await DBusConnection.open(bus.bus).flush()
+        try await eventually("all arrive", within: .seconds(30)) { counter.arrived == 3000 }
+    }
+
+    @Test("a forked child ends what it inherited without waiting for locks that its parent's threads held")
+    func forkedChild() async throws {
+        let bus = try PrivateBus()
+        let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, "fork", "200"])
+        #expect(await probe.exitStatus() == 0)
+    }
+}

@@ -1,0 +1,93 @@
+import Glibc
+import NotifyCenterTestKit
+import Synchronization
+
+@testable import DBusTransport
+
+/// A bus that takes connections, answers Hello, and hangs up. It notes when each connection came.
+final class HangingUpBus: Sendable {
+    let bus: Bus
+    private let directory: TemporaryDirectory
+    private let listener: CInt
+    private final class Arrivals: Sendable { let times = Locked<[ContinuousClock.Instant]>([]) }
+    private let arrivals = Arrivals()
+
+    var connections: [ContinuousClock.Instant] { arrivals.times.withLock { $0 } }
+
+    init() throws {
+        directory = try TemporaryDirectory("hanging-up-bus")
+        let path = "\(directory.path)/bus"
+        bus = .address("unix:path=\(path)")
+        listener = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+        let isListening = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(listener, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0 && listen(listener, 16) == 0
+            }
+        }
+        guard isListening else { throw Failure() }
+        _ = QuietThread.start("hanging up") { [listener, arrivals] in
+            while true {
+                let client = accept(listener, nil, nil)
+                guard client >= 0 else { return }
+                arrivals.times.withLock { $0.append(.now) }
+                Self.serve(client)
+                close(client)
+            }
+        }
+    }
+
+    struct Failure: Error {}
+
+    deinit { shutdown(listener, CInt(SHUT_RDWR)) }
+
+    private static func serve(_ client: CInt) {
+        // The client's lines: a NUL and AUTH, perhaps NEGOTIATE_UNIX_FD, then BEGIN and right behind it the call of Hello.
+        var received: [UInt8] = []
+        var isAuthenticated = false
+        while true {
+            var buffer = [UInt8](repeating: 0, count: 4096)
+            let count = read(client, &buffer, buffer.count)
+            guard count > 0 else { return }
+            received += buffer[..<count]
+            while !isAuthenticated, let end = received.firstIndex(of: UInt8(ascii: "\n")) {
+                let line = String(decoding: received[..<end], as: UTF8.self)
+                received.removeSubrange(...end)
+                if line.contains("AUTH EXTERNAL") { say(client, "OK 1234567890abcdef1234567890abcdef\r\n") }
+                if line.contains("NEGOTIATE") { say(client, "ERROR\r\n") }
+                isAuthenticated = line.hasPrefix("BEGIN")
+            }
+            if isAuthenticated, received.count >= 128 { return answerHello(client, serial: received[8]) }
+        }
+    }
+
+    /// A method return whose body is the unique name, as the D-Bus specification lays it out.
+    private static func answerHello(_ client: CInt, serial: UInt8) {
+        func string(_ text: String) -> [UInt8] { [UInt8(text.utf8.count), 0, 0, 0] + Array(text.utf8) + [0] }
+        func pad(_ bytes: inout [UInt8]) { while !bytes.count.isMultiple(of: 8) { bytes.append(0) } }
+        var fields: [UInt8] = [5, 1, UInt8(ascii: "u"), 0, serial, 0, 0, 0]
+        fields += [8, 1, UInt8(ascii: "g"), 0, 1, UInt8(ascii: "s"), 0]
+        pad(&fields)
+        fields += [7, 1, UInt8(ascii: "s"), 0] + string("org.freedesktop.DBus")
+        let body = string(":1.1")
+        var message: [UInt8] = [UInt8(ascii: "l"), 2, 1, 1, UInt8(body.count), 0, 0, 0, 1, 0, 0, 0]
+        message += [UInt8(fields.count), 0, 0, 0] + fields
+        pad(&message)
+        say(client, message + body)
+    }
+
+    private static func say(_ client: CInt, _ text: String) { say(client, Array(text.utf8)) }
+    private static func say(_ client: CInt, _ bytes: [UInt8]) {
+        _ = send(client, bytes, bytes.count, CInt(MSG_NOSIGNAL))
+    }
+}
+
+/// Does on a thread of its own what blocks: the cooperative pool has as few threads as the machine has cores, and what the work waits for may
+/// need one of them.
+func onThread<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async -> Value {
+    await withCheckedContinuation { continuation in
+        _ = QuietThread.start("blocking") { continuation.resume(returning: work()) }
+    }
+}
