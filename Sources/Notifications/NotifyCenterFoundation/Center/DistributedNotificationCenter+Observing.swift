@@ -19,8 +19,8 @@ extension DistributedNotificationCenter {
     ///   - block: gets the posted name, the object as `String`, and the userInfo in Swift's own types
     ///     (`PropertyListValue.foundationValue`).
     ///
-    /// An object that is not text (CF-X6), and a bus that cannot be reached or refuses, are reported to
-    /// `UnthrownFailures`; then nothing is registered, and the token stands for nothing.
+    /// An object that is not text (CF-X6) is reported to `UnthrownFailures`; then nothing is registered, and the token stands for nothing. A
+    /// bus that cannot be reached or refuses is reported too, and the observer kept: it hears once the bus is there and grants its rule.
     @discardableResult
     public func addObserver(
         forName name: NSNotification.Name?,
@@ -60,14 +60,16 @@ extension DistributedNotificationCenter {
         _ block: @escaping @Sendable (Notification) -> Void
     ) throws(DBusError) {
         let name = name.map { NotificationName($0) }
-        let observation = try center.observe(
+        try center.keepObserving(
             name,
             object: object,
             delivery: delivery,
-            suspensionBehavior: .init(suspensionBehavior)
-        ) { block(Notification($0)) }
-        // Nobody has the token yet, so nothing was removed meanwhile.
-        observers.withLock { $0.add(observation, of: token, name: name, object: object.map { ObjectText($0) }) }
+            suspensionBehavior: .init(suspensionBehavior),
+            known: { observation in
+                observers.withLock { $0.add(observation, of: token, name: name, object: object.map { ObjectText($0) }) }
+            },
+            handler: { block(Notification($0)) }
+        )
     }
 
     /// Removes what the token stands for; what is no token of this center, or was removed before, is no matter (CF-R5).

@@ -2,6 +2,7 @@ import DBusTransport
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
+import SharedDevice
 import Synchronization
 
 /// What the apps of a test's device run on: directory, bus and broker. It lives as long as anything that uses it.

@@ -1,6 +1,7 @@
 import DBusTransport
 import NotifyCenter
 import NotifyCenterTestKit
+import SharedDevice
 import Synchronization
 
 /// What may go wrong on a device. Faults of one app are ``DeviceApp``'s.
