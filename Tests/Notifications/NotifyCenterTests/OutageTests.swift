@@ -86,6 +86,8 @@ struct OutageTests {
         let center = DarwinNotifyCenter(bus: bus.bus)
         var first: NotificationObservation? = try await center.observe("n") { _ in }
         bus.stop()
+        // Until the loss is noticed, the rule is in force.
+        try await eventually("the loss is noticed") { center.statistics.matchRulesNotInForce == 1 }
         await #expect(throws: DBusError.self) { try await center.observe("n") { _ in } }
         await #expect(throws: DBusError.self) { try await center.observe("other") { _ in } }
         #expect(center.statistics.observers == 1)
