@@ -116,6 +116,17 @@ struct OutageTests {
         #expect(observation?.counts.delivered == 1, "a flush brings what the process itself posted")
     }
 
+    @Test("whoever watches a fresh connection first finds the bus with what comes next")
+    func watchingFirst() throws {
+        let bus = try PrivateBus()
+        for number in 0..<50 {
+            let connection = try DBusConnection.whenThere(bus.bus)
+            let events = try connection.onEvent { _ in }
+            let lease = try connection.addMatch(MatchRule(interface: "com.example.first\(number)"))
+            withExtendedLifetime((events, lease)) {}
+        }
+    }
+
     // CF-P11
     @Test(
         "what a process posted and flushed arrives, even where it ends at once by _exit while more comes in than it reads"
