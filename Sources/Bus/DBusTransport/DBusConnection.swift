@@ -178,6 +178,8 @@ public final class DBusConnection: Sendable {
         _ handler: @escaping @Sendable (ConnectionEvent) -> Void
     ) throws(DBusError) -> Observation {
         try core.checkProcess("watch the connection")
+        // Connects where nobody did so far: otherwise the reading thread would, and whatever this thread does next find no bus meanwhile.
+        _ = try? core.socket("watch the connection")
         try core.startReading()
         let core = core
         let id = core.state.withLock { state -> UInt64 in

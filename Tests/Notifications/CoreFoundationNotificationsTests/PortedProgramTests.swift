@@ -41,7 +41,7 @@ struct PortedProgramTests {
         #expect(status == 0, "\(compiler.errorText)")
         let receiver = try ChildProcess(program, environment: bus.environment)
         try await receiver.line { $0 == "listening" }
-        try DarwinNotifyCenter(bus: bus.bus).post(.sharedModeCurrentAccountChanged)
+        try DarwinNotifyCenter(bus: bus.bus).post("SHARED_MODE_CURRENT_ACCOUNT_CHANGED")
         #expect(
             try await receiver.line { $0.hasPrefix("heard") } == "heard SHARED_MODE_CURRENT_ACCOUNT_CHANGED"
         )

@@ -49,6 +49,28 @@ struct UnthrownFailureTests {
         #expect(await iterator.next()?.name == Notification.Name("last"))
     }
 
+    // CF-A11
+    @Test("an observer that is added while there is no bus is reported, kept, and hears once there is one")
+    func addedDuringAnOutage() async throws {
+        let bus = try PrivateBus()
+        bus.stop()
+        let center = DistributedNotificationCenter(bus: bus.bus)
+        let heard = Locked<[String]>([])
+        let failures = failures {
+            center.addObserver(forName: .init("n"), object: nil, queue: OperationQueue()) { notification in
+                heard.withLock { $0.append(notification.name.rawValue) }
+            }
+        }
+        #expect(failures.count == 1)
+        #expect(failures.allSatisfy { $0.contains("is kept") })
+        try bus.start()
+        let poster = DistributedNotifyCenter(bus: bus.bus)
+        try await eventually("it hears") {
+            try? poster.post("n")
+            return heard.withLock { !$0.isEmpty }
+        }
+    }
+
     @Test("a bus that is not there is reported, and the sequence is empty")
     func noBus() async throws {
         let center = DistributedNotificationCenter(bus: .address("unix:path=/nowhere/bus"))

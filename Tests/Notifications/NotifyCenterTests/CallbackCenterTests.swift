@@ -198,13 +198,39 @@ struct CallbackCenterTests {
         }
     }
 
-    @Test("a bus that is not there is an error, and nothing is registered")
+    @Test("a bus that is not there is an error for who adds and for who posts")
     func noBus() throws {
         let center = Center.distributed(DistributedNotifyCenter(bus: .address("unix:path=/nowhere/bus")))
         let adding = #expect(throws: DBusError.self) { try add("n", to: center, observer: 1, name: "n") }
         #expect(adding?.code == .noBus)
+        #expect(adding?.remedy?.contains("is kept") == true)
         let posting = #expect(throws: DBusError.self) { try post(center, "n") }
         #expect(posting?.code == .noBus)
+    }
+
+    // CF-A11, CF-W10: whether the center was connected before, or never was.
+    @Test("an observer that is added while there is no bus hears once there is one", arguments: [true, false])
+    func addedDuringAnOutage(wasConnected: Bool) async throws {
+        let kinds: [(String, Center)] = [("darwin", darwin), ("distributed", distributed)]
+        if wasConnected { for (_, center) in kinds { try add("before", to: center, observer: 1, name: "n") } }
+        bus.stop()
+        for (kind, center) in kinds {
+            // Before the loss is noticed, the bus does not answer; after it, there is none. The error tells of either.
+            #expect(throws: DBusError.self) { try add(kind, to: center, observer: 2, name: "n") }
+            #expect(throws: DBusError.self) { try add("removed", to: center, observer: 3, name: "n") }
+            center.removeEvery(3)
+        }
+        try bus.start()
+        var heard: Set<String> = []
+        let poster = DistributedNotifyCenter(bus: bus.bus)
+        let expected: Set<String> = wasConnected ? ["before", "darwin", "distributed"] : ["darwin", "distributed"]
+        try await eventually("each is heard") {
+            try? poster.post("n")
+            try? DarwinNotifyCenter(bus: bus.bus).post("n")
+            heard.formUnion(log.take().map { String($0.prefix { $0 != " " }) })
+            return heard.isSuperset(of: expected)
+        }
+        #expect(heard == expected)
     }
 }
 

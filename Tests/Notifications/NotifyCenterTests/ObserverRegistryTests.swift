@@ -43,7 +43,8 @@ struct ObserverRegistryTests {
                         let expected = model.filter {
                             ($0.name == nil || $0.name == name) && ($0.object == nil || $0.object == object)
                         }
-                        #expect(registry.receivers(name: name, object: object).compactMap(\.self) == expected.map(\.number))
+                        let receivers = registry.receivers(name: name, object: object).compactMap(\.self)
+                        #expect(receivers == expected.map(\.number))
                     }
                 }
             }

@@ -3,7 +3,8 @@ import Testing
 
 @Suite("The rules of the documentation")
 struct SemanticsPageTests {
-    private static let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../..").standardized
+    private static let root = URL(filePath: #filePath)
+        .deletingLastPathComponent().appending(path: "../../..").standardized
 
     @Test("every rule is cited by a test, or says why not")
     func everyRuleIsTested() throws {

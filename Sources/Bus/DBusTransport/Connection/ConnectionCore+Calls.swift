@@ -238,6 +238,16 @@ extension ConnectionCore {
     }
 
     private func answered(_ rule: MatchRule, _ request: MatchRuleTable.Request, error: DBusError?) {
+        // Only now, and not with each request: the text says which observers are deaf.
+        let error = error.map { error in
+            DBusError(
+                error.code,
+                name: error.name,
+                message: error.message,
+                attempted: "add the match rule \(rule)",
+                remedy: error.remedy
+            )
+        }
         let (answer, sends) = state.withLock { state in
             let answer = state.rules.answered(rule, request, error: error)
             if let error = answer.error { state.restorationFailures?.append(error) }

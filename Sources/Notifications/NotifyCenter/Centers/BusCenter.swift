@@ -87,8 +87,8 @@ final class BusCenter: Sendable {
 
     /// Most posts say nothing else, and most processes post few names. The message of such a post is made once and then copied.
     private func post(nameAlone name: NotificationName) throws(DBusError) {
-        let (link, sent) = state.withLock { ($0.link, $0.recentlyPosted.message(of: name)) }
-        let connection = if let link { link.connection } else { try connection() }
+        let (made, sent) = state.withLock { ($0.link?.connection, $0.recentlyPosted.message(of: name)) }
+        let connection = if let made { made } else { try connection() }
         if let sent { return try connection.send(try sent.message.copy()) }
         let new = SentMessage(try WireNotification.message(kind, name: name))
         try connection.send(new.message)

@@ -33,11 +33,6 @@ extension NotificationName: ExpressibleByStringInterpolation, CustomStringConver
     public var description: String { rawValue }
 }
 
-extension NotificationName {
-    /// What shared device mode broadcasts whenever the device's account changed: go and ask who is signed in.
-    public static let sharedModeCurrentAccountChanged: NotificationName = "SHARED_MODE_CURRENT_ACCOUNT_CHANGED"
-}
-
 /// The object that a distributed notification is about, compared as text (CF-M4), byte by byte like a name.
 package struct NotificationObject: Hashable, Sendable {
     package let text: String

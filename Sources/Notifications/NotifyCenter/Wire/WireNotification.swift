@@ -156,19 +156,40 @@ extension WireNotification {
         guard message.has(path: path, member: member),
             message.withInterface({ InterfaceName.hasPrefix($0, kind.prefix) })
         else { return .foreign }
-        guard hasSignature(message, kind) else { return .refused(.malformed) }
-        do throws(FormError) { return .notification(try read(message, kind, &last)) } catch { return .refused(error) }
+        do throws(FormError) {
+            // What almost every post has.
+            if message.has(signature: "s") { return .notification(try readName(message, kind, &last)) }
+            guard hasSignature(message, kind) else { throw .malformed }
+            return .notification(try readAll(message, kind, &last))
+        } catch {
+            return .refused(error)
+        }
     }
 
     private static func hasSignature(_ message: borrowing DBusMessage, _ kind: WireKind) -> Bool {
-        if message.has(signature: "s") { return true }
         if kind == .darwin { return message.has(signaturePrefix: "s") }
         return message.has(signature: "ss") || message.has(signature: "ssu")
             || message.has(signaturePrefix: "ssua{s") || message.has(signaturePrefix: "ssua(ayv)")
             || message.has(signaturePrefix: "ssuv")
     }
 
-    private static func read(
+    private static func readName(
+        _ message: borrowing DBusMessage,
+        _ kind: WireKind,
+        _ last: inout LastName?
+    ) throws(FormError) -> WireNotification {
+        var size = NotificationSize()
+        guard let name = message.reader.text else { throw .malformed }
+        try size.add(name.count)
+        return WireNotification(
+            kind: kind,
+            name: try genuineName(name, false, of: message, kind, &last),
+            sender: message.sender,
+            bytes: size.bytes
+        )
+    }
+
+    private static func readAll(
         _ message: borrowing DBusMessage,
         _ kind: WireKind,
         _ last: inout LastName?
@@ -258,7 +279,8 @@ package enum DarwinSignal {
     /// The name that a signal posts; `nil` for any other signal, and for one that breaks the form.
     package static func name(_ message: borrowing DBusMessage) -> NotificationName? {
         var last: WireNotification.LastName?
-        guard case .notification(let notification) = WireNotification.receive(message, kind: .darwin, last: &last) else {
+        guard case .notification(let notification) = WireNotification.receive(message, kind: .darwin, last: &last)
+        else {
             return nil
         }
         return notification.name

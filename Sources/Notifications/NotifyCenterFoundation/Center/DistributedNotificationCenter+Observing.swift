@@ -20,7 +20,8 @@ extension DistributedNotificationCenter {
     ///     (`PropertyListValue.foundationValue`).
     /// - Returns: the token.
     ///
-    /// An object that is not text (CF-X6), and a bus that cannot be reached or refuses, are reported to `UnthrownFailures`.
+    /// An object that is not text (CF-X6) is reported to `UnthrownFailures`; then nothing is registered, and the token stands for nothing. A
+    /// bus that cannot be reached or refuses is reported too, and the observer kept: it hears once the bus is there and grants its rule.
     @discardableResult
     public func addObserver(
         forName name: NSNotification.Name?,
@@ -58,14 +59,16 @@ extension DistributedNotificationCenter {
         _ block: @escaping @Sendable (Notification) -> Void
     ) throws(DBusError) {
         let name = name.map { NotificationName($0) }
-        let observation = try center.observe(
+        try center.keepObserving(
             name,
             object: object,
             delivery: delivery,
-            suspensionBehavior: .init(suspensionBehavior)
-        ) { block(Notification($0)) }
-        // Nobody has the token yet, so nobody has removed the registration meanwhile.
-        observers.withLock { $0.add(observation, of: token, name: name, object: object.map { ObjectText($0) }) }
+            suspensionBehavior: .init(suspensionBehavior),
+            known: { observation in
+                observers.withLock { $0.add(observation, of: token, name: name, object: object.map { ObjectText($0) }) }
+            },
+            handler: { block(Notification($0)) }
+        )
     }
 
     /// Removes the registration of a token. Anything else than a token of this center, and a token that was removed before, does nothing

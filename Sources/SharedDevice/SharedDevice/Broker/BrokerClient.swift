@@ -1,5 +1,5 @@
 package import DBusTransport
-import NotifyCenter
+public import NotifyCenter
 import Synchronization
 
 /// The app's side of the connection to the broker: calls, and the broker's broadcasts. Broadcasts of anybody else are ignored.
@@ -276,4 +276,9 @@ extension SharedDeviceError {
             self.init(.brokerUnavailable, attempted: attempted, message: message)
         }
     }
+}
+
+extension NotificationName {
+    /// What shared device mode broadcasts whenever the device's account changed: go and ask who is signed in.
+    public static let sharedModeCurrentAccountChanged: NotificationName = "SHARED_MODE_CURRENT_ACCOUNT_CHANGED"
 }

@@ -3,6 +3,7 @@ import Foundation
 import Glibc
 import NotifyCenter
 import NotifyCenterTestKit
+import SharedDevice
 import Synchronization
 
 /// The base of a test's device: directory, bus and broker. It lives as long as anything that uses it.

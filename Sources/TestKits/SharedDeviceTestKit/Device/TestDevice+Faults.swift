@@ -1,6 +1,7 @@
 import DBusTransport
 import NotifyCenter
 import NotifyCenterTestKit
+import SharedDevice
 import Synchronization
 
 /// Faults of a device. ``DeviceApp`` has those of a single app.

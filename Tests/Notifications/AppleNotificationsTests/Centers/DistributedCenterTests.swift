@@ -285,8 +285,8 @@ struct DistributedCenterTests {
         withExtendedLifetime((mutable, a)) {}
     }
 
-    // CF-P5, CF-P6, CF-P7
-    @Test("it posts with either option and without")
+    // CF-P5, CF-P6, CF-P7, CF-B8
+    @Test("it posts with an option and without; to all sessions it reaches its own on a bus of one")
     func options() async throws {
         let name = CFNotificationName("com.example.distributed.options" as CFString)
         observer.add(name.rawValue as String, label: "heard")
@@ -294,7 +294,7 @@ struct DistributedCenterTests {
         CFNotificationCenterPostNotificationWithOptions(center, name, nil, nil, kCFNotificationDeliverImmediately)
         CFNotificationCenterPostNotificationWithOptions(center, name, nil, nil, kCFNotificationPostToAllSessions)
         CFNotificationCenterPostNotification(center, name, nil, nil, false)
-        try await eventually("all arrive") { observer.heard.all.count == 4 }
+        try await eventually("four arrive") { observer.heard.all.count == 4 }
     }
 
     // CF-T7

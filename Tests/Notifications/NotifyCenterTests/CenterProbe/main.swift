@@ -6,6 +6,7 @@
 //     post NAME OBJECT [immediately | everywhere]    answers `posted`
 //     waiting                                answers `waiting COUNT`
 //     hear NAME                              observes the Darwin name; answers `hearing`
+//     vanish NAME COUNT                      posts the Darwin name COUNT times, flushes, and ends by `_exit` without an answer
 //     memory                                 answers `memory KIB`: the most that was resident since it was asked last
 //
 // The delivery of an object `suspend` suspends the center from within.
@@ -79,6 +80,10 @@ final class Probe {
             }
             observations.append(observation)
             return "hearing"
+        case ("vanish", 3):
+            for _ in 0..<(Int(words[2]) ?? 0) { try darwin.post(NotificationName(String(words[1]))) }
+            try darwin.flush()
+            _exit(0)
         case ("memory", 1):
             return "memory \(try peakResidentKiB())"
         case ("post", 3...4):
