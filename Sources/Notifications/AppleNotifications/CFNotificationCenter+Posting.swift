@@ -29,7 +29,7 @@ public func CFNotificationCenterPostNotification(
 ///     `Unmanaged.passUnretained("…" as CFString).toOpaque()`. A string whose pointer was made in another way must be kept until this
 ///     returns. The Darwin center ignores it (CF-W1).
 ///   - userInfo: the local center hands on the very object, whatever it holds (CF-U3). To the distributed center it is a property list,
-///     copied (CF-U1, CF-P12): at most 16 MiB in all and 20 arrays and dictionaries deep. An empty one arrives as empty, and `nil` as
+///     copied (CF-U1, CF-P12): at most 1 MiB in all (CF-U9) and 20 arrays and dictionaries deep. An empty one arrives as empty, and `nil` as
 ///     `nil` (CF-U6). The Darwin center ignores it (CF-U4).
 ///   - options: ``kCFNotificationDeliverImmediately``, ``kCFNotificationPostToAllSessions``, both or `0`. Only the distributed center
 ///     looks at them (CF-P8, CF-W1).

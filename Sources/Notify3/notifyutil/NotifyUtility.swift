@@ -37,6 +37,7 @@ struct NotifyUtility {
     private init(invocation: Invocation) { self.invocation = invocation }
 
     private mutating func carryOut() -> ExitStatus {
+        ForkRehearsal.leaveOut()
         prepare()
         // The library would only say that it failed.
         do throws(DBusError) {

@@ -10,7 +10,7 @@ extension DistributedNotificationCenter {
     /// - Parameters:
     ///   - name: any text, the empty one included.
     ///   - object: what it is about; without one, only observers of any object receive it (CF-P2).
-    ///   - userInfo: a property list (`PropertyListValue.init(foundationValue:)` names the types) of at most 16 MiB,
+    ///   - userInfo: a property list (`PropertyListValue.init(foundationValue:)` names the types) of at most 1 MiB (CF-U9),
     ///     nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and `nil` as `nil` (CF-U6).
     ///
     /// Where the userInfo cannot travel, or the bus cannot be reached, the function reports to `UnthrownFailures` and posts nothing.

@@ -11,7 +11,7 @@ extension DistributedNotificationCenter {
     /// try center.post(OrderPlaced(total: 12.5), subject: "till-3")
     /// ```
     ///
-    /// Its properties travel as the userInfo of a notification of its name: a property list of at most 16 MiB. On return the
+    /// Its properties travel as the userInfo of a notification of its name: a property list of at most 1 MiB (CF-U9). On return the
     /// kernel has it; nobody reports who receives it (CF-P11).
     ///
     /// - Parameters:

@@ -7,9 +7,9 @@ package struct TextError: Error {
     package let remedy: String
 }
 
-/// A text with more code units is refused before anything is converted: a message of the bus holds 16 MiB at most, and each unit becomes
-/// one byte at least.
-private let maximumLength = 16 * 1024 * 1024
+/// A text with more code units is refused before anything is converted: a notification holds 1 MiB at most (CF-U9), and each unit
+/// becomes one byte at least.
+private let maximumLength = 1024 * 1024
 
 /// The text of a string object.
 ///
@@ -18,7 +18,7 @@ package func unicodeText(of string: NSString) throws(TextError) -> String {
     let length = string.length
     guard length <= maximumLength else {
         throw TextError(
-            found: "a text of \(length) UTF-16 units, which is more than a message of the bus holds",
+            found: "a text of \(length) UTF-16 units, which is more than a notification holds",
             remedy: "Put the text in a file and post its name."
         )
     }

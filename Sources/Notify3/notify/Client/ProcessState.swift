@@ -34,7 +34,7 @@ enum ProcessState {
         if !handlesForks.exchange(true, ordering: .acquiringAndReleasing) {
             let child: @convention(c) () -> Void = { ProcessState.forked() }
             pthread_atfork(nil, nil, child)
-            ForkRehearsal.run(fresh.takeUnretainedValue())
+            if !ForkRehearsal.isLeftOut.load(ordering: .relaxed) { ForkRehearsal.run(fresh.takeUnretainedValue()) }
         }
         return fresh.takeUnretainedValue()
     }
@@ -72,7 +72,12 @@ enum ProcessState {
 /// Swift's runtime makes the types of generic code when they are first used, under locks of its own. At the moment of a fork another
 /// thread may hold one of these locks, and in the child nobody would ever give it back. What was made before needs no lock. The fork itself
 /// is too late for the rehearsal: it may come in a signal handler that has interrupted a function of this library.
-enum ForkRehearsal {
+package enum ForkRehearsal {
+    static let isLeftOut = Atomic<Bool>(false)
+
+    /// For a program that never forks, and starts often: the rehearsal costs more than a post. Called before the library is used.
+    package static func leaveOut() { isLeftOut.store(true, ordering: .relaxed) }
+
     static func run(_ client: NotifyClient) {
         let name = "self.org.notifycenter.fork"
         var tokens: [CInt] = []
