@@ -39,7 +39,7 @@ public final class DarwinNotifyCenter: Sendable {
     package func connection() throws(DBusError) -> DBusConnection { try center.connection() }
 
     /// Posts a name. On return the kernel has it, and the process may end by `exit` or by returning from `main`; for other ends see
-    /// ``flush(timeout:)-(Duration)``. Who receives it is not reported.
+    /// `flush(timeout:)`. Who receives it is not reported.
     ///
     /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB, before anything is sent; other codes where the bus cannot be reached or
     ///   does not read. After ``DBusError/Code/timedOut``, a bus that goes on may still deliver the post.

@@ -27,7 +27,7 @@ public struct PostingOptions: OptionSet, Sendable, Hashable {
     /// Options of these bits; unknown ones have no effect.
     public init(rawValue: UInt) { self.rawValue = rawValue }
 
-    /// Suspended observers get it at once too, whatever their ``SuspensionBehavior``, and before it all that waits for them
+    /// Suspended observers get it at once too, whatever their suspension behavior, and before it all that waits for them
     /// (CF-P5, CF-S7).
     public static let deliverImmediately = PostingOptions(rawValue: 1 << 0)
 
@@ -62,7 +62,7 @@ public final class DistributedNotifyCenter: Sendable {
     }
 
     /// Posts a notification. On return the kernel has it, and the process may end by `exit` or by returning from `main`; for other ends see
-    /// ``flush(timeout:)-(Duration)``. Who receives it is not reported (CF-P11).
+    /// `flush(timeout:)`. Who receives it is not reported (CF-P11).
     ///
     /// - Parameters:
     ///   - name: what happened.
