@@ -145,10 +145,18 @@ public final class DBusConnection: Sendable {
         let core = core
         try core.checkProcess(ConnectionCore.attempt(message))
         let held = HeldMessage(try message.unsent())
-        let result: Result<[DBusValue], DBusError> = core.wait { answered in
-            let call = PendingCall(held.message.sharedReference(), deadline: .now + timeout, waiter: answered)
-            core.startCall(call, serial: core.takeSerial())
-        }
+        let (deadline, serial) = (ContinuousClock.now + timeout, core.takeSerial())
+        let result: Result<[DBusValue], DBusError> = core.wait(
+            until: deadline,
+            late: {
+                core.forgetCall(serial: serial)
+                return .failure(.noAnswer(ConnectionCore.attempt(held.message)))
+            },
+            start: { answered in
+                let call = PendingCall(held.message.sharedReference(), deadline: deadline, waiter: answered)
+                core.startCall(call, serial: serial)
+            }
+        )
         return try result.get()
     }
 
@@ -156,6 +164,7 @@ public final class DBusConnection: Sendable {
     /// arrive (``addMatch(_:fallback:)``); a handler sees those of all rules of the connection.
     public func onSignal(_ handler: @escaping @Sendable (borrowing DBusMessage) -> Void) -> Observation {
         let core = core
+        guard !core.isForeign else { return Observation {} }
         let id = core.state.withLock { state -> UInt64 in
             let id = state.takeID()
             state.signalHandlers.append((id, handler))
@@ -180,16 +189,18 @@ public final class DBusConnection: Sendable {
         try core.checkProcess("watch the connection")
         // Connects where nobody did so far: otherwise the reading thread would, and whatever this thread does next find no bus meanwhile.
         _ = try? core.socket("watch the connection")
-        try core.startReading()
         let core = core
         let id = core.state.withLock { state -> UInt64 in
             let id = state.takeID()
             state.eventHandlers[id] = handler
             return id
         }
-        return Observation { [weak core] in
+        let observation = Observation { [weak core] in
             core?.discard { $0.eventHandlers.removeValue(forKey: id) }
         }
+        // Last, so that it tells the handler of the first connection that it makes.
+        try core.startReading()
+        return observation
     }
 
     /// Calls `job` on the reading thread, between two messages and in the order of asking, also while the bus is lost. That
@@ -210,10 +221,15 @@ public final class DBusConnection: Sendable {
     ///   that the bus does not take; ``DBusError/Code/timedOut``; ``DBusError/Code/disconnected``. The rule is not kept then.
     public func addMatch(_ rule: MatchRule, fallback: MatchRule? = nil) throws(DBusError) -> MatchRuleLease {
         let core = core
+        try core.checkProcess("add the match rule \(rule)")
         var lease: MatchRuleLease?
-        let error: DBusError? = core.wait { waiter in
-            lease = core.retain(rule, fallback: fallback, waiter: waiter).map { MatchRuleLease($0, core) }
-        }
+        let error: DBusError? = core.wait(
+            until: .now + core.state.withLock { $0.ruleTimeout },
+            late: { .noAnswer("add the match rule \(rule)") },
+            start: { waiter in
+                lease = core.retain(rule, fallback: fallback, waiter: waiter).map { MatchRuleLease($0, core) }
+            }
+        )
         guard error == nil, let lease else { throw error ?? .closed("add the match rule \(rule)") }
         return lease
     }
@@ -234,7 +250,8 @@ public final class DBusConnection: Sendable {
 
     /// Keeps `rule` until the lease ends, whatever the bus says of it now: it is asked for again each time that the bus is back.
     ///
-    /// - Parameter settled: called once, here or on the reading thread: with `nil` when the rule is in force, or with the reason why it
+    /// - Parameter settled: called once, here, on the reading thread, or on a thread that uses another rule of the connection just then, so that
+    ///   it takes no lock which is held while rules are used: with `nil` when the rule is in force, or with the reason why it
     ///   is not, after 25 seconds at most. A rule that the bus had not answered for by then is in force when it does answer.
     package func keepMatch(
         _ rule: MatchRule,

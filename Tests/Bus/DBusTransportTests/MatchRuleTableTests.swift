@@ -42,6 +42,15 @@ private struct RuleTable {
         return (waiters, answer.error, answer.actions)
     }
 
+    /// Has the bus be lost; returns who was told.
+    mutating func lost() -> [Int] {
+        for waiter in table.lost() { waiter(.disconnected("")) }
+        return told.told.withLock { told in
+            defer { told = [] }
+            return told.map(\.waiter)
+        }
+    }
+
     func request(_ rule: MatchRule, in actions: [MatchRuleTable.Action]) throws -> MatchRuleTable.Request {
         try #require(
             actions.compactMap { action -> MatchRuleTable.Request? in
@@ -66,7 +75,12 @@ struct MatchRuleTableTests {
     private let rule = MatchRule(interface: "org.example.A")
     private let other = MatchRule(interface: "org.example.B")
     private let broad = MatchRule(path: "/org/example")
-    private let limit = DBusError(.limitsExceeded, message: "full", attempted: "add a rule")
+    private let limit = DBusError(
+        .limitsExceeded,
+        name: "org.freedesktop.DBus.Error.LimitsExceeded",
+        message: "full",
+        attempted: "add a rule"
+    )
     private let refused = DBusError(.refused, message: "no", attempted: "add a rule")
     private var rules = RuleTable()
 
@@ -174,7 +188,7 @@ struct MatchRuleTableTests {
     @Test("a place is kept free for the fallback, so that no rule in use is given up for it")
     mutating func spare() throws {
         let filling = fill()
-        #expect(filling.contains(.add(MatchRuleTable.spareRule, .spare)))
+        _ = try rules.request(MatchRuleTable.spareRule, in: filling)
         let last = rules.retain(rule, fallback: broad, waiter: -1)
         let covering = try rules.answer(rule, of: last.actions, error: limit)
         #expect(covering.actions.first == .remove(MatchRuleTable.spareRule))
@@ -186,7 +200,7 @@ struct MatchRuleTableTests {
         let filling = fill()
         _ = try rules.answer(MatchRuleTable.spareRule, of: filling, error: limit)
         let last = rules.retain(rule, fallback: broad, waiter: -1)
-        #expect(!last.actions.contains(.add(MatchRuleTable.spareRule, .spare)), "there is no place for it")
+        #expect(last.actions.count == 1, "there is no place for the spare")
         let covering = try rules.answer(rule, of: last.actions, error: limit)
         #expect(!covering.actions.contains(.remove(MatchRuleTable.spareRule)))
     }
@@ -196,7 +210,7 @@ struct MatchRuleTableTests {
         let first = rules.retain(rule, fallback: broad, waiter: 1)
         let covering = try rules.answer(rule, of: first.actions, error: limit)
         _ = try rules.answer(broad, of: covering.actions)
-        rules.table.lost()
+        #expect(rules.lost() == [])
         #expect(rules.table.notInForceCount == 1)
         let again = rules.table.reconnected()
         #expect(again.count == 1, "the fallback is not asked for before it is needed")
@@ -217,6 +231,31 @@ struct MatchRuleTableTests {
         let third = rules.table.reconnected()
         #expect(third.count == 2)
         #expect(try rules.answer(other, of: third).waiters == [2])
+    }
+
+    @Test("who waits for a fallback is told when the bus is lost meanwhile")
+    mutating func lossWhileCovering() throws {
+        let only = rules.retain(rule, fallback: broad, waiter: 1)
+        let covering = try rules.answer(rule, of: only.actions, error: limit)
+        #expect(rules.lost() == [1])
+        // The answer to the fallback's request comes after that, and finds nobody.
+        let late = try rules.answer(broad, of: covering.actions, error: .disconnected("add a rule"))
+        #expect(late.waiters == [])
+        #expect(rules.table.reconnected().count == 1)
+    }
+
+    @Test("a spare whose answer is late is given up like another, and so is one of an earlier connection told apart")
+    mutating func lateSpare() throws {
+        let filling = fill()
+        let late = DBusError(.timedOut, message: "no answer", attempted: "add a rule")
+        _ = try rules.answer(MatchRuleTable.spareRule, of: filling, error: late)
+        _ = rules.lost()
+        let again = rules.table.reconnected()
+        _ = try rules.answer(MatchRuleTable.spareRule, of: filling, error: .disconnected("add a rule"))
+        let last = rules.retain(rule, fallback: broad, waiter: -1)
+        let covering = try rules.answer(rule, of: last.actions, error: limit)
+        #expect(covering.actions.first == .remove(MatchRuleTable.spareRule))
+        withExtendedLifetime(again) {}
     }
 
     @Test("a copy of a rule that nobody needs any more is taken back when the bus confirms it")

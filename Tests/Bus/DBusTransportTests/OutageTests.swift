@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import NotifyCenterTestKit
 import Synchronization
@@ -62,7 +63,7 @@ struct OutageTests {
         let connection = try DBusConnection.open(bus.bus)
         bus.stop()
         let error = #expect(throws: DBusError.self) { try connection.send(try ping()) }
-        #expect(error?.code == .noBus)
+        #expect(error?.code == .disconnected)
         try bus.start()
         let counter = try Counter(try DBusConnection.open(bus.bus), rule)
         try connection.send(try ping())
@@ -191,6 +192,67 @@ struct OutageTests {
         }
         #expect(settled.withLock { $0 } == [.timedOut], "told once")
         withExtendedLifetime(lease) {}
+    }
+
+    @Test(
+        "on a stopped bus whose socket is full, giving rules back waits for nothing",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon)
+    )
+    func releaseOnStoppedBus() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        var leases: [MatchRuleLease] = []
+        for index in 0..<10 {
+            leases.append(try await connection.addMatch(MatchRule(interface: "org.example.N\(index)")))
+        }
+        bus.suspend()
+        while connection.core.connectedSocket?.standing.hasUnsentMessages == false {
+            try connection.queue(try ping(100_000))
+        }
+        let start = ContinuousClock.now
+        leases = []
+        #expect(ContinuousClock.now - start < .seconds(20), "each would have waited 30 s")
+        #expect(connection.statistics.matchRules == 0)
+        bus.resume()
+    }
+
+    @Test("a call to a peer that is gone fails at once with the bus's word")
+    func gonePeer() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        let error = await #expect(throws: DBusError.self) {
+            try await connection.call(
+                .methodCall(destination: ":1.99999", path: "/a", interface: "a.b", member: "C"),
+                timeout: .seconds(3600)
+            )
+        }
+        #expect(error?.name == "org.freedesktop.DBus.Error.ServiceUnknown" || error?.code == .refused)
+    }
+
+    @Test("a blocking call ends in time though a handler holds the reading thread up")
+    func callBesideBlockedHandler() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        let (entered, goOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        let handler = connection.onSignal { message in
+            guard message.interface == "org.example.Ping" else { return }
+            entered.signal()
+            goOn.wait()
+        }
+        let lease = try await connection.addMatch(rule)
+        try connection.send(try ping())
+        let error = await onThread { () -> DBusError? in
+            entered.wait()
+            do throws(DBusError) {
+                try connection.flush(timeout: .milliseconds(100))
+                return nil
+            } catch {
+                return error
+            }
+        }
+        #expect(error?.code == .timedOut)
+        goOn.signal()
+        withExtendedLifetime((lease, handler)) {}
     }
 
     @Test("a send that a close comes in between is delivered", .enabled(if: PrivateBus.Daemon.chosen == .daemon))

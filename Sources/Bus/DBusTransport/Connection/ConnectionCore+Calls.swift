@@ -102,6 +102,9 @@ extension ConnectionCore {
         }
     }
 
+    /// For a caller that waits no more.
+    func forgetCall(serial: UInt32) { _ = state.withLock { $0.calls.remove(serial) } }
+
     func cancelCall(serial: UInt32) {
         guard !isForeign, let call = state.withLock({ $0.calls.remove(serial) }) else { return }
         call.waiter(.failure(DBusError(.cancelled, message: "the task was cancelled", attempted: call.attempted)))
@@ -109,7 +112,16 @@ extension ConnectionCore {
 
     /// Waits on this thread. On the reading thread it goes on reading meanwhile: answers are taken, everything else is kept for
     /// afterwards, in order.
-    func wait<Value: Sendable>(start: (@escaping @Sendable (Value) -> Void) -> Void) -> Value {
+    ///
+    /// - Parameters:
+    ///   - deadline: when the wait ends in any case: the reading thread, which tells of what is late, may be inside a handler that waits for
+    ///     this very thread.
+    ///   - late: what is returned then.
+    func wait<Value: Sendable>(
+        until deadline: ContinuousClock.Instant,
+        late: () -> Value,
+        start: (@escaping @Sendable (Value) -> Void) -> Void
+    ) -> Value {
         let box = Locked<Value?>(nil)
         let done = DispatchSemaphore(value: 0)
         start { value in
@@ -124,10 +136,11 @@ extension ConnectionCore {
         // What could not be started has its value already, and asks for no lock.
         if let value = box.withLock({ $0 }) { return value }
         guard isOnReadingThread else {
-            while true {
-                done.wait()
-                if let value = box.withLock({ $0 }) { return value }
-            }
+            // A little later than the reading thread, whose word counts if it comes.
+            let limit = deadline + .milliseconds(50)
+            while done.wait(timeout: .now() + .milliseconds(Int(milliseconds(until: limit)))) == .timedOut, .now < limit
+            {}
+            return box.withLock { $0 } ?? late()
         }
         // The turns here may take the wake-up of a job.
         defer { event.signal() }
@@ -230,7 +243,8 @@ extension ConnectionCore {
                 startCall(call, serial: takeSerial())
             case .remove(let rule):
                 // A lost bus has forgotten the rule by itself, so a failure changes nothing.
-                try? send(try Self.removeMatch.get().filled(with: rule.description))
+                // Queued, because others wait for this thread to send their requests, and a stopped bus would hold it up.
+                try? queue(try Self.removeMatch.get().filled(with: rule.description))
             }
         } catch {
             if case .add(let rule, let request) = action { answered(rule, request, error: error) }
@@ -330,6 +344,8 @@ extension DBusMessage {
     func mayAnswer(_ call: borrowing DBusMessage) -> Bool {
         guard let destination = dbus_message_get_destination(call.pointer) else { return true }
         let isUnique = destination[0] == CChar(bitPattern: UInt8(ascii: ":")) || strcmp(destination, Self.busName) == 0
+        // The bus itself says that the peer is gone; nobody else can send in its name.
         return !isUnique || dbus_message_has_sender(pointer, destination) != 0
+            || dbus_message_has_sender(pointer, Self.busName) != 0
     }
 }

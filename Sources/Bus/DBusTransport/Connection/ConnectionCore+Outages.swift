@@ -40,19 +40,20 @@ extension ConnectionCore {
 
     /// Called on the reading thread, once for each socket, also where a wait inside a handler and the loop around it both find it gone.
     func lost(_ socket: BusSocket) {
-        let told = state.withLock { state -> State? in
-            guard case .connected(let current) = state.phase, current === socket else { return nil }
+        let (lost, ruleWaiters) = state.withLock { state -> (State?, [MatchRuleTable.Waiter]) in
+            guard case .connected(let current) = state.phase, current === socket else { return (nil, []) }
             let before = state
             state.phase = .lost(nil)
             state.backoff.lost(at: .now)
-            state.rules.lost()
+            let ruleWaiters = state.rules.lost()
             state.restorationFailures = nil
             // Calls among them come from names that the next bus gives to others.
             state.deferred.removeAll()
             _ = state.calls.removeAll()
-            return before
+            return (before, ruleWaiters)
         }
-        guard var told else { return }
+        guard var told = lost else { return }
+        for waiter in ruleWaiters { waiter(.disconnected("add a match rule")) }
         for call in told.calls.removeAll() { call.waiter(.failure(.disconnected(call.attempted))) }
         for handler in told.eventHandlers.values { handler(.lost) }
     }
@@ -70,14 +71,15 @@ extension ConnectionCore {
 
     // MARK: Finding it
 
-    /// Connects on the calling thread, where there is no reading thread. Waits for the bus, at most libdbus's 25 seconds.
+    /// Connects on the calling thread, where there is no reading thread. Waits for the bus, at most 25 seconds for each of greeting and Hello.
     func connectHere(_ attempted: @autoclosure () -> String) throws(DBusError) -> BusSocket {
         let fresh: BusSocket
         do throws(DBusError) {
             fresh = try BusSocket(address: try bus.resolvedAddress())
         } catch {
             noteFailure(error)
-            throw error
+            // A bus that was there is one that is lost; one that never was has its own reason.
+            throw state.withLock({ $0.wasConnected }) ? .disconnected(attempted()) : error
         }
         // Somebody else may have been faster.
         if connected(fresh) { return fresh }
@@ -124,7 +126,7 @@ extension ConnectionCore {
             state.phase = .connected(socket)
             if state.wasConnected { state.reconnections += 1 }
             state.wasConnected = true
-            state.restorationFailures = []
+            state.restorationFailures = state.isReading ? [] : nil
             return (state.names, state.enqueue(state.rules.reconnected()), state.isReading)
         }
         guard let work else { return false }
@@ -135,8 +137,11 @@ extension ConnectionCore {
                 self.state.withLock { $0.restorationFailures?.append(error) }
             }
         }
-        // Without a reading thread there is nothing to restore and nobody to tell.
-        if work.isReading { finishRestoration() }
+        // Without a reading thread there is nothing to restore and nobody to tell. One that sleeps until its next attempt is woken.
+        if work.isReading {
+            event.signal()
+            finishRestoration()
+        }
         return true
     }
 
@@ -187,11 +192,15 @@ extension ConnectionCore {
         switch state.withLock({ $0.phase }) {
         case .connected:
             guard let call = try? DBusMessage.busCall("GetId") else { return }
-            let held = HeldMessage(call)
-            let _: Result<[DBusValue], DBusError> = wait { answered in
-                let call = PendingCall(held.message.sharedReference(), deadline: deadline, waiter: answered)
-                startCall(call, serial: takeSerial())
-            }
+            let (held, serial) = (HeldMessage(call), takeSerial())
+            wait(
+                until: deadline,
+                late: { forgetCall(serial: serial) },
+                start: { answered in
+                    let call = PendingCall(held.message.sharedReference(), deadline: deadline) { _ in answered(()) }
+                    startCall(call, serial: serial)
+                }
+            )
         case .closed where isOnReadingThread: endInOrder()
         case .closed: ProcessExit.waitForEnd(of: self, by: deadline)
         case .lost: break

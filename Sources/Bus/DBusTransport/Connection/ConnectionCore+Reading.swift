@@ -33,15 +33,10 @@ struct DeferredMessages {
 
     mutating func popFirst() -> HeldMessage? {
         guard head < messages.count else { return nil }
-        defer {
-            head += 1
-            if head == messages.count {
-                messages = []
-                head = 0
-                bytes = 0
-            }
-        }
-        return messages[head]
+        let first = messages[head]
+        head += 1
+        if head == messages.count { removeAll() }
+        return first
     }
 
     mutating func removeAll() {
@@ -201,7 +196,13 @@ extension ConnectionCore {
                 let message = DBusMessage(adopting: pointer)
                 switch message.kind {
                 case .methodReturn, .error: answer(message)
+                // Descriptors stay open as long as their message is kept.
+                case .signal where message.hasDescriptors: break
                 case .signal, .methodCall:
+                    if message.hasDescriptors {
+                        dispatchCall(message, from: socket)
+                        continue
+                    }
                     let size = message.size
                     let held = HeldMessage(message)
                     state.withLock { $0.deferred.append(held, bytes: size) }
@@ -257,10 +258,15 @@ extension DBusMessage {
     /// About how many bytes the message takes. The data of a message lies in texts and arrays, and libdbus knows the length of each
     /// array, so that this costs the same for every size.
     var size: Int {
+        // The path alone of the header has no limit of its own.
+        let header = 256 + (dbus_message_get_path(pointer).map { strlen($0) } ?? 0)
         var iterator = DBusMessageIter()
-        guard dbus_message_iter_init(pointer, &iterator) != 0 else { return 256 }
-        return 256 + Self.size(&iterator)
+        guard dbus_message_iter_init(pointer, &iterator) != 0 else { return header }
+        return header + Self.size(&iterator)
     }
+
+    /// Whether file descriptors came with the message.
+    var hasDescriptors: Bool { dbus_message_contains_unix_fds(pointer) != 0 }
 
     private static func size(_ iterator: inout DBusMessageIter) -> Int {
         var sum = 0

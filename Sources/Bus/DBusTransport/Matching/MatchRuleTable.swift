@@ -16,8 +16,9 @@ struct MatchRuleTable {
         let handle: Int
         let ticket: UInt64
 
-        /// The request for the spare.
-        static let spare = Request(handle: -1, ticket: 0)
+        /// Whether this is a request for the spare.
+        var isForSpare: Bool { handle == Self.spareHandle }
+        fileprivate static let spareHandle = -1
     }
 
     enum Action: Equatable, Sendable {
@@ -66,7 +67,8 @@ struct MatchRuleTable {
     }
 
     private enum Spare {
-        case none, held
+        case none
+        case held(ticket: UInt64)
         /// The bus refused it: there is no place for a fallback either. Asked for again on the next connection.
         case refused
     }
@@ -190,7 +192,7 @@ struct MatchRuleTable {
     /// The bus's answer to an ``Action/add(_:_:)``; `nil` is success. ``DBusError/Code/timedOut`` says that none has come so far: those
     /// who wait are told, and the answer still counts when it comes.
     mutating func answered(_ rule: MatchRule, _ request: Request, error: DBusError?) -> Answer {
-        if request == .spare { return spareAnswered(error) }
+        if request.isForSpare { return spareAnswered(request, error) }
         let handle = request.handle
         guard entries.indices.contains(handle),
             case .requested(request.ticket, _) = entries[handle]?.standing
@@ -206,19 +208,23 @@ struct MatchRuleTable {
             entries[handle]?.standing = .requested(ticket: request.ticket, isLate: true)
             return Answer(waiters: takeWaiters(of: handle) + takeWaiters(coveredBy: rule), error: error)
         }
-        if error.code == .limitsExceeded {
+        // Without a name it is an error of this process, and not the bus's limit of rules.
+        if error.code == .limitsExceeded, error.name != nil {
             if let fallback = entries[handle]?.fallback { return cover(handle, by: fallback) }
-            if entries[handle]?.isBroad == true, spare == .held {
+            if entries[handle]?.isBroad == true, isSpareHeld {
                 return Answer(actions: giveUpSpare() + self.request(handle))
             }
         }
         return refuse(handle, error)
     }
 
-    private mutating func spareAnswered(_ error: DBusError?) -> Answer {
-        if error != nil, spare == .held { spare = .refused }
+    private mutating func spareAnswered(_ request: Request, _ error: DBusError?) -> Answer {
+        // One that is late may still be granted, and is given up in any case.
+        if let error, error.code != .timedOut, case .held(request.ticket) = spare { spare = .refused }
         return Answer()
     }
+
+    private var isSpareHeld: Bool { if case .held = spare { true } else { false } }
 
     /// Has the fallback stand in for the rule, and asks for it if it is not there yet.
     private mutating func cover(_ handle: Int, by fallback: MatchRule) -> Answer {
@@ -278,7 +284,22 @@ struct MatchRuleTable {
     // MARK: Losing and finding the bus
 
     /// The bus holds nothing any more. Requests under way are answered with an error each.
-    mutating func lost() {
+    ///
+    /// - Returns: those who waited for a fallback. They are told that the bus is lost: the request is another rule's.
+    mutating func lost() -> [Waiter] {
+        var waiters: [Waiter] = []
+        for fallback in fallbacks { waiters += takeWaiters(coveredBy: fallback) }
+        forgetBus()
+        return waiters
+    }
+
+    /// Asks the new connection for every rule. Those who wait go on waiting.
+    mutating func reconnected() -> [Action] {
+        forgetBus()
+        return entries.indices.flatMap { entries[$0] == nil ? [] : request($0) }
+    }
+
+    private mutating func forgetBus() {
         for fallback in fallbacks {
             uncover(fallback)
             if let handle = handles[fallback] { dropUse(byTableOf: handle) }
@@ -288,12 +309,6 @@ struct MatchRuleTable {
         for handle in entries.indices {
             if case .active = entries[handle]?.standing { entries[handle]?.standing = .absent }
         }
-    }
-
-    /// Asks the new connection for every rule. Those who wait go on waiting.
-    mutating func reconnected() -> [Action] {
-        lost()
-        return entries.indices.flatMap { entries[$0] == nil ? [] : request($0) }
     }
 
     // MARK: Requests
@@ -323,14 +338,16 @@ struct MatchRuleTable {
     }
 
     private mutating func giveUpSpare() -> [Action] {
-        guard spare == .held else { return [] }
+        guard isSpareHeld else { return [] }
         spare = .none
         return [.remove(Self.spareRule)]
     }
 
     private mutating func spareIfDue() -> [Action] {
-        guard spare == .none, fallbacks.isEmpty, handles.count >= Self.spareThreshold else { return [] }
-        spare = .held
-        return [.add(Self.spareRule, .spare)]
+        guard case .none = spare, fallbacks.isEmpty, handles.count >= Self.spareThreshold else { return [] }
+        let ticket = nextTicket
+        nextTicket += 1
+        spare = .held(ticket: ticket)
+        return [.add(Self.spareRule, Request(handle: Request.spareHandle, ticket: ticket))]
     }
 }

@@ -5,9 +5,20 @@ extension ConnectionCore {
     /// wants its calls in order or has the answer.
     func dispatchCall(_ message: borrowing DBusMessage, from socket: BusSocket) {
         let objects = state.withLock { $0.objects }
+        guard !message.hasDescriptors else { return refuseDescriptors(message, on: socket) }
         let reply = CallReply(HeldMessage(message.sharedReference()), self, socket)
         if Self.answerHere(message, reply, objects) { return }
         Task { reply.send(await Self.reply(to: reply.call, objects: objects)) }
+    }
+
+    /// Descriptors stay open as long as their message: a call that brings some would use up this process's.
+    private func refuseDescriptors(_ message: borrowing DBusMessage, on socket: BusSocket) {
+        guard message.expectsReply else { return }
+        let text = "nothing here takes file descriptors"
+        guard let reply = try? message.errorReply(name: "org.freedesktop.DBus.Error.InvalidArgs", message: text) else {
+            return
+        }
+        try? answer(reply, on: socket)
     }
 
     /// Whether the method wants its calls in order, or has the answer without waiting.
@@ -53,12 +64,22 @@ extension ConnectionCore {
     private static func reply(to held: HeldMessage, objects: ObjectTable) async -> Result<[DBusValue], MethodFailure> {
         do {
             let (path, interface) = (held.message.path ?? "/", held.message.interface)
-            let call = try call(held.message)
-            if let answer = try await StandardInterfaces.answer(interface, call, path: path, objects: objects) {
+            // The method and the signature come before the arguments: anybody may call, with whatever body.
+            if StandardInterfaces.have(interface) {
+                guard ["", "s", "ss", "ssv"].contains(held.message.signature) else {
+                    throw MethodFailure.standard(
+                        "InvalidArgs",
+                        "\(interface ?? "") takes no “\(held.message.signature)”"
+                    )
+                }
+                let call = try call(held.message)
+                guard let answer = try await StandardInterfaces.answer(interface, call, path: path, objects: objects)
+                else { throw MethodFailure.standard("UnknownMethod", "there is no method \(call.member)") }
                 return .success(answer)
             }
-            let method = try objects.method(path: path, interface: interface, member: call.member)
+            let method = try objects.method(path: path, interface: interface, member: held.message.member ?? "")
             try method.check(held.message.signature)
+            let call = try call(held.message)
             guard case .task(_, let handler) = method.handler else {
                 // Taken by `answerHere`, unless the object has come to be meanwhile.
                 throw MethodFailure.standard("UnknownObject", "there is no object \(path)")

@@ -124,9 +124,9 @@ final class BusCenter: Sendable {
         _ observer: Registration
     ) throws(DBusError) -> NotificationObservation {
         let connection = try connection()
+        try reportFailures(of: connection)
         let observation = begin(name, object, observer)
         observation.keep(try connection.addMatch(rule(name), fallback: WireNotification.broadRule))
-        try reportFailures(of: connection)
         return observation
     }
 
@@ -136,9 +136,9 @@ final class BusCenter: Sendable {
         _ observer: Registration
     ) async throws(DBusError) -> NotificationObservation {
         let connection = try connection()
+        try reportFailures(of: connection)
         let observation = begin(name, object, observer)
         observation.keep(try await connection.addMatch(rule(name), fallback: WireNotification.broadRule))
-        try reportFailures(of: connection)
         return observation
     }
 
@@ -155,13 +155,13 @@ final class BusCenter: Sendable {
         known: (NotificationObservation) -> Void
     ) throws(DBusError) {
         let connection = try connection()
+        try reportFailures(of: connection)
         let observation = begin(name, object, observer, known)
         let (rule, fallback) = (rule(name), WireNotification.broadRule)
         do throws(DBusError) {
             observation.keep(try connection.addMatch(rule, fallback: fallback))
         } catch {
             observation.keep(connection.keepMatch(rule, fallback: fallback) { _ in })
-            try reportFailures(of: connection)
             throw DBusError(
                 error.code,
                 name: error.name,
@@ -170,7 +170,6 @@ final class BusCenter: Sendable {
                 remedy: "the observer is kept, and hears from when the bus is there and grants its rule"
             )
         }
-        try reportFailures(of: connection)
     }
 
     private func rule(_ name: NotificationName?) -> MatchRule {
@@ -191,8 +190,8 @@ final class BusCenter: Sendable {
         return observation
     }
 
-    /// Has the process told of rules that a later bus refuses: nothing else would say that its observers are deaf. After the first rule was
-    /// asked for, which makes the connection.
+    /// Has the process told of rules that a later bus refuses: nothing else would say that its observers are deaf. Before the first rule is
+    /// asked for, so that the first bus counts as well.
     private func reportFailures(of connection: DBusConnection) throws(DBusError) {
         if state.withLock({ $0.link?.failures != nil }) { return }
         let failures = try BusConnections.reportFailures(of: connection)
@@ -306,7 +305,19 @@ package enum BusConnections {
         if let observation = reporting.withLock({ $0[identity]?.object }) { return observation }
         let fresh = try connection.onEvent { event in
             guard case .restored(let failures) = event else { return }
-            for failure in failures { UnthrownFailures.report(failure, in: "restoring the connection to a bus") }
+            // Called on the reading thread: a line for each of ten thousand rules would hold it up.
+            for failure in failures.prefix(3) {
+                UnthrownFailures.report(failure, in: "restoring the connection to a bus")
+            }
+            guard failures.count > 3, let last = failures.last else { return }
+            let rest = DBusError(
+                last.code,
+                name: last.name,
+                message: "\(failures.count - 3) more are not in place; the last: \(last.message)",
+                attempted: "put rules and names in place again",
+                remedy: last.remedy
+            )
+            UnthrownFailures.report(rest, in: "restoring the connection to a bus")
         }
         return reporting.withLock { reporting in
             if let observation = reporting[identity]?.object { return observation }

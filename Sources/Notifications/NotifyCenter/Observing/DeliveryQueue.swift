@@ -5,7 +5,8 @@ struct DeliveryQueue<Element> {
     private struct Entry {
         let number: UInt64
         let bytes: Int
-        let element: Element
+        /// `nil` once it is taken: its place goes later, its memory at once.
+        var element: Element?
     }
 
     private let buffering: Buffering
@@ -13,6 +14,9 @@ struct DeliveryQueue<Element> {
     private var head = 0
     /// The last of each source since the suspension, until ``release()``; later than all of `waiting`.
     private var lastOfSource: [NotificationSource: Entry] = [:]
+    /// The arrivals of these, in order, from ``firstArrival`` on; outdated where a source has a later one.
+    private var arrivals: [(number: UInt64, source: NotificationSource)] = []
+    private var firstArrival = 0
     /// Of all that wait.
     private var bytes = 0
     /// Jobs that were asked for and have not ended.
@@ -51,6 +55,7 @@ struct DeliveryQueue<Element> {
         if last != nil, new != nil { counts.coalesced += 1 }
         lastOfSource[source] = new ?? last
         self.bytes += (new ?? last)?.bytes ?? 0
+        if new != nil { noteArrival(number, source) }
     }
 
     /// Counts one that the observer does not get because it is suspended (CF-S3).
@@ -85,10 +90,24 @@ struct DeliveryQueue<Element> {
     private mutating func dropFirst() {
         if head < waiting.count {
             _ = takeFirst()
-        } else if let first = lastOfSource.min(by: { $0.value.number < $1.value.number }) {
-            bytes -= first.value.bytes
-            lastOfSource[first.key] = nil
+            return
         }
+        while firstArrival < arrivals.count {
+            let (number, source) = arrivals[firstArrival]
+            firstArrival += 1
+            guard let entry = lastOfSource[source], entry.number == number else { continue }
+            bytes -= entry.bytes
+            lastOfSource[source] = nil
+            return
+        }
+    }
+
+    /// Drops the outdated arrivals when they are most of all, so that each is moved a bounded number of times.
+    private mutating func noteArrival(_ number: UInt64, _ source: NotificationSource) {
+        arrivals.append((number, source))
+        guard arrivals.count > 2 * lastOfSource.count + 64 else { return }
+        arrivals = arrivals[firstArrival...].filter { lastOfSource[$0.source]?.number == $0.number }
+        firstArrival = 0
     }
 
     // MARK: Giving out
@@ -99,6 +118,8 @@ struct DeliveryQueue<Element> {
     mutating func release() -> [UInt64] {
         waiting += lastOfSource.values.sorted { $0.number < $1.number }
         lastOfSource = [:]
+        arrivals = []
+        firstArrival = 0
         return waiting[head...].map(\.number)
     }
 
@@ -121,12 +142,15 @@ struct DeliveryQueue<Element> {
         isCancelled = true
         waiting = []
         lastOfSource = [:]
+        arrivals = []
+        firstArrival = 0
         head = 0
         bytes = 0
     }
 
-    private mutating func takeFirst() -> Element {
+    private mutating func takeFirst() -> Element? {
         let first = waiting[head]
+        waiting[head].element = nil
         bytes -= first.bytes
         head += 1
         if head == waiting.count {

@@ -14,7 +14,8 @@ enum FormError: Error {
 /// observer's ``Buffering``. All three count alike, so that what can be posted is also heard.
 ///
 /// The size is 64 bytes for the notification and for each value of its userInfo, dictionaries and arrays included, and beyond that the
-/// UTF-8 of all texts and keys, and all data. A receiver counts before it copies, so the size bounds the memory that a stranger can claim.
+/// UTF-8 of all texts and keys, and all data. A receiver counts before it copies, so the size bounds the
+/// memory that a stranger can claim, to about twice as much where a userInfo has many short keys.
 struct NotificationSize {
     /// The largest notification. What is larger is data, and belongs in a file whose name is sent.
     static let maximum = 1 << 20

@@ -204,13 +204,13 @@ final class NotifydLink: Sendable {
 
     private func receive(_ message: borrowing DBusMessage, _ client: NotifyClient) {
         guard message.path == NotifydProtocol.path, message.interface == NotifydProtocol.interface,
-            let signal = message.member.flatMap(NotifydProtocol.Signal.init), let sender = message.sender,
-            let arguments = try? message.arguments()
+            let signal = message.member.flatMap(NotifydProtocol.Signal.init), let sender = message.sender
         else { return }
+        // Anybody may send such a signal: the sender and the signature are checked before the body is read.
         if signal == .tell {
             // Sent to all: so it came by the rule, and the bus has checked that its sender has notifyd's name.
-            guard !message.isDirected, arguments.count == 2, let inquiry = arguments[0].unsignedValue,
-                let isDetailed = arguments[1].booleanValue
+            guard !message.isDirected, message.has(signature: "tb"), let arguments = try? message.arguments(),
+                let inquiry = arguments[0].unsignedValue, let isDetailed = arguments[1].booleanValue
             else { return }
             return report(to: sender, inquiry, isDetailed, client)
         }
@@ -219,7 +219,8 @@ final class NotifydLink: Sendable {
         case .suspend: client.suspendProcess()
         case .resume: client.resumeProcess()
         case .changed:
-            if case .int32(let token) = arguments.first { client.fire(token) }
+            guard message.has(signature: "i"), case .int32(let token)? = try? message.arguments().first else { return }
+            client.fire(token)
         case .tell: break
         }
     }
