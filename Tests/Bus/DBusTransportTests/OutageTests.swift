@@ -6,12 +6,6 @@ import Testing
 
 @testable import DBusTransport
 
-#if NOTIFY_CENTER_TSAN
-private let isThreadSanitized = true
-#else
-private let isThreadSanitized = false
-#endif
-
 @Suite("An outage: the bus is gone, stopped, back, full, hangs up, or was never there")
 struct OutageTests {
     private let rule = MatchRule(interface: "org.example.Ping")
@@ -19,26 +13,6 @@ struct OutageTests {
     private func ping(_ bytes: Int = 0) throws -> DBusMessage {
         let arguments: [DBusValue] = bytes == 0 ? [] : [.bytes(Array(repeating: 7, count: bytes))]
         return try .signal(path: "/a", interface: "org.example.Ping", member: "Ping", arguments: arguments)
-    }
-
-    /// Counts the pings that arrive, for as long as it lives.
-    private final class Counter: Sendable {
-        private final class Count: Sendable { let value = Locked(0) }
-
-        private let count = Count()
-        private let connection: DBusConnection
-        private let observation: Observation
-        private let lease: MatchRuleLease
-        var arrived: Int { count.value.withLock { $0 } }
-
-        init(_ connection: DBusConnection, _ rule: MatchRule) throws {
-            self.connection = connection
-            observation = connection.onSignal { [count] message in
-                if message.interface == "org.example.Ping" { count.value.withLock { $0 += 1 } }
-            }
-            let add = { () throws(DBusError) in try connection.addMatch(rule) }
-            lease = try add()
-        }
     }
 
     // MARK: Gone and back
@@ -394,36 +368,5 @@ struct OutageTests {
         )
         // A variant of a byte takes four bytes on the wire.
         #expect((bytes * 6 - 300...bytes * 6 + 400).contains(plain.size))
-    }
-
-    // MARK: Other processes
-
-    @Test(
-        "a process that observes and posts loses no post when it ends",
-        arguments: ["observe-post-return", "observe-post-exit", "observe-post-close-exit", "observe-post-flush-_exit"]
-    )
-    func endOfProcess(_ way: String) async throws {
-        let bus = try PrivateBus()
-        let counter = try Counter(try DBusConnection.open(bus.bus), rule)
-        for _ in 0..<15 {
-            let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, way, "200"])
-            #expect(await probe.exitStatus() == 0)
-        }
-        // Whatever the bus has read by now is on its way in order.
-        try await DBusConnection.open(bus.bus).flush()
-        try await eventually("all arrive", within: .seconds(30)) { counter.arrived == 3000 }
-    }
-
-    @Test(
-        "a forked child ends what it inherited without waiting for locks that its parent's threads held",
-        .enabled(
-            if: !isThreadSanitized,
-            "ThreadSanitizer's locks do not survive a fork beside threads"
-        )
-    )
-    func forkedChild() async throws {
-        let bus = try PrivateBus()
-        let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, "fork", "200"])
-        #expect(await probe.exitStatus() == 0)
     }
 }

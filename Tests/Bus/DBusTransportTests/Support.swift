@@ -91,3 +91,23 @@ func onThread<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async ->
         _ = QuietThread.start("blocking") { continuation.resume(returning: work()) }
     }
 }
+
+/// Counts the pings that arrive, for as long as it lives.
+final class Counter: Sendable {
+    private final class Count: Sendable { let value = Locked(0) }
+
+    private let count = Count()
+    private let connection: DBusConnection
+    private let observation: Observation
+    private let lease: MatchRuleLease
+    var arrived: Int { count.value.withLock { $0 } }
+
+    init(_ connection: DBusConnection, _ rule: MatchRule) throws {
+        self.connection = connection
+        observation = connection.onSignal { [count] message in
+            if message.interface == "org.example.Ping" { count.value.withLock { $0 += 1 } }
+        }
+        let add = { () throws(DBusError) in try connection.addMatch(rule) }
+        lease = try add()
+    }
+}
