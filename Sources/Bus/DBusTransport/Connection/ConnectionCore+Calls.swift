@@ -79,15 +79,12 @@ extension ConnectionCore {
     /// - Parameter serial: by which ``cancelCall(serial:)`` finds it.
     func startCall(_ call: PendingCall, serial: UInt32) {
         do throws(DBusError) {
-            let socket = try socket(call.attempted)
-            try startReading()
             // In the table before it is sent, so that the answer finds it there.
-            let wakes = try state.withLock { state throws(DBusError) -> Bool in
-                guard case .connected(let current) = state.phase, current === socket else {
-                    throw .disconnected(call.attempted)
-                }
-                state.calls.insert(call, serial: serial)
-                return state.advanceAlarm(to: call.deadline)
+            let (socket, wakes): (BusSocket, Bool)
+            if let inserted = insert(call, serial: serial) {
+                (socket, wakes) = inserted
+            } else {
+                (socket, wakes) = try connectAndInsert(call, serial: serial)
             }
             do throws(DBusError) {
                 let standing = try socket.send(call.message, serial: serial, attempted: call.attempted)
@@ -100,6 +97,28 @@ extension ConnectionCore {
         } catch {
             call.waiter(.failure(error))
         }
+    }
+
+    /// The common case, under the lock once: the bus is there, and somebody reads.
+    ///
+    /// - Returns: the socket, and whether the reading thread must be woken; `nil` in any other case.
+    private func insert(_ call: PendingCall, serial: UInt32) -> (BusSocket, wakes: Bool)? {
+        guard !isForeign else { return nil }
+        return state.withLock { state in
+            guard state.isReading, case .connected(let socket) = state.phase else { return nil }
+            state.calls.insert(call, serial: serial)
+            return (socket, state.advanceAlarm(to: call.deadline))
+        }
+    }
+
+    private func connectAndInsert(
+        _ call: PendingCall,
+        serial: UInt32
+    ) throws(DBusError) -> (BusSocket, wakes: Bool) {
+        _ = try socket(call.attempted)
+        try startReading()
+        guard let inserted = insert(call, serial: serial) else { throw .disconnected(call.attempted) }
+        return inserted
     }
 
     /// For a caller that waits no more.
@@ -168,25 +187,31 @@ extension ConnectionCore {
     /// - Returns: the rule's handle; `nil` in a forked child and after the end of the connection.
     func retain(_ rule: MatchRule, fallback: MatchRule?, waiter: @escaping MatchRuleTable.Waiter) -> Int? {
         var outage: DBusError?
-        do throws(DBusError) {
-            // Connects where nobody did so far.
-            do throws(DBusError) { _ = try socket("add the match rule \(rule)") } catch { outage = error }
-            if let outage, outage.code == .closed { throw outage }
-            try startReading()
-        } catch {
-            waiter(error)
-            return nil
-        }
-        let retained = state.withLock { state -> (handle: Int, MatchRuleTable.Retention, sends: Bool)? in
-            let isConnected: Bool
-            switch state.phase {
-            case .closed: return nil
-            case .lost: isConnected = false
-            case .connected: isConnected = true
+        var retained: (handle: Int, MatchRuleTable.Retention, sends: Bool)?
+        if !isForeign {
+            // The common case, under the lock once: the bus is there, and somebody reads.
+            retained = state.withLock { state in
+                guard state.isReading, case .connected = state.phase else { return nil }
+                return state.retain(rule, fallback: fallback, isConnected: true, waiter: waiter)
             }
-            let (handle, retention, actions) =
-                state.rules.retain(rule, fallback: fallback, isConnected: isConnected, waiter: waiter)
-            return (handle, retention, state.enqueue(actions))
+        }
+        if retained == nil {
+            do throws(DBusError) {
+                // Connects where nobody did so far.
+                do throws(DBusError) { _ = try socket("add the match rule \(rule)") } catch { outage = error }
+                if let outage, outage.code == .closed { throw outage }
+                try startReading()
+            } catch {
+                waiter(error)
+                return nil
+            }
+            retained = state.withLock { state in
+                switch state.phase {
+                case .closed: return nil
+                case .lost: return state.retain(rule, fallback: fallback, isConnected: false, waiter: waiter)
+                case .connected: return state.retain(rule, fallback: fallback, isConnected: true, waiter: waiter)
+                }
+            }
         }
         guard let (handle, retention, sends) = retained else {
             waiter(.closed("add the match rule \(rule)"))
@@ -214,13 +239,13 @@ extension ConnectionCore {
     /// rule that it was given up for. One thread at a time sends for all.
     func sendRuleActions() {
         while true {
-            let actions = state.withLock { state in
+            let (actions, timeout) = state.withLock { state in
                 defer { state.ruleActions = [] }
                 if state.ruleActions.isEmpty { state.isSendingRuleActions = false }
-                return state.ruleActions
+                return (state.ruleActions, state.ruleTimeout)
             }
             if actions.isEmpty { return }
-            for action in actions { send(action) }
+            for action in actions { send(action, timeout: timeout) }
         }
     }
 
@@ -231,13 +256,13 @@ extension ConnectionCore {
         MessageTemplate(try .busCall("RemoveMatch", expectsReply: false))
     }
 
-    private func send(_ action: MatchRuleTable.Action) {
+    private func send(_ action: MatchRuleTable.Action, timeout: Duration) {
         do throws(DBusError) {
             switch action {
             case .add(let rule, let request):
                 let call = PendingCall(
                     try Self.addMatch.get().filled(with: rule.description),
-                    deadline: .now + state.withLock { $0.ruleTimeout },
+                    deadline: .now + timeout,
                     outlivesDeadline: true
                 ) { self.answered(rule, request, error: $0.failure) }
                 startCall(call, serial: takeSerial())
@@ -303,6 +328,17 @@ extension ConnectionCore {
 }
 
 extension ConnectionCore.State {
+    mutating func retain(
+        _ rule: MatchRule,
+        fallback: MatchRule?,
+        isConnected: Bool,
+        waiter: @escaping MatchRuleTable.Waiter
+    ) -> (handle: Int, MatchRuleTable.Retention, sends: Bool) {
+        let (handle, retention, actions) =
+            rules.retain(rule, fallback: fallback, isConnected: isConnected, waiter: waiter)
+        return (handle, retention, enqueue(actions))
+    }
+
     /// Takes up what the table decided.
     ///
     /// - Returns: whether the caller is to send, because no other thread does.
