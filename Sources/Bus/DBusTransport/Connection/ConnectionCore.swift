@@ -1,4 +1,3 @@
-import Dispatch
 import Glibc
 import Synchronization
 
@@ -129,7 +128,7 @@ final class ConnectionCore: Sendable {
     /// Hands a message to the bus. On return the kernel has it; only on the reading thread, which must not wait, it may still be queued.
     ///
     /// A process without a reading thread notices only here that the bus was restarted. It connects anew then and sends once more: the
-    /// failed write proves that nobody got the message.
+    /// write failed. Where it was the write of another thread that failed, the message may have arrived, and arrives twice.
     func send(_ message: borrowing DBusMessage) throws(DBusError) {
         let socket = try socket(Self.attempt(message))
         if try hand(message, to: socket) { return }
