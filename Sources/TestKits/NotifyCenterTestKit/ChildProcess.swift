@@ -103,17 +103,17 @@ public final class ChildProcess: Sendable {
             }
         }
         defer { watchdog?.cancel() }
-        await withCheckedContinuation { continuation in
-            ended.notify(queue: .global()) { continuation.resume() }
+        return await withCheckedContinuation { continuation in
+            ended.notify(queue: .global()) { continuation.resume(returning: self.waitUntilExit()) }
         }
-        return waitUntilExit()
     }
 
-    /// Waits for its end and blocks this thread; returns its exit status, or 128 and the signal that ended it. Its last output may still be on
-    /// its way to ``lines``: ``line(within:where:)`` waits for it.
+    /// Waits for its end and blocks this thread; returns its exit status, or 128 and the signal that ended it. ``lines`` and ``errorText`` are
+    /// complete then, unless a child of the process lives on and keeps its output open.
     @discardableResult
     public func waitUntilExit() -> Int32 {
         ended.wait()
+        for collector in [output, errors] { collector.waitUntilComplete() }
         return state.withLock { $0.status ?? -1 }
     }
 
@@ -289,10 +289,15 @@ final class LineCollector: Sendable {
         var isComplete = false
     }
 
+    /// How long the output of a process that has ended may stay open: as long as a child of it lives.
+    private static let patience = DispatchTimeInterval.seconds(1)
+
     private let state = Locked(State())
+    private let complete = DispatchGroup()
 
     /// Reads the descriptor, and closes it at the end.
     init(_ descriptor: CInt) {
+        complete.enter()
         Thread.detachNewThread { [self] in
             var buffer = [UInt8](repeating: 0, count: 65_536)
             while true {
@@ -313,6 +318,9 @@ final class LineCollector: Sendable {
     /// Whether the other side has closed.
     var isComplete: Bool { state.withLock { $0.isComplete } }
 
+    /// Blocks this thread until the other side has closed. Called when the process has ended.
+    func waitUntilComplete() { _ = complete.wait(timeout: .now() + Self.patience) }
+
     private func take(_ bytes: ArraySlice<UInt8>) {
         state.withLock { state in
             state.pending += bytes
@@ -329,5 +337,6 @@ final class LineCollector: Sendable {
             state.pending = []
             state.isComplete = true
         }
+        complete.leave()
     }
 }

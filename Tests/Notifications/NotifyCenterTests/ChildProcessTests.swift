@@ -1,3 +1,4 @@
+import Glibc
 import NotifyCenterTestKit
 import Testing
 
@@ -14,5 +15,17 @@ import Testing
         let process = try ChildProcess(script, ["a 'word'"])
         #expect(try await process.line { !$0.isEmpty } == "a 'word'")
         #expect(await process.exitStatus() == 3)
+    }
+
+    @Test("its output is complete when its end is known, and a child that it leaves behind does not hold that up")
+    func outputAtItsEnd() async throws {
+        for round in 1...20 {
+            let talker = try ChildProcess("sh", ["-c", "seq 1 20000; echo the end >&2"])
+            #expect(await talker.exitStatus() == 0)
+            #expect(talker.lines.count == 20_000 && talker.errorText == "the end", "round \(round)")
+        }
+        let parent = try ChildProcess("sh", ["-c", "sleep 60 & echo $!"])
+        #expect(await parent.exitStatus(within: .seconds(30)) == 0)
+        if let child = parent.lines.first.flatMap({ pid_t($0) }) { kill(child, SIGKILL) }
     }
 }
