@@ -175,8 +175,12 @@ public final class ChildProcess: Sendable {
         state.withLock { if $0.status == nil { _ = Glibc.kill(identifier, signal) } }
     }
 
-    /// Stops it where it stands (SIGSTOP).
-    public func suspend() { send(SIGSTOP) }
+    /// Stops it where it stands (SIGSTOP). On return none of its threads runs; where the process has ended, nothing happens.
+    public func suspend() {
+        send(SIGSTOP)
+        var information = siginfo_t()
+        while waitid(P_PID, id_t(identifier), &information, WSTOPPED | WEXITED | WNOWAIT) != 0, errno == EINTR {}
+    }
 
     /// Lets it go on (SIGCONT).
     public func resume() { send(SIGCONT) }
