@@ -75,7 +75,7 @@ public struct Buffering: Sendable, Hashable {
     /// there is at least one delivery.
     static let coalescing = Buffering(policy: .coalescing)
 
-    /// The newest 4096: what distributed observers have who ask for nothing else.
+    /// The newest 4096. A distributed observer has this unless it asks for something else.
     public static let standard = bufferingNewest(4096)
 }
 
