@@ -93,14 +93,14 @@ enum Explanation {
         let attempted = "could not \(failure.attempted)"
         switch CInt(truncatingIfNeeded: failure.status) {
         case NOTIFY_STATUS_NOT_AUTHORIZED:
-            return "\(attempted): the name is another user's, or reserved; do it as its owner or as root, or see "
-                + "/etc/notify.conf"
+            return "\(attempted): the name belongs to another user, or is reserved; run this as its owner or "
+                + "as root, or change /etc/notify.conf"
         case NOTIFY_STATUS_SERVER_NOT_FOUND: return "\(attempted): \(unreachable())"
-        case NOTIFY_STATUS_INVALID_SIGNAL: return "\(attempted): there is no such signal; kill -l lists them"
-        case NOTIFY_STATUS_INVALID_NAME: return "\(attempted): that is no name"
+        case NOTIFY_STATUS_INVALID_SIGNAL: return "\(attempted): there is no such signal; kill -l lists all signals"
+        case NOTIFY_STATUS_INVALID_NAME: return "\(attempted): this is not a valid name"
         default:
-            return "\(attempted): the bus refused, or descriptors or memory are wanting; see the limits of both "
-                + "(ulimit -a, the bus's configuration)"
+            return "\(attempted): the bus refused, or the process has no descriptors or memory left; check the limits "
+                + "of the process (ulimit -a) and of the bus (its configuration)"
         }
     }
 
@@ -115,10 +115,10 @@ enum Explanation {
                 member: "Ping"
             )
             _ = try connection.callAndWait(ping)
-            return "notifyd could not be reached; it can be now, so try again"
+            return "notifyd could not be reached, but it answers now; try again"
         } catch  where error.name == "org.freedesktop.DBus.Error.ServiceUnknown" {
             return
-                "there is no notifyd on this bus; start it, or install the file by which the bus starts it (notifyd(8))"
+                "no notifyd runs on this bus, and the bus cannot start it; start it, or install its service file (notifyd(8))"
         } catch {
             return "\(error)"
         }

@@ -2,7 +2,6 @@ import NotifydProtocol
 import Testing
 
 @Suite struct AccessRulesTests {
-    private typealias Identity = AccessRules.Identity
 
     // Darwin's own reservations, Rules, a.5.
     private let rules = AccessRules(reservations: [

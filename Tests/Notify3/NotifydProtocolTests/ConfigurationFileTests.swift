@@ -59,7 +59,8 @@ import Testing
     @Test func aFailureSaysWhatToDo() {
         let failure = ConfigurationFileError(path: "/x", reason: .writableByOthers)
         #expect(
-            failure.description == "could not use the configuration /x: others may write it; keep them out (chmod go-w)"
+            failure.description
+                == "could not use the configuration /x: other users may write it; forbid that (chmod go-w)"
         )
     }
 }

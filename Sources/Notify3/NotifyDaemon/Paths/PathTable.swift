@@ -1,4 +1,5 @@
 import Glibc
+import NotifydProtocol
 
 /// One event of inotify's.
 struct WatchEvent: Hashable, Sendable {
@@ -21,7 +22,7 @@ struct PathTable {
     struct Entry {
         let path: FilePath
         let wanted: PathEvents
-        let identity: FileIdentity
+        let identity: Identity
         var resolution: PathResolution
         var pending = WatchEvents()
         var due: ContinuousClock.Instant?
@@ -41,7 +42,7 @@ struct PathTable {
         _ id: UInt64,
         _ path: FilePath,
         _ wanted: PathEvents,
-        _ identity: FileIdentity,
+        _ identity: Identity,
         _ resolution: PathResolution
     ) {
         entries[id] = Entry(path: path, wanted: wanted, identity: identity, resolution: resolution)

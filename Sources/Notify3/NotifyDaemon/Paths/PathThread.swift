@@ -1,5 +1,6 @@
 import DBusTransport
 import Glibc
+import NotifydProtocol
 import Synchronization
 
 /// The thread of a ``PathWatcher``: waits for inotify, commands and the end of merging, and does what the table says.
@@ -100,7 +101,7 @@ struct PathThread {
         core.figures.withLock { $0 = figures }
     }
 
-    private func resolve(_ path: FilePath, _ identity: FileIdentity) -> PathResolution {
+    private func resolve(_ path: FilePath, _ identity: Identity) -> PathResolution {
         var look = InotifyLook(descriptor: core.inotify)
         return identity.perform {
             PathResolution(of: path, by: &look)

@@ -1,5 +1,6 @@
 import DBusTransport
 import Glibc
+import NotifydProtocol
 import Synchronization
 
 /// Watches paths with one inotify instance, on a thread of its own with all signals blocked (Rules, a.13).
@@ -17,7 +18,7 @@ final class PathWatcher: Sendable {
 
     /// What the thread is to do.
     enum Command: Sendable {
-        case add(UInt64, FilePath, PathEvents, FileIdentity, @Sendable (Outcome) -> Void)
+        case add(UInt64, FilePath, PathEvents, Identity, @Sendable (Outcome) -> Void)
         case remove(UInt64)
         case end
     }
@@ -82,7 +83,7 @@ final class PathWatcher: Sendable {
         _ id: UInt64,
         _ path: FilePath,
         _ wanted: PathEvents,
-        as identity: FileIdentity,
+        as identity: Identity,
         done: @escaping @Sendable (Outcome) -> Void
     ) {
         send(.add(id, path, wanted, identity, done))

@@ -23,11 +23,11 @@ extension DaemonService {
             let credentials = try await connection.credentials(of: sender)
             // Gone meanwhile, it has nothing to say any more.
             guard arrivals.isUnidentified(sender) else { return }
-            perform(state.arrived(sender, ClientIdentity(credentials)))
+            perform(state.arrived(sender, Identity(credentials)))
             arrivals.identified(sender)
         } catch {
             for work in arrivals.withdraw(sender) {
-                refuse(work, Refusal(.notAuthorized, "the bus does not say who calls: \(error)"))
+                refuse(work, Refusal(.notAuthorized, "the bus does not say who the caller is: \(error)"))
             }
         }
         identifications[sender] = nil
@@ -63,7 +63,10 @@ extension DaemonService {
     func carryOut(_ work: IncomingWork) {
         if work.method.reads, untilGathered != nil {
             guard untilGathered?.count ?? 0 < state.limits.names else {
-                return refuse(work, Refusal(.limitsExceeded, "too many wait for an answer; try again in a second"))
+                return refuse(
+                    work,
+                    Refusal(.limitsExceeded, "too many callers wait for an answer; try again in a second")
+                )
             }
             untilGathered?.append(work)
             return
@@ -110,11 +113,11 @@ extension DaemonService {
     /// Posts for the caller, whose end nobody then need ask the bus about in time.
     private func post(_ sender: String, _ name: NotificationName) throws(Refusal) -> Bool {
         let caller = try identity(sender)
-        guard state.rules.allows(.write, name.rawValue, by: caller.access), NameScope(name.rawValue) != .process else {
+        guard state.rules.allows(.write, name.rawValue, by: caller), NameScope(name.rawValue) != .process else {
             throw Refusal(.notAuthorized, "user \(caller.user) may not post \(name.rawValue.prefix(200))")
         }
         // Receivers ask whether the sender may, which notifyd is now.
-        guard state.rules.allows(.write, name.rawValue, by: ownIdentity.access) else { return false }
+        guard state.rules.allows(.write, name.rawValue, by: .ofThisProcess) else { return false }
         do throws(DBusError) {
             try center.post(name)
             return true
@@ -126,7 +129,7 @@ extension DaemonService {
 
     private func process(_ arguments: [DBusValue]) -> UInt32 { UInt32(clamping: arguments[0].unsignedValue ?? 0) }
 
-    private func identity(_ sender: String) throws(Refusal) -> ClientIdentity {
+    private func identity(_ sender: String) throws(Refusal) -> Identity {
         guard let identity = state.clients[sender]?.identity else {
             throw Refusal(.notAuthorized, "\(sender) is gone")
         }

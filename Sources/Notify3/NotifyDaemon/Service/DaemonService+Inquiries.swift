@@ -27,7 +27,7 @@ extension DaemonService {
             let others = (names.first?.stringsValue ?? []).filter { $0.hasPrefix(":") && $0 != own }
             await call(others, until: deadline)
         } catch {
-            Diagnostics.write("could not ask who is there: \(error)")
+            Diagnostics.write("could not ask the bus for its connections: \(error)")
         }
         // Reports among them are taken when the bus has said whose they are.
         for identification in identifications.values { await identification.value }

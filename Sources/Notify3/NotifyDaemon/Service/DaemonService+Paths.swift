@@ -1,5 +1,4 @@
 import DBusTransport
-import Glibc
 import NotifyCenter
 import NotifydProtocol
 
@@ -8,7 +7,7 @@ struct PathWish: Hashable, Sendable {
     let id: UInt64
     let path: String
     let flags: UInt32
-    let client: ClientIdentity
+    let client: Identity
 }
 
 extension DaemonService {
@@ -34,9 +33,8 @@ extension DaemonService {
 
     func watch(_ wish: PathWish) {
         watchesBeingMade.insert(wish.id)
-        guard let identity = FileIdentity(of: wish.client) else { return settle(wish, .denied) }
         do throws(PathWatcher.Failure) {
-            try watcher().add(wish.id, FilePath(wish.path), .wanted(wish.flags), as: identity) { outcome in
+            try watcher().add(wish.id, FilePath(wish.path), .wanted(wish.flags), as: wish.client) { outcome in
                 self.connection.perform { self.assumeIsolated { $0.settle(wish, outcome) } }
             }
         } catch {
@@ -67,9 +65,11 @@ extension DaemonService {
             figures.refusals += 1
             state.watchFailed(id)
             reply?.refuse(
-                Refusal(.notAuthorized, "\(path), or a directory on the way, may not be read by the caller")
+                Refusal(.notAuthorized, "the caller may not read \(path), or a directory on the way to it")
             )
-            if configuredMonitors[id] != nil { Diagnostics.write("could not monitor \(path): it may not be read") }
+            if configuredMonitors[id] != nil {
+                Diagnostics.write("could not monitor \(path): this process may not read it")
+            }
         case .impossible(let message):
             figures.refusals += 1
             if let reply {
@@ -124,21 +124,16 @@ extension DaemonService {
         }
     }
 
-    /// As whom notifyd itself acts.
-    var ownIdentity: ClientIdentity {
-        ClientIdentity(user: geteuid(), groups: [getegid()] + FileIdentity.ownGroups, process: UInt32(getpid()))
-    }
-
     /// Watches what the configuration in force says, and says for which names that would be in vain.
     func watchConfigured() {
         for id in configuredMonitors.keys { paths?.remove(id) }
         configuredMonitors = [:]
-        let own = ownIdentity
+        let own = Identity.ofThisProcess
         for monitor in configurationInForce.monitors {
-            guard configurationInForce.rules.allows(.write, monitor.name, by: own.access) else {
+            guard configurationInForce.rules.allows(.write, monitor.name, by: own) else {
                 Diagnostics.write(
-                    "does not monitor \(monitor.path): user \(own.user) may not post \(monitor.name), so nobody would heed it; "
-                        + "the notifyd of the system bus may"
+                    "does not monitor \(monitor.path): user \(own.user) may not post \(monitor.name), so receivers would ignore "
+                        + "the post; the notifyd of the system bus may post it"
                 )
                 continue
             }

@@ -5,7 +5,7 @@ package import NotifydProtocol
 package struct DaemonState: Sendable {
     /// What is to be done after an event, in order.
     package enum Action: Sendable, Hashable {
-        case watch(id: UInt64, path: String, flags: UInt32, as: ClientIdentity)
+        case watch(id: UInt64, path: String, flags: UInt32, as: Identity)
         case unwatch(id: UInt64)
         /// Sends `Suspend` so often.
         case suspend(connection: String, times: UInt32)
@@ -68,7 +68,7 @@ package struct DaemonState: Sendable {
     }
 
     /// What a connection of this user may have kept.
-    func limits(of identity: ClientIdentity) -> Limits { identity.user == user ? limits : otherLimits }
+    func limits(of identity: Identity) -> Limits { identity.user == user ? limits : otherLimits }
 
     mutating func takeWatchID() -> UInt64 {
         lastWatch += 1
@@ -78,7 +78,7 @@ package struct DaemonState: Sendable {
     // MARK: Clients
 
     /// A connection calls for the first time. Its process may be suspended already, by way of another connection.
-    package mutating func arrived(_ connection: String, _ identity: ClientIdentity) -> [Action] {
+    package mutating func arrived(_ connection: String, _ identity: Identity) -> [Action] {
         guard clients[connection] == nil else { return [] }
         clients[connection] = Client(identity: identity)
         guard let times = suspensions[identity.process] else { return [] }
@@ -107,7 +107,7 @@ package struct DaemonState: Sendable {
         guard var client = clients.removeValue(forKey: connection) else { return [] }
         // Out of the dictionary meanwhile, so that it is changed in place.
         defer { clients[connection] = client }
-        let refused = entered.filter { !rules.allows(.read, $0, by: client.identity.access) || isPrivate($0) }
+        let refused = entered.filter { !rules.allows(.read, $0, by: client.identity) || isPrivate($0) }
         let isRefused = Set(refused.map { NotificationName($0) })
         let added = Set(entered.lazy.map { NotificationName($0) }).filter {
             client.names[$0] == nil && !isRefused.contains($0)
@@ -177,9 +177,9 @@ package struct DaemonState: Sendable {
         names.set(key, state)
     }
 
-    func maySet(_ name: String, _ identity: ClientIdentity) -> Bool {
+    func maySet(_ name: String, _ identity: Identity) -> Bool {
         // It says which process this is, whoever asks to say otherwise.
-        NotificationName(name) != Self.versionName && rules.allows(.write, name, by: identity.access)
+        NotificationName(name) != Self.versionName && rules.allows(.write, name, by: identity)
     }
 
     /// The state of a name; 0 where nobody has registrations of it.

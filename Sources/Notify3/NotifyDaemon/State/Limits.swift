@@ -54,7 +54,7 @@ package struct Limits: Sendable, Hashable {
         try check(names: report.names.count, bytes: report.names.reduce(0) { $0 + $1.name.utf8.count })
         try check(monitors: report.names.reduce(0) { $0 + $1.monitors.count })
         guard report.names.reduce(0, { $0 + $1.registrations.count }) <= registrations else {
-            throw Refusal(.limitsExceeded, "a report may tell of \(registrations) registrations; cancel some")
+            throw Refusal(.limitsExceeded, "a report may have \(registrations) registrations; cancel some")
         }
     }
 }

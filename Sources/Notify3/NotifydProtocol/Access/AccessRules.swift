@@ -1,19 +1,51 @@
-/// Who may register and post which names (Rules, a.5). Pure.
-package struct AccessRules: Sendable, Hashable {
-    /// Who asks.
-    package struct Identity: Sendable, Hashable {
-        /// The effective user.
-        package var user: UInt32
-        /// The effective group and the supplementary ones, in no order.
-        package var groups: [UInt32]
+package import DBusTransport
+import Glibc
 
-        package init(user: UInt32, groups: [UInt32] = []) {
-            self.user = user
-            self.groups = groups
-        }
+/// Who a process is: one that uses names, and for whom notifyd looks at files.
+package struct Identity: Sendable, Hashable {
+    /// The effective user.
+    package var user: UInt32
+    /// The effective group and the supplementary ones, in no order.
+    package var groups: [UInt32]
+    /// The process; 0 where the bus cannot tell.
+    package var process: UInt32
+    /// The program's file; empty where this process may not see it.
+    package var program: String
+
+    package init(user: UInt32, groups: [UInt32] = [], process: UInt32 = 0, program: String = "") {
+        self.user = user
+        self.groups = groups
+        self.process = process
+        self.program = program
     }
 
-    /// What for.
+    /// Who is behind a connection, by the bus's word.
+    package init(_ credentials: DBusConnection.PeerCredentials) {
+        self.init(
+            user: credentials.userID,
+            groups: credentials.groupIDs,
+            process: credentials.processID ?? 0,
+            program: credentials.executable ?? ""
+        )
+    }
+
+    /// Who this process is now.
+    package static var ofThisProcess: Identity {
+        Identity(user: geteuid(), groups: [getegid()] + supplementaryGroups, process: UInt32(getpid()))
+    }
+
+    /// The supplementary groups that the calling thread has now.
+    package static var supplementaryGroups: [UInt32] {
+        let count = getgroups(0, nil)
+        return [gid_t](unsafeUninitializedCapacity: max(0, Int(count))) { buffer, initialized in
+            initialized = max(0, Int(getgroups(CInt(buffer.count), buffer.baseAddress)))
+        }
+    }
+}
+
+/// Who may register and post which names (Rules, a.5). Pure.
+package struct AccessRules: Sendable, Hashable {
+    /// What a process wants to do with a name.
     package enum Access: Sendable {
         /// To register.
         case read

@@ -88,10 +88,10 @@ package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible 
         let text =
             switch reason {
             case .missing: "there is no such file"
-            case .unreadable(let message): "\(message); see to its permissions"
-            case .noFile: "it is no file; put one in its place"
+            case .unreadable(let message): "\(message); check its permissions"
+            case .noFile: "it is not a regular file; put one in its place"
             case .foreignOwner(let user): "it belongs to user \(user); give it to root (chown root)"
-            case .writableByOthers: "others may write it; keep them out (chmod go-w)"
+            case .writableByOthers: "other users may write it; forbid that (chmod go-w)"
             case .tooLarge: "it has more than \(ConfigurationFile.maximumBytes) bytes; shorten it"
             }
         return "could not use the configuration \(path): \(text)"

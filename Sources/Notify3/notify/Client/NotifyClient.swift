@@ -1,6 +1,5 @@
 import CNotify
 import DBusTransport
-import Glibc
 import NotifyCenter
 import NotifydProtocol
 import Synchronization
@@ -286,16 +285,5 @@ final class NotifyClient: Sendable {
     /// Reads or changes the table, with the lock held.
     func withTable<Value: Sendable>(_ body: @Sendable (inout Table) -> Value) -> Value {
         state.withLock { body(&$0.table) }
-    }
-}
-
-extension AccessRules.Identity {
-    /// As whom this process acts now.
-    static var ofThisProcess: AccessRules.Identity {
-        let count = getgroups(0, nil)
-        let groups = [gid_t](unsafeUninitializedCapacity: max(0, Int(count))) { buffer, initialized in
-            initialized = max(0, Int(getgroups(CInt(buffer.count), buffer.baseAddress)))
-        }
-        return AccessRules.Identity(user: geteuid(), groups: [getegid()] + groups)
     }
 }

@@ -4,8 +4,8 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Where a registration's notices go. Called on the reading thread, on that of a post to a `self.` name or of a resumption, or, for a name that
-/// not everybody may post, on any once the bus has told of its sender; never with the client's lock held.
+/// Takes the notices of a registration. The reading thread calls ``notify(_:)``, with two exceptions: a post of a `self.` name calls it on the
+/// poster's thread, and `notify_resume` on its caller's. The client's lock is free during each call.
 protocol NoticeSink: AnyObject, Sendable {
     /// Tells that the token's name was posted.
     func notify(_ token: CInt)

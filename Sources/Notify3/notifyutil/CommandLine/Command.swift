@@ -79,7 +79,7 @@ enum Arguments {
         for index in 0..<count where index > 0 {
             guard let pointer = pointers[index] else { break }
             guard let argument = String(validatingCString: pointer) else {
-                throw UsageError("argument \(index) is no UTF-8 text: \(String(cString: pointer))")
+                throw UsageError("argument \(index) is not UTF-8 text: \(String(cString: pointer))")
             }
             arguments.append(argument)
         }
@@ -99,7 +99,7 @@ struct StateText: Equatable {
             (self.value, warning) = (value, nil)
         } else {
             value = UInt64(bitPattern: Int64(strtoll(text, nil, 10)))
-            warning = "value \(text) is no 64-bit integer: taken as \(value)"
+            warning = "value \(text) is not a 64-bit integer; using \(value)"
         }
     }
 }
@@ -119,23 +119,23 @@ enum Usage {
           -s NAME VALUE     set the state of NAME
           --list [PREFIX]   print who is registered, for all names or those that begin with PREFIX
           --monitor [NAME ...]
-                            report all posts of both centers, or those of the names, and who posted
+                            report who posts what in both centers: all names, or these
           --dump [PATH]     print notifyd's status, or write it to a file
 
         How -w and -N watch:
           -port, -file, -dispatch, -check, -plain, -signal [N]
-                            as the function of notify(3); -port at first
+                            by this function of notify(3); without an option, -port
           --distributed     the distributed center, for -p too;
-                            then --object TEXT, --userinfo JSON for what is posted, --object for what is watched
+                            with --object TEXT and --userinfo JSON for posts, --object TEXT for watches
           --darwin          the Darwin center again
 
         Options:
           -q                report nothing
           -v                report [TOKEN] SECONDS.MILLISECONDS NAME STATE KIND
-          --json            print one JSON object a line
-          --ready           write "ready" to standard error when the watching has begun
-          -z MSEC           pause after a post that other commands follow (100)
-          -M, -R            as on Darwin; what they turn on is always on here
+          --json            print one JSON object on each line
+          --ready           write "ready" to standard error when all watches are in force
+          -z MSEC           pause between a post and the next command (100)
+          -M, -R            accepted as on Darwin; what they turn on is always on here
           --session         the session bus (the default; the environment variable NOTIFY_CENTER_BUS names another)
           --system          the system bus
           --address TEXT    the bus at a D-Bus address, for instance unix:path=/run/my/bus

@@ -138,7 +138,7 @@ struct Parser {
         guard case .distributed(let object, _) = center else { throw Self.needsCenter("--userinfo") }
         do throws(JSONReader.SyntaxError) {
             guard case .dictionary(let userInfo) = try JSONReader.read(text) else {
-                throw JSONReader.SyntaxError(offset: 0, reason: "it is no object")
+                throw JSONReader.SyntaxError(offset: 0, reason: "the value is not an object")
             }
             center = .distributed(object: object, userInfo: userInfo)
         } catch {
@@ -147,7 +147,7 @@ struct Parser {
     }
 
     private static func needsCenter(_ option: String) -> UsageError {
-        UsageError("\(option) needs --distributed before it: names of the Darwin center come alone")
+        UsageError("\(option) needs --distributed before it: the Darwin center carries names only")
     }
 
     // MARK: Commands in force of the options

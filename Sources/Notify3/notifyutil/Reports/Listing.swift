@@ -34,7 +34,7 @@ enum Notifyd {
                 name: error.name,
                 message: error.message,
                 attempted: "ask notifyd",
-                remedy: "start notifyd, or install the file by which the bus starts it (notifyd(8))"
+                remedy: "start notifyd, or install its service file, so that the bus starts it (notifyd(8))"
             )
         }
     }
@@ -42,9 +42,9 @@ enum Notifyd {
     private static func malformed(_ method: String) -> DBusError {
         DBusError(
             .malformed,
-            message: "its answer to \(method) has another form",
+            message: "the answer to \(method) has an unknown form",
             attempted: "ask notifyd",
-            remedy: "run the notifyutil and the notifyd of one version"
+            remedy: "use notifyutil and notifyd of the same version"
         )
     }
 }

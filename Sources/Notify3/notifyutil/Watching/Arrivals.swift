@@ -137,7 +137,9 @@ enum SignalThread {
             work.toOpaque()
         )
         guard failure == 0 else {
-            Output.error.write("notifyutil: no thread for signals: \(String(cString: strerror(failure)))\n")
+            Output.error.write(
+                "notifyutil: could not start a thread for signals: \(String(cString: strerror(failure)))\n"
+            )
             exit(ExitStatus.failed.rawValue)
         }
     }

@@ -1,5 +1,6 @@
 import Dispatch
 import NotifyCenterTestKit
+import NotifydProtocol
 import Testing
 
 @testable import NotifyDaemon
@@ -15,15 +16,15 @@ import Testing
         }
         let watcher = try #require(made)
         let (begun, goOn) = (SharedLines(), DispatchSemaphore(value: 0))
-        watcher.add(1, .root, .all, as: .own) { _ in
+        watcher.add(1, .root, .all, as: .ofThisProcess) { _ in
             begun.append("busy")
             goOn.wait()
         }
         defer { goOn.signal() }
         try await eventually("the thread is busy") { !begun.lines.isEmpty }
         let ended = SharedLines()
-        watcher.add(2, .root, .all, as: .own) { _ in ended.append("2") }
-        watcher.add(3, .root, .all, as: .own) { _ in ended.append("3") }
+        watcher.add(2, .root, .all, as: .ofThisProcess) { _ in ended.append("2") }
+        watcher.add(3, .root, .all, as: .ofThisProcess) { _ in ended.append("3") }
         watcher.remove(2)
         #expect(ended.lines == ["2"])
         // Who asks does not wait for the path that takes long.

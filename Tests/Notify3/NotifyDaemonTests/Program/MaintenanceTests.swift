@@ -58,11 +58,11 @@ import Testing
         try await eventually("read again") { try await client.state("new") == 3 }
         #expect(try await client.state("old") == 0)
         #expect(try await client.state("kept") == 2)
-        try await eventually { daemon.process.errorText.contains("line 3: “nonsense” is no keyword") }
+        try await eventually { daemon.process.errorText.contains("line 3: “nonsense” is not a keyword") }
         // One that cannot be used leaves the one in force.
         chmod("\(daemon.directory.path)/notify.conf", 0o666)
         daemon.process.send(SIGHUP)
-        try await eventually { daemon.process.errorText.contains("keep them out") }
+        try await eventually { daemon.process.errorText.contains("other users may write it") }
         #expect(try await client.state("new") == 3)
     }
 
@@ -74,7 +74,9 @@ import Testing
         #expect(bad.waitUntilExit() == 65)
         let lines = bad.errorText.split(separator: "\n")
         #expect(lines.count == 2)
-        #expect(lines.first?.hasPrefix("notifyd: \(file), line 2: “x” is no state: “set b x”; write a number") == true)
+        #expect(
+            lines.first?.hasPrefix("notifyd: \(file), line 2: “x” is not a state: “set b x”; write a number") == true
+        )
         try "set a\n".write(toFile: file, atomically: true, encoding: .utf8)
         #expect(try await run(["--check-configuration", file]).waitUntilExit() == 0)
         #expect(try await run(["--check-configuration", "/nonexistent"]).waitUntilExit() == 66)

@@ -5,12 +5,12 @@ import Testing
 
 @Suite struct DaemonStateTests {
     private var state = DaemonState(process: 77, user: 501)
-    private let user = ClientIdentity(user: 501, process: 10)
+    private let user = Identity(user: 501, process: 10)
 
     init() {
         let result1 = state.arrived(":1.1", user)
         #expect(result1 == [])
-        let result2 = state.arrived(":1.2", ClientIdentity(user: 501, process: 11))
+        let result2 = state.arrived(":1.2", Identity(user: 501, process: 11))
         #expect(result2 == [])
     }
 
@@ -117,7 +117,7 @@ import Testing
 
     @Test func anotherUserMayHaveLessKept() throws {
         var state = DaemonState(process: 1, user: 0)
-        _ = state.arrived(":1.1", ClientIdentity(user: 0, process: 10))
+        _ = state.arrived(":1.1", Identity(user: 0, process: 10))
         _ = state.arrived(":1.2", user)
         let names = (0..<5000).map { "name\($0)" }
         let own = try state.enter(":1.1", names)

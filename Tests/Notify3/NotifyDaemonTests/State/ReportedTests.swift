@@ -5,12 +5,12 @@ import Testing
 
 @Suite struct ReportedTests {
     private var state = DaemonState(process: 77, user: 501)
-    private let user = ClientIdentity(user: 501, process: 10)
+    private let user = Identity(user: 501, process: 10)
 
     init() {
         let result1 = state.arrived(":1.1", user)
         #expect(result1 == [])
-        let result2 = state.arrived(":1.2", ClientIdentity(user: 501, process: 11))
+        let result2 = state.arrived(":1.2", Identity(user: 501, process: 11))
         #expect(result2 == [])
     }
 
@@ -39,9 +39,9 @@ import Testing
     }
 
     @Test mutating func aProcessThatTheBusCannotTellSuspendsNoOther() throws {
-        _ = state.arrived(":1.3", ClientIdentity(user: 501, process: 0))
+        _ = state.arrived(":1.3", Identity(user: 501, process: 0))
         _ = try report([], suspensions: 2, isFirst: true, by: ":1.3")
-        let actions = state.arrived(":1.4", ClientIdentity(user: 502, process: 0))
+        let actions = state.arrived(":1.4", Identity(user: 502, process: 0))
         #expect(actions == [])
     }
 

@@ -5,7 +5,7 @@ import Testing
 @testable import notify
 
 @Suite struct KnownSendersTests {
-    private let root = AccessRules.Identity(user: 0)
+    private let root = Identity(user: 0)
 
     private func asked(_ step: KnownSenders<Int>.Step) throws -> UInt64 {
         guard case .ask(let generation) = step else { throw Unexpected(step: "\(step)") }

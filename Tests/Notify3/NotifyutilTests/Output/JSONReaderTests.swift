@@ -36,10 +36,10 @@ struct JSONReaderTests {
 
     @Test("a refusal tells where")
     func offsets() {
-        #expect(throws: JSONReader.SyntaxError(offset: 6, reason: "no value begins so")) {
+        #expect(throws: JSONReader.SyntaxError(offset: 6, reason: "a value cannot begin like this")) {
             try JSONReader.read("{\"é\":x}")
         }
-        #expect(throws: JSONReader.SyntaxError(offset: 5, reason: "null has no place in a property list")) {
+        #expect(throws: JSONReader.SyntaxError(offset: 5, reason: "a property list cannot hold null")) {
             try JSONReader.read("{\"a\":null}")
         }
     }

@@ -100,14 +100,14 @@ struct ExitTests {
             """#
         )
         #expect(result.lines == ["user.uid.1.a: Failed with code 7", "user.uid.1.b: Failed with code 7", "77"])
-        #expect(result.errors.contains("could not post user.uid.1.a: the name is another user's"))
+        #expect(result.errors.contains("could not post user.uid.1.a: the name belongs to another user"))
     }
 
     @Test("an argument that is no UTF-8 is refused, not repaired")
     func notUTF8() async throws {
         let result = try await ProgramBus().shell(#""$N" -p $'a\xff'; echo $?"#)
         #expect(result.lines == ["1"])
-        #expect(result.errors.contains("argument 2 is no UTF-8 text"))
+        #expect(result.errors.contains("argument 2 is not UTF-8 text"))
     }
 
     @Test("a full disk is 74, with the reason", arguments: ["--help", "-1 a -p a", "-g a", "--json -g a"])

@@ -46,8 +46,8 @@ struct StateTests {
     func noNotifyd() async throws {
         let result = try await ProgramBus().run("-g", "a", "-s", "b", "1", "-1", "c", "-p", "c")
         #expect(result.lines == ["a: Failed with code 9", "b: Failed with code 9", "c"])
-        #expect(result.errors.contains("could not read the state of a: there is no notifyd"))
-        #expect(result.errors.contains("could not set the state of b: there is no notifyd"))
+        #expect(result.errors.contains("could not read the state of a: no notifyd runs on this bus"))
+        #expect(result.errors.contains("could not set the state of b: no notifyd runs on this bus"))
         #expect(result.status == 69)
     }
 
