@@ -43,7 +43,7 @@ import Testing
         #expect(refusal() == .foreignOwner(65_534))
     }
 
-    @Test func whatIsNoFileIsNotUsed() throws {
+    @Test func onlyARegularFileIsUsed() throws {
         #expect(refusal() == .missing)
         mkfifo(path, 0o600)
         #expect(refusal() == .noFile)

@@ -6,9 +6,9 @@ import Testing
 @testable import NotifyDaemon
 
 @Suite struct PathWatcherTests {
-    /// Or calls of Monitor and Unmonitor would pile up behind a path that takes long.
-    @Test func whatIsNotWantedAnyMoreDoesNotWaitForItsTurn() async throws {
-        // The buses of other tests may have all of the user's instances for a moment.
+    /// Otherwise calls of Monitor and Unmonitor would pile up behind a slow path.
+    @Test func aRemovedPathDoesNotWaitForItsTurn() async throws {
+        // The buses of other tests may use all of the user's inotify instances for a moment.
         var made: PathWatcher?
         try await eventually("an inotify instance is free") {
             made = try? PathWatcher { _ in }
@@ -27,7 +27,7 @@ import Testing
         watcher.add(3, .root, .all, as: .ofThisProcess) { _ in ended.append("3") }
         watcher.remove(2)
         #expect(ended.lines == ["2"])
-        // Who asks does not wait for the path that takes long.
+        // The caller does not wait for the slow path.
         #expect(watcher.figures.paths == 1)
         goOn.signal()
         try await eventually { watcher.figures.paths == 2 }

@@ -49,7 +49,7 @@ import Testing
         #expect(result7 == [.suspend(connection: ":1.3", times: 2)])
         _ = state.gone(":1.2")
         _ = state.gone(":1.3")
-        // Another process may have the number now.
+        // Another process may have this process id now.
         let result8 = state.arrived(":1.4", user)
         #expect(result8 == [])
     }

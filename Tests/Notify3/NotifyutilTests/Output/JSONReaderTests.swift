@@ -34,7 +34,7 @@ struct JSONReaderTests {
     )
     func refusals(text: String) { #expect(read(text) == nil) }
 
-    @Test("a refusal tells where")
+    @Test("an error names the place")
     func offsets() {
         #expect(throws: JSONReader.SyntaxError(offset: 6, reason: "a value cannot begin like this")) {
             try JSONReader.read("{\"é\":x}")
@@ -44,7 +44,7 @@ struct JSONReaderTests {
         }
     }
 
-    @Test("nesting has a bound, however deep the text")
+    @Test("nesting is bounded, for a text of any depth")
     func depth() {
         func nested(_ depth: Int) -> String {
             String(repeating: "[", count: depth) + String(repeating: "]", count: depth)
