@@ -41,7 +41,7 @@ struct Program {
     private func status(_ invocation: Invocation) -> CInt {
         do throws(DBusError) {
             let connection = try DBusConnection.open(invocation.bus(starter: nil))
-            // To ask about the running one, not to start one.
+            // Without a start: the status is about the running notifyd.
             let answer = try connection.callAndWait(NotifydProtocol.call(.status, options: .noAutoStart))
             return print(answer.first?.stringValue ?? "")
         } catch  where error.name == "org.freedesktop.DBus.Error.NameHasNoOwner" {

@@ -3,7 +3,7 @@ import NotifyCenter
 import NotifydProtocol
 import notify
 
-/// How the program ends, in the numbers of sysexits.h but for the command line's, which is Darwin's.
+/// The exit statuses: the numbers of sysexits.h, except that of a wrong command line, which is Darwin's.
 enum ExitStatus: CInt {
     case done = 0
     /// The command line is wrong; nothing was done.
@@ -29,11 +29,11 @@ enum ExitStatus: CInt {
     }
 }
 
-/// One operation that failed: what Darwin's tool says of it, and the rest.
+/// An operation that failed: the line of Darwin's tool, and the reason.
 struct Failure: Error {
-    /// What was attempted, as “post NAME”.
+    /// The attempted operation, for instance “post NAME”.
     let attempted: String
-    /// What Darwin's line begins with; `nil` for what Darwin's tool does not do.
+    /// The beginning of Darwin's line; `nil` if Darwin's tool has no such operation.
     let name: String?
     /// Of notify(3).
     let status: UInt32
@@ -85,7 +85,7 @@ extension DBusError {
     }
 }
 
-/// Why something failed and what helps, for standard error; standard output has Darwin's line.
+/// The reason of a failure and its remedy, for standard error. Standard output has Darwin's line.
 enum Explanation {
     /// A sentence.
     static func of(_ failure: Failure) -> String {
@@ -104,7 +104,7 @@ enum Explanation {
         }
     }
 
-    /// notify(3) says only that something was not there: ask anew.
+    /// notify(3) does not say what could not be reached, so this tries again.
     private static func unreachable() -> String {
         do throws(DBusError) {
             let connection = try DBusConnection.open(.fromEnvironment)

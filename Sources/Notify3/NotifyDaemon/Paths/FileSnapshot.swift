@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import NotifydProtocol
 
-/// An absolute path, as bytes: the kernel knows no other text.
+/// An absolute path, as bytes, because that is how the kernel has it.
 struct FilePath: Hashable, Sendable {
     /// The name of one entry of a directory.
     typealias Name = [UInt8]
@@ -71,7 +71,7 @@ extension Identity {
     }
 }
 
-/// What stat(2) says of what a path names, as far as a change of it counts.
+/// The part of stat(2)'s answer about a path whose changes count.
 struct FileSnapshot: Hashable, Sendable {
     struct Time: Hashable, Sendable {
         var seconds: Int
@@ -93,7 +93,7 @@ struct FileSnapshot: Hashable, Sendable {
     var modified = Time(0)
     var changed = Time(0)
 
-    /// What the difference of two looks says; `nil` stands for nothing there.
+    /// The events that explain the difference of two looks; `nil` means that there was no file.
     static func difference(_ before: FileSnapshot?, _ after: FileSnapshot?) -> PathEvents {
         switch (before, after) {
         case (nil, nil): return []

@@ -3,7 +3,7 @@ import Glibc
 import NotifydProtocol
 import Synchronization
 
-/// The thread of a ``PathWatcher``: waits for inotify, commands and the end of merging, and does what the table says.
+/// The thread of a ``PathWatcher``: waits for inotify, for commands and for the end of merging, and carries out the table's decisions.
 struct PathThread {
     private let core: PathWatcher.Core
     private var events: InotifyEvents
@@ -16,7 +16,7 @@ struct PathThread {
         events = InotifyEvents(core.inotify)
     }
 
-    /// False, with `errno` set, where the system grants no thread.
+    /// False, with `errno` set, if the system has no thread left.
     static func start(_ core: PathWatcher.Core) -> Bool {
         let thread = QuietThread.start("paths") {
             var thread = PathThread(core)
@@ -110,7 +110,7 @@ struct PathThread {
         }
     }
 
-    /// Gives watches back, but for those that somebody needs.
+    /// Removes watches, except those that a path still needs.
     private func discard(_ watches: some Sequence<Watch>) {
         for watch in watches where !table.isInUse(watch) { inotify_rm_watch(core.inotify, watch) }
     }

@@ -21,7 +21,7 @@ extension DaemonService {
     private func identify(_ sender: String) async {
         do throws(DBusError) {
             let credentials = try await connection.credentials(of: sender)
-            // Gone meanwhile, it has nothing to say any more.
+            // If the connection has gone meanwhile, its calls are dropped.
             guard arrivals.isUnidentified(sender) else { return }
             perform(state.arrived(sender, Identity(credentials)))
             arrivals.identified(sender)
@@ -41,7 +41,7 @@ extension DaemonService {
         handleArrivals()
     }
 
-    /// Carries out what nothing holds up.
+    /// Carries out the arrivals whose turn has come.
     private func handleArrivals() {
         for arrival in arrivals.next() {
             switch arrival {
@@ -110,13 +110,13 @@ extension DaemonService {
         return []
     }
 
-    /// Posts for the caller, whose end nobody then need ask the bus about in time.
+    /// Posts for the caller. Receivers then ask the bus about notifyd, which still runs, instead of about a caller that may have ended.
     private func post(_ sender: String, _ name: NotificationName) throws(Refusal) -> Bool {
         let caller = try identity(sender)
         guard state.rules.allows(.write, name.rawValue, by: caller), NameScope(name.rawValue) != .process else {
             throw Refusal(.notAuthorized, "user \(caller.user) may not post \(name.rawValue.prefix(200))")
         }
-        // Receivers ask whether the sender may, which notifyd is now.
+        // notifyd is the sender of this post, so receivers check whether notifyd may post the name.
         guard state.rules.allows(.write, name.rawValue, by: .ofThisProcess) else { return false }
         do throws(DBusError) {
             try center.post(name)

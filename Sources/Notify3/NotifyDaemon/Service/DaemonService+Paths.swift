@@ -2,7 +2,7 @@ import DBusTransport
 import NotifyCenter
 import NotifydProtocol
 
-/// A path that is to be watched, and for whom.
+/// A path that notifyd has to watch, and the client that wants it.
 struct PathWish: Hashable, Sendable {
     let id: UInt64
     let path: String
@@ -11,7 +11,7 @@ struct PathWish: Hashable, Sendable {
 }
 
 extension DaemonService {
-    /// Answers when the path is watched: what changes from then on is told.
+    /// Answers when the path is watched: from then on changes are reported.
     func monitor(_ work: IncomingWork) throws(Refusal) {
         guard case .int32(let token) = work.call.arguments[0], case .uint32(let flags) = work.call.arguments[3] else {
             return
@@ -51,7 +51,7 @@ extension DaemonService {
         return watcher
     }
 
-    /// The wish to watch a path has ended so.
+    /// The attempt to watch a path has this result.
     private func settle(_ wish: PathWish, _ outcome: PathWatcher.Outcome) {
         let (id, path) = (wish.id, wish.path)
         watchesBeingMade.remove(id)
@@ -76,7 +76,7 @@ extension DaemonService {
                 state.watchFailed(id)
                 reply.refuse(Refusal(.limitsExceeded, "could not monitor \(path): \(message)"))
             } else {
-                // Nobody waits who could try again: the configuration wants it, or a process that was told once that it is so.
+                // Nobody waits for an answer and could try again: the path is in the configuration, or in the report of a process.
                 if watchesToRetry.insert(id).inserted { Diagnostics.write("could not monitor \(path): \(message)") }
                 Task {
                     try? await Task.sleep(for: Self.retryPeriod)
@@ -90,7 +90,7 @@ extension DaemonService {
         }
     }
 
-    /// Returns when all paths that were wished for by now are watched, or are not to be; a file system that hangs is not waited for.
+    /// Returns when each wanted path is watched or has been refused; or at the deadline, because a file system may hang.
     func watchesBegan(until deadline: ContinuousClock.Instant) async {
         guard !watchesBeingMade.isEmpty else { return }
         let alarm = Task {
@@ -124,7 +124,7 @@ extension DaemonService {
         }
     }
 
-    /// Watches what the configuration in force says, and says for which names that would be in vain.
+    /// Watches the paths of the configuration in force, and reports the names that notifyd may not post.
     func watchConfigured() {
         for id in configuredMonitors.keys { paths?.remove(id) }
         configuredMonitors = [:]

@@ -1,9 +1,9 @@
 import NotifyCenter
 package import NotifydProtocol
 
-/// One connection that has, or had, something to tell. Pure.
+/// A connection that has, or had, registrations. Pure.
 struct Client {
-    /// What is known of one of its names.
+    /// The known facts about one of its names.
     struct NameDetails: Hashable {
         var state: StateReport?
         var registrations: [RegistrationReport] = []
@@ -11,7 +11,7 @@ struct Client {
 
     /// A path that one of its tokens monitors.
     struct Monitor: Hashable {
-        /// No other monitor of this notifyd has it, nor ever had.
+        /// Unique among all monitors of this notifyd, past ones included.
         let id: UInt64
         let name: NotificationName
         let path: String
@@ -27,7 +27,7 @@ struct Client {
     /// The last inquiry that it has answered.
     var answered: UInt64 = 0
 
-    /// As it is listed.
+    /// Its report for the lists.
     func report(suspensions: UInt32) -> ProcessReport {
         var reports: [NotificationName: NameReport] = [:]
         for (name, details) in names {
@@ -52,7 +52,7 @@ struct Client {
 /// A call is refused.
 package struct Refusal: Error, Sendable, Hashable {
     package let name: NotifydProtocol.ErrorName
-    /// What was attempted, what is in the way, and what helps.
+    /// The attempted operation, the obstacle, and the remedy.
     package let message: String
 
     package init(_ name: NotifydProtocol.ErrorName, _ message: String) {

@@ -3,7 +3,7 @@ package import NotifydProtocol
 
 // Paths that registrations monitor (Rules, a.13).
 extension DaemonState {
-    /// A token monitors a path, and its name is entered. The same again changes nothing.
+    /// A token monitors a path, and its name is entered. A repetition changes nothing.
     ///
     /// - Throws: `invalidRequest`, `notAuthorized`, `limitsExceeded`.
     package mutating func monitor(

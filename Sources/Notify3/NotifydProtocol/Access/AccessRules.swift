@@ -86,7 +86,7 @@ package struct AccessRules: Sendable, Hashable {
         fileprivate func allowsOthers(_ wanted: Access) -> Bool { access >> 8 & wanted.bit != 0 }
     }
 
-    /// In no order. Of one prefix there should be one: where there are two, both must allow.
+    /// In no order. There should be one for each prefix; if there are two, both must allow.
     package var reservations: [Reservation]
 
     package init(reservations: [Reservation] = []) { self.reservations = reservations }
@@ -102,7 +102,7 @@ package struct AccessRules: Sendable, Hashable {
         }
     }
 
-    /// Whether everybody may use `name` so, whoever it is: then nobody need be asked for.
+    /// Whether everybody may use `name` so. Then nobody has to find out who the user is.
     package func isOpen(_ access: Access, _ name: String) -> Bool {
         switch NameScope(name) {
         case .process: true
@@ -134,10 +134,10 @@ package enum NameScope: Sendable, Hashable {
 
     /// The scope of `name`.
     package init(_ name: String) {
-        // By bytes: as texts, a prefix ends no character that an accent after it completes, and so would not be found.
+        // By bytes, because an accent after the prefix would form one character with its last letter, and the prefix would not be found.
         let bytes = name.utf8
         guard let first = bytes.first, first == UInt8(ascii: "s") || first == UInt8(ascii: "u") else {
-            // What almost every name is; each post asks.
+            // Almost all names are so, and each post asks.
             self = .everyone
             return
         }
@@ -145,7 +145,7 @@ package enum NameScope: Sendable, Hashable {
             self = .process
         } else if bytes.starts(with: "user.uid.".utf8) {
             let digits = bytes.dropFirst("user.uid.".utf8.count).prefix { $0 != UInt8(ascii: ".") }
-            // Spelled as a number is: `user.uid.0501` is nobody's.
+            // Only the usual form of a number counts: `user.uid.0501` belongs to no user.
             let text = String(Substring(digits))
             self = UInt32(text).flatMap { String($0) == text ? .user($0) : nil } ?? .root
         } else {

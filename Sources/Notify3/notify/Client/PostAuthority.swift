@@ -53,7 +53,7 @@ final class PostAuthority: Sendable {
     func forget() { senders.withLock { $0.forget() } }
 }
 
-/// What the bus has told of the senders of posts, and which posts wait for its answer. Pure.
+/// The bus's answers about the senders of posts, and the posts that wait for an answer. Pure.
 ///
 /// The bus generation rises with each outage: the next bus gives the same unique names to others, so an answer or a post of one
 /// generation says nothing in another.
@@ -69,7 +69,7 @@ struct KnownSenders<Post> {
 
     enum Answer {
         case identity(Identity)
-        /// There is no such connection, and there will be none.
+        /// There is no such connection, and no later one gets its name.
         case gone
         /// The bus did not say: the sender's next post asks again.
         case unknown

@@ -10,7 +10,7 @@ enum Command: Equatable {
     case setState(String, UInt64)
     /// Who is registered on the bus, for names that begin so.
     case list(prefix: String)
-    /// All posts of these names; of all, if there are none.
+    /// All posts of these names; without names, all posts.
     case monitor([String])
     /// What notifyd knows, into a file or to standard output.
     case dump(path: String?)
@@ -67,8 +67,8 @@ enum Kind: Equatable {
     }
 }
 
-/// The command line's arguments as they were given. `CommandLine.arguments` puts U+FFFD for what is no UTF-8, and so would have
-/// another name posted than was asked for.
+/// The arguments of the command line, unchanged. `CommandLine.arguments` replaces bytes that are not UTF-8 by U+FFFD, so the program would
+/// post another name than the caller gave.
 enum Arguments {
     static func read(
         _ pointers: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>,
@@ -87,11 +87,11 @@ enum Arguments {
     }
 }
 
-/// The value of `-s`. As on Darwin it is a decimal number, negative ones by their two's complement, and what is no number counts as
-/// far as it is one; beyond Darwin, all 64 bits can be written without a sign.
+/// The value of `-s`. As on Darwin it is a decimal number, a negative one becomes its two's complement, and of a text that is not a number
+/// the number at its beginning counts. Unlike on Darwin, all 64 bits can be written without a sign.
 struct StateText: Equatable {
     let value: UInt64
-    /// For standard error, where the text is no such number.
+    /// For standard error, if the text is not such a number.
     let warning: String?
 
     init(_ text: String) {
@@ -158,7 +158,7 @@ struct Invocation: Equatable {
     var options: UInt32 = 0
     /// Whether to say when everything is in force.
     var announcesReady = false
-    /// What Darwin's tool finds odd, and goes on.
+    /// Warnings, after which the program goes on, as on Darwin.
     var warnings: [String] = []
     var help: Help?
 

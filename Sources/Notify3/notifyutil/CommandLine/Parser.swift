@@ -1,8 +1,8 @@
 import NotifyCenter
 import notify
 
-/// The first pass, notifyutil(1): reads the whole command line before anything is done. What an option says holds for the commands
-/// that follow it, but for the bus, the form of the output and `--ready`, which hold for all. Pure.
+/// The first pass (notifyutil(1)): reads the whole command line before any command is carried out. An option holds for the commands
+/// after it; the bus, the form of the output and `--ready` hold for all commands. Pure.
 struct Parser {
     private enum Center: Equatable {
         case darwin
@@ -19,7 +19,7 @@ struct Parser {
     /// - Throws: ``UsageError`` with the text for standard error, in Darwin's words where Darwin's tool refuses too.
     static func parse(_ arguments: [String]) throws(UsageError) -> Invocation {
         var parser = Parser(rest: arguments[...])
-        // What stands behind a request for help is not looked at, as on Darwin.
+        // A request for help ends the reading, as on Darwin.
         while parser.result.help == nil, let argument = parser.rest.popFirst() { try parser.take(argument) }
         return parser.result
     }

@@ -4,7 +4,7 @@ import NotifyCenter
 /// Reads JSON (RFC 8259, nothing beyond) as a property list: what `--userinfo` gives. `null` is refused, because a property list has
 /// none, and so is an object that has a key twice. Whole numbers become integers where 64 bits hold them.
 struct JSONReader {
-    /// Text that is none of it.
+    /// The text is not JSON.
     struct SyntaxError: Error, Equatable {
         /// In bytes from the start.
         let offset: Int

@@ -3,7 +3,7 @@ import Glibc
 import NotifyCenter
 import NotifydProtocol
 
-/// What notifyd is asked beyond notify(3).
+/// Calls to notifyd that notify(3) does not have.
 enum Notifyd {
     /// Who is registered.
     static func list() throws(DBusError) -> (names: [NameListing], processes: [ProcessListing]) {
@@ -49,7 +49,7 @@ enum Notifyd {
     }
 }
 
-/// `--list`: who is registered, one row for each registration. Pure, but for the names of users.
+/// `--list`: one row for each registration. Pure, except for the names of users.
 struct Listing {
     struct Row: Equatable {
         var process: UInt32?
