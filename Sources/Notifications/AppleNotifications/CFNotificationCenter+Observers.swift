@@ -54,8 +54,8 @@ public typealias CFNotificationCallback = (
 ///   - suspensionBehavior: what happens while the distributed center is suspended.
 ///
 /// The function reports to `UnthrownFailures` when the bus cannot be reached or refuses the match rule. The center keeps the observer all the
-/// same: the callback gets what is posted once the bus is there and has accepted the rule. An object that is no `CFString` is reported too,
-/// and then nothing is registered.
+/// same: the callback gets what is posted once the bus is there and has accepted the rule. If the object is not a `CFString`, it reports
+/// that, and registers nothing.
 public func CFNotificationCenterAddObserver(
     _ center: CFNotificationCenter!,
     _ observer: UnsafeRawPointer!,
@@ -87,7 +87,7 @@ public func CFNotificationCenterAddObserver(
 ///     compares it as text (CF-R8), and it must be a `CFString`, as it must in ``CFNotificationCenterAddObserver(_:_:_:_:_:_:)``. The
 ///     Darwin center ignores it (CF-R6).
 ///
-/// An object that is no `CFString` is reported to `UnthrownFailures`; then nothing is removed.
+/// If the object is not a `CFString`, the function reports that to `UnthrownFailures` and removes nothing.
 public func CFNotificationCenterRemoveObserver(
     _ center: CFNotificationCenter!,
     _ observer: UnsafeRawPointer!,

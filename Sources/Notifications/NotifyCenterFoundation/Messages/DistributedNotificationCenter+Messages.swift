@@ -38,9 +38,10 @@ extension DistributedNotificationCenter {
     /// token = try center.addObserver(of: "till-3", for: OrderPlaced.self) { message in total += message.total }
     /// ```
     ///
-    /// The registration is in force on return (CF-A11); this blocks for one answer of the bus. For a slow observer the newest 4096
-    /// messages wait, at most 16 MiB of them; ``ObservationToken/droppedCount`` counts those that are dropped. A notification of the name that
-    /// does not decode as a message is not delivered, and ``undecodableMessageCount`` counts it. While the center is suspended, the registration coalesces (CF-S4).
+    /// The registration is in force on return (CF-A11); this blocks for one answer of the bus. For a slow observer the newest 4096 messages
+    /// wait, at most 16 MiB of them; ``ObservationToken/droppedCount`` counts those that are dropped. A notification of the name that does
+    /// not decode as a message is not delivered, and ``undecodableMessageCount`` counts it. While the center is suspended, the registration
+    /// coalesces (CF-S4).
     ///
     /// - Parameters:
     ///   - subject: the subject; `nil` for any.
