@@ -3,25 +3,36 @@
 import PackageDescription
 
 // MARK: Families
+
 // A family of targets is a folder: its libraries and programs in Sources, its tests in Tests. A family uses those above it here, never
 // one below.
 
-/// Puts each target that names no path of its own into the family's folder.
+/// Puts each target into the family's folder. A test target gets its helpers as dependencies, and leaves their folders out of its sources.
 func family(_ name: String, _ targets: [Target]) -> [Target] {
-    for target in targets where target.path == nil {
-        target.path = "\(target.type == .test ? "Tests" : "Sources")/\(name)/\(target.name)"
+    for target in targets {
+        let path = target.path ?? target.name
+        target.path = "\(target.type == .test || target.path != nil ? "Tests" : "Sources")/\(name)/\(path)"
+        for test in targets where path.hasPrefix(test.name + "/") {
+            test.dependencies.append(.target(name: target.name))
+            test.exclude.append(String(path.dropFirst(test.name.count + 1)))
+        }
     }
     return targets
 }
 
-/// A process that tests start, in a folder of the tests that it serves.
+/// A program that tests start. `path` names the test target that it serves, and its folder there.
 func helper(
     _ name: String,
     _ dependencies: [Target.Dependency],
     path: String,
     settings: [SwiftSetting] = []
 ) -> Target {
-    .executableTarget(name: name, dependencies: dependencies, path: "Tests/\(path)", swiftSettings: settings)
+    .executableTarget(name: name, dependencies: dependencies, path: path, swiftSettings: settings)
+}
+
+/// A test target. All of them may use the test kit.
+func tests(_ name: String, _ dependencies: [Target.Dependency], exclude: [String] = []) -> Target {
+    .testTarget(name: name, dependencies: dependencies + ["NotifyCenterTestKit"], exclude: exclude)
 }
 
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
@@ -36,13 +47,9 @@ let bus = family(
         // Calls of Linux that Swift's Glibc module lacks.
         .target(name: "CLinux"),
         .target(name: "DBusTransport", dependencies: ["CDBus", "CLinux"]),
-        // A process that observes, posts and ends, or forks, as its arguments say.
-        helper("bus-probe", ["DBusTransport"], path: "Bus/DBusTransportTests/BusProbe"),
-        .testTarget(
-            name: "DBusTransportTests",
-            dependencies: ["DBusTransport", "NotifyCenterTestKit", "bus-probe"],
-            exclude: ["BusProbe"]
-        ),
+        // A process that observes, posts and ends, or forks. Its arguments say which.
+        helper("bus-probe", ["DBusTransport"], path: "DBusTransportTests/BusProbe"),
+        tests("DBusTransportTests", ["DBusTransport"]),
     ]
 )
 
@@ -60,57 +67,32 @@ let notifications = family(
             dependencies: ["NotifyCenterFoundation", "NotifyCenter", "DBusTransport", "CCoreFoundationNotifications"]
         ),
 
-        // A process with a center that does what it is told, for the tests between processes.
-        helper("center-probe", ["NotifyCenter"], path: "Notifications/NotifyCenterTests/CenterProbe"),
-        .testTarget(
-            name: "NotifyCenterTests",
-            dependencies: ["NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil", "center-probe"],
-            exclude: ["CenterProbe"]
-        ),
-        // The other process of the tests: observes and posts as its arguments say.
-        helper(
-            "foundation-probe",
-            ["NotifyCenterFoundation"],
-            path: "Notifications/NotifyCenterFoundationTests/FoundationProbe"
-        ),
-        .testTarget(
-            name: "NotifyCenterFoundationTests",
-            dependencies: [
-                "NotifyCenterFoundation", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "foundation-probe",
-            ],
-            exclude: ["FoundationProbe"]
-        ),
-        // Swift as it is written on Apple, in the language mode that most of it is in.
+        // A process with a center, which carries out the commands of its standard input, for the tests between processes.
+        helper("center-probe", ["NotifyCenter"], path: "NotifyCenterTests/CenterProbe"),
+        tests("NotifyCenterTests", ["NotifyCenter", "DBusTransport", "notifyutil"]),
+        // The other process of the tests. Its arguments say what it observes and posts.
+        helper("foundation-probe", ["NotifyCenterFoundation"], path: "NotifyCenterFoundationTests/FoundationProbe"),
+        tests("NotifyCenterFoundationTests", ["NotifyCenterFoundation", "NotifyCenter", "DBusTransport"]),
+        // Swift code as people write it for Apple's platforms, in the language mode that most of them use.
         helper(
             "ported-app",
             ["AppleNotifications", "notify"],
-            path: "Notifications/AppleNotificationsTests/PortedApp",
+            path: "AppleNotificationsTests/PortedApp",
             settings: [.swiftLanguageMode(.v5)]
         ),
-        .testTarget(
-            name: "AppleNotificationsTests",
-            dependencies: ["AppleNotifications", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "ported-app"],
-            exclude: ["PortedApp"]
-        ),
-        // Code as it is written for Apple's platforms: it imports nothing of this package.
+        tests("AppleNotificationsTests", ["AppleNotifications", "NotifyCenter", "DBusTransport"]),
+        // Code as people write it for Apple's platforms: it imports nothing of this package.
         helper(
             "unmodified-app",
             ["CoreFoundationNotifications"],
-            path: "Notifications/CoreFoundationNotificationsTests/UnmodifiedApp"
+            path: "CoreFoundationNotificationsTests/UnmodifiedApp"
         ),
-        // Calls what its standard input says, and prints what its callbacks are called with.
-        helper(
-            "scripted-app",
-            ["CoreFoundationNotifications"],
-            path: "Notifications/CoreFoundationNotificationsTests/ScriptedApp"
-        ),
-        .testTarget(
-            name: "CoreFoundationNotificationsTests",
-            dependencies: [
-                "CoreFoundationNotifications", "AppleNotifications", "NotifyCenter", "DBusTransport",
-                "NotifyCenterTestKit", "unmodified-app", "scripted-app",
-            ],
-            exclude: ["UnmodifiedApp", "ScriptedApp", "Programs"]
+        // Calls the functions that its standard input names, and prints the arguments that its callbacks get.
+        helper("scripted-app", ["CoreFoundationNotifications"], path: "CoreFoundationNotificationsTests/ScriptedApp"),
+        tests(
+            "CoreFoundationNotificationsTests",
+            ["CoreFoundationNotifications", "AppleNotifications", "NotifyCenter", "DBusTransport"],
+            exclude: ["Programs"]
         ),
     ]
 )
@@ -123,7 +105,7 @@ let notify3 = family(
         .target(name: "CNotify"),
         // Queues and blocks of C callers.
         .target(name: "CDispatchQueues"),
-        // What library and service say to each other, and the access rules that both keep.
+        // The messages between library and service, and the access rules that both apply.
         .target(name: "NotifydProtocol", dependencies: ["DBusTransport", "CLinux"]),
         .target(
             name: "notify",
@@ -137,50 +119,23 @@ let notify3 = family(
         ),
 
         .testTarget(name: "NotifydProtocolTests", dependencies: ["NotifydProtocol", "DBusTransport"]),
-        // A process that uses notify(3) as its standard input says.
-        helper("notify-probe", ["notify", "NotifyCenter"], path: "Notify3/NotifyTests/NotifyProbe"),
-        // Swift as it is written on Apple.
-        helper(
-            "ported-notify",
-            ["notify"],
-            path: "Notify3/NotifyTests/PortedNotify",
-            settings: [.swiftLanguageMode(.v5)]
-        ),
-        .testTarget(
-            name: "NotifyTests",
-            dependencies: [
-                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notify-probe",
-                "ported-notify", "notifyd", "notifyutil",
-            ],
-            exclude: ["NotifyProbe", "PortedNotify"]
-        ),
-        // Another process, and another user, with registrations: does what its standard input says.
-        helper(
-            "notifyd-client",
-            ["NotifydProtocol", "DBusTransport"],
-            path: "Notify3/NotifyDaemonTests/NotifydClient"
-        ),
-        .testTarget(
-            name: "NotifyDaemonTests",
-            dependencies: [
-                "NotifyDaemon", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyd",
-                "notifyd-client",
-            ],
-            exclude: ["NotifydClient"]
-        ),
-        .testTarget(
-            name: "NotifyutilTests",
-            dependencies: [
-                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "notifyutil",
+        // A process that calls notify(3) as its standard input says.
+        helper("notify-probe", ["notify", "NotifyCenter"], path: "NotifyTests/NotifyProbe"),
+        // Swift code as people write it for Apple's platforms.
+        helper("ported-notify", ["notify"], path: "NotifyTests/PortedNotify", settings: [.swiftLanguageMode(.v5)]),
+        tests("NotifyTests", ["notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyd", "notifyutil"]),
+        // Another process with registrations, also under another user. Its standard input says what it does.
+        helper("notifyd-client", ["NotifydProtocol", "DBusTransport"], path: "NotifyDaemonTests/NotifydClient"),
+        tests("NotifyDaemonTests", ["NotifyDaemon", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyd"]),
+        tests(
+            "NotifyutilTests",
+            [
+                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyutil",
                 "notifyd",
             ]
         ),
         // notify(3) in C and C++, built and run as programs of others are.
-        .testTarget(
-            name: "CProgramTests",
-            dependencies: ["NotifydProtocol", "NotifyCenterTestKit", "notifyd"],
-            exclude: ["Programs"]
-        ),
+        tests("CProgramTests", ["NotifydProtocol", "notifyd"], exclude: ["Programs"]),
     ]
 )
 
@@ -192,53 +147,43 @@ let sharedDevice = family(
         .target(name: "MSAL", dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"]),
 
         // An app that cleans up, and is killed at the point that its arguments name.
-        helper(
-            "cleanup-probe",
-            ["SharedDevice", "NotifyCenter"],
-            path: "SharedDevice/SharedDeviceTests/CleanupProbe"
-        ),
+        helper("cleanup-probe", ["SharedDevice", "NotifyCenter"], path: "SharedDeviceTests/CleanupProbe"),
         // An app that begins its cleanup and never ends it.
-        helper(
-            "cleanup-beginner",
-            ["SharedDevice", "NotifyCenter"],
-            path: "SharedDevice/SharedDeviceTests/CleanupBeginner"
-        ),
+        helper("cleanup-beginner", ["SharedDevice", "NotifyCenter"], path: "SharedDeviceTests/CleanupBeginner"),
         // An app that signs out with a PATH of the test's own.
         helper(
             "signout-probe",
             ["SharedDevice", "NotifyCenter", "DBusTransport"],
-            path: "SharedDevice/SharedDeviceTests/SignoutProbe"
+            path: "SharedDeviceTests/SignoutProbe"
         ),
         // An app that follows the account, and does what its standard input says.
         helper(
             "listener-app",
             ["SharedDevice", "NotifyCenter", "DBusTransport", argumentParser],
-            path: "SharedDevice/SharedDeviceTests/ListenerProgram"
+            path: "SharedDeviceTests/ListenerProgram"
         ),
-        .testTarget(
-            name: "SharedDeviceTests",
-            dependencies: [
-                "SharedDevice", "SharedDeviceBroker", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", grdb,
+        tests(
+            "SharedDeviceTests",
+            [
+                "SharedDevice", "SharedDeviceBroker", "NotifyCenter", "DBusTransport", grdb,
                 "ExampleSupport", "notifyutil", "shared-device", "shared-device-broker", "point-of-sale",
-                "flight-briefing", "field-service", "demo", "cleanup-probe", "cleanup-beginner", "signout-probe",
-                "listener-app",
-            ],
-            exclude: ["CleanupProbe", "CleanupBeginner", "SignoutProbe", "ListenerProgram"]
+                "flight-briefing", "field-service", "demo",
+            ]
         ),
-        // Swift as it is written for shared device mode on iOS, in the language mode that most of it is in.
+        // Swift code as people write it for shared device mode on iOS, in the language mode that most of them use.
         helper(
             "ported-shared-device-app",
             ["MSAL", "AppleNotifications"],
-            path: "SharedDevice/MSALTests/PortedSharedDeviceApp",
+            path: "MSALTests/PortedSharedDeviceApp",
             settings: [.swiftLanguageMode(.v5)]
         ),
-        .testTarget(
-            name: "MSALTests",
-            dependencies: [
-                "MSAL", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", "shared-device",
-                "shared-device-broker", "ported-shared-device-app", "notifyutil",
+        tests(
+            "MSALTests",
+            [
+                "MSAL", "SharedDevice", "NotifyCenter", "DBusTransport", "shared-device",
+                "shared-device-broker", "notifyutil",
             ],
-            exclude: ["PortedSharedDeviceApp", "Fixtures"]
+            exclude: ["Fixtures"]
         ),
     ]
 )
@@ -267,37 +212,31 @@ let broker = family(
         ),
 
         // Commits in a loop until it is killed, for the tests of the store.
-        helper(
-            "commit-loop",
-            ["SharedDeviceBroker", "SharedDevice"],
-            path: "Broker/SharedDeviceBrokerTests/CommitLoop"
-        ),
-        .testTarget(
-            name: "SharedDeviceBrokerTests",
-            dependencies: [
-                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
-                "shared-device", "shared-device-broker", "commit-loop", grdb,
+        helper("commit-loop", ["SharedDeviceBroker", "SharedDevice"], path: "SharedDeviceBrokerTests/CommitLoop"),
+        tests(
+            "SharedDeviceBrokerTests",
+            [
+                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "shared-device",
+                "shared-device-broker", grdb,
             ],
-            exclude: ["CommitLoop", "Fixtures"]
+            exclude: ["Fixtures"]
         ),
-        // A listener app that does what its standard input says, and what its environment has it do wrong.
+        // A listener app. Its standard input says what it does, and its environment which mistakes it makes.
         helper(
             "torture-app",
             ["SharedDevice", "NotifyCenter", "DBusTransport"],
-            path: "Broker/SharedDeviceTortureTests/TortureApp"
+            path: "SharedDeviceTortureTests/TortureApp"
         ),
-        .testTarget(
-            name: "SharedDeviceTortureTests",
-            dependencies: [
-                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit", grdb,
-                "torture-app", "shared-device-broker",
-            ],
-            exclude: ["TortureApp"]
+        tests(
+            "SharedDeviceTortureTests",
+            [
+                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", grdb, "shared-device-broker",
+            ]
         ),
     ]
 )
 
-/// What users test with, and we: private buses, and a device of a test's own.
+/// What users of the package test with, and this project itself: private buses, and a device for one test.
 let testKits = family(
     "TestKits",
     [
@@ -306,11 +245,11 @@ let testKits = family(
             name: "SharedDeviceTestKit",
             dependencies: ["SharedDevice", "NotifyCenterTestKit", "NotifyCenter", "DBusTransport"]
         ),
-        .testTarget(
-            name: "SharedDeviceTestKitTests",
-            dependencies: [
-                "SharedDeviceTestKit", "SharedDevice", "NotifyCenter", "DBusTransport", "NotifyCenterTestKit",
-                "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
+        tests(
+            "SharedDeviceTestKitTests",
+            [
+                "SharedDeviceTestKit", "SharedDevice", "NotifyCenter", "DBusTransport", "shared-device",
+                "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
             ]
         ),
     ]

@@ -39,7 +39,7 @@ public typealias CFNotificationCallback = (
 
 /// Registers a callback. The registration is in force on return: the callback gets what any process posts from then on (CF-A11). For
 /// that, the Darwin and the distributed center wait for the bus to confirm it. Equal registrations stand side by side (CF-A5).
-/// Nothing that was posted before is delivered (CF-A6).
+/// Earlier posts are not delivered (CF-A6).
 ///
 /// - Parameters:
 ///   - center: without one, nothing happens.
@@ -53,7 +53,9 @@ public typealias CFNotificationCallback = (
 ///     whose pointer was made in another way must be kept until this returns. The Darwin center ignores it (CF-M6).
 ///   - suspensionBehavior: what happens while the distributed center is suspended.
 ///
-/// A bus that cannot be reached or refuses, and an object that is no `CFString`, are reported to `UnthrownFailures`.
+/// The function reports to `UnthrownFailures` when the bus cannot be reached or refuses the match rule. The center keeps the observer all the
+/// same: the callback gets what is posted once the bus is there and has accepted the rule. If the object is not a `CFString`, it reports
+/// that, and registers nothing.
 public func CFNotificationCenterAddObserver(
     _ center: CFNotificationCenter!,
     _ observer: UnsafeRawPointer!,
@@ -74,8 +76,8 @@ public func CFNotificationCenterAddObserver(
     }
 }
 
-/// Removes the observer's registrations that meet the criteria. On return none of them is called any more, also not for what waited
-/// for it; a call that is under way on another thread goes on (CF-R7). Where nothing is registered, nothing happens (CF-R5).
+/// Removes the observer's registrations for this name and object. After the return no call of theirs begins, and what waited for them is
+/// dropped; a call that another thread has begun goes on (CF-R7). Where nothing is registered, nothing happens (CF-R5).
 ///
 /// - Parameters:
 ///   - center: without one, nothing happens.
@@ -85,7 +87,7 @@ public func CFNotificationCenterAddObserver(
 ///     compares it as text (CF-R8), and it must be a `CFString`, as it must in ``CFNotificationCenterAddObserver(_:_:_:_:_:_:)``. The
 ///     Darwin center ignores it (CF-R6).
 ///
-/// An object that is no `CFString` is reported to `UnthrownFailures`; then nothing is removed.
+/// If the object is not a `CFString`, the function reports that to `UnthrownFailures` and removes nothing.
 public func CFNotificationCenterRemoveObserver(
     _ center: CFNotificationCenter!,
     _ observer: UnsafeRawPointer!,

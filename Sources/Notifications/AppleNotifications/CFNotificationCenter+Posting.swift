@@ -34,7 +34,7 @@ public func CFNotificationCenterPostNotification(
 ///   - options: ``kCFNotificationDeliverImmediately``, ``kCFNotificationPostToAllSessions``, both or `0`. Only the distributed center
 ///     looks at them (CF-P8, CF-W1).
 ///
-/// Where a bus cannot be reached, an object is no `CFString`, or a userInfo is no property list or beyond the bounds, the function
+/// If a bus cannot be reached, an object is not a `CFString`, or a userInfo is not a property list or exceeds the bounds, the function
 /// reports to `UnthrownFailures` and posts nothing.
 public func CFNotificationCenterPostNotificationWithOptions(
     _ center: CFNotificationCenter!,

@@ -2,13 +2,13 @@ public import DBusTransport
 import Glibc
 import Synchronization
 
-/// Where errors go that no function can throw: those of functions that Apple declares without a way to report one, such as
-/// `CFNotificationCenterPostNotification`, and those that occur while nothing is called, such as a match rule that a restarted bus refuses.
-/// While nobody observes them, each is a line on standard error.
+/// Takes the errors that no function can throw. Some come from functions that Apple declares without a way to report an error, such as
+/// `CFNotificationCenterPostNotification`; others occur outside of a call, such as a match rule that a restarted bus refuses. While nobody
+/// observes the errors, each becomes a line on standard error.
 public enum UnthrownFailures {
     /// One failed call.
     public struct Failure: Sendable, CustomStringConvertible {
-        /// The function that was called, or what this library did by itself.
+        /// The function that was called, or the work that this library did by itself.
         public let function: String
         /// What happened. ``DBusError`` where the bus is concerned.
         public let error: any Error
@@ -17,8 +17,8 @@ public enum UnthrownFailures {
         public var description: String { "\(function): \(error)" }
     }
 
-    /// An observer of failures in place. Its end of life, or its `cancel()`, removes it: keep it as long as the observer is to be told. A
-    /// call under way on another thread is not waited for.
+    /// Holds an observer of failures in place. Its `cancel()` removes the observer, and so does the end of its life: keep it for as long as
+    /// the observer is to be called. It does not wait for a call under way on another thread.
     public typealias Observation = DBusTransport.Observation
 
     private struct Observers {
@@ -28,8 +28,8 @@ public enum UnthrownFailures {
 
     private static let observers = Locked(Observers())
 
-    /// Has `observer` called for each failure, on the thread of the failed call and before that returns, until the returned
-    /// observation ends. Several observers are all called, in no order.
+    /// Calls `observer` for each failure, on the thread of the failed call and before that returns, until the returned observation ends. If
+    /// there are several observers, all are called, in no order.
     public static func observe(_ observer: @escaping @Sendable (Failure) -> Void) -> Observation {
         let number = observers.withLock { observers in
             defer { observers.next += 1 }

@@ -41,12 +41,12 @@ struct Program {
     private func status(_ invocation: Invocation) -> CInt {
         do throws(DBusError) {
             let connection = try DBusConnection.open(invocation.bus(starter: nil))
-            // To ask about the running one, not to start one.
+            // Without a start: the status is about the running notifyd.
             let answer = try connection.callAndWait(NotifydProtocol.call(.status, options: .noAutoStart))
             return print(answer.first?.stringValue ?? "")
         } catch  where error.name == "org.freedesktop.DBus.Error.NameHasNoOwner" {
             Diagnostics.write(
-                "no notifyd runs on this bus; whoever calls it, such as notifyutil --list, has the bus start it"
+                "no notifyd runs on this bus; a call to it, such as notifyutil --list, makes the bus start it"
             )
             return Exit.unavailable
         } catch {
@@ -103,22 +103,22 @@ struct Invocation: Equatable {
                notifyd --status [--session | --system | --address ADDRESS]
                notifyd --check-configuration FILE
 
-        Keeps what outlives a process for notify(3): the state of names, who is registered for them, and which paths are
-        monitored. The bus starts it when it is needed, and it may end at any time: processes tell it anew what they have.
-        Posting and observing do without it.
+        Keeps what processes share for notify(3): the state of names, who is registered for them, and which paths are
+        monitored. The bus starts it when a process calls it. It may end at any time: at its start, processes tell it again
+        what they have. Posting and observing work without it.
           --session   the session bus
           --system    the system bus
           --address   the bus at a D-Bus address, for instance unix:path=/run/my/bus
-                      (default: the bus that starts it, else what NOTIFY_CENTER_BUS names, else the session bus)
-          --configuration        the file to read instead of /etc/notify.conf or what NOTIFY_CENTER_CONFIGURATION names
-          --status               print what the running notifyd knows
-          --check-configuration  print what is wrong with a file
+                      (default: the bus that starts it; then the bus of NOTIFY_CENTER_BUS; then the session bus)
+          --configuration        read this file instead of /etc/notify.conf or that of NOTIFY_CENTER_CONFIGURATION
+          --status               print the status of the running notifyd
+          --check-configuration  print the errors of a file
           -h, --help             this text
-        Signals: SIGTERM and SIGINT end it; SIGHUP has it read the configuration again; SIGUSR1 and SIGUSR2 have it write a short
+        Signals: SIGTERM and SIGINT end it; SIGHUP makes it read the configuration again; SIGUSR1 and SIGUSR2 make it write a short
         and a long status to $XDG_RUNTIME_DIR/notifyd_PID.status (root without it: /var/run).
         Exit status: 0 done; 64 the command line is wrong; 65 the configuration has errors; 66 it cannot be read; 69 the bus
-        cannot be reached or refuses, or another notifyd serves it; 71 the system grants too little; 74 the output cannot be
-        written.
+        cannot be reached or refuses, or another notifyd serves it; 71 the system has no resources left for it; 74 the output
+        cannot be written.
 
         """
 }

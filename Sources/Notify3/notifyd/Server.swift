@@ -3,7 +3,7 @@ import Glibc
 import NotifyDaemon
 import Synchronization
 
-/// Serves until it is to end. The main thread waits for signals, which all others block.
+/// Serves until a signal ends it. The main thread waits for signals, which all other threads block.
 struct Server {
     private let options: DaemonService.Options
 
@@ -21,7 +21,7 @@ struct Server {
         sigemptyset(&signals)
         for number in [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2] { sigaddset(&signals, number) }
         pthread_sigmask(SIG_BLOCK, &signals, nil)
-        // Whoever reads standard error may be gone.
+        // The reader of standard error may have ended.
         signal(SIGPIPE, SIG_IGN)
         start()
         while true {
@@ -34,7 +34,7 @@ struct Server {
 
     private struct State {
         var service: DaemonService?
-        /// What came while it started: the configuration may have been read before, and who asks for the status waits for it.
+        /// Signals that arrived during the start. They are carried out afterwards, because the configuration may have been read before them.
         var early: Set<CInt> = []
     }
 
@@ -44,7 +44,7 @@ struct Server {
         let options = options
         Task {
             do {
-                // Who needs notifyd when the bus is back starts another one.
+                // When the bus is back, the first process that needs notifyd starts another one.
                 let service = try await DaemonService.start(options) { exit(0) }
                 let early = Self.state.withLock { state in
                     state.service = service

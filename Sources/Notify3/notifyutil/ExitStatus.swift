@@ -3,7 +3,7 @@ import NotifyCenter
 import NotifydProtocol
 import notify
 
-/// How the program ends, in the numbers of sysexits.h but for the command line's, which is Darwin's.
+/// The exit statuses: the numbers of sysexits.h, except that of a wrong command line, which is Darwin's.
 enum ExitStatus: CInt {
     case done = 0
     /// The command line is wrong; nothing was done.
@@ -29,11 +29,11 @@ enum ExitStatus: CInt {
     }
 }
 
-/// One operation that failed: what Darwin's tool says of it, and the rest.
+/// An operation that failed: the line of Darwin's tool, and the reason.
 struct Failure: Error {
-    /// What was attempted, as “post NAME”.
+    /// The attempted operation, for instance “post NAME”.
     let attempted: String
-    /// What Darwin's line begins with; `nil` for what Darwin's tool does not do.
+    /// The beginning of Darwin's line; `nil` if Darwin's tool has no such operation.
     let name: String?
     /// Of notify(3).
     let status: UInt32
@@ -85,7 +85,7 @@ extension DBusError {
     }
 }
 
-/// Why something failed and what helps, for standard error; standard output has Darwin's line.
+/// The reason of a failure and its remedy, for standard error. Standard output has Darwin's line.
 enum Explanation {
     /// A sentence.
     static func of(_ failure: Failure) -> String {
@@ -93,18 +93,18 @@ enum Explanation {
         let attempted = "could not \(failure.attempted)"
         switch CInt(truncatingIfNeeded: failure.status) {
         case NOTIFY_STATUS_NOT_AUTHORIZED:
-            return "\(attempted): the name is another user's, or reserved; do it as its owner or as root, or see "
-                + "/etc/notify.conf"
+            return "\(attempted): the name belongs to another user, or is reserved; run this as its owner or "
+                + "as root, or change /etc/notify.conf"
         case NOTIFY_STATUS_SERVER_NOT_FOUND: return "\(attempted): \(unreachable())"
-        case NOTIFY_STATUS_INVALID_SIGNAL: return "\(attempted): there is no such signal; kill -l lists them"
-        case NOTIFY_STATUS_INVALID_NAME: return "\(attempted): that is no name"
+        case NOTIFY_STATUS_INVALID_SIGNAL: return "\(attempted): there is no such signal; kill -l lists all signals"
+        case NOTIFY_STATUS_INVALID_NAME: return "\(attempted): this is not a valid name"
         default:
-            return "\(attempted): the bus refused, or descriptors or memory are wanting; see the limits of both "
-                + "(ulimit -a, the bus's configuration)"
+            return "\(attempted): the bus refused, or the process has no descriptors or memory left; check the limits "
+                + "of the process (ulimit -a) and of the bus (its configuration)"
         }
     }
 
-    /// notify(3) says only that something was not there: ask anew.
+    /// notify(3) does not say what could not be reached, so this tries again.
     private static func unreachable() -> String {
         do throws(DBusError) {
             let connection = try DBusConnection.open(.fromEnvironment)
@@ -115,10 +115,10 @@ enum Explanation {
                 member: "Ping"
             )
             _ = try connection.callAndWait(ping)
-            return "notifyd could not be reached; it can be now, so try again"
+            return "notifyd could not be reached, but it answers now; try again"
         } catch  where error.name == "org.freedesktop.DBus.Error.ServiceUnknown" {
             return
-                "there is no notifyd on this bus; start it, or install the file by which the bus starts it (notifyd(8))"
+                "no notifyd runs on this bus, and the bus cannot start it; start it, or install its service file (notifyd(8))"
         } catch {
             return "\(error)"
         }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("Calls and registrations that a restart of the bus comes in between")
+@Suite("Calls and registrations during which the bus restarts")
 struct BusRestartTests {
     private let bus: PrivateBus
     private let connection: DBusConnection
@@ -37,7 +37,7 @@ struct BusRestartTests {
         #expect(connection.statistics.matchRules == 0)
     }
 
-    @Test("what a caller on the old bus asked is not answered to whoever has its name on the new one")
+    @Test("an answer to a caller on the old bus does not go to the process that has its name on the new bus")
     func answerAcrossRestart() async throws {
         let server = try DBusConnection.open(bus.bus)
         let gates = Locked<[CheckedContinuation<Void, Never>]>([])
@@ -62,7 +62,7 @@ struct BusRestartTests {
             let held = HeldMessage(call)
             return Task { (try? await connection.call(held.message.sharedReference()))?.first?.unsignedValue }
         }
-        // Connections that come back to the new bus, in however many attempts, take the first names there: the caller's is a later one.
+        // Connections that come back to the new bus take the first names there, with each attempt. So the caller gets a later name.
         for _ in 0..<20 { try DBusConnection.open(bus.bus).close() }
         var caller: DBusConnection? = try DBusConnection.open(bus.bus)
         let callerName = try #require(caller?.uniqueName)
@@ -73,7 +73,7 @@ struct BusRestartTests {
         caller = nil
         try bus.start()
         try await eventually("the server is back") { server.uniqueName != nil }
-        // Names are numbers in a row: one of the next connections gets the caller's.
+        // Names are consecutive numbers: one of the next connections gets the caller's name.
         var others = [try DBusConnection.open(bus.bus)]
         while let name = others.last?.uniqueName, name != callerName, others.count < 60 {
             others.append(try DBusConnection.open(bus.bus))
@@ -85,10 +85,10 @@ struct BusRestartTests {
         try await eventually("the second call is under way") { gates.withLock { $0.count } == 2 }
         gates.withLock { $0.first }?.resume()
         for _ in 0..<50 { _ = try await stranger.owner(of: callerName) }
-        // An answer to the first call would have been this one's.
+        // An answer to the first call would have been taken for the answer to this one.
         let marker = Task { await waiting.value }
         gates.withLock { gates in
-            // A third entry, so that the second call's answer is told from the first one's.
+            // The third entry tells the second call's answer from that of the first.
             if let second = gates.last { gates.append(second) }
         }
         gates.withLock { $0[1] }.resume()

@@ -57,7 +57,7 @@ struct DBusConnectionTests {
         withExtendedLifetime(object) {}
     }
 
-    @Test("a refusal carries the peer's error name; a wrong signature, object or method is told apart")
+    @Test("a refusal carries the peer's error name; a wrong signature, object and method give different errors")
     func refusals() async throws {
         let server = try DBusConnection.open(bus.bus)
         let object = try server.export(echo(), at: "/echo")
@@ -171,7 +171,7 @@ struct DBusConnectionTests {
         #expect(try await connection.owner(of: "org.example.One") == connection.uniqueName)
     }
 
-    @Test("a bus that dies and comes back finds connection, names, rules and objects in place")
+    @Test("after the bus died and came back, connection, names, rules and objects are in place")
     func reconnection() async throws {
         let server = try DBusConnection.open(bus.bus)
         try await server.requestName("org.example.Echo")
@@ -209,7 +209,7 @@ struct DBusConnectionTests {
         withExtendedLifetime((object, lease, handler, watching)) {}
     }
 
-    @Test("a blocking call from within a handler is answered, and what arrives meanwhile comes after, in order")
+    @Test("a blocking call in a handler is answered; messages that arrive meanwhile are handled afterwards, in order")
     func callFromHandler() async throws {
         let order = Locked<[String]>([])
         let lease = try await connection.addMatch(MatchRule(interface: "org.example.Ping"))
@@ -300,7 +300,7 @@ struct DBusConnectionTests {
                 connection.onSignal { _ in withExtendedLifetime(connection) {} },
             ]
         }
-        // The end of the last token ends the connection, under whatever lock is held then.
+        // The end of the last token ends the connection, with any lock that is held then.
         for token in try tokens() { token.cancel() }
     }
 

@@ -46,7 +46,7 @@ struct DBusMessageTests {
         #expect(error?.code == .tooLarge)
     }
 
-    @Test("names that D-Bus does not take are refused", arguments: ["", "a", "a..b", "a.1", "a.b\0", "é.b"])
+    @Test("names that D-Bus does not accept are refused", arguments: ["", "a", "a..b", "a.1", "a.b\0", "é.b"])
     func names(interface: String) {
         let error = #expect(throws: DBusError.self) {
             _ = try DBusMessage.signal(path: "/a", interface: interface, member: "C")

@@ -22,7 +22,7 @@ struct EndOfProcessTests {
             let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, way, "200"])
             #expect(await probe.exitStatus() == 0)
         }
-        // Whatever the bus has read by now is on its way in order.
+        // The bus forwards in order what it has read by now.
         try await DBusConnection.open(bus.bus).flush()
         try await eventually("all arrive", within: .seconds(30)) { counter.arrived == 3000 }
     }

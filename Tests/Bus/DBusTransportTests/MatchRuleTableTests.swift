@@ -3,7 +3,7 @@ import Testing
 
 @testable import DBusTransport
 
-/// A table with waiters that are told apart by numbers.
+/// A table whose waiters have numbers.
 private struct RuleTable {
     var table = MatchRuleTable()
     private let told = Shared()
@@ -27,7 +27,7 @@ private struct RuleTable {
 
     mutating func release(_ handle: Int) -> [MatchRuleTable.Action] { table.release(handle) }
 
-    /// Has the bus answer the request for `rule` among the actions; returns who was told, and what follows.
+    /// Plays the bus's answer to the request for `rule` among the actions; returns the waiters that were told, and the next actions.
     mutating func answer(
         _ rule: MatchRule,
         of actions: [MatchRuleTable.Action],
@@ -42,7 +42,7 @@ private struct RuleTable {
         return (waiters, answer.error, answer.actions)
     }
 
-    /// Has the bus be lost; returns who was told.
+    /// Plays the loss of the bus; returns the waiters that were told.
     mutating func lost() -> [Int] {
         for waiter in table.lost() { waiter(.disconnected("")) }
         return told.told.withLock { told in
@@ -111,7 +111,7 @@ struct MatchRuleTableTests {
         #expect(rules.table.count == 0)
     }
 
-    @Test("a refused rule tells those who wait, stays for its users, and the next user asks again")
+    @Test("a refusal of a rule reaches those who wait; the rule stays for its users, and the next user asks again")
     mutating func refusal() throws {
         let first = rules.retain(rule, waiter: 1)
         let answer = try rules.answer(rule, of: first.actions, error: refused)
@@ -134,7 +134,7 @@ struct MatchRuleTableTests {
         #expect(rules.table.count == 0)
     }
 
-    @Test("a rule of an outage is kept, and asked for when the bus is back")
+    @Test("a rule of an outage is kept, and requested when the bus is back")
     mutating func outage() throws {
         let kept = rules.retain(rule, isConnected: false, waiter: 1)
         #expect(kept.retention.name == "disconnected")
@@ -173,7 +173,7 @@ struct MatchRuleTableTests {
         #expect(rules.release(follower.handle).isEmpty, "the bus never had it")
     }
 
-    @Test("a fallback that has no place either fails everybody")
+    @Test("if the fallback has no place either, all waiters fail")
     mutating func noPlaceAtAll() throws {
         let only = rules.retain(rule, fallback: broad, waiter: 1)
         let covering = try rules.answer(rule, of: only.actions, error: limit)
@@ -205,7 +205,7 @@ struct MatchRuleTableTests {
         #expect(!covering.actions.contains(.remove(MatchRuleTable.spareRule)))
     }
 
-    @Test("a new connection is asked for every rule again")
+    @Test("every rule is requested again on a new connection")
     mutating func reconnection() throws {
         let first = rules.retain(rule, fallback: broad, waiter: 1)
         let covering = try rules.answer(rule, of: first.actions, error: limit)
@@ -220,12 +220,12 @@ struct MatchRuleTableTests {
         #expect(rules.table.notInForceCount == 0)
     }
 
-    @Test("who waits when the bus is lost and found goes on waiting, for the rule or for its fallback")
+    @Test("a waiter goes on waiting for the rule or its fallback when the bus is lost and comes back")
     mutating func waitingAcrossReconnection() throws {
         _ = rules.retain(rule, fallback: broad, waiter: 1)
         let again = rules.table.reconnected()
         #expect(try rules.answer(rule, of: again).waiters == [1])
-        // Under way to the fallback.
+        // The table is on its way to the fallback.
         let second = rules.retain(other, fallback: broad, waiter: 2)
         _ = try rules.answer(other, of: second.actions, error: limit)
         let third = rules.table.reconnected()
@@ -233,18 +233,20 @@ struct MatchRuleTableTests {
         #expect(try rules.answer(other, of: third).waiters == [2])
     }
 
-    @Test("who waits for a fallback is told when the bus is lost meanwhile")
+    @Test("a waiter for a fallback is told when the bus is lost meanwhile")
     mutating func lossWhileCovering() throws {
         let only = rules.retain(rule, fallback: broad, waiter: 1)
         let covering = try rules.answer(rule, of: only.actions, error: limit)
         #expect(rules.lost() == [1])
-        // The answer to the fallback's request comes after that, and finds nobody.
+        // The answer to the fallback's request comes after that, and nobody waits for it.
         let late = try rules.answer(broad, of: covering.actions, error: .disconnected("add a rule"))
         #expect(late.waiters == [])
         #expect(rules.table.reconnected().count == 1)
     }
 
-    @Test("a spare whose answer is late is given up like another, and so is one of an earlier connection told apart")
+    @Test(
+        "a spare with a late answer is given up like any other, and is not confused with one of an earlier connection"
+    )
     mutating func lateSpare() throws {
         let filling = fill()
         let late = DBusError(.timedOut, message: "no answer", attempted: "add a rule")
@@ -258,7 +260,7 @@ struct MatchRuleTableTests {
         withExtendedLifetime(again) {}
     }
 
-    @Test("a copy of a rule that nobody needs any more is taken back when the bus confirms it")
+    @Test("a second copy of a rule without users is removed when the bus confirms it")
     mutating func surplusCopies() throws {
         let first = rules.retain(rule, waiter: 1)
         let again = rules.table.reconnected()
@@ -300,7 +302,7 @@ struct MatchRuleTableTests {
         _ = try rules.request(broad, in: again)
     }
 
-    @Test("an answer to a request that is over tells nobody, also where another rule has its place by then")
+    @Test("an answer to a finished request reaches nobody, also if another rule has its place by then")
     mutating func lateAnswer() throws {
         let first = rules.retain(rule, waiter: 1)
         _ = rules.release(first.handle)

@@ -62,7 +62,7 @@ struct OrderedMethodTests {
         withExtendedLifetime((object, lease, handler)) {}
     }
 
-    @Test("the answer may come later, and from elsewhere; a refusal carries its name")
+    @Test("a method may answer later and from another thread; a refusal carries its error name")
     func answers() async throws {
         let method = DBusInterface.Method(
             "Echo",
@@ -97,7 +97,7 @@ struct OrderedMethodTests {
         withExtendedLifetime(object) {}
     }
 
-    @Test("the groups of a user are the machine's; of a user that it does not know, none")
+    @Test("the groups of a user are those of the machine; a user that the machine does not know has none")
     func groups() {
         #expect(UserGroups.of(0).contains(0))
         #expect(UserGroups.of(3_999_999_999) == [])

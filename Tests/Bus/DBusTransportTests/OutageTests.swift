@@ -31,7 +31,7 @@ struct OutageTests {
         #expect(connection.statistics.reconnections == 1)
     }
 
-    @Test("a post into an outage says so, and the one after it goes out")
+    @Test("a post during an outage throws an error, and the one after the outage goes out")
     func postDuringOutage() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
@@ -44,7 +44,9 @@ struct OutageTests {
         try await eventually("the post arrives") { counter.arrived == 1 }
     }
 
-    @Test("a rule that is kept during an outage is in force when the bus is back; a throwing one is not kept")
+    @Test(
+        "a rule that is kept during an outage is in force when the bus is back; one whose function throws is not kept"
+    )
     func registrationDuringOutage() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
@@ -75,7 +77,7 @@ struct OutageTests {
         withExtendedLifetime((lease, handler, watching)) {}
     }
 
-    @Test("a connection to a bus that was never there is made when it comes, and its kept rules are in force")
+    @Test("a connection waits for a bus that was never there, and then its kept rules are in force")
     func neverThere() async throws {
         let bus = try PrivateBus()
         bus.stop()
@@ -118,7 +120,7 @@ struct OutageTests {
         withExtendedLifetime((leases, watching)) {}
     }
 
-    @Test("threads that meet the limit of rules at once all get the broad rule's cover")
+    @Test("threads that reach the limit of rules at the same time are all covered by the broad rule")
     func limitRace() async throws {
         for _ in 0..<10 {
             let bus = try PrivateBus(.init(matchRulesPerConnection: 100))
@@ -190,7 +192,7 @@ struct OutageTests {
         bus.resume()
     }
 
-    @Test("a call to a peer that is gone fails at once with the bus's word")
+    @Test("a call to a peer that is gone fails at once with the bus's error")
     func gonePeer() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
@@ -203,7 +205,7 @@ struct OutageTests {
         #expect(error?.name == "org.freedesktop.DBus.Error.ServiceUnknown" || error?.code == .refused)
     }
 
-    @Test("a blocking call ends in time though a handler holds the reading thread up")
+    @Test("a blocking call ends in time although a handler blocks the reading thread")
     func callBesideBlockedHandler() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
@@ -229,13 +231,16 @@ struct OutageTests {
         withExtendedLifetime((lease, handler)) {}
     }
 
-    @Test("a send that a close comes in between is delivered", .enabled(if: PrivateBus.Daemon.chosen == .daemon))
+    @Test(
+        "a send during which the connection is closed is delivered",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon)
+    )
     func closeDuringSend() async throws {
         let bus = try PrivateBus()
         let receiver = try DBusConnection.open(bus.bus)
         let counter = try Counter(receiver, rule)
         let connection = try DBusConnection.open(bus.bus)
-        // Reads, so that the end of the connection is the reading thread's matter.
+        // This connection reads, so that its reading thread notices the end of the connection.
         _ = try await connection.addMatch(MatchRule(interface: "org.example.Pong"))
         bus.suspend()
         let sent = Locked(0)
@@ -322,7 +327,7 @@ struct OutageTests {
         withExtendedLifetime(lease) {}
     }
 
-    @Test("waits grow from nothing to 2 s, and start anew only after a connection that held")
+    @Test("waits grow from nothing to 2 s, and are short again only after a connection that held")
     func backoff() {
         let start = ContinuousClock.now
         var backoff = Backoff()
@@ -338,7 +343,7 @@ struct OutageTests {
 
     // MARK: Waiting on the reading thread
 
-    @Test("what arrives while a handler waits is bounded, in count and in bytes")
+    @Test("the messages that arrive while a handler waits are bounded in count and in bytes")
     func deferredMessages() throws {
         var deferred = DeferredMessages()
         for index in 0..<DeferredMessages.countLimit + 10 {
@@ -355,7 +360,7 @@ struct OutageTests {
         #expect(!deferred.isEmpty, "there is room again")
     }
 
-    @Test("a message's size is told without reading its arrays", arguments: [0, 1, 1000, 1_000_000])
+    @Test("the size of a message is known without reading its arrays", arguments: [0, 1, 1000, 1_000_000])
     func size(bytes: Int) throws {
         let plain = try DBusMessage.signal(
             path: "/a",

@@ -84,8 +84,8 @@ final class HangingUpBus: Sendable {
     }
 }
 
-/// Does on a thread of its own what blocks: the cooperative pool has as few threads as the machine has cores, and what the work waits for may
-/// need one of them.
+/// Runs blocking work on a thread of its own. The cooperative pool has only as many threads as the machine has cores, and the work may wait
+/// for something that needs one of them.
 func onThread<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async -> Value {
     await withCheckedContinuation { continuation in
         _ = QuietThread.start("blocking") { continuation.resume(returning: work()) }

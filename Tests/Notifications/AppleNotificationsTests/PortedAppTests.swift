@@ -33,7 +33,7 @@ struct PortedAppTests {
     }
 
     // CF-P9, CF-P11
-    @Test("posting what nobody hears is harmless and reports nothing")
+    @Test("a post without observers has no effect and reports nothing")
     func nobodyHears() async throws {
         for arguments in [["post", "com.example.nobody"], ["post", "com.example.nobody", "hello"]] {
             let poster = try ChildProcess(ChildProcess.built("ported-app"), arguments, environment: bus.environment)
@@ -76,7 +76,7 @@ struct PortedAppTests {
         #expect(await listener.exitStatus() == 0)
     }
 
-    @Test("without a bus it goes on, and each function that could not do its work says why")
+    @Test("without a bus it goes on, and each function that failed reports why")
     func noBus() async throws {
         let listener = try ChildProcess(
             ChildProcess.built("ported-app"),

@@ -2,10 +2,10 @@ import Foundation
 import NotifyCenterTestKit
 import Testing
 
-/// The page names what does not compile by the compiler's own words, so that a search for them finds it.
+/// The page quotes the compiler's errors, so that a search for an error finds the page.
 @Suite("The porting guide")
 struct PortingGuideTests {
-    /// A form that Linux's compiler refuses, and words of its error that stand on the page.
+    /// A form that Linux's compiler refuses, and the part of its error that the page quotes.
     struct Form: Sendable, CustomTestStringConvertible {
         let testDescription: String
         var imports = "import AppleNotifications\nimport Foundation"
@@ -101,13 +101,13 @@ struct PortingGuideTests {
         ),
     ]
 
-    @Test("it quotes the compiler's words for each form that does not compile", arguments: forms)
+    @Test("it quotes the compiler's error for each form that does not compile", arguments: forms)
     func words(of form: Form) async throws {
         let directory = try TemporaryDirectory("notify-center-porting")
         let file = "\(directory.path)/form.swift"
         try "\(form.imports)\n\(form.source)\n".write(toFile: file, atomically: true, encoding: .utf8)
         let products = (ChildProcess.built("x") as NSString).deletingLastPathComponent
-        // Where the modules in C are that ours stand on.
+        // The directories of the C modules that these modules need.
         let maps = "\(Self.repository)/Sources/Bus/CDBus"
         let script = """
             swiftc -typecheck -swift-version \(form.mode) -I "$0/Modules" $(pkg-config --cflags dbus-1 | sed 's/-I/-Xcc -I/g') \

@@ -5,7 +5,7 @@ import Foundation
 import NotifyCenter
 import Synchronization
 
-/// What callbacks have heard, in order, on any thread.
+/// The notifications that callbacks got on any thread, in order.
 final class Heard: Sendable {
     private let items = Locked<[String]>([])
 
@@ -13,7 +13,7 @@ final class Heard: Sendable {
     func note(_ item: String) { items.withLock { $0.append(item) } }
 }
 
-/// Registers, posts and removes as ported code does, and keeps what it heard.
+/// Registers, posts and removes like ported code, and keeps the notifications that it got.
 ///
 /// Its address is the observer, so it removes its registrations before it ends.
 final class Observer: Sendable {
@@ -25,8 +25,8 @@ final class Observer: Sendable {
 
     var pointer: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
 
-    /// Notes each notification as `label` and its name. The callback captures, and does not follow the pointer: an observer of any name
-    /// also hears what other tests post, while this object ends.
+    /// Notes each notification as `label` and its name. The callback captures values instead of following the pointer, because an observer
+    /// of any name also gets the posts of other tests while this object ends.
     func add(
         _ name: String?,
         object: UnsafeRawPointer? = nil,
@@ -63,7 +63,7 @@ func post(
     CFNotificationCenterPostNotification(center, CFNotificationName(name as CFString), object, userInfo, immediately)
 }
 
-/// The failures that the functions could not throw, since the first use.
+/// The failures that the functions could not throw, from the first use on.
 enum Failures {
     private static let reported = Locked<[String]>([])
     private static let observation = UnthrownFailures.observe { failure in

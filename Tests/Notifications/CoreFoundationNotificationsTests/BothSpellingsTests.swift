@@ -4,10 +4,10 @@ import Foundation
 import Synchronization
 import Testing
 
-@Suite("One program with the C symbols and with Apple's Swift spelling")
+@Suite("A program with both the C symbols and Apple's Swift functions")
 struct BothSpellingsTests {
     // CF-T2, CF-D6, CF-U3
-    @Test("an observer of either spelling hears local posts of both, and either spelling removes it")
+    @Test("an observer of either kind gets local posts of both, and both can remove it")
     func localCenter() throws {
         let heard = Locked<[String]>([])
         let observer = LocalObserver()

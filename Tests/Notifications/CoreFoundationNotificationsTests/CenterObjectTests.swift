@@ -20,7 +20,7 @@ struct CenterObjectTests {
     }
 
     // CF-T2, CF-T3
-    @Test("each getter returns an object of its own, always and on all threads the same")
+    @Test("each getter always returns the same object, on all threads, and another than the other getters")
     func identity() async {
         let seen = await withTaskGroup(of: [UInt].self) { group in
             for _ in 0..<64 { group.addTask { Self.getters.map { address(of: $0()) } } }
@@ -50,7 +50,7 @@ struct CenterObjectTests {
     }
 
     // CF-T1
-    @Test("no number of releases frees one")
+    @Test("a center survives any number of releases")
     func overRelease() {
         for getter in Self.getters {
             for _ in 0..<10_000 { getter().map { Unmanaged.passUnretained($0).release() } }

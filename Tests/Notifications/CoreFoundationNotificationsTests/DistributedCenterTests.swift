@@ -72,7 +72,7 @@ struct DistributedCenterTests {
     }
 
     // CF-R2, CF-R3, CF-R4, CF-R5, CF-R8
-    @Test("removing compares name and object, objects as text, and touches no other observer")
+    @Test("a removal compares name and object, objects as text, and leaves other observers in place")
     func removing() async throws {
         try await app.perform(
             "add distributed 1 n - 2",
@@ -104,7 +104,7 @@ struct DistributedCenterTests {
     }
 
     // CF-A6
-    @Test("a registration hears nothing that was delivered before it")
+    @Test("a registration gets nothing that was delivered before it")
     func noReplay() async throws {
         try await app.perform("add distributed 1 n - 2", "post distributed n - - false")
         _ = try await app.everythingHeard()
@@ -113,7 +113,7 @@ struct DistributedCenterTests {
     }
 
     // CF-A1
-    @Test("an observer may be NULL; no removal reaches it")
+    @Test("an observer may be NULL; then no removal finds it")
     func nullObserver() async throws {
         try await app.perform(
             "add distributed 0 n - 2",
@@ -125,7 +125,7 @@ struct DistributedCenterTests {
     }
 
     // CF-C2, CF-R7
-    @Test("a callback may remove itself: of three posts it hears one")
+    @Test("a callback may remove itself: it gets one post of three")
     func removesItself() async throws {
         try await app.perform("when 1 remove distributed 1 - -", "add distributed 1 n - 2")
         for _ in 0..<3 { try await app.perform("post distributed n - - false") }
@@ -148,7 +148,7 @@ struct DistributedCenterTests {
     }
 
     // CF-S1, CF-S3, CF-S4, CF-S5, CF-S8, CF-A7
-    @Test("each registration decides what waits while the center is suspended; 0 is coalesce")
+    @Test("each registration decides what waits while the center is suspended; 0 means coalesce")
     func suspension() async throws {
         #expect(try await app.answer(to: "show-suspended distributed") == "suspended false")
         try await app.perform("suspend distributed true")
@@ -176,7 +176,7 @@ struct DistributedCenterTests {
     }
 
     // CF-P7, CF-B8
-    @Test("on a bus of one session, a post to all sessions is heard in that one, and the process says so once")
+    @Test("on a bus of one session, a post to all sessions reaches that session, and the process reports that once")
     func allSessions() async throws {
         try await app.perform("add distributed 1 n - 2")
         for _ in 0..<2 { try await app.perform("post-with-options distributed n - - 2") }
@@ -194,13 +194,13 @@ struct DistributedCenterTests {
     }
 
     // CF-D2
-    @Test("registrations of both centers hear again after the bus was killed and restarted")
+    @Test("registrations of both centers are in force again after the bus was killed and restarted")
     func busRestart() async throws {
         try await app.perform("add distributed 1 n A 2", "add darwin 2 d - 2")
         try bus.restart()
         let poster = try App(bus)
         for (post, heard) in [("distributed n A text", "by 1 from distributed"), ("darwin d - -", "by 2 from darwin")] {
-            // The connection is made anew in the background, so that the first posts may come too early.
+            // The library reconnects in the background, so the first posts may come too early.
             try await eventually("“\(post)” is heard") {
                 try await poster.perform("post \(post) false")
                 return app.heard.contains { $0.hasPrefix(heard) }
@@ -209,7 +209,7 @@ struct DistributedCenterTests {
     }
 
     // CF-P11
-    @Test("without a bus, a post and a registration say so and do nothing")
+    @Test("without a bus, a post and a registration do nothing and report that")
     func noBus() async throws {
         bus.stop()
         try await app.perform("post distributed n - - false", "add distributed 1 n - 2")

@@ -10,7 +10,7 @@ import Testing
 struct LocalCenterTests {
     private let first = LocalObserver()
     private let second = LocalObserver()
-    // Nothing but the addresses matters.
+    // Only the addresses matter.
     private let objectA = UnsafeRawPointer(bitPattern: 0xA0)
     private let objectB = UnsafeRawPointer(bitPattern: 0xB0)
 
@@ -38,7 +38,7 @@ struct LocalCenterTests {
     }
 
     // CF-D1, CF-D6, CF-P3, CF-P8, CF-U3
-    @Test("an observer is called within the post, on its thread, with the very pointers")
+    @Test("the post calls its observers, on its thread and with the posted pointers themselves")
     func pointers() throws {
         let userInfo: CFDictionary = try #require(CFDictionaryCreate(nil, nil, nil, 0, nil, nil))
         let name = makeString("n")
@@ -67,8 +67,8 @@ struct LocalCenterTests {
         #expect(first.calls.count == 6)
     }
 
-    // CF-M3: others compare CFHash alone, which looks at some of the characters of a long text.
-    @Test("names of the same hash are told apart")
+    // CF-M3: other implementations compare only CFHash, which looks at some characters of a long text.
+    @Test("names with the same hash are different")
     func equalHashes() {
         let names = ["a", "b"].map { letter in
             String(repeating: "x", count: 60) + letter + String(repeating: "x", count: 300)
@@ -82,7 +82,7 @@ struct LocalCenterTests {
     }
 
     // CF-M3
-    @Test("names are compared exactly, whatever is in them")
+    @Test("names are compared exactly, with any characters")
     func names() {
         let names = ["", "n", "N", "n\u{0}", "n\u{0}x", "\u{E9}", "e\u{301}", "\u{FEFF}n", "\u{1F600}", "*"]
         let observers = names.map { name in
@@ -97,7 +97,7 @@ struct LocalCenterTests {
     }
 
     // CF-M3
-    @Test("a name that is no Unicode text is heard by nobody, not even by observers of another one")
+    @Test("a post of a name that is not Unicode reaches nobody, also no observer of another such name")
     func loneSurrogate() throws {
         var (lead, trail): (UniChar, UniChar) = (0xD800, 0xDC01)
         let names = [
@@ -169,7 +169,7 @@ struct LocalCenterTests {
     }
 
     // CF-A6, CF-C1
-    @Test("an observer that is added during a post hears the next")
+    @Test("an observer that is added during a post gets the next one")
     func addingWhileCalled() {
         let (first, second) = (first, second)
         first.whenCalled { if second.calls.isEmpty { second.add("n") } }
@@ -182,7 +182,7 @@ struct LocalCenterTests {
     }
 
     // CF-C2, CF-C3
-    @Test("an observer may remove itself, and another whose turn has not come")
+    @Test("an observer may remove itself, and another that has not been called yet")
     func removingWhileCalled() {
         let (first, second) = (first, second)
         first.whenCalled {
@@ -197,7 +197,7 @@ struct LocalCenterTests {
     }
 
     // CF-C4, CF-D3
-    @Test("a post from within a callback is delivered before the outer one goes on")
+    @Test("a post in a callback is delivered before the outer post goes on")
     func nestedPost() {
         let order = Locked<[String]>([])
         let (first, second) = (first, second)
@@ -229,7 +229,7 @@ struct LocalCenterTests {
     }
 
     // CF-A1
-    @Test("an observer may be NULL; no removal reaches it")
+    @Test("an observer may be NULL; then no removal finds it")
     func nullObserver() {
         let calls = AnonymousCalls.shared
         CFNotificationCenterAddObserver(LocalObserver.center, nil, anonymousCallback, makeString("null"), nil, .drop)

@@ -1,7 +1,7 @@
 import NotifyCenterTestKit
 import Testing
 
-@Suite("Arguments that the functions cannot use")
+@Suite("Arguments that the functions refuse")
 struct MisuseTests {
     private let bus: PrivateBus
     private let app: App
@@ -12,7 +12,7 @@ struct MisuseTests {
     }
 
     // CF-A3, CF-P1, CF-R1
-    @Test("NULL where it has no meaning does nothing", arguments: ["local", "darwin", "distributed"])
+    @Test("a NULL without a meaning does nothing", arguments: ["local", "darwin", "distributed"])
     func null(center: String) async throws {
         try await app.perform(
             "add \(center) 1 n - 2",
@@ -60,7 +60,7 @@ struct MisuseTests {
     }
 
     // CF-X6
-    @Test("an object that is no CFString registers and removes nothing at the distributed center, and is told")
+    @Test("the distributed center registers and removes nothing for an object that is not a CFString, and reports it")
     func object() async throws {
         try await app.perform("add distributed 1 n number 2", "post distributed n A - false")
         #expect(try await app.everythingHeard() == [])
@@ -103,7 +103,7 @@ struct MisuseTests {
     }
 
     // CF-T7
-    @Test("an unknown suspension behaviour registers with the default, and is told")
+    @Test("an unknown suspension behaviour registers with the default, and is reported")
     func behavior() async throws {
         try await app.perform("add distributed 1 n - 9", "suspend distributed true")
         for _ in 0..<3 { try await app.perform("post distributed n - - false") }

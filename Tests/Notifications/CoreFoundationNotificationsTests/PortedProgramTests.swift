@@ -3,7 +3,7 @@ import NotifyCenter
 import NotifyCenterTestKit
 import Testing
 
-@Suite("Programs as they are written for Apple's platforms")
+@Suite("Programs as people write them for Apple's platforms")
 struct PortedProgramTests {
     private let bus: PrivateBus
     private let directory: TemporaryDirectory
@@ -14,7 +14,7 @@ struct PortedProgramTests {
     }
 
     // CF-D2, CF-A11, CF-T10
-    @Test("Swift that imports Foundation and CoreFoundation hears other processes, and other processes hear it")
+    @Test("Swift that imports Foundation and CoreFoundation gets posts of other processes, and they get its posts")
     func unmodified() async throws {
         let program = ChildProcess.built("unmodified-app")
         let listener = try ChildProcess(program, ["news"], environment: bus.environment)
@@ -85,7 +85,7 @@ struct PortedProgramTests {
         #expect(program.errorText == "")
     }
 
-    /// Builds a program of one file, as the porting guide does it, and returns its path.
+    /// Builds a program of one file as in the porting guide, and returns its path.
     private func build(_ source: String, by compiler: String) async throws -> String {
         let program = "\(directory.path)/program"
         let headers = "\(Self.repository)/Sources/Notifications/CCoreFoundationNotifications/include"
@@ -102,7 +102,7 @@ struct PortedProgramTests {
 
     private static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().path
     private static let repository = URL(fileURLWithPath: folder).appendingPathComponent("../../..").standardized.path
-    /// Where libCFNotificationCenter.so is.
+    /// The directory of libCFNotificationCenter.so.
     private static var libraries: String { (ChildProcess.built("x") as NSString).deletingLastPathComponent }
 }
 

@@ -12,7 +12,7 @@ struct UserInfoTests {
         app = try App(bus)
     }
 
-    /// What arrives of a sample that the app posts to itself.
+    /// What the app receives when it posts a sample to itself.
     private func roundTrip(_ sample: String) async throws -> String? {
         try await app.perform("add distributed 1 n - 2", "post distributed n - \(sample) false")
         let heard = try await app.everythingHeard().last
@@ -20,7 +20,7 @@ struct UserInfoTests {
     }
 
     // CF-U1, CF-U7, CF-D8
-    @Test("every type of a property list survives, and no two are confused")
+    @Test("every type of a property list arrives unchanged, and different types stay different")
     func everyType() async throws {
         let expected = [
             #""": {}"#, #""array": [true, {"in": []}]"#, #""big": 18446744073709551615"#, #""data": data [0, 255]"#,
@@ -31,7 +31,7 @@ struct UserInfoTests {
     }
 
     // CF-U1
-    @Test("Foundation's objects are taken for CoreFoundation's")
+    @Test("Foundation's objects are accepted as CoreFoundation's")
     func foundation() async throws {
         #expect(
             try await roundTrip("foundation")
@@ -42,7 +42,7 @@ struct UserInfoTests {
     // CF-U1
     @Test("a client's own subclasses of Foundation's containers are read, though they store nothing")
     func ownSubclasses() async throws {
-        // The same object again and again: what CoreFoundation hands out of it is freed from the second time on.
+        // The same object each time: from the second time on, values that CoreFoundation has handed out before are freed.
         for _ in 0..<5 {
             let expected = #"{"array": ["0", "1", ["0"]], "dictionary": {"n": 1}}"#
             #expect(try await roundTrip("own-dictionary") == expected)
@@ -63,14 +63,14 @@ struct UserInfoTests {
     }
 
     // CF-U1
-    @Test("20 dictionaries in each other arrive")
+    @Test("20 nested dictionaries arrive")
     func deepest() async throws {
         let expected = String(repeating: #"{"in": "#, count: 19) + "{" + String(repeating: "}", count: 20)
         #expect(try await roundTrip("nested-20") == expected)
     }
 
     // CF-U6, CF-P4
-    @Test("empty and NULL stay distinct")
+    @Test("an empty userInfo and NULL are different")
     func empty() async throws {
         #expect(try await roundTrip("empty") == "{}")
         #expect(try await roundTrip("-") == "NULL")
@@ -83,7 +83,7 @@ struct UserInfoTests {
     }
 
     // CF-U7, CF-T5
-    @Test("it is the same as in Swift, in both directions")
+    @Test("C and Swift exchange userInfos in both directions")
     func swift() async throws {
         let sequence = try await DistributedNotifyCenter(bus: bus.bus).notifications(named: "n")
         try await app.perform("post distributed n - every-type false")

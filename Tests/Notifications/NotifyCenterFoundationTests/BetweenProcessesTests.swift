@@ -33,7 +33,7 @@ struct BetweenProcessesTests {
         try await observer.line { $0.hasPrefix("com.example.n object text true") }
     }
 
-    /// As the other process has it.
+    /// The same type as in the other process.
     private struct Order: DistributedNotificationCenter.AsyncMessage {
         static let name = Notification.Name("com.example.order")
         var count: Int
@@ -41,7 +41,7 @@ struct BetweenProcessesTests {
     }
 
     // CF-X10
-    @Test("a message of a type of its own goes from process to process, and to observers of the plain notification")
+    @Test("a typed message goes from process to process, and to observers of the plain notification")
     func messages() async throws {
         let center = DistributedNotificationCenter(bus: bus.bus)
         let observer = try probe("messages")

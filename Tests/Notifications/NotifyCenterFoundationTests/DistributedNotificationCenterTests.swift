@@ -26,10 +26,10 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-X1
-    @Test("the default center is one object: by the function, by the property and by its type")
+    @Test("the function, the property and the type give the same default center")
     func defaultCenter() {
         #expect(DistributedNotificationCenter.default() === DistributedNotificationCenter.default())
-        // As a property, too: with its type inferred, as a member of a given type, and as a default argument.
+        // The property in three forms: with its type inferred, as a member of a given type, and as a default argument.
         let inferred = DistributedNotificationCenter.default
         let (given, called): (DistributedNotificationCenter, DistributedNotificationCenter?) = (.default, .default())
         func argument(_ center: DistributedNotificationCenter = .default) -> DistributedNotificationCenter { center }
@@ -112,7 +112,7 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-X8, CF-D4
-    @Test("on an operation queue, blocks run there, one at a time and in order, also where it is wide")
+    @Test("blocks run on their operation queue, one at a time and in order, also if the queue allows more at once")
     func operationQueue() async throws {
         let (log, wide) = (Log(), OperationQueue())
         wide.maxConcurrentOperationCount = 8
@@ -141,10 +141,10 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-X8
-    @Test("a registration outlives its token, until it is removed; removing twice is harmless")
+    @Test("a registration lasts longer than its token, until it is removed; removing it twice has no effect")
     func tokens() async throws {
         let log = Log()
-        // Nobody keeps this one's.
+        // Nobody keeps the token of this one.
         center.addObserver(forName: .init("n"), object: nil, queue: nil) { _ in log.add("kept") }
         let token = center.addObserver(forName: .init("n"), object: nil, queue: nil) { _ in log.add("removed") }
         center.post(name: .init("n"), object: nil)
@@ -159,7 +159,7 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-R2, CF-R3, CF-R8, CF-X4
-    @Test("a removal compares name and object: nil means any, and a given one does not meet a registration for any")
+    @Test("a removal compares name and object: nil means any, and a registration for any stays if one is given")
     func criteria() async throws {
         typealias Criteria = (name: String?, object: String?)
         let cases: [(registered: Criteria, given: Criteria, isRemoved: Bool)] = [
@@ -203,7 +203,7 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-X9, CF-A11
-    @Test("the sequence hears what is posted before its loop begins, in order, and ends with its task")
+    @Test("the sequence has the posts from before its loop begins, in order, and ends with its task")
     func sequence() async throws {
         let notifications = center.notifications(named: .init("n"), object: "o")
         for number in 0..<100 { center.post(name: .init("n"), object: "o", userInfo: ["number": number]) }
@@ -234,7 +234,7 @@ struct DistributedNotificationCenterTests {
         #expect(underlying.statistics.observers == 0)
     }
 
-    @Test("names go both ways")
+    @Test("names convert in both directions")
     func names() {
         #expect(NotificationName(Notification.Name("n")) == "n")
         #expect(Notification.Name(NotificationName("n")) == Notification.Name("n"))

@@ -118,7 +118,7 @@ struct MessageTests {
     }
 
     // CF-R7
-    @Test("an observer that ended with its token, or was removed, hears nothing more")
+    @Test("an observer that ended with its token, or was removed, gets nothing more")
     func tokens() async throws {
         let log = Log()
         var token: DistributedNotificationCenter.ObservationToken? = try center.addObserver(for: Ping.self) {
@@ -187,7 +187,7 @@ struct MessageTests {
     }
 
     // CF-U8
-    @Test("a notification that carries no such message is ignored and counted, whatever it holds")
+    @Test("a notification that does not carry a message of the type is ignored and counted, with any contents")
     func undecodable() async throws {
         let plain = try await underlying.notifications(named: "everything")
         try center.post(Everything())
@@ -234,7 +234,7 @@ struct MessageTests {
         #expect(await iterator.next() != nil)
     }
 
-    @Test("a message without named values is refused, and so is one beyond the bounds")
+    @Test("a message without named values is refused, and so is one that exceeds the bounds")
     func refusals() throws {
         #expect(throws: EncodingError.self) { try center.post(Single.value) }
         var large = Everything()
@@ -261,7 +261,7 @@ struct MessageTests {
         #expect(underlying.statistics.received == 1)
     }
 
-    @Test("where the type has nil, that text arrives as nil")
+    @Test("if the type has nil, that text arrives as nil")
     func textOfNilAsNil() async throws {
         var iterator = try center.messages(for: Note.self).makeAsyncIterator()
         try center.post(Note(optional: "$null", gaps: ["a", "$null"]))

@@ -36,7 +36,7 @@ struct OperationQueueTests {
     }
 
     // CF-X8
-    @Test("cancelling all operations of the queue takes nothing from an observer")
+    @Test("an observer gets everything although all operations of its queue are cancelled")
     func cancelAllOperations() async throws {
         queue.isSuspended = true
         observe { [log] in log.add($0) }
@@ -68,12 +68,12 @@ struct OperationQueueTests {
     }
 
     // CF-X8, CF-D4
-    @Test("on a queue that allows several at once, blocks of one observer neither overlap nor pass each other")
+    @Test("on a queue that allows several operations at once, blocks of one observer run one by one and in order")
     func wideQueue() async throws {
         queue.maxConcurrentOperationCount = 8
         observe { [log] in
             log.add("begin \($0)")
-            // Time enough for another to begin.
+            // Enough time for another block to begin.
             Thread.sleep(forTimeInterval: 0.000_2)
             log.add("end \($0)")
         }
@@ -96,7 +96,7 @@ struct OperationQueueTests {
     }
 
     // CF-R7
-    @Test("removal while many wait begins no block any more, and lets the running block end", arguments: [1, 8])
+    @Test("after a removal while many wait no block begins, and the running block ends normally", arguments: [1, 8])
     func removalWhileManyWait(_ width: Int) async throws {
         queue.maxConcurrentOperationCount = width
         let gate = DispatchSemaphore(value: 0)

@@ -132,7 +132,7 @@ struct PropertyListTests {
     }
 
     // CF-U2, CF-U7
-    @Test("a number of CoreFoundation's beyond 64 bits, and a text that is no Unicode, are refused")
+    @Test("a number of CoreFoundation's beyond 64 bits, and a text that is not Unicode, are refused")
     func coreFoundationScalars() throws {
         var lone: UniChar = 0xD800
         var (wide, largest): ((high: Int64, low: UInt64), (high: Int64, low: UInt64)) = ((1, 0), (0, .max))
@@ -151,7 +151,7 @@ struct PropertyListTests {
     }
 
     // CF-U2
-    @Test("the error for what cannot travel names the place, the type, what is allowed, and what to do")
+    @Test("the error for a value that cannot be posted names its place and type, the allowed types, and the remedy")
     func refusals() throws {
         let cases: [([AnyHashable: Any], String)] = [
             (["a": [1, ["b": NSNull()]]], "userInfo[\"a\"][1][\"b\"]: of type NSNull."),
@@ -171,7 +171,7 @@ struct PropertyListTests {
         }
     }
 
-    @Test("a value that contains itself, or is very deep, is an error and no crash")
+    @Test("a value that contains itself, or is very deep, is an error instead of a crash")
     func depth() throws {
         let array = NSMutableArray()
         array.add(array)

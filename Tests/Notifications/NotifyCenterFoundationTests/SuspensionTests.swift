@@ -39,13 +39,13 @@ struct SuspensionTests {
         }
     }
 
-    /// Waits until what was posted has arrived.
+    /// Waits until all posts have arrived.
     private func settle(received: UInt64) async throws {
         try await eventually("all has arrived") { underlying.statistics.received == received }
     }
 
     // CF-S1, CF-S9, CF-X5
-    @Test("suspended is false at first, and is that of the center underneath")
+    @Test("suspended is false at first, and has the value of the distributed center below")
     func property() {
         #expect(!center.suspended)
         for isSuspended in [true, true, false, false] {
@@ -74,7 +74,7 @@ struct SuspensionTests {
     }
 
     // CF-S6, CF-S16, CF-P5, CF-S7, CF-X3
-    @Test("what the observer or the post wants delivered immediately comes after what waits")
+    @Test("a notification that the observer or the post wants at once comes after those that wait")
     func immediately() async throws {
         observe(.hold, "n")
         observe(.deliverImmediately, "m")
@@ -92,7 +92,7 @@ struct SuspensionTests {
     }
 
     // CF-S8
-    @Test("notifications on their way to an operation queue wait too, and come after the suspension, in order, once")
+    @Test("notifications on their way to an operation queue wait too, and come once and in order after the suspension")
     func operationQueue() async throws {
         let queue = OperationQueue()
         queue.isSuspended = true

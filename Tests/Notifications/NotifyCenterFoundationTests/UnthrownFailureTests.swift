@@ -8,7 +8,7 @@ import Testing
 
 @Suite("What DistributedNotificationCenter cannot throw")
 struct UnthrownFailureTests {
-    /// Those of this thread: other tests have failures of their own meanwhile.
+    /// The failures of this thread, because other tests cause failures at the same time.
     private func failures(of work: () throws -> Void) rethrows -> [String] {
         let failures = Locked<[String]>([])
         let thread = pthread_self()
@@ -21,7 +21,9 @@ struct UnthrownFailureTests {
     }
 
     // CF-X6, CF-U2
-    @Test("an object that is no text, and a userInfo that is no property list, post nothing and are reported")
+    @Test(
+        "a post with an object that is not text, or a userInfo that is not a property list, is reported and sends nothing"
+    )
     func refusals() async throws {
         let bus = try PrivateBus()
         let underlying = DistributedNotifyCenter(bus: bus.bus)
@@ -50,7 +52,7 @@ struct UnthrownFailureTests {
     }
 
     // CF-A11
-    @Test("an observer that is added while there is no bus is reported, kept, and hears once there is one")
+    @Test("an observer that is added without a bus is reported and kept, and is notified once there is a bus")
     func addedDuringAnOutage() async throws {
         let bus = try PrivateBus()
         bus.stop()
@@ -71,7 +73,7 @@ struct UnthrownFailureTests {
         }
     }
 
-    @Test("a bus that is not there is reported, and the sequence is empty")
+    @Test("without a bus the failure is reported, and the sequence is empty")
     func noBus() async throws {
         let center = DistributedNotificationCenter(bus: .address("unix:path=/nowhere/bus"))
         var sequence: DistributedNotificationCenter.Notifications?

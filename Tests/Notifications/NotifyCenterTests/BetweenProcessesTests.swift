@@ -16,8 +16,8 @@ struct BetweenProcessesTests {
         try ChildProcess(notifyutil, arguments, environment: bus.environment)
     }
 
-    /// The registration of a child is in force when its rule is on the bus; posting until it hears is the way to find out
-    /// from outside.
+    /// A child's registration is in force when the bus has its rule. To find out from outside, the test posts until the child gets a
+    /// notification.
     private func post(_ name: String, until child: ChildProcess, hears condition: (ChildProcess) -> Bool) async throws {
         let center = DarwinNotifyCenter(bus: bus.bus)
         try await eventually("\(name) is heard") {
@@ -26,7 +26,7 @@ struct BetweenProcessesTests {
         }
     }
 
-    @Test("two processes subscribe and a third posts: both hear it")
+    @Test("two processes observe and a third posts: both are notified")
     func twoSubscribers() async throws {
         let subscribers = try [run("-w", "news"), run("-w", "news", "-w", "other")]
         for subscriber in subscribers { try await post("news", until: subscriber) { !$0.lines.isEmpty } }
@@ -50,7 +50,7 @@ struct BetweenProcessesTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("a subscriber in another process hears again after the bus was killed and restarted")
+    @Test("an observer in another process is notified again after the bus was killed and restarted")
     func busRestart() async throws {
         let subscriber = try run("-w", "news")
         try await post("news", until: subscriber) { !$0.lines.isEmpty }

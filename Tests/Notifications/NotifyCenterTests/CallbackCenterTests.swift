@@ -6,8 +6,8 @@ import Testing
 
 @testable import NotifyCenter
 
-/// The semantics that the C symbols and Apple's Swift spelling share; their own tests are about the conversion of arguments.
-@Suite("Centers with observers as pointers, on any bus")
+/// The semantics that the C symbols and Apple's Swift functions share. The tests of those two check the conversion of arguments.
+@Suite("Centers whose observers are pointers")
 struct CallbackCenterTests {
     private typealias Center = CallbackCenter
     private let bus: PrivateBus
@@ -34,7 +34,7 @@ struct CallbackCenterTests {
         try center.post(name, object: object, content: .none, options: [])
     }
 
-    /// What was called since the last time, when `count` calls or the line `end` are in.
+    /// The calls since the last time; waits for `count` calls or the line `end`.
     private func calls(until end: String, _ taken: inout [String]) async throws -> [String] {
         taken = []
         try await eventually("\(end) is called") {
@@ -44,8 +44,10 @@ struct CallbackCenterTests {
         return taken.filter { $0 != end }
     }
 
-    // CF-R2, CF-R3, CF-R4, CF-R8: Darling and others remove everybody's, or nobody's.
-    @Test("criteria remove from a distributed center what they say, and nobody else's")
+    // CF-R2, CF-R3, CF-R4, CF-R8: Darling and others remove the observers of all, or none.
+    @Test(
+        "a removal from a distributed center by name and object removes exactly the observer's registrations for these"
+    )
     func distributedCriteria() async throws {
         let center = distributed
         let equalText = { (text: String) in Center.Object.text(String(decoding: Array(text.utf8), as: UTF8.self)) }
@@ -98,7 +100,7 @@ struct CallbackCenterTests {
     }
 
     // CF-M5, CF-U3
-    @Test("a local center compares addresses and hands on what it is given")
+    @Test("a local center compares addresses, and hands on the posted objects themselves")
     func local() throws {
         let center = Center.makeLocal()
         let contents = Locked<[UInt?]>([])
@@ -113,7 +115,7 @@ struct CallbackCenterTests {
 
     // CF-C1, CF-C2, CF-C3, CF-C4, CF-C7. On the main actor, so that the main queue does not deliver meanwhile.
     @MainActor
-    @Test("callbacks of one center add, remove and post on every other, and a removed one is not called any more")
+    @Test("callbacks of one center add, remove and post on every other, and a removed callback is not called again")
     func reentrancy() async throws {
         let centers: [(String, Center)] = [("distributed", distributed), ("darwin", darwin), ("local", .makeLocal())]
         for (kind, center) in centers {
@@ -135,7 +137,7 @@ struct CallbackCenterTests {
             try add("end", to: center, observer: 99, name: "end")
             try post(center, "n")
             #expect(try await calls(until: "end end -", &taken) == ["first", "added to local"], "\(kind)")
-            // Only the local center has called within the post; the others' registrations were gone before their turn.
+            // Only the local center called during the post; the registrations of the others were removed before they were called.
             try post(center, "n")
             try post(center, "end")
             #expect(try await calls(until: "end end -", &taken).isEmpty, "\(kind)")
@@ -166,7 +168,7 @@ struct CallbackCenterTests {
     }
 
     // CF-C6: a hundred registrations against a hundred posts, on each of three centers.
-    @Test("adding, removing and posting from many threads at once loses nobody who stays, and leaves nobody behind")
+    @Test("adding, removing and posting from many threads at once keeps the observers that stay, and no others")
     func contention() async throws {
         for center in [distributed, darwin, .makeLocal()] {
             try add("steady", to: center, observer: 1, name: "n")
@@ -185,7 +187,7 @@ struct CallbackCenterTests {
                 }
                 try await group.waitForAll()
             }
-            // What is on its way arrives before this.
+            // Earlier posts arrive before this one.
             try add("end", to: center, observer: 99, name: "end")
             try post(center, "end")
             try await eventually("all that was posted has arrived") { log.take().contains("end end -") }
@@ -198,7 +200,7 @@ struct CallbackCenterTests {
         }
     }
 
-    @Test("a bus that is not there is an error for who adds and for who posts")
+    @Test("without a bus, adding an observer and posting throw an error")
     func noBus() throws {
         let center = Center.distributed(DistributedNotifyCenter(bus: .address("unix:path=/nowhere/bus")))
         let adding = #expect(throws: DBusError.self) { try add("n", to: center, observer: 1, name: "n") }
@@ -208,14 +210,14 @@ struct CallbackCenterTests {
         #expect(posting?.code == .noBus)
     }
 
-    // CF-A11, CF-W10: whether the center was connected before, or never was.
-    @Test("an observer that is added while there is no bus hears once there is one", arguments: [true, false])
+    // CF-A11, CF-W10: for a center that was connected before, and for one that never was.
+    @Test("an observer that is added without a bus gets notifications once there is a bus", arguments: [true, false])
     func addedDuringAnOutage(wasConnected: Bool) async throws {
         let kinds: [(String, Center)] = [("darwin", darwin), ("distributed", distributed)]
         if wasConnected { for (_, center) in kinds { try add("before", to: center, observer: 1, name: "n") } }
         bus.stop()
         for (kind, center) in kinds {
-            // Before the loss is noticed, the bus does not answer; after it, there is none. The error tells of either.
+            // Before the loss is noticed, the bus does not answer; afterwards there is none. The error is about one or the other.
             #expect(throws: DBusError.self) { try add(kind, to: center, observer: 2, name: "n") }
             #expect(throws: DBusError.self) { try add("removed", to: center, observer: 3, name: "n") }
             center.removeEvery(3)
@@ -234,10 +236,10 @@ struct CallbackCenterTests {
     }
 }
 
-/// Whether something is still there.
+/// Whether an object still exists.
 private struct WeakReference: Sendable {
     private final class Box: Sendable {
-        // Never written after the initialiser but by the runtime, which is atomic.
+        // After the initialiser, only the runtime writes it, and does so atomically.
         nonisolated(unsafe) weak var object: AnyObject?
         init(_ object: AnyObject) { self.object = object }
     }

@@ -18,7 +18,7 @@ struct DarwinNotifyCenterTests {
     }
 
     // CF-P10, CF-A6, CF-A11
-    @Test("the poster's own process receives, and only what was posted after the registration")
+    @Test("the poster's own process is notified, of posts after the registration only")
     func selfDelivery() async throws {
         try center.post("n")
         let names = Locked<[String]>([])
@@ -56,7 +56,7 @@ struct DarwinNotifyCenterTests {
     }
 
     // CF-W2
-    @Test("an observer that is busy hears once more after the last post, and what was merged is counted")
+    @Test("a busy observer is notified once more after the last post, and merged posts are counted")
     func coalescing() async throws {
         let gate = DispatchSemaphore(value: 0)
         let entered = Locked(0)
@@ -75,7 +75,7 @@ struct DarwinNotifyCenterTests {
     }
 
     // CF-A5, CF-W12, CF-B3
-    @Test("a thousand registrations of one name cost the bus one rule, and each is called")
+    @Test("a thousand registrations of one name have one rule on the bus, and each is called")
     func sharedRule() async throws {
         let calls = Locked(0)
         var observations: [NotificationObservation] = []
@@ -143,7 +143,7 @@ struct DarwinNotifyCenterTests {
         withExtendedLifetime(observations) {}
     }
 
-    @Test("a handler runs where it was asked to run")
+    @Test("a handler runs where its observer chose")
     func executors() async throws {
         let key = DispatchSpecificKey<String>()
         let queue = DispatchQueue(label: "mine")
@@ -170,7 +170,7 @@ struct DarwinNotifyCenterTests {
         withExtendedLifetime(observations) {}
     }
 
-    @Test("a slow handler delays nobody but itself")
+    @Test("a slow handler delays only itself")
     func slowHandler() async throws {
         let gate = DispatchSemaphore(value: 0)
         let quick = Locked(0)
@@ -270,7 +270,7 @@ struct DarwinNotifyCenterTests {
         withExtendedLifetime(observations) {}
     }
 
-    @Test("without a bus, posting and observing say so")
+    @Test("without a bus, posting and observing throw an error")
     func noBus() async {
         let nowhere = DarwinNotifyCenter(bus: .address("unix:path=/nowhere/bus"))
         let posting = #expect(throws: DBusError.self) { try nowhere.post("n") }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import NotifyCenter
 
-@Suite("What waits for a slow observer, and what gives way")
+@Suite("What waits for a slow observer, and what is dropped")
 struct DeliveryQueueTests {
     private func drain(_ queue: inout DeliveryQueue<Int>) -> [Int] {
         var taken: [Int] = []
@@ -10,7 +10,7 @@ struct DeliveryQueueTests {
         return taken
     }
 
-    @Test("the oldest give way under bufferingNewest, the newest under bufferingOldest, and each is counted")
+    @Test("bufferingNewest drops the oldest, bufferingOldest the newest, and each is counted")
     func bounds() {
         var newest = DeliveryQueue<Int>(.bufferingNewest(3))
         var oldest = DeliveryQueue<Int>(.bufferingOldest(3))
@@ -59,7 +59,7 @@ struct DeliveryQueueTests {
         #expect(queue.count == 0)
     }
 
-    @Test("one drain runs at a time, and what is offered after its end begins another")
+    @Test("one drain runs at a time, and an element that is offered after its end begins another")
     func drains() {
         var queue = DeliveryQueue<Int>(.unbounded)
         func ask() -> Bool { queue.ask(limit: 1) }
@@ -74,7 +74,7 @@ struct DeliveryQueueTests {
         #expect(ask())
     }
 
-    @Test("there are as many jobs as elements wait, and no more, however often they are asked for")
+    @Test("there are as many jobs as waiting elements, however often a job is asked for")
     func jobs() {
         var queue = DeliveryQueue<Int>(.bufferingNewest(3))
         func ask() -> Bool { queue.ask(limit: .max) }
@@ -85,7 +85,7 @@ struct DeliveryQueueTests {
         }
         #expect(asked == 3)
         #expect(queue.countWithoutJob == 0)
-        // A job that finds the gate closed ends, and what it was for needs another.
+        // A job that finds the gate closed ends, and its element needs another job.
         queue.endJob()
         let next = queue.next(below: 0)
         #expect(next == nil)
@@ -95,7 +95,7 @@ struct DeliveryQueueTests {
     }
 
     // architecture D4
-    @Test("the bytes that wait are bounded too, from the end that the buffering says, and each loss is counted")
+    @Test("the bytes that wait are bounded too; the buffering says which end loses, and each loss is counted")
     func bytes() {
         let mebibyte = 1 << 20
         func source(_ number: Int) -> NotificationSource { NotificationSource(name: "\(number)", object: nil) }
@@ -118,7 +118,7 @@ struct DeliveryQueueTests {
             #expect(drain(&oldest) == Array(0..<16))
             #expect(oldest.counts.dropped == 4)
             #expect(drain(&unbounded) == Array(0..<20))
-            // What was taken out makes room again.
+            // Elements that were taken make room again.
             newest.offer(20, number: 20, bytes: 16 * mebibyte)
             #expect(drain(&newest) == [20])
             newest.offer(21, number: 21, bytes: 16 * mebibyte)
@@ -127,7 +127,7 @@ struct DeliveryQueueTests {
         }
     }
 
-    @Test("a notification that takes the place of a smaller one of its source counts with its own bytes")
+    @Test("a notification that replaces a smaller one of its source counts with its own bytes")
     func bytesOfCoalesced() {
         let mebibyte = 1 << 20
         let (one, other) = (
@@ -148,7 +148,7 @@ struct DeliveryQueueTests {
     }
 
     // CF-S3, CF-S4, CF-S5
-    @Test("what a suspension keeps is under the same bound, and each loss is counted for what it is")
+    @Test("notifications that a suspension keeps have the same bound, and each loss is counted under its cause")
     func suspension() {
         func source(_ object: String) -> NotificationSource {
             NotificationSource(name: "n", object: NotificationObject(text: object))
@@ -170,7 +170,7 @@ struct DeliveryQueueTests {
         #expect(newest.counts.suppressed == 1)
     }
 
-    @Test("only what is numbered below the limit comes out, and what waits comes before what passes through")
+    @Test("only elements numbered below the limit come out, and waiting ones come before those that pass through")
     func limit() {
         var queue = DeliveryQueue<Int>(.unbounded)
         for number in 0..<4 { queue.offer(number, number: UInt64(number), bytes: 1) }

@@ -58,7 +58,7 @@ struct DistributedNotifyCenterTests {
         }
     }
 
-    @Test("what a slow observer has no room for is dropped as asked, and counted")
+    @Test("notifications for which a slow observer has no room are dropped as its buffering says, and counted")
     func drops() async throws {
         let gate = DispatchSemaphore(value: 0)
         let newest = Locked<[String]>([])
@@ -134,7 +134,7 @@ struct DistributedNotifyCenterTests {
     }
 
     // CF-B2, CF-B3
-    @Test("of two registrations that share a rule, one can go without the other missing anything")
+    @Test("of two registrations that share a rule, one can end while the other misses nothing")
     func sharedRule() async throws {
         let first = Locked(0)
         let second = Locked(0)
@@ -177,7 +177,7 @@ struct DistributedNotifyCenterTests {
     }
 
     // CF-S1, CF-S8, CF-S14
-    @Test("a suspension keeps from a loop what it has not taken yet, and cancelling drops it", .timeLimit(.minutes(5)))
+    @Test("a suspension holds back what a loop has not taken yet, and cancelling drops it", .timeLimit(.minutes(5)))
     func suspendedSequence() async throws {
         let sequence = try await center.notifications(named: "n", suspensionBehavior: .hold)
         var iterator = sequence.makeAsyncIterator()
@@ -206,7 +206,7 @@ struct DistributedNotifyCenterTests {
         #expect(taken.withLock { $0 } == ["1", "2", "3"])
     }
 
-    @Test("two loops on one sequence share its elements, and none of them sleeps through any")
+    @Test("two loops on one sequence share its elements, and both are woken")
     func twoLoops() async throws {
         let sequence = try await center.notifications(named: "n", buffering: .unbounded)
         let taken = SharedLog()

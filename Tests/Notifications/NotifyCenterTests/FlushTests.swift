@@ -10,7 +10,7 @@ import Testing
 @Suite("Flushes at awkward moments")
 struct FlushTests {
     // CF-S11, CF-D3
-    @Test("observers of one serial queue keep the order of arrival through a flush that finds the queue busy")
+    @Test("observers on one serial queue keep the order of arrival also when a flush finds the queue busy")
     func orderOnABusyQueue() {
         let center = ModelledCenter(jobs: PendingJobs())
         center.add(.hold, name: "x", object: nil)
@@ -26,7 +26,7 @@ struct FlushTests {
     }
 
     // architecture D4
-    @Test("immediate posts to a suspended process whose queue is stuck keep the memory bounded")
+    @Test("immediate posts to a suspended process with a blocked queue need bounded memory")
     func boundedJobs() {
         let jobs = PendingJobs()
         let center = ModelledCenter(jobs: jobs)
@@ -46,7 +46,7 @@ struct FlushTests {
     }
 
     // CF-S4, CF-S8
-    @Test("a resumption at any moment lets no older notification pass a newer one", arguments: [0, 1])
+    @Test("a resumption at any moment keeps the order of notifications", arguments: [0, 1])
     func resumptionAtAnyMoment(run: Int) async {
         let (router, log) = (NotificationRouter(), SharedLog())
         let observer = Registration(.immediate, .unbounded, .coalesce, gate: router.gate) { notification in
@@ -63,7 +63,7 @@ struct FlushTests {
             }
         }
         await onAThread {
-            // The flush that a resumption asks for comes with the next arrival here.
+            // Here the flush of a resumption comes with the next arrival.
             for number in 0..<50_000 { router.receive(.testing("n", nil, userInfo: ["post": .integer(Int64(number))])) }
             isDone.withLock { $0 = true }
         }
@@ -100,7 +100,7 @@ struct FlushTests {
         center.isSuspended = true
         try center.post("held")
         try await eventually("it waits") { center.statistics.waiting == 1 }
-        // Of a connection of its own, so that nothing else wakes the reading thread.
+        // The center has its own connection, so that nothing else wakes the reading thread.
         try DarwinNotifyCenter(connection: try DBusConnection.open(bus.bus)).post("go")
         try await eventually("what waited comes") { held.counts.delivered == 1 }
         withExtendedLifetime(go) {}
@@ -151,7 +151,7 @@ struct FlushTests {
     }
 
     // CF-S8
-    @Test("what waits is delivered at the resumption while the bus is lost")
+    @Test("a resumption while the bus is lost delivers what waits")
     func resumingWithoutABus() async throws {
         let bus = try PrivateBus()
         let center = DistributedNotifyCenter(bus: bus.bus)

@@ -5,7 +5,7 @@ import Testing
 @testable import DBusTransport
 @testable import NotifyCenter
 
-@Suite("What anybody may send to our interfaces")
+@Suite("Signals that any process may send to the interfaces of the centers")
 struct ForeignMessageTests {
     private let bus: PrivateBus
     private let center: DistributedNotifyCenter
@@ -28,7 +28,7 @@ struct ForeignMessageTests {
         )
     }
 
-    @Test("arguments of other types than promised are ignored and counted, and what follows arrives")
+    @Test("signals with arguments of wrong types are ignored and counted, and later posts arrive")
     func wrongTypes() async throws {
         let observation = try await center.observe("n", delivery: .immediate) { _ in }
         let dictionary = DBusValue.dictionary([], key: "s", value: "v")
@@ -37,7 +37,7 @@ struct ForeignMessageTests {
             [.string("n"), .string("o"), .string("flags")], [.string("n"), .string("o"), .int32(1)],
             [.string("n"), .string("o"), .uint32(0), .string("payload")],
             [.string("n"), .string("o"), .uint32(0), .array([], of: "s")],
-            // A struct that stands for no value of ours, a dictionary with numbers as keys, bytes that are no UTF-8.
+            // A struct that is not a property-list value, a dictionary with numbers as keys, bytes that are not UTF-8.
             [
                 .string("n"), .string("o"), .uint32(0),
                 .dictionary(
@@ -80,7 +80,7 @@ struct ForeignMessageTests {
     }
 
     // CF-M3, CF-B1
-    @Test("a name that comes under the digest of another is not taken for it")
+    @Test("a name under the digest of another name is not confused with it")
     func foreignDigest() async throws {
         let (name, other) = (String(repeating: "a", count: 300), String(repeating: "b", count: 300))
         let observation = try await center.observe(NotificationName(name), delivery: .immediate) { _ in }
@@ -149,7 +149,7 @@ struct ForeignMessageTests {
     }
 
     // CF-U9
-    @Test("what is too large is refused by the poster with the reason, whichever part of it, and costs no connection")
+    @Test("a post that is too large in any part throws an error with the reason, and the connection stays")
     func tooLarge() async throws {
         let large = String(repeating: "x", count: 17 << 20)
         let posts: [(String, String?, UserInfo?)] = [
@@ -168,7 +168,7 @@ struct ForeignMessageTests {
     }
 
     // CF-U8, CF-U9
-    @Test("what is too large is ignored and counted, and what follows arrives")
+    @Test("a notification that is too large is ignored and counted, and later ones arrive")
     func tooLargeForReceivers() async throws {
         let observation = try await center.observe("n", delivery: .immediate) { _ in }
         let darwin = DarwinNotifyCenter(bus: bus.bus)
@@ -210,7 +210,7 @@ struct ForeignMessageTests {
     }
 
     // CF-P7, CF-B8
-    @Test("on the system bus, which all sessions share, it reaches everybody there")
+    @Test("on the system bus, which all sessions share, a post to all sessions reaches all processes")
     func allSessionsOnSystemBus() async throws {
         let environment = ["NOTIFY_CENTER_BUS": "system", "DBUS_SYSTEM_BUS_ADDRESS": bus.address]
         let poster = try ChildProcess(ChildProcess.built("center-probe"), environment: environment)

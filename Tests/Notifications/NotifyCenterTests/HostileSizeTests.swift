@@ -52,7 +52,7 @@ struct HostileSizeTests {
 
     init() throws {
         bus = try PrivateBus()
-        // Large blocks go back to the system when they are freed, wherever small ones lie: what is resident is what is in use.
+        // Large blocks go back to the system as soon as they are freed. So the resident memory is the memory in use.
         let environment = bus.environment.merging(["MALLOC_MMAP_THRESHOLD_": "65536"]) { $1 }
         listener = try ChildProcess(ChildProcess.built("center-probe"), environment: environment)
     }
@@ -89,13 +89,13 @@ struct HostileSizeTests {
     private func memory(signal: LargeSignal) async throws {
         _ = try await tell("observe deliverImmediately deliverImmediately n *") { $0.hasPrefix("observing ") }
         _ = try await tell("hear n") { $0 == "hearing" }
-        // The least of several rounds, in turns: what libdbus's buffers take up depends on how a message comes in, and on the one before.
+        // The smallest result of several rounds, in turns: the size of libdbus's buffers depends on how a message arrives, and on the one before.
         var least: [String: Int] = [:]
         for round in 0..<12 where round < 4 || !isWithin(1024, least) {
             for member in round % 2 == 0 ? ["Other", "Posted"] : ["Posted", "Other"] {
                 try await send(try signal.message(member: member), thenMark: "\(member)\(round)")
                 let peak = try await peakResidentKiB()
-                // The first two rounds' includes what is made once.
+                // The first two rounds include objects that are made only once.
                 if round > 1 { least[member] = min(least[member] ?? .max, peak) }
             }
         }

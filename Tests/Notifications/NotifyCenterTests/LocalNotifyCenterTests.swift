@@ -3,7 +3,7 @@ import NotifyCenter
 import Synchronization
 import Testing
 
-@Suite("The local center delivers on the poster's thread, in order, whatever its observers do")
+@Suite("The local center delivers on the poster's thread and in order, whatever its observers do")
 struct LocalNotifyCenterTests {
     private final class Thing: Sendable {}
 
@@ -18,7 +18,7 @@ struct LocalNotifyCenterTests {
     }
 
     // CF-D1, CF-D3, CF-A5
-    @Test("observers are called in the order of registration before post returns, one registered twice twice")
+    @Test("post calls observers in the order of registration, and an observer that is registered twice is called twice")
     func order() {
         let observations = ["a", "b", "a"].map { name in center.observe("n") { [log] _ in log.add(name) } }
         center.post("n")
@@ -27,7 +27,7 @@ struct LocalNotifyCenterTests {
     }
 
     // CF-A4, CF-P2, CF-M5, CF-D6
-    @Test("objects are compared by identity; observers of any name hear the posted one")
+    @Test("objects are compared by identity; observers of any name get the posted name")
     func matching() {
         let (one, other) = (Thing(), Thing())
         let observations = [
@@ -60,7 +60,7 @@ struct LocalNotifyCenterTests {
     }
 
     // CF-C2, CF-C3, CF-R7
-    @Test("a handler may remove itself, and a later observer before its turn")
+    @Test("a handler may remove itself, and an observer that has not been called yet")
     func removingInside() {
         let observations = Locked<[NotificationObservation]>([])
         observations.withLock { list in

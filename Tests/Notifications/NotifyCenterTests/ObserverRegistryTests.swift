@@ -2,7 +2,7 @@ import Testing
 
 @testable import NotifyCenter
 
-@Suite("Who receives which post")
+@Suite("Which observer receives which post")
 struct ObserverRegistryTests {
     private typealias Registry = ObserverRegistry<String, Int>
 
@@ -20,8 +20,8 @@ struct ObserverRegistryTests {
         #expect(registry.receivers(name: "m", object: "A") == [2, 3])
     }
 
-    // CF-D3, against a list that is searched from end to end.
-    @Test("receivers come in the order of registration, whatever was added and removed before")
+    // CF-D3, compared with a simple list that is searched from end to end.
+    @Test("receivers come in the order of registration, after any additions and removals")
     func order() {
         var generator = SplitMix(state: 7)
         for _ in 0..<200 {
@@ -54,7 +54,7 @@ struct ObserverRegistryTests {
     }
 
     // CF-R5
-    @Test("removing twice, or what was never there, is harmless")
+    @Test("removing twice, or removing an unknown registration, has no effect")
     func removal() {
         var registry = Registry()
         let key = registry.add(1, name: "n", object: nil)

@@ -6,7 +6,7 @@ import Testing
 struct ObserverTableTests {
     private typealias Table = ObserverTable<String, String, Int>
 
-    /// Of observer `o` every combination of names and objects, and one of another observer.
+    /// Observer `o` has every combination of names and objects, and another observer has one.
     private func table() -> Table {
         var table = Table()
         let registrations: [(NotificationName?, String?)] = [
@@ -20,7 +20,7 @@ struct ObserverTableTests {
     }
 
     // CF-R2, CF-R3
-    @Test("what is given must be the registration's own; what is not given is no criterion")
+    @Test("a given name or object must be that of the registration; nil means any")
     func criteria() {
         let expectations: [(NotificationName?, String?, [Int])] = [
             ("n", "A", [0]), ("n", nil, [0, 1, 2]), (nil, "A", [0, 3, 4]), (nil, nil, [0, 1, 2, 3, 4, 5]),
@@ -38,7 +38,7 @@ struct ObserverTableTests {
     }
 
     // CF-R1, CF-R5
-    @Test("removing what is not there removes nothing")
+    @Test("removing a registration that does not exist removes nothing")
     func absent() {
         var table = table()
         let strangers = table.remove("stranger", name: nil, object: nil)
@@ -49,7 +49,7 @@ struct ObserverTableTests {
     }
 
     // CF-A5
-    @Test("equal registrations are kept side by side, and go together")
+    @Test("equal registrations are kept side by side, and are removed together")
     func duplicates() {
         var table = Table()
         for number in 0..<3 { table.add(number, of: "o", name: "n", object: nil) }

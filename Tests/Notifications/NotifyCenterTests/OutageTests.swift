@@ -7,7 +7,7 @@ import Testing
 
 @Suite("What a center does while the bus is away, and after it", .timeLimit(.minutes(5)))
 struct OutageTests {
-    /// A bus whose answer to registrations is in a file.
+    /// A bus that reads from a file whether it accepts registrations.
     private final class ChangingBus: Sendable {
         let bus: PrivateBus
         private let folder: URL
@@ -52,10 +52,10 @@ struct OutageTests {
         let (darwin, distributed) = (
             DarwinNotifyCenter(bus: changing.bus.bus), DistributedNotifyCenter(bus: changing.bus.bus)
         )
-        // It needs no escape in a rule.
+        // A name that needs no escape in a rule.
         let name = NotificationName("com.example.refused\(UUID().uuidString.filter { $0 != "-" })")
         let failures = Locked<[String]>([])
-        // Other tests have failures of their own meanwhile.
+        // Other tests cause failures at the same time.
         let reports = UnthrownFailures.observe { failure in
             let text = "\(failure)"
             if text.contains(name.rawValue) { failures.withLock { $0.append(text) } }
@@ -97,7 +97,7 @@ struct OutageTests {
         withExtendedLifetime(first) {}
     }
 
-    @Test("a center that found no bus finds it when it is there")
+    @Test("a center that found no bus connects once there is one")
     func lateBus() async throws {
         let bus = try PrivateBus()
         bus.stop()

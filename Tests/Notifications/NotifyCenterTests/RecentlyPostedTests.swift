@@ -4,7 +4,7 @@ import Testing
 
 @Suite("The messages that a process posted last")
 struct RecentlyPostedTests {
-    @Test("the name whose last post is longest ago gives way, and no more are kept than there is room for")
+    @Test("the name whose last post is oldest is dropped first, and the number of names is bounded")
     func order() {
         var recent = RecentlyPosted<Int>()
         let capacity = RecentlyPosted<Int>.capacity

@@ -6,7 +6,7 @@ struct SemanticsPageTests {
     private static let root = URL(filePath: #filePath)
         .deletingLastPathComponent().appending(path: "../../..").standardized
 
-    @Test("every rule is cited by a test, or says why not")
+    @Test("a test cites every rule, or the rule says why not")
     func everyRuleIsTested() throws {
         let page = try String(
             contentsOf: Self.root.appending(path: "Sources/Notifications/NotifyCenter/NotifyCenter.docc/Semantics.md"),

@@ -24,7 +24,7 @@ struct SuspensionBetweenProcessesTests {
         }
     }
 
-    /// From a process of their own, one after the other.
+    /// Posts from a second process, one after the other.
     private func post(_ posts: String...) async throws {
         let poster = try ChildProcess(ChildProcess.built("center-probe"), environment: bus.environment)
         for post in posts { try poster.write("post \(post)") }
@@ -33,7 +33,7 @@ struct SuspensionBetweenProcessesTests {
         #expect(await poster.exitStatus() == 0)
     }
 
-    /// Until that many deliveries wait in the receiver, which has read the posts then.
+    /// Waits until this many deliveries wait in the receiver. By then it has read the posts.
     private func untilWaiting(_ count: Int) async throws {
         try await eventually("\(count) wait") {
             try receiver.write("waiting")
@@ -68,7 +68,7 @@ struct SuspensionBetweenProcessesTests {
     }
 
     // CF-P5, CF-S7, CF-B7
-    @Test("a post's flag to deliver immediately crosses the bus, and brings what waited before it")
+    @Test("a post's flag to deliver immediately crosses the bus, and first delivers what waited")
     func immediatePost() async throws {
         try await observe("drop", "coalesce", "hold")
         try await tell("suspend", answer: "suspended")
@@ -82,7 +82,7 @@ struct SuspensionBetweenProcessesTests {
     }
 
     // CF-S16
-    @Test("an observer that is never suspended makes the others' wait end, for once")
+    @Test("an observer that delivers immediately makes the notifications of the others come once")
     func mixed() async throws {
         try await tell("observe hold hold n *", answer: "observing hold")
         try await tell("observe deliverImmediately deliverImmediately m *", answer: "observing deliverImmediately")
@@ -94,8 +94,8 @@ struct SuspensionBetweenProcessesTests {
         try await expectDeliveries(["hold n 1", "deliverImmediately m 1", "hold n 2", "hold n 3"])
     }
 
-    // CF-S14, on the main queue, where the flush has handed all of them over before the first is called.
-    @Test("suspending from within a delivery of a flush leaves the rest waiting")
+    // CF-S14, on the main queue: the flush has handed all notifications to the queue before the first call.
+    @Test("a suspension during a delivery of a flush leaves the rest waiting")
     func suspendingInAFlush() async throws {
         try await observe("hold")
         try await tell("suspend", answer: "suspended")
@@ -110,7 +110,7 @@ struct SuspensionBetweenProcessesTests {
     }
 
     // CF-B6, D4: GNUstep loses the connection, and the poster dies of an exception.
-    @Test("20 000 posts to a suspended process cost neither it nor the poster anything, and the bound's share arrives")
+    @Test("20 000 posts to a suspended process harm neither process, and as many as the bound allows arrive")
     func backPressure() async throws {
         try await observe("hold")
         try await tell("suspend", answer: "suspended")

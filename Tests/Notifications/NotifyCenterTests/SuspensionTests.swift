@@ -42,7 +42,9 @@ struct SuspensionTests {
     }
 
     // CF-S16
-    @Test("an immediate observer's notification first brings what waits for the others, and the center stays suspended")
+    @Test(
+        "a notification for an immediate observer first delivers what waits for the others, and the center stays suspended"
+    )
     func mixed() {
         let center = ModelledCenter()
         center.add(.hold, name: "n", object: nil)
@@ -80,7 +82,7 @@ struct SuspensionTests {
         #expect(sequences == 1 + 7 + 49 + 343 + 2401 + 16_807)
     }
 
-    // The same from nothing, with the steps that add as well.
+    // The same from an empty center, with the steps that add too.
     @Test(
         "every sequence of five steps does what the rules say, beginning with no observer",
         arguments: Step.allWithAdding
@@ -99,7 +101,7 @@ struct SuspensionTests {
         #expect(sequences == 1 + 12 + 144 + 1728 + 20_736)
     }
 
-    // The same where handlers run on a queue, which may lag behind.
+    // The same with handlers on a queue, which may be late.
     @Test("every sequence of five steps does what the rules say, on a queue", arguments: Step.allWithJobs)
     func everySequenceOnAQueue(first: Step) async {
         let sequences = await onAThread {
@@ -142,7 +144,7 @@ struct SuspensionTests {
     }
 
     // CF-S9, architecture D4
-    @Test("one flush at most is on its way to a reading thread that is stuck, and it brings all that is due")
+    @Test("at most one flush is on its way to a blocked reading thread, and it delivers all that is due")
     func oneFlushAtATime() {
         let center = ModelledCenter(flushesLate: true)
         center.add(.hold, name: nil, object: nil)
@@ -156,7 +158,7 @@ struct SuspensionTests {
         #expect(center.takeDeliveries().count == 100)
     }
 
-    /// Not on a thread of Swift's, which other tests need for their waits.
+    /// Runs on its own thread, because other tests need Swift's threads for their waits.
     private func onAThread<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async -> Value {
         await withCheckedContinuation { continuation in
             DispatchQueue.global().async { continuation.resume(returning: work()) }
@@ -168,7 +170,7 @@ struct SuspensionTests {
             center.perform(step)
             model.perform(step)
             let (actual, expected) = (center.takeDeliveries(), model.takeDeliveries())
-            // Not in the macro: there are a million of them.
+            // Outside the macro, because there are a million of them.
             if actual != expected {
                 Issue.record("\(steps[...index]): \(actual), and not \(expected)")
                 return
@@ -177,7 +179,7 @@ struct SuspensionTests {
     }
 
     // CF-S14, CF-S8
-    @Test("suspending from within a flush leaves the rest waiting, and the next resumption goes on in order")
+    @Test("a suspension during a flush leaves the rest waiting, and the next resumption goes on in order")
     func suspendingInAFlush() {
         let router = NotificationRouter()
         let log = Locked<[String]>([])
@@ -201,7 +203,7 @@ struct SuspensionTests {
     }
 
     // CF-S12, CF-R7
-    @Test("removing an observer drops what waits for it, from within the flush too")
+    @Test("removing an observer drops what waits for it, also during the flush")
     func removal() {
         let router = NotificationRouter()
         let log = Locked<[String]>([])
@@ -222,7 +224,7 @@ struct SuspensionTests {
     }
 
     // CF-S5
-    @Test("hold keeps as many as the buffering says, from the end that it says, and counts the rest")
+    @Test("hold keeps as many notifications as the buffering says, at the end that it says, and counts the rest")
     func boundOfHold() {
         let router = NotificationRouter()
         let log = Locked<[String]>([])

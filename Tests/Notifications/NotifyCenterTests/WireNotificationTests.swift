@@ -51,7 +51,7 @@ struct WireNotificationTests {
     private func kind(_ value: PropertyListValue) -> String { String(String(describing: value).prefix { $0 != "(" }) }
 
     // CF-U6, CF-P2
-    @Test("nothing, empty and full are told apart, for object and userInfo")
+    @Test("a missing, an empty and a full object or userInfo are different")
     func absence() throws {
         #expect(try roundTrip().object == nil)
         #expect(try roundTrip(object: "").object?.text == "")
@@ -87,12 +87,12 @@ struct WireNotificationTests {
 
     /// A userInfo of as many bytes as ``NotificationSize`` counts for a notification of the name `n`.
     private func userInfo(ofNotificationWith bytes: Int) -> UserInfo {
-        // The notification with its name, the dictionary, the key, the data.
+        // For the notification and its name, the dictionary, the key, and the data.
         ["k": .data(Array(repeating: 0, count: bytes - (64 + 1) - 64 - 1 - 64))]
     }
 
     // CF-U9
-    @Test("poster and receiver draw the line at the same byte")
+    @Test("poster and receiver have the same limit, to the byte")
     func limit() throws {
         let largest = userInfo(ofNotificationWith: NotificationSize.maximum)
         let received = try roundTrip(userInfo: largest)
@@ -109,7 +109,7 @@ struct WireNotificationTests {
     }
 
     // CF-U8, CF-U9
-    @Test("a receiver counts as the poster does, over any property list, and refuses what is one byte over the limit")
+    @Test("a receiver counts any property list as the poster does, and refuses one byte over the limit")
     func size() throws {
         var generator = SplitMix(state: 5)
         func value(_ depth: Int) -> PropertyListValue {
@@ -155,7 +155,7 @@ struct WireNotificationTests {
     }
 
     // CF-W1, CF-D7
-    @Test("the Darwin center reads the name, whatever follows it")
+    @Test("the Darwin center reads the name, and accepts any arguments after it")
     func darwinBodies() throws {
         for rest in [
             [], [.int32(1)], [.array([.variant(.int64(1))], of: "v")], [.string("o"), .string("p")],
@@ -183,7 +183,7 @@ struct WireNotificationTests {
     }
 
     // CF-B9
-    @Test("the name that was read last is taken for no other, and not under the interface of another")
+    @Test("the last name that was read is not confused with another, and not accepted under another's interface")
     func lastName() throws {
         var last: WireNotification.LastName?
         func receive(_ name: String, under other: String) throws -> NotificationName? {
@@ -208,7 +208,7 @@ struct WireNotificationTests {
         }
     }
 
-    @Test("a tool needs to send the name alone, and may use other integer types")
+    @Test("a tool may send the name alone, and may use other integer types")
     func leniency() throws {
         let interface = "org.notifycenter.Distributed1.n"
         func receive(_ arguments: [DBusValue]) throws -> WireNotification? {
@@ -256,7 +256,7 @@ struct WireNotificationTests {
         }
     }
 
-    @Test("the two integer cases are one type; a double and a truth value are others")
+    @Test("the two integer cases are one type; doubles and truth values are different types")
     func equality() {
         #expect(PropertyListValue.integer(5) == .unsigned(5))
         #expect(PropertyListValue.integer(5).hashValue == PropertyListValue.unsigned(5).hashValue)

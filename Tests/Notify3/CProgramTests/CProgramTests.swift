@@ -3,7 +3,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-/// Each program says what it expects and which rule of notify(3) that is, and exits with 1 where it finds otherwise.
+/// Each program says what it expects, by which rule of notify(3), and exits with 1 if something differs.
 @Suite(.disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer"))
 struct CProgramTests {
     private let installation: Installation
@@ -35,7 +35,7 @@ struct CProgramTests {
         let variables = installation.environment.merging(bus.environment) { $1 }
         let listener = try ChildProcess(tool, [way, "news", "weather"], environment: variables)
         try await listener.line { $0 == "listening" }
-        // The first starts notifyd, which asks who listens; the value is kept for those of whom it knows.
+        // The first call starts notifyd, which asks all processes for their registrations; it keeps the value for those that it knows.
         for value in ["1", "15"] { try await installation.run(tool, ["state", "weather", value], on: bus) }
         try await installation.run(tool, ["post", "news"], on: bus)
         try await listener.line { $0 == "news" }

@@ -2,7 +2,7 @@ import Foundation
 import NotifyCenterTestKit
 import Testing
 
-// Packaging/install, with other files in the place of what is built.
+// Packaging/install, with other files instead of the built ones.
 @Suite struct InstallScriptTests {
     private let directory: TemporaryDirectory
     private let variables: [String: String]

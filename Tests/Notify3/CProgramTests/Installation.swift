@@ -1,8 +1,8 @@
 import Foundation
 import NotifyCenterTestKit
 
-/// What `make install` gives a C program, of the debug build and in a folder of the tests' own: the library, the headers, and the
-/// file by which pkg-config tells of them.
+/// The files that `make install` gives a C program, from the debug build and in a temporary directory: the library, the headers, and
+/// the file for pkg-config.
 struct Installation {
     /// One for all tests.
     static let shared = Result { try Installation() }
@@ -32,32 +32,32 @@ struct Installation {
     /// The shared library.
     var library: String { "\(prefix.path)/lib/libdarwin-notify.so" }
 
-    /// How programs find it, when they are built and when they run.
+    /// The flags and variables by which programs find it, at their build and at their start.
     var environment: [String: String] {
         ["PKG_CONFIG_PATH": "\(prefix.path)/lib/pkgconfig", "LD_LIBRARY_PATH": "\(prefix.path)/lib"]
     }
 
-    /// Builds one of the programs, as its author would; returns where it is.
+    /// Builds one of the programs as its author would, and returns its path.
     func build(_ source: String) async throws -> String {
         let program = "\(prefix.path)/\(source)-program"
         try await run(Self.programs("build"), [Self.programs(source), program])
         return program
     }
 
-    /// Runs a build script of another kind, which takes the program's place; returns that.
+    /// Runs a build script instead of the compiler, and returns the program that it makes.
     func build(_ script: String, _ name: String) async throws -> String {
         let program = "\(prefix.path)/\(name)"
         try await run(script, [program])
         return program
     }
 
-    /// Runs a program to its end, and shows what it wrote where that is not a good one.
+    /// Runs a program to its end, and shows its output if it failed.
     func run(_ program: String, _ arguments: [String] = [], on bus: PrivateBus? = nil) async throws {
         let variables = environment.merging(bus?.environment ?? [:]) { $1 }
         let process = try ChildProcess(program, arguments, environment: variables)
         let status = await process.exitStatus()
         guard status == 0 else {
-            // All that it wrote is there when its output has ended.
+            // The output is complete when its end has been read.
             _ = try? await process.line(within: .seconds(5)) { _ in false }
             throw Failure(
                 description: "\(program): \(status)\n\(process.lines.joined(separator: "\n"))\n\(process.errorText)"

@@ -2,7 +2,6 @@ import NotifydProtocol
 import Testing
 
 @Suite struct AccessRulesTests {
-    private typealias Identity = AccessRules.Identity
 
     // Darwin's own reservations, Rules, a.5.
     private let rules = AccessRules(reservations: [
@@ -20,7 +19,7 @@ import Testing
 
     // Rules, a.4
     // CF-W3
-    @Test func aUsersNamesAreTheUsersWhateverIsReserved() {
+    @Test func aUsersNamesBelongToTheUserDespiteReservations() {
         let rules = AccessRules(reservations: [.init(prefix: "", user: 7, group: 7, access: 0)])
         #expect(rules.allows(.write, "user.uid.501", by: Identity(user: 501)))
         #expect(rules.allows(.read, "user.uid.501.menu", by: Identity(user: 501)))
@@ -48,7 +47,7 @@ import Testing
         #expect(!rules.allows(.read, "org.example.a", by: other))
     }
 
-    /// Any of the three suffices, unlike with files.
+    /// Each of the three is enough, unlike with files.
     @Test func theOwnerMayDoWhatOthersMay() {
         let rules = AccessRules(reservations: [.init(prefix: "a.", user: 501, group: 20, access: 0x300)])
         #expect(rules.allows(.write, "a.b", by: Identity(user: 501, groups: [20])))
@@ -64,7 +63,7 @@ import Testing
     }
 
     @Test func prefixesAreComparedByBytes() {
-        // An accent after the dot makes one character of both.
+        // A dot and an accent after it are one character.
         #expect(!rules.allows(.write, "com.apple.system.\u{301}x", by: Identity(user: 501)))
         #expect(!rules.isOpen(.read, "user.uid.\u{301}x"))
         #expect(NameScope("self.\u{301}") == .process)

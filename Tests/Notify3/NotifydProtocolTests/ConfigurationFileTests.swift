@@ -43,7 +43,7 @@ import Testing
         #expect(refusal() == .foreignOwner(65_534))
     }
 
-    @Test func whatIsNoFileIsNotUsed() throws {
+    @Test func onlyARegularFileIsUsed() throws {
         #expect(refusal() == .missing)
         mkfifo(path, 0o600)
         #expect(refusal() == .noFile)
@@ -59,7 +59,8 @@ import Testing
     @Test func aFailureSaysWhatToDo() {
         let failure = ConfigurationFileError(path: "/x", reason: .writableByOthers)
         #expect(
-            failure.description == "could not use the configuration /x: others may write it; keep them out (chmod go-w)"
+            failure.description
+                == "could not use the configuration /x: other users may write it; forbid that (chmod go-w)"
         )
     }
 }

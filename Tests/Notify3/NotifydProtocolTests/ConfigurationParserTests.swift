@@ -103,7 +103,7 @@ import Testing
         #expect(!error.description.contains("\n"))
     }
 
-    @Test func whatIsNoTextIsReported() {
+    @Test func aLineThatIsNotTextIsReported() {
         let bytes = Array("set a".utf8) + [0xFF, 0x0A] + Array("set b\0c\n".utf8) + Array("set d".utf8)
         let (configuration, errors) = ConfigurationParser.parse(bytes)
         #expect(errors.map(\.reason) == [.noText, .noText])

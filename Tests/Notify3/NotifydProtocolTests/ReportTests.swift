@@ -54,7 +54,7 @@ import Testing
         #expect(throws: NotifydProtocol.FieldError.self) { try ProcessReport(value) }
     }
 
-    @Test func namesBelongToWhomTheirFormSays() {
+    @Test func theFormOfANameSaysWhoOwnsIt() {
         #expect(NameScope("self.x") == .process)
         #expect(NameScope("selfish") == .everyone)
         #expect(NameScope("user.uid.501") == .user(501))

@@ -4,7 +4,7 @@ import SharedDevice
 import SharedDeviceTestKit
 import Testing
 
-@Suite("A device of a test's own")
+@Suite("A private device for a test")
 struct TestDeviceTests {
     @Test("an app that cleans up is clean, and its times are in order", arguments: ExampleApps.names)
     func clean(name: String) async throws {
@@ -22,7 +22,7 @@ struct TestDeviceTests {
         #expect(report.user == "ada")
     }
 
-    @Test("a stopped app has not heard, is not clean, and is when it goes on")
+    @Test("a stopped app is not told and not clean, and becomes clean when it goes on")
     func stopped() async throws {
         let device = try await TestDevice(
             apps: [ExampleApps.app("field-service"), ExampleApps.app("point-of-sale")],
@@ -68,7 +68,7 @@ struct TestDeviceTests {
         try await device.waitUntilClean().requireClean(of: "Ada <ada>")
     }
 
-    @Test("an app that starts after the sign-out holds nothing, and a round without anybody proves nothing")
+    @Test("an app that starts after the sign-out holds nothing, and a round without apps proves nothing")
     func lateStart() async throws {
         var late = ExampleApps.app("point-of-sale")
         late.startsWithDevice = false
@@ -82,7 +82,7 @@ struct TestDeviceTests {
         #expect(try device.report().isClean)
     }
 
-    @Test("a search for what was never there proves nothing")
+    @Test("a search for a string that was never there proves nothing")
     func nothingToFind() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")], users: ["ada"])
         try await device.signIn("ada")
@@ -93,7 +93,7 @@ struct TestDeviceTests {
         #expect(error.code == .provesNothing)
     }
 
-    @Test("what an app leaves behind is found, with its place")
+    @Test("data that an app leaves behind is found, with its place")
     func leftBehind() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")], users: ["ada"])
         try await device.signIn("ada")
@@ -124,7 +124,7 @@ struct TestDeviceTests {
         try await device.waitUntilClean().requireClean(of: "Ada <ada>")
     }
 
-    @Test("bus and broker may go and come back under the apps; a sign-out after it reaches them")
+    @Test("bus and broker may end and come back while apps run; a later sign-out reaches them")
     func faults() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])
         try await device.signIn("ada")
@@ -142,7 +142,7 @@ struct TestDeviceTests {
         #expect(events.contains { $0.lane == DeviceEvent.busLane && $0.kind == .spoofed })
     }
 
-    @Test("a broker that is killed in the middle of a round is followed when it is back")
+    @Test("the kit goes on following a round when a killed broker is back")
     func brokerDuringRound() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])
         try await device.signIn("ada")

@@ -1,4 +1,4 @@
-/// What went through a center of this process since its start, and how the center stands with its bus.
+/// The notifications of a center since the start of this process, and the state of its connection to the bus.
 public struct CenterStatistics: Sendable, Hashable {
     /// Observers in place.
     public let observers: Int
@@ -17,7 +17,7 @@ public struct CenterStatistics: Sendable, Hashable {
     public let matchRules: Int
     /// Those of them that the bus refused for their number, so that one broad rule takes their place.
     public let coveredMatchRules: Int
-    /// Those of them that are not in force, because there is no bus or it refused them: their observers hear nothing. They are asked for again
+    /// Those of them that are not in force, because there is no bus or it refused them: their observers get nothing. They are asked for again
     /// each time that the connection is restored.
     public let matchRulesNotInForce: Int
     /// How often the connection was restored after the bus was lost.

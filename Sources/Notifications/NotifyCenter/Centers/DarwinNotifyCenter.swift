@@ -117,7 +117,7 @@ public final class DarwinNotifyCenter: Sendable {
         return NotificationSequence(inlet, observation) { DarwinNotification(name: $0.name, sender: $0.sender) }
     }
 
-    /// What went through this center so far.
+    /// The counts of this center so far.
     public var statistics: CenterStatistics { center.statistics }
 
     private func registration(

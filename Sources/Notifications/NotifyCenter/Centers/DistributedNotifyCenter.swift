@@ -185,7 +185,7 @@ public final class DistributedNotifyCenter: Sendable {
         set { center.isSuspended = newValue }
     }
 
-    /// What went through this center so far.
+    /// The counts of this center so far.
     public var statistics: CenterStatistics { center.statistics }
 
     private func registration(

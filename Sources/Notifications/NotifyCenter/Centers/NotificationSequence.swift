@@ -1,7 +1,7 @@
 /// Notifications as they arrive. For one loop at a time; a second one on the same sequence shares the elements with the first.
 ///
-/// What the loop has not taken waits, bounded as the sequence's ``Buffering`` says; while the center is suspended, it waits too. The
-/// observer behind the sequence goes with the last copy and iterator, or with ``cancel()``.
+/// Notifications that the loop has not taken wait, within the bounds of the sequence's ``Buffering``; while the center is suspended, they wait
+/// too. The observer is removed with the last copy and iterator, or by ``cancel()``.
 public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
     private let inlet: NotificationInlet
     private let observation: NotificationObservation
@@ -19,10 +19,10 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
         inlet.onEnd { [weak observation] in observation?.cancel() }
     }
 
-    /// How many notifications the loop took, and how many gave way to others.
+    /// How many notifications the loop took, and how many were dropped or merged.
     public var counts: DeliveryCounts { observation.counts }
 
-    /// Removes the observer, and drops what waits. A loop over the sequence ends.
+    /// Removes the observer, and drops the notifications that wait. A loop over the sequence ends.
     public func cancel() {
         observation.cancel()
         inlet.end()

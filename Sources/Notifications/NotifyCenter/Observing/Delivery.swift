@@ -1,7 +1,6 @@
 public import Dispatch
 
-// What a program says about an observer, and what it learns: where the handler runs, how much waits for it, and what became of the
-// notifications.
+// The choices of a program for an observer (where the handler runs, how much waits for it), and the counts of its notifications.
 
 /// Where an observer's handler runs.
 ///
@@ -43,11 +42,11 @@ public struct Delivery: Sendable {
 
 // MARK: - How much waits
 
-/// How much waits for an observer that is slower than the posts, and what gives way. The process goes on reading from the bus for all that
-/// (architecture, D4), and counts what gives way (``DeliveryCounts/dropped``).
+/// How many notifications wait for an observer that is slower than the posts, and which are dropped. The process goes on reading from the
+/// bus meanwhile (architecture, D4), and ``DeliveryCounts/dropped`` counts the dropped ones.
 ///
-/// Beside the number of notifications, their bytes are bounded: at most 16 MiB wait for one observer, counted as the limit of a notification
-/// is (<doc:WireProtocol>), unless it is ``unbounded``.
+/// Their bytes are bounded too: at most 16 MiB wait for one observer, unless its buffering is ``unbounded``. <doc:WireProtocol> says how the
+/// size of a notification is counted.
 public struct Buffering: Sendable, Hashable {
     enum Policy: Hashable {
         case coalescing
@@ -67,15 +66,15 @@ public struct Buffering: Sendable, Hashable {
     /// Keeps the oldest `limit` notifications; newer ones are dropped, and so are those beyond 16 MiB. A limit below 1 counts as 1.
     public static func bufferingOldest(_ limit: Int) -> Buffering { Buffering(policy: .oldest(max(1, limit))) }
 
-    /// Keeps everything, whatever its size: for observers that are sure to keep up. Anybody on the bus can fill the memory of a process
-    /// whose observer does not.
+    /// Keeps everything, of any size. Use it only for observers that are always fast enough: otherwise anybody on the bus can fill the memory
+    /// of the process.
     public static let unbounded = Buffering(policy: .unbounded)
 
-    /// One pending notification stands for all that arrived meanwhile, as the Darwin center has it: after the last post
-    /// there is at least one delivery.
+    /// One pending notification stands for all that arrive while the observer is busy, as in the Darwin center: after the last post there is
+    /// at least one delivery.
     static let coalescing = Buffering(policy: .coalescing)
 
-    /// The newest 4096: what distributed observers have who ask for nothing else.
+    /// The newest 4096. A distributed observer has this unless it asks for something else.
     public static let standard = bufferingNewest(4096)
 }
 
@@ -85,12 +84,12 @@ public struct Buffering: Sendable, Hashable {
 public struct DeliveryCounts: Sendable, Hashable {
     /// Handed to the observer.
     public internal(set) var delivered: UInt64 = 0
-    /// Merged into a later one, which was delivered or waits: the Darwin center does it to a busy observer, and the distributed
-    /// one to a suspended ``SuspensionBehavior/coalesce``.
+    /// Merged into a later one, which was delivered or waits. The Darwin center merges for a busy observer, and the distributed center for an
+    /// observer with ``SuspensionBehavior/coalesce`` while it is suspended.
     public internal(set) var coalesced: UInt64 = 0
     /// Lost because the observer's ``Buffering`` had no room, by number or by bytes.
     public internal(set) var dropped: UInt64 = 0
-    /// Lost because the center was suspended and the observer one of ``SuspensionBehavior/drop``.
+    /// Lost because the center was suspended and the observer has ``SuspensionBehavior/drop``.
     public internal(set) var suppressed: UInt64 = 0
 }
 

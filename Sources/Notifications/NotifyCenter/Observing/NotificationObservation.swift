@@ -1,7 +1,8 @@
 import DBusTransport
 import Synchronization
 
-/// An observer in place. Its end of life, or ``cancel()``, removes it: keep it as long as notifications are wanted.
+/// Holds an observer in place. ``cancel()`` removes the observer, and so does the end of this object's life: keep it for as long as the
+/// observer is to be called.
 public final class NotificationObservation: Sendable {
     private struct State {
         var isCancelled = false
@@ -12,7 +13,8 @@ public final class NotificationObservation: Sendable {
     private let state = Locked(State())
     private let count: @Sendable () -> DeliveryCounts
 
-    /// One that observes nothing until ``begin(_:)``: so whoever may cancel it can have it before its first notification arrives.
+    /// Makes an observation before its observer is in place, so that whoever may cancel it has it before the first notification arrives.
+    /// ``begin(remove:)`` follows.
     init(counts: @escaping @Sendable () -> DeliveryCounts) { count = counts }
 
     deinit { cancel() }
@@ -31,8 +33,10 @@ public final class NotificationObservation: Sendable {
         state.withLock { if !$0.isCancelled { $0.rule = rule } }
     }
 
-    /// Removes the observer, from any thread, its own handler included. No call begins afterwards, and what waited for it is
-    /// dropped; a call under way on another thread is not waited for (CF-R7). Doing it twice is harmless (CF-R5).
+    /// Removes the observer and drops the notifications that wait for it. Any thread may call this, and so may the observer's own handler.
+    ///
+    /// After the return no call of the handler begins, with one exception: another thread that has already taken its notification still makes
+    /// that one call. This does not wait for such a call, nor for one under way (CF-R7). A second `cancel()` has no effect (CF-R5).
     public func cancel() {
         let before = state.withLock { state in
             defer { state = State(isCancelled: true) }
@@ -43,6 +47,6 @@ public final class NotificationObservation: Sendable {
         withExtendedLifetime(before.rule) {}
     }
 
-    /// How many notifications this observer got, and how many it did not.
+    /// How many notifications this observer got, and how many it lost.
     public var counts: DeliveryCounts { count() }
 }

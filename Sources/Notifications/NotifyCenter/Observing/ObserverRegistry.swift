@@ -34,7 +34,7 @@ struct ObserverRegistry<Object: Hashable, Observer> {
         return key
     }
 
-    /// Removes a registration; what is not there is no error (CF-R5).
+    /// Removes a registration. An unknown one is ignored (CF-R5).
     @discardableResult
     mutating func remove(_ key: Key) -> Observer? {
         let removed: Observer?

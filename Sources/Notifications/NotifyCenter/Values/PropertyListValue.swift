@@ -103,7 +103,7 @@ extension PropertyListValue {
         }
     }
 
-    /// The floating-point number. A whole number is none.
+    /// The floating-point number; `nil` for a whole number, too.
     public var doubleValue: Double? { if case .double(let value) = self { value } else { nil } }
 
     /// The truth value.

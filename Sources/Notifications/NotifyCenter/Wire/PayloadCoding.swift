@@ -1,6 +1,6 @@
 import DBusTransport
 
-/// Why something is no notification.
+/// Why a message is not a notification.
 enum FormError: Error {
     /// It is over ``NotificationSize/maximum``.
     case tooLarge
@@ -17,7 +17,7 @@ enum FormError: Error {
 /// UTF-8 of all texts and keys, and all data. A receiver counts before it copies, so the size bounds the
 /// memory that a stranger can claim, to about twice as much where a userInfo has many short keys.
 struct NotificationSize {
-    /// The largest notification. What is larger is data, and belongs in a file whose name is sent.
+    /// The largest notification. Larger data belongs in a file, whose name is sent.
     static let maximum = 1 << 20
     private static let perValue = 64
 

@@ -113,7 +113,7 @@ extension WireNotification {
         }
     }
 
-    /// Has the bus send what is posted under `name`.
+    /// Makes the bus send the posts of `name`.
     static func rule(_ kind: WireKind, name: NotificationName) -> MatchRule {
         MatchRule(path: "\(path)", interface: InterfaceName(name, prefix: kind.prefix).description)
     }
@@ -144,7 +144,7 @@ extension WireNotification {
 
     enum Reception {
         case notification(WireNotification)
-        /// It is no notification of this center.
+        /// It is not a notification of this center.
         case foreign
         /// It breaks the form above, or the limit. It is counted and otherwise ignored: anybody may send.
         case refused(FormError)

@@ -14,14 +14,15 @@ extension DistributedNotificationCenter {
     ///   - name: the name; `nil` for any, with an object or without one (CF-A4, CF-X7).
     ///   - object: the object, a `String`; `nil` for any.
     ///   - queue: where `block` runs, for one notification at a time and in the order of arrival, also on a queue that allows more
-    ///     at once. `nil` is the main queue (CF-D2). While the queue is suspended, the newest 4096 notifications wait.
-    ///     `cancelAllOperations()` does not cancel them: the token removes the observer.
+    ///     at once. `nil` is the main queue (CF-D2). While the queue is suspended, the newest 4096 notifications wait, at
+    ///     most 16 MiB of them. `cancelAllOperations()` does not cancel them: the token removes the observer.
     ///   - block: gets the posted name, the object as `String`, and the userInfo in Swift's own types
     ///     (`PropertyListValue.foundationValue`).
     /// - Returns: the token.
     ///
-    /// An object that is not text (CF-X6) is reported to `UnthrownFailures`; then nothing is registered, and the token stands for nothing. A
-    /// bus that cannot be reached or refuses is reported too, and the observer kept: it hears once the bus is there and grants its rule.
+    /// An object that is not text (CF-X6) is reported to `UnthrownFailures`; then nothing is registered, and the token has no effect. The
+    /// function also reports when the bus cannot be reached or refuses the match rule. Then the center keeps the observer: `block` gets what
+    /// is posted once the bus is there and has accepted the rule.
     @discardableResult
     public func addObserver(
         forName name: NSNotification.Name?,
@@ -44,7 +45,7 @@ extension DistributedNotificationCenter {
     ) -> any NSObjectProtocol {
         let token = ObserverToken()
         report {
-            let object = try ObjectText.text(object)
+            let object = try text(of: object)
             try add(token, name, object, suspensionBehavior, Delivery(queue), block)
         }
         return token
@@ -65,7 +66,9 @@ extension DistributedNotificationCenter {
             delivery: delivery,
             suspensionBehavior: .init(suspensionBehavior),
             known: { observation in
-                observers.withLock { $0.add(observation, of: token, name: name, object: object.map { ObjectText($0) }) }
+                observers.withLock {
+                    $0.add(observation, of: token, name: name, object: object.map { NotificationObject(text: $0) })
+                }
             },
             handler: { block(Notification($0)) }
         )
@@ -74,21 +77,35 @@ extension DistributedNotificationCenter {
     /// Removes the registration of a token. Anything else than a token of this center, and a token that was removed before, does nothing
     /// (CF-R5).
     ///
-    /// On return no call of the block begins any more, also not for what waited for it; a call that is under way on another thread goes
-    /// on (CF-R7).
+    /// After the return no call of the block begins, and what waited for it is dropped; a call that another thread has begun goes on (CF-R7).
     public func removeObserver(_ observer: Any) {
         if let token = observer as? ObservationToken { return token.remove() }
         removeObserver(observer, name: nil, object: nil)
     }
 
-    /// As ``removeObserver(_:)-(Any)``, if the registration has this name and this object. `nil` means any (CF-R2, CF-X4). A given name
-    /// does not meet a registration for any name, nor a given object one for any object (CF-R3).
+    /// As ``removeObserver(_:)-(Any)``, if the registration has this name and this object. `nil` means any (CF-R2, CF-X4). A registration
+    /// for any name stays where a name is given, and one for any object where an object is given (CF-R3).
     public func removeObserver(_ observer: Any, name: NSNotification.Name?, object: String?) {
         guard let token = observer as? ObserverToken else { return }
-        let (name, object) = (name.map { NotificationName($0) }, object.map { ObjectText($0) })
+        let (name, object) = (name.map { NotificationName($0) }, object.map { NotificationObject(text: $0) })
         let removed = observers.withLock { $0.remove(token, name: name, object: object) }
         for observation in removed { observation.cancel() }
     }
+}
+
+// MARK: Tokens
+
+/// What adding an observer returns. An object of Foundation's without being an `NSObject`, because that is not `Sendable`.
+final class ObserverToken: NSObjectProtocol, Hashable, Sendable {
+    func isEqual(_ object: Any?) -> Bool { object as AnyObject === self }
+    var hash: Int { ObjectIdentifier(self).hashValue }
+    func `self`() -> Self { self }
+    func isProxy() -> Bool { false }
+    var description: String { "an observer of DistributedNotificationCenter" }
+    var debugDescription: String { description }
+
+    static func == (left: ObserverToken, right: ObserverToken) -> Bool { left === right }
+    func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
 }
 
 // MARK: Sequences
@@ -101,22 +118,22 @@ extension DistributedNotificationCenter {
     /// for await notification in center.notifications(named: .init("com.example.saved")) { … }
     /// ```
     ///
-    /// Elements come in the order of arrival. While the loop is busy, the newest 4096 wait; older ones are dropped, and
-    /// ``Notifications/droppedCount`` counts them. The loop ends when its task is cancelled. While the center is suspended, the
+    /// Elements come in the order of arrival. While the loop is busy, the newest 4096 wait, at most 16 MiB of them; older ones are dropped,
+    /// and ``Notifications/droppedCount`` counts them. The loop ends when its task is cancelled. While the center is suspended, the
     /// registration coalesces (CF-S4).
     ///
     /// - Parameters:
     ///   - name: the name; `nil` for any. On macOS a name must be given.
     ///   - object: the object, a `String`; `nil` for any.
     ///
-    /// An object that is not text (CF-X6), and a bus that cannot be reached or refuses, are reported to `UnthrownFailures`; then the
-    /// sequence is empty.
+    /// The function reports to `UnthrownFailures` when the object is not text (CF-X6), and when the bus cannot be reached or refuses the
+    /// match rule. Then the sequence is empty.
     public func notifications(named name: Notification.Name?, object: Any? = nil) -> Notifications {
         var base: NotificationSequence<DistributedNotification>?
         report {
             base = try center.blockingNotifications(
                 named: name.map { NotificationName($0) },
-                object: try ObjectText.text(object)
+                object: try text(of: object)
             )
         }
         return Notifications(base: base)

@@ -21,7 +21,7 @@ extension DistributedNotificationCenter {
     /// Posts name, object and userInfo of a notification, as ``post(name:object:userInfo:)`` does. Where the object is not text it
     /// reports that and posts nothing (CF-X6).
     public func post(_ notification: Notification) {
-        report { try post(notification.name, ObjectText.text(notification.object), notification.userInfo, []) }
+        report { try post(notification.name, text(of: notification.object), notification.userInfo, []) }
     }
 
     /// Posts, and where `deliverImmediately` is true, also to suspended observers at once (CF-P5); otherwise as

@@ -1,4 +1,5 @@
 import DBusTransport
+import Foundation
 public import NotifyCenter
 import Synchronization
 
@@ -23,8 +24,8 @@ import Synchronization
 /// A post (name, object) reaches an observer whose name is that name or any, and whose object is that object or any (CF-M1), in
 /// every process of the bus. The poster's own process is one of them; it too receives through the bus, never inside the call (CF-P10).
 /// Objects are text. Objects and names are compared byte by byte (CF-M3, CF-M4). Posts of one process arrive in their order; posts of
-/// different processes have no order (CF-D4, CF-D5). For a slow observer the newest 4096 notifications wait, and older ones are
-/// dropped. Any process may post any name: treat what arrives as untrusted (CF-U8).
+/// different processes have no order (CF-D4, CF-D5). For a slow observer the newest 4096 notifications wait, at most 16 MiB of them;
+/// older ones are dropped. Any process may post any name: treat what arrives as untrusted (CF-U8).
 ///
 /// The center stands on a `DistributedNotifyCenter`, and shares posts and observers with it and with the distributed
 /// `CFNotificationCenter`. All functions may be called from any thread, also from a block that a notification runs.
@@ -43,7 +44,7 @@ import Synchronization
 public final class DistributedNotificationCenter: DefaultDistributedNotificationCenter, Sendable {
     let center: DistributedNotifyCenter
     /// Holds tokens and observations, so that a registration lasts until it is removed, whoever keeps its token.
-    let observers = Locked(ObserverTable<ObserverToken, ObjectText, NotificationObservation>())
+    let observers = Locked(ObserverTable<ObserverToken, NotificationObject, NotificationObservation>())
     let undecodable = Counter()
 
     fileprivate static let shared = DistributedNotificationCenter(.default)
@@ -108,11 +109,11 @@ extension DistributedNotificationCenter {
     public enum SuspensionBehavior: UInt, Sendable {
         /// They are lost (CF-S3).
         case drop = 1
-        /// Of each name and object the last one waits (CF-S4). The default.
+        /// The last one of each name and object waits, within the bounds of ``hold`` (CF-S4). The default.
         case coalesce = 2
-        /// All wait: the newest 4096 (CF-S5).
+        /// The newest 4096 wait, at most 16 MiB of them; older ones are dropped (CF-S5).
         case hold = 3
-        /// They are delivered nevertheless, after all that waits in the center (CF-S6).
+        /// They are delivered all the same, after everything that waits in the center (CF-S6).
         case deliverImmediately = 4
     }
 
@@ -136,5 +137,33 @@ private struct CenterTypeError: Error, CustomStringConvertible {
     let type: DistributedNotificationCenter.CenterType
     var description: String {
         "there is no center of type \(type.rawValue); use localNotificationCenterType, whose center was returned"
+    }
+}
+
+// MARK: Objects
+
+extension DistributedNotificationCenter {
+    /// The text of an object.
+    ///
+    /// - Throws: ``DistributedObjectError`` where it is no text (CF-X6).
+    func text(of object: Any?) throws(DistributedObjectError) -> String? {
+        switch object {
+        case nil: return nil
+        case let text as Substring: return String(text)
+        // A String too.
+        case let text as NSString: return text as String
+        case let other?: throw DistributedObjectError(found: "\(type(of: other))")
+        }
+    }
+}
+
+/// A notification's object that is not text, and so means nothing to another process (CF-P3, CF-X6).
+public struct DistributedObjectError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// Its type.
+    public let found: String
+
+    /// What is wrong, and what to do.
+    public var description: String {
+        "the object of a distributed notification is text, not \(found); give it a String that names it"
     }
 }

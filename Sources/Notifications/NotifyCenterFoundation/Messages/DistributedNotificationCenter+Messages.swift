@@ -38,9 +38,10 @@ extension DistributedNotificationCenter {
     /// token = try center.addObserver(of: "till-3", for: OrderPlaced.self) { message in total += message.total }
     /// ```
     ///
-    /// The registration is in force on return (CF-A11); this blocks for one answer of the bus. For a slow observer the newest 4096
-    /// messages wait, and ``ObservationToken/droppedCount`` counts the others. ``undecodableMessageCount`` counts what arrives under the
-    /// name and is no such message; the observer does not get it. While the center is suspended, the registration coalesces (CF-S4).
+    /// The registration is in force on return (CF-A11); this blocks for one answer of the bus. For a slow observer the newest 4096 messages
+    /// wait, at most 16 MiB of them; ``ObservationToken/droppedCount`` counts those that are dropped. A notification of the name that does
+    /// not decode as a message is not delivered, and ``undecodableMessageCount`` counts it. While the center is suspended, the registration
+    /// coalesces (CF-S4).
     ///
     /// - Parameters:
     ///   - subject: the subject; `nil` for any.
@@ -82,8 +83,8 @@ extension DistributedNotificationCenter {
         return ObservationToken(droppedCount: { sequence.counts.dropped }, remove: { sequence.cancel() })
     }
 
-    /// Removes an observer of messages. Doing it twice is harmless. On return no call begins any more, except one that another thread
-    /// begins at this moment (CF-R7); a call that is under way goes on.
+    /// Removes an observer of messages. A second call has no effect. After the return no call begins, with one exception: a thread that
+    /// has already taken its notification still makes its call (CF-R7).
     public func removeObserver(_ token: ObservationToken) { token.remove() }
 
     /// The messages of a type as a sequence, registered when this returns: what is posted before the loop begins waits for it.
@@ -116,6 +117,34 @@ extension DistributedNotificationCenter {
     /// How many notifications reached an observer of messages, or a loop over them, and were no message of its type. A notification counts
     /// once for each of these observers and loops; none of them got it.
     public var undecodableMessageCount: UInt64 { undecodable.value }
+}
+
+// MARK: Tokens
+
+extension DistributedNotificationCenter {
+    /// An observer of messages. `removeObserver(_:)` removes it, and so does the end of this token's life.
+    public final class ObservationToken: Hashable, Sendable {
+        private let dropped: @Sendable () -> UInt64
+        private let end: @Sendable () -> Void
+
+        init(droppedCount: @escaping @Sendable () -> UInt64, remove: @escaping @Sendable () -> Void) {
+            dropped = droppedCount
+            end = remove
+        }
+
+        deinit { end() }
+
+        /// How many messages were dropped for newer ones, because the observer was busy.
+        public var droppedCount: UInt64 { dropped() }
+
+        func remove() { end() }
+
+        /// Whether both are one token.
+        public static func == (left: ObservationToken, right: ObservationToken) -> Bool { left === right }
+
+        /// Feeds the identity.
+        public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+    }
 }
 
 // MARK: Sequences

@@ -1,12 +1,12 @@
 #ifndef _NOTIFY_H_
 #define _NOTIFY_H_
 
-// notify(3) for Linux: names between processes, without payload. “Something changed, go and look.”
+// notify(3) for Linux: a process posts a name, and other processes learn that something changed. A post carries the name and nothing else.
 //
-// Source-compatible with Darwin's <notify.h>. A post travels as a D-Bus signal (module NotifyCenter, page Wire protocol), so it is
-// also what the Darwin notify center of CFNotificationCenter hears and posts. The bus is the one that the environment variable
-// NOTIFY_CENTER_BUS names (`session`, `system` or a D-Bus address), the session bus where it names none. The state of a name is
-// kept by the service notifyd, which the bus starts when it is needed; posting and observing do without it.
+// Source-compatible with Darwin's <notify.h>. A post is a D-Bus signal (module NotifyCenter, page Wire protocol). The Darwin notify center
+// of CFNotificationCenter uses the same signals, so both hear each other's posts. The environment variable NOTIFY_CENTER_BUS names the
+// bus: `session` (the default), `system` or a D-Bus address. The service notifyd keeps the state of names, and the bus starts notifyd when
+// a process needs it. Posting and observing work without notifyd.
 //
 // Names are UTF-8 of any length. `self.…` is private to the process. `user.uid.UID` and names that begin with `user.uid.UID.` belong
 // to that user; all other names under `user.uid.` belong to root. /etc/notify.conf may reserve more (notifyd(8)). A receiver ignores
@@ -15,16 +15,17 @@
 // All functions may be called from any thread. notify_check and notify_is_valid_token may be called in a signal handler too: they
 // take no lock and make no system call. A registration is in force for every post that begins after it returned.
 //
-// After each post every registration is notified at least once, in bounded memory: posts that come faster than the receiver takes them
-// may be reported as one. The poster's own registrations are notified like all others.
+// After each post every registration is notified at least once. If posts come faster than the receiver takes them, one notification may
+// stand for several, so that the memory for them is bounded. The poster's own registrations are notified like all others.
 //
-// While the bus is lost, registrations stay, and a registration that is made meanwhile is in force when the bus is back; posts, and functions
-// that need notifyd, return NOTIFY_STATUS_SERVER_NOT_FOUND. No function waits longer than 30 seconds.
+// While the bus is lost, registrations stay, and new ones succeed; all are in force when the bus is back. Posts, and functions that need
+// notifyd, return NOTIFY_STATUS_SERVER_NOT_FOUND meanwhile. Every function returns within 30 seconds.
 //
-// A post followed by any function that waits for an answer (notify_register_check, notify_get_state) is seen by notify_check.
+// If a process posts, and then calls a function that waits for an answer (notify_register_check, notify_get_state), notify_check sees the
+// post.
 //
-// In a process that has used these functions and then forked, the child's tokens are gone and the functions return
-// NOTIFY_STATUS_OPT_DISABLE or NOTIFY_STATUS_INVALID_TOKEN, except for names that begin with `self.`, until it calls exec.
+// When a process that has used these functions forks, the child has no tokens. Until it calls exec, the functions return
+// NOTIFY_STATUS_OPT_DISABLE or NOTIFY_STATUS_INVALID_TOKEN there, except for names that begin with `self.`.
 
 #include <sys/cdefs.h>
 #include <stdbool.h>
@@ -51,28 +52,28 @@ typedef unsigned int mach_port_t;
 #define NOTIFY_STATUS_OK 0
 /// The name is NULL, or is not UTF-8.
 #define NOTIFY_STATUS_INVALID_NAME 1
-/// No registration of this process has the token: it was never given out, or is cancelled.
+/// No registration of this process has the token: no function has returned it, or it is cancelled.
 #define NOTIFY_STATUS_INVALID_TOKEN 2
-/// The port is NULL, or with NOTIFY_REUSE not one that an earlier registration gave out.
+/// The port is NULL; or, with NOTIFY_REUSE, it does not come from an earlier registration.
 #define NOTIFY_STATUS_INVALID_PORT 3
-/// The descriptor is NULL, or with NOTIFY_REUSE not one that an earlier registration gave out.
+/// The descriptor is NULL; or, with NOTIFY_REUSE, it does not come from an earlier registration.
 #define NOTIFY_STATUS_INVALID_FILE 4
 /// There is no such signal.
 #define NOTIFY_STATUS_INVALID_SIGNAL 5
 /// The call makes no sense for this token or with these arguments.
 #define NOTIFY_STATUS_INVALID_REQUEST 6
-/// The name is another user's, or reserved.
+/// The name belongs to another user, or is reserved.
 #define NOTIFY_STATUS_NOT_AUTHORIZED 7
-/// The functions are out of use: in a forked child, or by notify_set_options.
+/// The functions do not work in this process: it is a forked child, or notify_set_options has turned them off.
 #define NOTIFY_STATUS_OPT_DISABLE 8
-/// The bus cannot be reached, or notifyd cannot where the function needs it.
+/// The bus cannot be reached; or the function needs notifyd, and notifyd cannot be reached.
 #define NOTIFY_STATUS_SERVER_NOT_FOUND 9
-/// A pointer is NULL that must point to something.
+/// A pointer that must point to something is NULL.
 #define NOTIFY_STATUS_NULL_INPUT 10
 /// Anything else: the process has no descriptor or memory left, or the bus refuses.
 #define NOTIFY_STATUS_FAILED 1000000
 
-/// For notify_register_file_descriptor and notify_register_mach_port: use the one that is passed in.
+/// For notify_register_file_descriptor and notify_register_mach_port: use the descriptor or port that the caller passes.
 #define NOTIFY_REUSE 0x00000001
 
 /// No token.
@@ -80,11 +81,11 @@ typedef unsigned int mach_port_t;
 
 __BEGIN_DECLS
 
-/// Posts a name to all its registrations in all processes; there need not be any. When it returns the kernel has the post, and a process that
-/// ends by exit or by returning from main waits until the bus has read it. A reserved name goes through notifyd where it runs, because
-/// receivers ask the bus who the sender is: without notifyd they may miss a post whose process ends at once.
+/// Posts a name to all its registrations in all processes. When this returns, the kernel has the post; a process that ends by exit or by
+/// returning from main waits until the bus has read it. Receivers of a reserved name ask the bus who the sender is, so notifyd posts such a
+/// name for the process; without notifyd, receivers may miss the post if its process ends at once.
 ///
-/// Errors: INVALID_NAME, NOT_AUTHORIZED, OPT_DISABLE, FAILED; SERVER_NOT_FOUND where there is no bus, or where it has not read for 30 seconds.
+/// Errors: INVALID_NAME, NOT_AUTHORIZED, OPT_DISABLE, FAILED; SERVER_NOT_FOUND if there is no bus, or if it has not read for 30 seconds.
 uint32_t notify_post(const char *name);
 
 #if defined(__BLOCKS__) && !defined(__swift__)
@@ -93,43 +94,44 @@ typedef void (^notify_handler_t)(int token);
 
 /// After each post of `name`, calls `handler` with the token, on `queue` and asynchronously. The library retains the queue and copies the
 /// block until the registration is cancelled, and releases the block on the queue. Right before a call it looks at the token again: no call
-/// begins after notify_cancel. At most 16 calls wait to begin; further posts meanwhile add none. The handler may cancel its token.
+/// begins after notify_cancel. At most 16 calls wait to begin; while they do, further posts add no calls. The handler may cancel its token.
 ///
 /// Errors: as notify_register_check, NULL_INPUT also for the queue and the handler.
 uint32_t notify_register_dispatch(const char *name, int *out_token, dispatch_queue_t queue, notify_handler_t handler);
 #endif
 
-/// Registers for asking: notify_check tells whether the name was posted. Nothing is delivered.
+/// Registers a name for notify_check, which tells whether the name was posted. The library calls and sends nothing.
 ///
-/// On failure `*out_token` is NOTIFY_TOKEN_INVALID. Tokens are not negative, and no number is given out twice in a process.
+/// On failure `*out_token` is NOTIFY_TOKEN_INVALID. Tokens are 0 or more, and a process gets each number once.
 ///
-/// Errors: INVALID_NAME, NULL_INPUT, NOT_AUTHORIZED, OPT_DISABLE, SERVER_NOT_FOUND (there was no bus so far, or it has not answered within
-/// 25 seconds), FAILED; INVALID_REQUEST where the name asks for a path to be monitored (notify_private.h) and the path is not absolute.
+/// Errors: INVALID_NAME, NULL_INPUT, NOT_AUTHORIZED, OPT_DISABLE, FAILED; SERVER_NOT_FOUND if the process has never reached a bus, or if the
+/// bus does not answer within 25 seconds; INVALID_REQUEST if the name monitors a path (notify_private.h) and the path is not absolute.
 uint32_t notify_register_check(const char *name, int *out_token);
 
-/// Sends the process the signal `sig` after each post. Signals merge: for several names on one signal, notify_check tells in the
-/// handler which were posted. The library's own thread blocks all signals.
+/// Sends the process the signal `sig` after each post. Several names may share a signal: in its handler, notify_check tells which of them
+/// were posted. The library's own thread blocks all signals.
 ///
 /// Errors: as notify_register_check; INVALID_SIGNAL.
 uint32_t notify_register_signal(const char *name, int sig, int *out_token);
 
-/// Linux has no Mach ports: `*notify_port` becomes a file descriptor, as of notify_register_file_descriptor, to be read the same
-/// way. Source that passes the port on, or waits on it by its own means, builds and works.
+/// Linux has no Mach ports: the function stores a file descriptor in `*notify_port`, which the process reads as that of
+/// notify_register_file_descriptor. Source that hands the port to other code, or waits on it by its own means, builds and works.
 ///
 /// Errors: as notify_register_file_descriptor, with INVALID_PORT in place of INVALID_FILE.
 uint32_t notify_register_mach_port(const char *name, mach_port_t *notify_port, int flags, int *out_token);
 
-/// After each post, the token can be read from a descriptor: 4 bytes in network byte order. With `flags` 0 a new descriptor is
-/// stored in `*notify_fd`; with NOTIFY_REUSE `*notify_fd` is one from an earlier call, which then serves both tokens.
+/// After each post, the process can read the token from a descriptor: 4 bytes in network byte order. If `flags` is 0, the function stores a
+/// new descriptor in `*notify_fd`. If it is NOTIFY_REUSE, `*notify_fd` must hold the descriptor of an earlier call, which then serves both
+/// tokens.
 ///
-/// It can be polled, and programs that exec starts inherit it. The library closes it with the last of its tokens: do not close it. A slow
-/// reader loses repetitions and nothing else: where the descriptor is full, each token is written once more when there is room.
+/// The descriptor can be polled, and programs that exec starts inherit it. The library closes it when its last token is cancelled; leave it
+/// open. A slow reader loses repetitions only: when the descriptor is full, the library writes each token once more as soon as there is room.
 ///
 /// Errors: as notify_register_check; INVALID_FILE.
 uint32_t notify_register_file_descriptor(const char *name, int *notify_fd, int flags, int *out_token);
 
-/// Whether the token's name was posted since this was asked last: `*check` is 1 or 0. The first time it is 1. Each token has its own
-/// answer, of whatever kind it is, and neither suspension nor delivery changes it. Costs a few nanoseconds.
+/// Sets `*check` to 1 if the token's name was posted since the last call with this token, and to 0 otherwise. The first time it is 1. Each
+/// token of any kind has its own answer, and neither suspension nor delivery changes it. Costs a few nanoseconds.
 ///
 /// Errors: INVALID_TOKEN, NULL_INPUT.
 uint32_t notify_check(int token, int *check);
@@ -139,24 +141,25 @@ uint32_t notify_check(int token, int *check);
 /// Errors: INVALID_TOKEN.
 uint32_t notify_cancel(int token);
 
-/// Holds back the token's notifications. Counted: as many calls of notify_resume end it. Other tokens of the name go on, and notify_check
-/// does.
+/// Holds back the token's notifications, until notify_resume has been called as often. It changes neither the other tokens of the name nor
+/// the answers of notify_check.
 ///
 /// Errors: INVALID_TOKEN, OPT_DISABLE.
 uint32_t notify_suspend(int token);
 
-/// Undoes one notify_suspend. With the last, one notification follows if the name was posted meanwhile. Without any, does nothing.
+/// Undoes one notify_suspend. After the last, one notification follows if the name was posted meanwhile. If the token is not suspended, this
+/// does nothing.
 ///
 /// Errors: INVALID_TOKEN, OPT_DISABLE.
 uint32_t notify_resume(int token);
 
-/// Sets the 64 bits that belong to the token's name, for all processes, and posts nothing. The last writer wins. The bits are 0 at first,
-/// and again when no process has a registration of the name any more.
+/// Sets the 64 bits of state of the token's name, for all processes, and does not post the name. The last writer wins. The state is 0 at
+/// first. When the last registration of the name in all processes ends, it is 0 again.
 ///
 /// Errors: INVALID_TOKEN, NOT_AUTHORIZED, OPT_DISABLE, SERVER_NOT_FOUND (no notifyd), FAILED.
 uint32_t notify_set_state(int token, uint64_t state64);
 
-/// Reads the 64 bits of the token's name.
+/// Reads the 64 bits of state of the token's name.
 ///
 /// Errors: INVALID_TOKEN, NULL_INPUT, OPT_DISABLE, SERVER_NOT_FOUND (no notifyd), FAILED.
 uint32_t notify_get_state(int token, uint64_t *state64);

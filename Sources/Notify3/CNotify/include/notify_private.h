@@ -1,7 +1,7 @@
 #ifndef _NOTIFY_PRIVATE_H_
 #define _NOTIFY_PRIVATE_H_
 
-// What Darwin's own programs use beside <notify.h>. It is here for their source; new code needs none of it.
+// Functions that Darwin's own programs use beside <notify.h>. They are here so that such source compiles; new code does not need them.
 
 #include <notify.h>
 
@@ -13,7 +13,7 @@
 #define NOTIFY_OPT_FILTERED 0x00000004
 /// Without effect here.
 #define NOTIFY_OPT_OLD_IPC 0x00000008
-/// Ends what NOTIFY_OPT_DISABLE began.
+/// Undoes NOTIFY_OPT_DISABLE.
 #define NOTIFY_OPT_ENABLE 0x04000000
 /// From now on, functions that need the bus or notifyd return NOTIFY_STATUS_OPT_DISABLE.
 #define NOTIFY_OPT_DISABLE 0x08000000
@@ -41,26 +41,26 @@ void notify_set_options(uint32_t opts);
 /// As notify_register_check, but notify_peek refuses the token.
 uint32_t notify_register_plain(const char *name, int *out_token);
 
-/// Reads the counter behind notify_check, which changes with each post; the next notify_check answers as if this had not been called. For tokens
-/// from notify_register_check, and for names that begin with `self.`.
+/// Reads the counter behind notify_check, which changes with each post. It does not change the answer of the next notify_check. The token must
+/// come from notify_register_check, or its name begin with `self.`.
 ///
 /// Errors: INVALID_TOKEN, INVALID_REQUEST, NULL_INPUT.
 uint32_t notify_peek(int token, uint32_t *val);
 
-/// Notifies this registration, and no other, also when something changes at an absolute path, which need not exist yet. Changes within
-/// 100 ms count as one. A token monitors one path. Needs notifyd, which looks at the path with the caller's permissions.
+/// Notifies this registration alone when something changes at an absolute path, beside posts of its name. The path may come into being
+/// later. Changes within 100 ms count as one. A token monitors one path. Needs notifyd, which looks at the path with the caller's permissions.
 ///
 /// Errors: INVALID_TOKEN; INVALID_REQUEST (NULL or relative path, a `self.` name, a second path); NOT_AUTHORIZED; OPT_DISABLE;
 /// SERVER_NOT_FOUND; FAILED.
 uint32_t notify_monitor_file(int token, char *path, int flags);
 
-/// Nothing here has events: both numbers become 0.
+/// There are no events here: this sets both numbers to 0.
 uint32_t notify_get_event(int token, int *ev, char *buf, int *len);
 
 /// As notify_post.
 uint32_t notify_simple_post(const char *name);
 
-/// Holds back all notifications of a process; counted. Root may, and the process's own user.
+/// Holds back all notifications of a process, until notify_resume_pid has been called as often. Root may call it, and the process's own user.
 ///
 /// Errors: NOT_AUTHORIZED; INVALID_REQUEST (no such process, or one without registrations); OPT_DISABLE; SERVER_NOT_FOUND; FAILED.
 uint32_t notify_suspend_pid(int pid);
@@ -70,12 +70,12 @@ uint32_t notify_suspend_pid(int pid);
 /// Errors: as notify_suspend_pid.
 uint32_t notify_resume_pid(int pid);
 
-/// Writes what notifyd knows to a file, with the caller's permissions.
+/// Writes the status of notifyd to a file, with the caller's permissions.
 ///
 /// Errors: NULL_INPUT; OPT_DISABLE; SERVER_NOT_FOUND; FAILED.
 uint32_t notify_dump_status(const char *filepath);
 
-/// What happens in every forked child anyway; doing it twice is harmless.
+/// Does what happens in every forked child by itself. A second call has no effect.
 void _notify_fork_child(void);
 
 __END_DECLS

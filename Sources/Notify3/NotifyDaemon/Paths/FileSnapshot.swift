@@ -1,7 +1,8 @@
 import CLinux
 import Glibc
+import NotifydProtocol
 
-/// An absolute path, as bytes: the kernel knows no other text.
+/// An absolute path, as bytes, because that is how the kernel has it.
 struct FilePath: Hashable, Sendable {
     /// The name of one entry of a directory.
     typealias Name = [UInt8]
@@ -48,50 +49,29 @@ extension FilePath: CustomStringConvertible {
     var description: String { String(decoding: bytes, as: UTF8.self) }
 }
 
-/// As whom files are looked at.
-enum FileIdentity: Hashable, Sendable {
-    /// As notifyd itself.
-    case own
-    /// As another user, which takes root's rights.
-    case other(user: UInt32, groups: [UInt32])
-
-    /// As whom notifyd looks for a client; `nil` where it cannot.
-    init?(of client: ClientIdentity, own user: UInt32 = geteuid()) {
-        if client.user == user {
-            self = .own
-        } else if user == 0 {
-            self = .other(user: client.user, groups: client.groups)
-        } else {
-            return nil
-        }
-    }
-
-    /// Does `body` as this identity, on this thread and no other.
+extension Identity {
+    /// Does `body` with the rights of this user and these groups, on this thread and no other. Acting as another user takes root's rights:
+    /// without them, and where the kernel does not allow it, the result is that of `denied`.
     func perform<Result>(_ body: () -> Result, denied: () -> Result) -> Result {
-        guard case .other(let user, let groups) = self else { return body() }
-        let own = Self.ownGroups
+        let ownUser = geteuid()
+        if user == ownUser { return body() }
+        guard ownUser == 0 else { return denied() }
+        let ownGroups = Self.supplementaryGroups
         let code = CLinux_actAs(user, groups, groups.count)
-        // Not even this process's root may, as in a container: then it still is itself.
+        // In a container even root may lack the right. Then the thread still has its own identity.
         guard code >= 0 else { return denied() }
         defer {
-            // Root's way back is never barred, whatever a client asks for: the thread keeps the right to change its groups, which has just
-            // been used. Were the kernel out of memory, to go on as the wrong user would be worse than to end.
-            guard CLinux_actAsMyself(own, own.count) == 0 else { fatalError("notifyd could not act as itself again") }
+            // The way back is open whatever a client asks for: the thread keeps the right to change its groups, which it has just used. If the
+            // kernel is out of memory, it is better to end than to go on as the wrong user.
+            guard CLinux_actAsMyself(ownGroups, ownGroups.count) == 0 else {
+                fatalError("notifyd could not act as itself again")
+            }
         }
         return code == 0 ? body() : denied()
     }
-
-    /// The supplementary groups of the process.
-    static let ownGroups: [gid_t] = {
-        let count = getgroups(0, nil)
-        guard count > 0 else { return [] }
-        var groups = [gid_t](repeating: 0, count: Int(count))
-        let filled = getgroups(count, &groups)
-        return Array(groups.prefix(max(0, Int(filled))))
-    }()
 }
 
-/// What stat(2) says of what a path names, as far as a change of it counts.
+/// The part of stat(2)'s answer about a path whose changes count.
 struct FileSnapshot: Hashable, Sendable {
     struct Time: Hashable, Sendable {
         var seconds: Int
@@ -113,7 +93,7 @@ struct FileSnapshot: Hashable, Sendable {
     var modified = Time(0)
     var changed = Time(0)
 
-    /// What the difference of two looks says; `nil` stands for nothing there.
+    /// The events that explain the difference of two looks; `nil` means that there was no file.
     static func difference(_ before: FileSnapshot?, _ after: FileSnapshot?) -> PathEvents {
         switch (before, after) {
         case (nil, nil): return []

@@ -4,17 +4,17 @@ import Glibc
 ///
 /// | | told by |
 /// | --- | --- |
-/// | delete | what was there is not any more, or another is in its place |
+/// | delete | the file was removed, or replaced by another |
 /// | write | IN_MODIFY; of a directory, entries that come and go; another time of modification |
 /// | extend | a larger size |
 /// | attrib | IN_ATTRIB that is not explained by the number of links; another mode or owner |
 /// | link | another number of links; of a directory, of subdirectories |
 /// | rename | IN_MOVE_SELF; IN_MOVED_FROM and IN_MOVED_TO of the path's last part; another file in its place |
 /// | revoke | IN_UNMOUNT; inotify knows nothing of revoke(2), which Linux does not have |
-/// | create | what was not there is, or another is in its place |
+/// | create | the file was created, or replaced by another |
 /// | mtime, ctime | other times |
 ///
-/// What inotify does not tell of is not seen: writes through a memory mapping, changes that another machine makes on a network file
+/// notifyd sees only what inotify reports, and so misses writes through a memory mapping, changes that another machine makes on a network file
 /// system, file systems mounted over a directory on the way.
 struct PathEvents: OptionSet, Hashable, Sendable {
     let rawValue: UInt32
@@ -31,17 +31,17 @@ struct PathEvents: OptionSet, Hashable, Sendable {
     static let ctime = PathEvents(rawValue: 0x200)
     static let all = PathEvents(rawValue: 0x3FF)
 
-    /// What a registration wants to be told of: 0 means all.
+    /// The events that a registration wants; 0 means all.
     static func wanted(_ flags: UInt32) -> PathEvents { flags == 0 ? .all : PathEvents(rawValue: flags) }
 }
 
-/// What the kernel told of a watch, collected until the path is looked at again.
+/// The kernel's events of a watch, collected until the path is looked at again.
 struct WatchEvents: Hashable, Sendable {
-    /// Of inotify(7), of what the path names itself.
+    /// Bits of inotify(7) for the path's target itself.
     var target: UInt32 = 0
-    /// Of the entries of the path's target, where that is a directory.
+    /// Bits for the entries of the path's target, if that is a directory.
     var inside: UInt32 = 0
-    /// Of the path's last part, in the directory that it is in.
+    /// Bits for the path's last part, from the directory that contains it.
     var last: UInt32 = 0
     /// The kernel's queue was full: anything may have happened.
     var isUnknown = false
@@ -49,7 +49,7 @@ struct WatchEvents: Hashable, Sendable {
     private static let comings = UInt32(IN_CREATE | IN_MOVED_TO)
     private static let goings = UInt32(IN_DELETE | IN_MOVED_FROM)
 
-    /// What these say by themselves, and what another look at the path says.
+    /// The events of these bits, together with those that another look at the path shows.
     func events(_ before: FileSnapshot?, _ after: FileSnapshot?) -> PathEvents {
         if isUnknown { return .all }
         var events = FileSnapshot.difference(before, after)
@@ -64,7 +64,7 @@ struct WatchEvents: Hashable, Sendable {
         add(.create, Self.comings, of: last)
         add(.delete, UInt32(IN_DELETE), of: last)
         add(.rename, UInt32(IN_MOVED_FROM | IN_MOVED_TO), of: last)
-        // Another link, or one less, is told as a change of attributes.
+        // The kernel reports a new or a removed link as a change of attributes.
         if target & UInt32(IN_ATTRIB) != 0, !events.contains(.link), before != nil, after != nil {
             events.insert(.attrib)
         }
@@ -79,7 +79,7 @@ struct InotifyEvents {
 
     init(_ descriptor: CInt) { self.descriptor = descriptor }
 
-    /// Hands what waits to `body`; not without end, where events come faster than they are taken.
+    /// Hands the waiting events to `body`. The number is limited, because events may come faster than they are taken.
     mutating func drain(_ body: (WatchEvent) -> Void) {
         for _ in 0..<16 {
             let count = read(descriptor, &buffer, buffer.count)

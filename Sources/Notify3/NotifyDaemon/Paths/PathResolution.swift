@@ -5,56 +5,56 @@ typealias Watch = Int32
 
 /// Why a directory or file cannot be watched.
 enum WatchFailure: Error, Hashable, Sendable {
-    /// It is not there, or not a directory where one is needed.
+    /// It does not exist, or is not a directory although one is needed.
     case missing
-    /// Whoever asks may not read it.
+    /// The client may not read it.
     case denied
-    /// The machine grants no more watches, or another error, for people.
+    /// The kernel has no watches left, or another error; in words.
     case impossible(String)
 }
 
-/// What is at a place, links not followed.
+/// The kind of file at a place; a link is not followed.
 enum FileEntry: Hashable, Sendable {
     case missing
     case denied
-    /// A symbolic link and what it says.
+    /// A symbolic link and its text.
     case link([UInt8])
     case file(FileSnapshot, isDirectory: Bool)
 }
 
 /// The file system as resolving a path needs it.
 protocol FileSystemLook {
-    /// Watches a directory, not through a link.
+    /// Watches a directory; a link is not followed.
     mutating func watch(directory: FilePath) throws(WatchFailure) -> Watch
-    /// Watches what is no directory, not through a link.
+    /// Watches a file that is not a directory; a link is not followed.
     mutating func watch(file: FilePath) throws(WatchFailure) -> Watch
     func entry(at path: FilePath) -> FileEntry
 }
 
-/// What of a watch matters to a path.
+/// The events of a watch that a path needs.
 enum WatchInterest: Hashable, Sendable {
     /// An entry on the way.
     case entry(FilePath.Name)
     /// The entry that is the path's last part.
     case last(FilePath.Name)
-    /// What the path names.
+    /// The target of the path.
     case target
 }
 
-/// The watches that a path needs as the file system is, and what is there. Pure but for the look.
+/// The watches that a path needs in the current file system, and what is at its end. Pure, except for the look.
 ///
-/// Each directory on the way is watched for the path's next part, links and what they lead to included; what the path names is watched
-/// itself. A directory is watched before its entry is looked at: what changes in between is told.
+/// Each directory on the way is watched for the path's next part, links and their targets included; the path's target is watched itself.
+/// A directory is watched before its entry is looked at, so that a change in between is reported.
 struct PathResolution: Hashable, Sendable {
     enum End: Hashable, Sendable {
         case present(FileSnapshot)
         case missing
-        /// Something on the way, or what is there, may not be read.
+        /// A part of the path, or its end, may not be read.
         case denied
         case impossible(String)
     }
 
-    /// Of one watch there may be several interests.
+    /// A watch may have several interests.
     private(set) var interests: [Watch: Set<WatchInterest>] = [:]
     private(set) var end = End.missing
 
@@ -65,12 +65,12 @@ struct PathResolution: Hashable, Sendable {
     /// As many links as the kernel follows.
     private static let maximumLinks = 40
 
-    /// As many parts as two of the longest paths have. The kernel follows more, but who asks for that wants to keep others waiting.
+    /// As many parts as two of the longest paths have. The kernel follows more, but such a path would only keep others waiting.
     private static let maximumParts = 4096
 
     private init(end: End) { self.end = end }
 
-    /// Of a path that may not be looked at.
+    /// The result for a path that may not be looked at.
     static let denied = PathResolution(end: .denied)
 
     init(of path: FilePath, by look: inout some FileSystemLook) {
@@ -124,11 +124,11 @@ struct PathResolution: Hashable, Sendable {
 
 /// The file system by inotify and lstat.
 struct InotifyLook: FileSystemLook {
-    /// What a directory's watch tells: entries that come, go and change, and itself.
+    /// The events of a directory's watch: new, removed and changed entries, and changes of the directory itself.
     private static let directoryEvents =
         UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
         | UInt32(IN_ONLYDIR | IN_DONT_FOLLOW)
-    /// What a file's watch tells.
+    /// The events of a file's watch.
     private static let fileEvents =
         UInt32(IN_MODIFY | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_DONT_FOLLOW)
 
@@ -147,7 +147,7 @@ struct InotifyLook: FileSystemLook {
             throw switch code {
             case ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG: .missing
             case EACCES, EPERM: .denied
-            case ENOSPC: .impossible("the machine grants no more watches; raise fs.inotify.max_user_watches")
+            case ENOSPC: .impossible("the kernel allows no more watches; raise fs.inotify.max_user_watches")
             default: .impossible(String(cString: strerror(code)))
             }
         }

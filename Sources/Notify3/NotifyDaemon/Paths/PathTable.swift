@@ -1,4 +1,5 @@
 import Glibc
+import NotifydProtocol
 
 /// One event of inotify's.
 struct WatchEvent: Hashable, Sendable {
@@ -9,28 +10,28 @@ struct WatchEvent: Hashable, Sendable {
 }
 
 /// The monitored paths, and what is pending for each. Pure: it says which watches are in use, which paths to look at and when, and
-/// who is told.
+/// which paths have changed.
 ///
 /// Events of one path are merged for ``mergePeriod`` from the first on, in constant memory; then the path is looked at again.
 struct PathTable {
     // Rules, a.13
     static let mergePeriod = Duration.milliseconds(100)
-    /// When a watch could not be had for want of resources, it is tried again after this.
+    /// If the kernel had no resources for a watch, the table tries again after this time.
     static let retryPeriod = Duration.seconds(1)
 
     struct Entry {
         let path: FilePath
         let wanted: PathEvents
-        let identity: FileIdentity
+        let identity: Identity
         var resolution: PathResolution
         var pending = WatchEvents()
         var due: ContinuousClock.Instant?
     }
 
     private(set) var entries: [UInt64: Entry] = [:]
-    /// Who has which interest in a watch.
+    /// The paths that have each interest in a watch.
     private var users: [Watch: [WatchInterest: Set<UInt64>]] = [:]
-    /// Those with something pending. Not to look through all of them.
+    /// The paths with pending events, so that the table does not have to search all of them.
     private var waiting: Set<UInt64> = []
 
     /// When to look next.
@@ -41,14 +42,14 @@ struct PathTable {
         _ id: UInt64,
         _ path: FilePath,
         _ wanted: PathEvents,
-        _ identity: FileIdentity,
+        _ identity: Identity,
         _ resolution: PathResolution
     ) {
         entries[id] = Entry(path: path, wanted: wanted, identity: identity, resolution: resolution)
         connect(id, resolution)
     }
 
-    /// Returns the watches that nobody needs any more.
+    /// Returns the watches that no path needs any more.
     mutating func remove(_ id: UInt64) -> [Watch] {
         guard let entry = entries.removeValue(forKey: id) else { return [] }
         waiting.remove(id)
@@ -63,7 +64,7 @@ struct PathTable {
             return
         }
         guard let interests = users[event.watch] else { return }
-        // The end of a watch follows the event that ended it, which is told, too.
+        // The kernel also reports the event that ended the watch, before this one.
         if event.mask & UInt32(IN_IGNORED) != 0 { return }
         if let name = event.name {
             let mask = event.mask
@@ -90,7 +91,7 @@ struct PathTable {
         entries[id] = entry
     }
 
-    /// Those whose time has come, each once.
+    /// The paths that are due, each once.
     mutating func due(at now: ContinuousClock.Instant) -> [UInt64] {
         let due = waiting.filter { entries[$0]?.due.map { $0 <= now } ?? true }
         for id in due {
@@ -100,7 +101,7 @@ struct PathTable {
         return due.sorted()
     }
 
-    /// A path was looked at again: whether to tell, and which watches nobody needs any more.
+    /// A path was looked at again. Returns whether it has changed, and the watches that no path needs any more.
     mutating func settle(
         _ id: UInt64,
         _ resolution: PathResolution,
@@ -149,7 +150,7 @@ struct PathTable {
         return unused
     }
 
-    /// Whether anybody needs the watch.
+    /// Whether a path needs the watch.
     func isInUse(_ watch: Watch) -> Bool { users[watch] != nil }
 
     /// How many watches of the kernel's are in use.

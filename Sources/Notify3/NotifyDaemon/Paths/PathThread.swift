@@ -1,8 +1,9 @@
 import DBusTransport
 import Glibc
+import NotifydProtocol
 import Synchronization
 
-/// The thread of a ``PathWatcher``: waits for inotify, commands and the end of merging, and does what the table says.
+/// The thread of a ``PathWatcher``: waits for inotify, for commands and for the end of merging, and carries out the table's decisions.
 struct PathThread {
     private let core: PathWatcher.Core
     private var events: InotifyEvents
@@ -15,7 +16,7 @@ struct PathThread {
         events = InotifyEvents(core.inotify)
     }
 
-    /// False, with `errno` set, where the system grants no thread.
+    /// False, with `errno` set, if the system has no thread left.
     static func start(_ core: PathWatcher.Core) -> Bool {
         let thread = QuietThread.start("paths") {
             var thread = PathThread(core)
@@ -100,7 +101,7 @@ struct PathThread {
         core.figures.withLock { $0 = figures }
     }
 
-    private func resolve(_ path: FilePath, _ identity: FileIdentity) -> PathResolution {
+    private func resolve(_ path: FilePath, _ identity: Identity) -> PathResolution {
         var look = InotifyLook(descriptor: core.inotify)
         return identity.perform {
             PathResolution(of: path, by: &look)
@@ -109,7 +110,7 @@ struct PathThread {
         }
     }
 
-    /// Gives watches back, but for those that somebody needs.
+    /// Removes watches, except those that a path still needs.
     private func discard(_ watches: some Sequence<Watch>) {
         for watch in watches where !table.isInUse(watch) { inotify_rm_watch(core.inotify, watch) }
     }

@@ -1,28 +1,29 @@
 import DBusTransport
 import Glibc
+import NotifydProtocol
 import Synchronization
 
 /// Watches paths with one inotify instance, on a thread of its own with all signals blocked (Rules, a.13).
 ///
 /// Its end of life ends the thread.
 final class PathWatcher: Sendable {
-    /// How the wish to watch a path ended.
+    /// The result of an attempt to watch a path.
     enum Outcome: Hashable, Sendable {
-        /// From here on, changes are told; or nobody wants to be told any more.
+        /// From here on, changes are reported; or the path was removed meanwhile.
         case watched
-        /// The client may not read something on the way, or may not be acted for.
+        /// The client may not read a part of the path, or notifyd cannot act as the client.
         case denied
         case impossible(String)
     }
 
-    /// What the thread is to do.
+    /// A command to the thread.
     enum Command: Sendable {
-        case add(UInt64, FilePath, PathEvents, FileIdentity, @Sendable (Outcome) -> Void)
+        case add(UInt64, FilePath, PathEvents, Identity, @Sendable (Outcome) -> Void)
         case remove(UInt64)
         case end
     }
 
-    /// What there is, for people.
+    /// Figures for the status.
     struct Figures: Hashable, Sendable {
         var paths = 0
         var watches = 0
@@ -30,10 +31,10 @@ final class PathWatcher: Sendable {
 
     private let core: Core
 
-    /// What the thread and this object share; apart, so that the thread does not keep this object alive.
+    /// The part that the thread and this object share. It is separate, so that the thread does not keep this object alive.
     final class Core: Sendable {
         let commands = Locked<[Command]>([])
-        /// Written by the thread, so that nobody waits for it, which a file system that hangs may hold.
+        /// The thread writes them, so that a reader does not have to wait for the thread, which a file system may block.
         let figures = Locked(Figures())
         let event: EventDescriptor
         let inotify: CInt
@@ -52,13 +53,13 @@ final class PathWatcher: Sendable {
         deinit { close(inotify) }
     }
 
-    /// The machine grants no inotify instance or thread.
+    /// The kernel has no inotify instance or thread left.
     struct Failure: Error {
-        /// What happened, and the remedy.
+        /// The reason, and the remedy.
         let message: String
     }
 
-    /// - Parameter changed: called on the thread with the paths at which something happened that they want to be told of.
+    /// - Parameter changed: called on the thread with the paths at which a wanted event happened.
     init(changed: @escaping @Sendable ([UInt64]) -> Void) throws(Failure) {
         let inotify = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK))
         guard inotify >= 0 else { throw Self.failure("raise fs.inotify.max_user_instances") }
@@ -77,23 +78,23 @@ final class PathWatcher: Sendable {
         Failure(message: "\(String(cString: strerror(errno))); \(remedy)")
     }
 
-    /// Watches a path. `done` is called on the thread, once; where ``remove(_:)`` comes before its turn, by that instead.
+    /// Watches a path. Calls `done` once, on the thread; if ``remove(_:)`` comes before the thread has begun, that calls it instead.
     func add(
         _ id: UInt64,
         _ path: FilePath,
         _ wanted: PathEvents,
-        as identity: FileIdentity,
+        as identity: Identity,
         done: @escaping @Sendable (Outcome) -> Void
     ) {
         send(.add(id, path, wanted, identity, done))
     }
 
-    /// Watches it no more. One call with it may be on its way.
+    /// Ends the watching of a path. One call of `changed` with it may still be on its way.
     func remove(_ id: UInt64) {
         let done = core.commands.withLock { commands -> (@Sendable (Outcome) -> Void)? in
             for (index, command) in commands.enumerated().reversed() {
                 guard case .add(id, _, _, _, let done) = command else { continue }
-                // What has not begun does not pile up behind a path that takes long.
+                // Commands that have not begun must not pile up behind a slow path.
                 commands.remove(at: index)
                 return done
             }
@@ -103,7 +104,7 @@ final class PathWatcher: Sendable {
         if let done { done(.watched) } else { core.event.signal() }
     }
 
-    /// As of the last change.
+    /// The figures after the last change.
     var figures: Figures { core.figures.withLock { $0 } }
 
     private func send(_ command: Command) {

@@ -71,7 +71,7 @@ extension CallReply {
 }
 
 extension NotifydProtocol.Method {
-    /// Whether it matters who calls.
+    /// Whether notifyd has to know who the caller is.
     var needsIdentity: Bool {
         switch self {
         case .enter, .leave, .report, .post, .setState, .suspendProcess, .resumeProcess, .monitor, .unmonitor: true
@@ -79,7 +79,7 @@ extension NotifydProtocol.Method {
         }
     }
 
-    /// Whether its answer is made of what all processes have told.
+    /// Whether its answer depends on the reports of all processes.
     var reads: Bool {
         switch self {
         case .getState, .list, .status, .suspendProcess, .resumeProcess: true

@@ -21,13 +21,13 @@ extension DaemonService {
     private func identify(_ sender: String) async {
         do throws(DBusError) {
             let credentials = try await connection.credentials(of: sender)
-            // Gone meanwhile, it has nothing to say any more.
+            // If the connection has gone meanwhile, its calls are dropped.
             guard arrivals.isUnidentified(sender) else { return }
-            perform(state.arrived(sender, ClientIdentity(credentials)))
+            perform(state.arrived(sender, Identity(credentials)))
             arrivals.identified(sender)
         } catch {
             for work in arrivals.withdraw(sender) {
-                refuse(work, Refusal(.notAuthorized, "the bus does not say who calls: \(error)"))
+                refuse(work, Refusal(.notAuthorized, "the bus does not say who the caller is: \(error)"))
             }
         }
         identifications[sender] = nil
@@ -41,7 +41,7 @@ extension DaemonService {
         handleArrivals()
     }
 
-    /// Carries out what nothing holds up.
+    /// Carries out the arrivals whose turn has come.
     private func handleArrivals() {
         for arrival in arrivals.next() {
             switch arrival {
@@ -63,7 +63,10 @@ extension DaemonService {
     func carryOut(_ work: IncomingWork) {
         if work.method.reads, untilGathered != nil {
             guard untilGathered?.count ?? 0 < state.limits.names else {
-                return refuse(work, Refusal(.limitsExceeded, "too many wait for an answer; try again in a second"))
+                return refuse(
+                    work,
+                    Refusal(.limitsExceeded, "too many callers wait for an answer; try again in a second")
+                )
             }
             untilGathered?.append(work)
             return
@@ -107,14 +110,14 @@ extension DaemonService {
         return []
     }
 
-    /// Posts for the caller, whose end nobody then need ask the bus about in time.
+    /// Posts for the caller. Receivers then ask the bus about notifyd, which still runs, instead of about a caller that may have ended.
     private func post(_ sender: String, _ name: NotificationName) throws(Refusal) -> Bool {
         let caller = try identity(sender)
-        guard state.rules.allows(.write, name.rawValue, by: caller.access), NameScope(name.rawValue) != .process else {
+        guard state.rules.allows(.write, name.rawValue, by: caller), NameScope(name.rawValue) != .process else {
             throw Refusal(.notAuthorized, "user \(caller.user) may not post \(name.rawValue.prefix(200))")
         }
-        // Receivers ask whether the sender may, which notifyd is now.
-        guard state.rules.allows(.write, name.rawValue, by: ownIdentity.access) else { return false }
+        // notifyd is the sender of this post, so receivers check whether notifyd may post the name.
+        guard state.rules.allows(.write, name.rawValue, by: .ofThisProcess) else { return false }
         do throws(DBusError) {
             try center.post(name)
             return true
@@ -126,7 +129,7 @@ extension DaemonService {
 
     private func process(_ arguments: [DBusValue]) -> UInt32 { UInt32(clamping: arguments[0].unsignedValue ?? 0) }
 
-    private func identity(_ sender: String) throws(Refusal) -> ClientIdentity {
+    private func identity(_ sender: String) throws(Refusal) -> Identity {
         guard let identity = state.clients[sender]?.identity else {
             throw Refusal(.notAuthorized, "\(sender) is gone")
         }

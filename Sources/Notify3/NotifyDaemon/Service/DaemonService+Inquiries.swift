@@ -3,15 +3,15 @@ import Glibc
 import NotifydProtocol
 
 extension DaemonService {
-    /// How long processes are waited for that do not answer, because they are stopped or are not of this library.
+    /// How long notifyd waits for processes that do not answer, because they are stopped or do not use this library.
     private static let patience = Duration.seconds(1)
-    /// Calls of one connection that may wait for an answer: a system bus allows 128.
+    /// How many calls may wait for an answer at once: a system bus allows a connection 128.
     private static let callsAtOnce = 64
 
     // MARK: The start
 
-    /// Waits until all that have registrations have told of them. A process sends its report before it answers a call that
-    /// comes after the question, so every connection of the bus is called.
+    /// Waits until all processes with registrations have reported them. A process sends its report before it answers a call that
+    /// comes after the inquiry, so notifyd calls every connection of the bus.
     func gather() async {
         let deadline = ContinuousClock.now + Self.patience
         do throws(DBusError) {
@@ -27,11 +27,11 @@ extension DaemonService {
             let others = (names.first?.stringsValue ?? []).filter { $0.hasPrefix(":") && $0 != own }
             await call(others, until: deadline)
         } catch {
-            Diagnostics.write("could not ask who is there: \(error)")
+            Diagnostics.write("could not ask the bus for its connections: \(error)")
         }
-        // Reports among them are taken when the bus has said whose they are.
+        // notifyd handles a report when the bus has said who sent it.
         for identification in identifications.values { await identification.value }
-        // What changes at a path after an answer of this notifyd's is told.
+        // When this notifyd has answered a call, later changes of a path are reported.
         await watchesBegan(until: deadline)
     }
 
@@ -50,7 +50,7 @@ extension DaemonService {
                             member: "Ping"
                         )
                     else { return }
-                    // A refusal is an answer, and so is that it is gone.
+                    // An error is an answer too, also one that says that the connection is gone.
                     _ = try? await connection.call(ping, timeout: rest)
                 }
             }
@@ -66,7 +66,7 @@ extension DaemonService {
 
     // MARK: Lists
 
-    /// All that there is, as it is listed.
+    /// The lists of all names and processes.
     struct Listings: Sendable {
         let names: [NameListing]
         let processes: [ProcessListing]
@@ -101,7 +101,7 @@ extension DaemonService {
         }
     }
 
-    /// What there is when all processes with registrations have reported in full after this call, or have let time go by.
+    /// The lists after all processes with registrations have reported in full after this call, or their time is over.
     func inquire() async -> Listings {
         await withCheckedContinuation { continuation in
             if inquiries.want(continuation) { beginInquiry() }
@@ -117,7 +117,7 @@ extension DaemonService {
         }
         inquiries.began(number, awaiting: state.connectionsToAnswer(number))
         Task {
-            // Ends early never: nobody cancels it.
+            // Nobody cancels this task, so the sleep ends in time.
             try? await Task.sleep(for: Self.patience)
             finishInquiry(expired: number)
         }
@@ -133,10 +133,10 @@ extension DaemonService {
     }
 }
 
-// What an administrator asks for by signals (Rules, a.15).
+// Requests of an administrator by signals (Rules, a.15).
 extension DaemonService {
-    /// Reads the configuration again. Registrations that there are stay, also where it allows them no more. One that cannot be used
-    /// leaves the one in force.
+    /// Reads the configuration again. Existing registrations stay, also if the new configuration forbids them. If the file cannot be used,
+    /// the previous configuration stays in force.
     package func reload() {
         guard let configuration = (try? configurationSource.load(isFirst: false)) ?? nil else { return }
         let before = configurationInForce

@@ -1,18 +1,17 @@
 import DBusTransport
-import Glibc
 import NotifyCenter
 import NotifydProtocol
 
-/// A path that is to be watched, and for whom.
+/// A path that notifyd has to watch, and the client that wants it.
 struct PathWish: Hashable, Sendable {
     let id: UInt64
     let path: String
     let flags: UInt32
-    let client: ClientIdentity
+    let client: Identity
 }
 
 extension DaemonService {
-    /// Answers when the path is watched: what changes from then on is told.
+    /// Answers when the path is watched: from then on changes are reported.
     func monitor(_ work: IncomingWork) throws(Refusal) {
         guard case .int32(let token) = work.call.arguments[0], case .uint32(let flags) = work.call.arguments[3] else {
             return
@@ -34,9 +33,8 @@ extension DaemonService {
 
     func watch(_ wish: PathWish) {
         watchesBeingMade.insert(wish.id)
-        guard let identity = FileIdentity(of: wish.client) else { return settle(wish, .denied) }
         do throws(PathWatcher.Failure) {
-            try watcher().add(wish.id, FilePath(wish.path), .wanted(wish.flags), as: identity) { outcome in
+            try watcher().add(wish.id, FilePath(wish.path), .wanted(wish.flags), as: wish.client) { outcome in
                 self.connection.perform { self.assumeIsolated { $0.settle(wish, outcome) } }
             }
         } catch {
@@ -53,7 +51,7 @@ extension DaemonService {
         return watcher
     }
 
-    /// The wish to watch a path has ended so.
+    /// The attempt to watch a path has this result.
     private func settle(_ wish: PathWish, _ outcome: PathWatcher.Outcome) {
         let (id, path) = (wish.id, wish.path)
         watchesBeingMade.remove(id)
@@ -67,16 +65,18 @@ extension DaemonService {
             figures.refusals += 1
             state.watchFailed(id)
             reply?.refuse(
-                Refusal(.notAuthorized, "\(path), or a directory on the way, may not be read by the caller")
+                Refusal(.notAuthorized, "the caller may not read \(path), or a directory on the way to it")
             )
-            if configuredMonitors[id] != nil { Diagnostics.write("could not monitor \(path): it may not be read") }
+            if configuredMonitors[id] != nil {
+                Diagnostics.write("could not monitor \(path): this process may not read it")
+            }
         case .impossible(let message):
             figures.refusals += 1
             if let reply {
                 state.watchFailed(id)
                 reply.refuse(Refusal(.limitsExceeded, "could not monitor \(path): \(message)"))
             } else {
-                // Nobody waits who could try again: the configuration wants it, or a process that was told once that it is so.
+                // Nobody waits for an answer and could try again: the path is in the configuration, or in the report of a process.
                 if watchesToRetry.insert(id).inserted { Diagnostics.write("could not monitor \(path): \(message)") }
                 Task {
                     try? await Task.sleep(for: Self.retryPeriod)
@@ -90,7 +90,7 @@ extension DaemonService {
         }
     }
 
-    /// Returns when all paths that were wished for by now are watched, or are not to be; a file system that hangs is not waited for.
+    /// Returns when each wanted path is watched or has been refused; or at the deadline, because a file system may hang.
     func watchesBegan(until deadline: ContinuousClock.Instant) async {
         guard !watchesBeingMade.isEmpty else { return }
         let alarm = Task {
@@ -124,21 +124,16 @@ extension DaemonService {
         }
     }
 
-    /// As whom notifyd itself acts.
-    var ownIdentity: ClientIdentity {
-        ClientIdentity(user: geteuid(), groups: [getegid()] + FileIdentity.ownGroups, process: UInt32(getpid()))
-    }
-
-    /// Watches what the configuration in force says, and says for which names that would be in vain.
+    /// Watches the paths of the configuration in force, and reports the names that notifyd may not post.
     func watchConfigured() {
         for id in configuredMonitors.keys { paths?.remove(id) }
         configuredMonitors = [:]
-        let own = ownIdentity
+        let own = Identity.ofThisProcess
         for monitor in configurationInForce.monitors {
-            guard configurationInForce.rules.allows(.write, monitor.name, by: own.access) else {
+            guard configurationInForce.rules.allows(.write, monitor.name, by: own) else {
                 Diagnostics.write(
-                    "does not monitor \(monitor.path): user \(own.user) may not post \(monitor.name), so nobody would heed it; "
-                        + "the notifyd of the system bus may"
+                    "does not monitor \(monitor.path): user \(own.user) may not post \(monitor.name), so receivers would ignore "
+                        + "the post; the notifyd of the system bus may post it"
                 )
                 continue
             }

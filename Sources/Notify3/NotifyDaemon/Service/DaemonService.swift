@@ -3,11 +3,11 @@ import Glibc
 import NotifyCenter
 import NotifydProtocol
 
-/// notifyd on a bus: what comes from there and from the file system goes to the pure state, and what follows from it is done.
+/// notifyd on a bus. It hands events of the bus and of the file system to the pure state, and carries out the resulting actions.
 ///
 /// An actor on the connection's reading thread: calls and signals are handled in the bus's order. It lives as long as its process.
 package actor DaemonService {
-    /// What an administrator sets.
+    /// The options of the command line.
     package struct Options: Sendable {
         package var bus: Bus
         /// The configuration's file; `nil` for that of the machine.
@@ -27,34 +27,34 @@ package actor DaemonService {
     let center: DarwinNotifyCenter
     var state: DaemonState
     var figures = Figures()
-    /// Reports that answer it tell of what was before this notifyd.
+    /// The first inquiry. Reports that answer it have the facts from before this notifyd.
     let firstInquiry: UInt64
     var inquiries: Inquiries<CheckedContinuation<Listings, Never>>
     /// How many lists each connection waits for.
     var listsUnderWay: [String: Int] = [:]
-    /// What came from the bus and is to be carried out.
+    /// Arrivals from the bus that have not been carried out yet.
     var arrivals = ArrivalOrder<IncomingWork>()
-    /// By whom the bus is asked about.
+    /// By the connection about which the bus is asked.
     var identifications: [String: Task<Void, Never>] = [:]
-    /// Calls that wait until all have told what they have; `nil` when they have.
+    /// Calls that wait until all processes have reported; `nil` from then on.
     var untilGathered: [IncomingWork]? = []
-    /// What the configuration has watched.
+    /// The watched paths of the configuration.
     var configuredMonitors: [UInt64: NotifyConfiguration.Monitor] = [:]
     /// Calls of Monitor that wait for their watch.
     var monitorReplies: [UInt64: CallReply] = [:]
-    /// Watches that are being made, and who waits for the last of them.
+    /// Watches that are being made, and the continuation that waits for the last of them.
     var watchesBeingMade: Set<UInt64> = []
     var untilWatched: CheckedContinuation<Void, Never>?
     /// Watches that are tried again.
     var watchesToRetry: Set<UInt64> = []
-    /// There from the first path on: the machine grants few of its kind, and without one everything else goes on.
+    /// Made for the first path, because inotify instances are few; without one, everything else works.
     var paths: PathWatcher?
     private var tokens: [Observation] = []
     private var lease: MatchRuleLease?
 
-    /// Starts the service: on return it owns its name and answers; whoever has registrations is being asked for them.
+    /// Starts the service. On return it owns its name and answers, and has asked the processes for their registrations.
     ///
-    /// - Parameter ended: called when the bus is lost: whoever needs notifyd starts another one.
+    /// - Parameter ended: called when the bus is lost. The next process that needs notifyd starts another one.
     /// - Throws: ``DBusError``, among them `nameTaken` where another one serves this bus; ``ConfigurationFileError`` where
     ///   the file that is asked for cannot be used.
     package static func start(
@@ -83,7 +83,7 @@ package actor DaemonService {
         configurationInForce = configuration
     }
 
-    /// The one in force.
+    /// The configuration in force.
     var configurationInForce: NotifyConfiguration
 
     private nonisolated func begin(_ ended: @escaping @Sendable () -> Void) async throws {
@@ -112,7 +112,7 @@ package actor DaemonService {
         self.lease = lease
     }
 
-    /// Asks everybody what they have, and lets those who want to read wait meanwhile.
+    /// Asks all processes what they have. Callers that want to read wait meanwhile.
     private func ask() throws {
         try connection.send(NotifydProtocol.signal(.tell, [.uint64(firstInquiry), .boolean(false)]))
         Task {
@@ -121,7 +121,7 @@ package actor DaemonService {
         }
     }
 
-    /// Carries out what the state decided.
+    /// Carries out the actions of the state.
     func perform(_ actions: [DaemonState.Action]) {
         for action in actions {
             switch action {
@@ -129,7 +129,7 @@ package actor DaemonService {
                 watch(PathWish(id: id, path: path, flags: flags, client: client))
             case .unwatch(let id): paths?.remove(id)
             case .suspend(let connection, let times):
-                // Bounded, see Limits.
+                // The number is bounded, see Limits.
                 for _ in 0..<times { send(.suspend, to: connection) }
             case .resume(let connection): send(.resume, to: connection)
             case .tell(let connection, let token): send(.changed, [.int32(token)], to: connection)
@@ -159,7 +159,7 @@ final class ReadingThread: SerialExecutor {
     }
 
     func checkIsolated() {
-        // Who is not on the thread has been started by the actor's own author in the wrong place; no message brings that about.
+        // Only a mistake in this code can bring another thread here, not a message.
         precondition(connection.isOnReadingThread)
     }
 }

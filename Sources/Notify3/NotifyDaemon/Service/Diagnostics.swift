@@ -7,23 +7,23 @@ package enum Diagnostics {
         _ = writeAll(line(text), to: STDERR_FILENO)
     }
 
-    /// What the message quotes of other processes stays on one line, and no terminal obeys it.
+    /// Quoted texts of other processes stay on one line, and cannot control a terminal.
     static func line(_ text: String) -> String {
         "notifyd: " + text.unicodeScalars.map { $0.isPrintable ? String($0) : " " }.joined() + "\n"
     }
 }
 
-/// Where notifyd's configuration comes from. Says on standard error what is wrong with it.
+/// The file of notifyd's configuration. Reports its errors on standard error.
 struct ConfigurationSource: Sendable {
     /// The file that the command line names.
     let asked: String?
 
     var path: String { asked ?? ConfigurationFile.ofMachine }
 
-    /// Reads the file. Without the machine's own the configuration is empty; where it cannot be used there is none.
+    /// Reads the file. If the machine's file is missing, the configuration is empty; `nil` if a file cannot be used.
     ///
     /// - Parameter isFirst: whether notifyd has none so far.
-    /// - Throws: where the command line's own cannot be used.
+    /// - Throws: if the file of the command line cannot be used at the start.
     func load(isFirst: Bool) throws(ConfigurationFileError) -> NotifyConfiguration? {
         do throws(ConfigurationFileError) {
             let (configuration, errors) = ConfigurationParser.parse(try ConfigurationFile.read(path))

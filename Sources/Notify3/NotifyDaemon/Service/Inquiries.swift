@@ -1,6 +1,6 @@
-/// Calls and departures in the order in which the bus passed them on. A call of a connection whose identity is still being asked
-/// for holds up what came after it, from whomever: else a name that one process hands on to a new one would have no registration
-/// in between, and its state would be gone. Pure.
+/// Calls and departures in the order of the bus. If notifyd does not know yet who called, the call holds up all later arrivals of all
+/// connections: otherwise a name that one process hands on to a new one would have no registration in between, and would lose its
+/// state. Pure.
 struct ArrivalOrder<Call> {
     enum Arrival {
         case call(Call, of: String)
@@ -11,7 +11,7 @@ struct ArrivalOrder<Call> {
     private var counts: [String: Int] = [:]
     private var unidentified: Set<String> = []
 
-    /// Calls of this connection that are held up.
+    /// How many calls of this connection wait.
     func count(of connection: String) -> Int { counts[connection] ?? 0 }
 
     /// A call arrived. ``next()`` follows.
@@ -20,16 +20,16 @@ struct ArrivalOrder<Call> {
         counts[connection, default: 0] += 1
     }
 
-    /// Whether the connection's identity is being asked for.
+    /// Whether the bus is being asked who the connection is.
     func isUnidentified(_ connection: String) -> Bool { unidentified.contains(connection) }
 
-    /// The identity of a connection is being asked for; its calls wait from here on.
+    /// The bus is being asked who a connection is. From here on its calls wait.
     mutating func identifying(_ connection: String) { unidentified.insert(connection) }
 
     /// The bus has said who it is. ``next()`` follows.
     mutating func identified(_ connection: String) { unidentified.remove(connection) }
 
-    /// A connection is gone. One that nobody has identified has done nothing yet, and has nothing to say any more. ``next()`` follows.
+    /// A connection is gone. If it is not identified yet, its calls are dropped. ``next()`` follows.
     mutating func departed(_ connection: String) {
         if isUnidentified(connection) {
             _ = withdraw(connection)
@@ -51,7 +51,7 @@ struct ArrivalOrder<Call> {
         return withdrawn
     }
 
-    /// Takes all that nothing holds up, in order.
+    /// Takes the arrivals whose turn has come, in order.
     mutating func next() -> [Arrival] {
         let end =
             arrivals.firstIndex { arrival in
@@ -66,8 +66,8 @@ struct ArrivalOrder<Call> {
     }
 }
 
-/// Rounds of asking all processes to report. One at a time, however many want the answers: who comes during a round waits for the
-/// next one, because an answer may have been sent before. Pure.
+/// Rounds in which notifyd asks all processes to report. There is one round at a time for all callers. A caller that comes during a round waits
+/// for the next one, because answers of this round may have been sent before its call. Pure.
 struct Inquiries<Waiter> {
     private struct Round {
         let number: UInt64
@@ -82,7 +82,7 @@ struct Inquiries<Waiter> {
     /// - Parameter first: the number of the first round; larger than any that a notifyd before this one used.
     init(first: UInt64) { lastNumber = first }
 
-    /// Somebody wants fresh reports; whether a round is to begin.
+    /// A caller wants fresh reports. Returns whether a round has to begin.
     mutating func want(_ waiter: Waiter) -> Bool {
         next.append(waiter)
         return round == nil
@@ -107,7 +107,7 @@ struct Inquiries<Waiter> {
 
     mutating func gone(_ connection: String) { round?.awaited.remove(connection) }
 
-    /// Those whose round is over, because all have answered or time is; and whether another one is to begin.
+    /// The callers whose round is over, because all processes have answered or the time is over; and whether another round has to begin.
     mutating func finish(expired: UInt64? = nil) -> (waiters: [Waiter], again: Bool)? {
         guard let over = round, over.awaited.isEmpty || over.number == expired else { return nil }
         round = nil

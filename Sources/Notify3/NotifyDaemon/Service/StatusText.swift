@@ -2,7 +2,7 @@ import Glibc
 import NotifyCenter
 import NotifydProtocol
 
-/// What notifyd has counted since it began.
+/// notifyd's counts since its start.
 struct Figures: Sendable {
     var calls: [NotifydProtocol.Method: UInt64] = [:]
     var refusals = 0
@@ -64,7 +64,7 @@ struct StatusText {
         return text
     }
 
-    /// On one line, whatever a process calls its names.
+    /// The text on one line, with any characters in the names.
     private func printable(_ text: String) -> String {
         var result = "“"
         for scalar in text.unicodeScalars {
@@ -78,9 +78,9 @@ struct StatusText {
     }
 }
 
-/// Where the status goes that signals ask for (Rules, a.15).
+/// The file of the status that signals ask for (Rules, a.15).
 enum StatusFile {
-    /// In the directory of this login session; without one, and for root, in that of the system.
+    /// In the directory of this login session. Without one, root uses the directory of the system.
     static func path(runtimeDirectory: String?, user: UInt32, process: Int32) -> String? {
         if let runtimeDirectory, !runtimeDirectory.isEmpty { return "\(runtimeDirectory)/notifyd_\(process).status" }
         return user == 0 ? "/var/run/notifyd_\(process).status" : nil
@@ -91,7 +91,7 @@ enum StatusFile {
         guard let path = path(runtimeDirectory: runtime, user: geteuid(), process: getpid()) else {
             throw StatusFileError(path: "a file", message: "set XDG_RUNTIME_DIR to a directory of this user")
         }
-        // Nobody's link is followed, and no pipe waited for.
+        // Links are not followed, and this does not wait for a reader of a pipe.
         let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw StatusFileError(path: path, message: String(cString: strerror(errno))) }
         defer { close(descriptor) }

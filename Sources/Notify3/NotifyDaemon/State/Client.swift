@@ -1,10 +1,9 @@
-import DBusTransport
 import NotifyCenter
 package import NotifydProtocol
 
-/// One connection that has, or had, something to tell. Pure.
+/// A connection that has, or had, registrations. Pure.
 struct Client {
-    /// What is known of one of its names.
+    /// The known facts about one of its names.
     struct NameDetails: Hashable {
         var state: StateReport?
         var registrations: [RegistrationReport] = []
@@ -12,14 +11,14 @@ struct Client {
 
     /// A path that one of its tokens monitors.
     struct Monitor: Hashable {
-        /// No other monitor of this notifyd has it, nor ever had.
+        /// Unique among all monitors of this notifyd, past ones included.
         let id: UInt64
         let name: NotificationName
         let path: String
         let flags: UInt32
     }
 
-    let identity: ClientIdentity
+    let identity: Identity
     var names: [NotificationName: NameDetails] = [:]
     /// Of the UTF-8 of all names.
     var nameBytes = 0
@@ -28,7 +27,7 @@ struct Client {
     /// The last inquiry that it has answered.
     var answered: UInt64 = 0
 
-    /// As it is listed.
+    /// Its report for the lists.
     func report(suspensions: UInt32) -> ProcessReport {
         var reports: [NotificationName: NameReport] = [:]
         for (name, details) in names {
@@ -50,41 +49,10 @@ struct Client {
     }
 }
 
-/// Who is behind a connection, by the bus's word.
-package struct ClientIdentity: Sendable, Hashable {
-    package var user: UInt32
-    package var groups: [UInt32]
-    /// 0 where the bus cannot tell.
-    package var process: UInt32
-    /// The program's file; empty where this process may not see it.
-    package var program: String
-
-    package init(user: UInt32, groups: [UInt32] = [], process: UInt32, program: String = "") {
-        self.user = user
-        self.groups = groups
-        self.process = process
-        self.program = program
-    }
-
-    /// As the access rules ask for it.
-    var access: AccessRules.Identity { .init(user: user, groups: groups) }
-}
-
-extension ClientIdentity {
-    init(_ credentials: DBusConnection.PeerCredentials) {
-        self.init(
-            user: credentials.userID,
-            groups: credentials.groupIDs,
-            process: credentials.processID ?? 0,
-            program: credentials.executable ?? ""
-        )
-    }
-}
-
 /// A call is refused.
 package struct Refusal: Error, Sendable, Hashable {
     package let name: NotifydProtocol.ErrorName
-    /// What was attempted, what is in the way, and what helps.
+    /// The attempted operation, the obstacle, and the remedy.
     package let message: String
 
     package init(_ name: NotifydProtocol.ErrorName, _ message: String) {

@@ -1,9 +1,9 @@
 import NotifyCenter
-import NotifydProtocol
+package import NotifydProtocol
 
 // Paths that registrations monitor (Rules, a.13).
 extension DaemonState {
-    /// A token monitors a path, and its name is entered. The same again changes nothing.
+    /// A token monitors a path, and its name is entered. A repetition changes nothing.
     ///
     /// - Throws: `invalidRequest`, `notAuthorized`, `limitsExceeded`.
     package mutating func monitor(
@@ -59,7 +59,7 @@ extension DaemonState {
     /// Holds back all deliveries to a process; counted.
     ///
     /// - Throws: `noSuchProcess`, `notAuthorized`.
-    package mutating func suspendProcess(_ process: UInt32, by caller: ClientIdentity) throws(Refusal) -> [Action] {
+    package mutating func suspendProcess(_ process: UInt32, by caller: Identity) throws(Refusal) -> [Action] {
         let connections = try connections(of: process, for: caller)
         let count = suspensions[process] ?? 0
         // Saturates, as Darwin's does.
@@ -71,14 +71,14 @@ extension DaemonState {
     /// Undoes one suspension; without any, does nothing.
     ///
     /// - Throws: `noSuchProcess`, `notAuthorized`.
-    package mutating func resumeProcess(_ process: UInt32, by caller: ClientIdentity) throws(Refusal) -> [Action] {
+    package mutating func resumeProcess(_ process: UInt32, by caller: Identity) throws(Refusal) -> [Action] {
         let connections = try connections(of: process, for: caller)
         guard let count = suspensions[process] else { return [] }
         suspensions[process] = count > 1 ? count - 1 : nil
         return connections.map { .resume(connection: $0) }
     }
 
-    private func connections(of process: UInt32, for caller: ClientIdentity) throws(Refusal) -> [String] {
+    private func connections(of process: UInt32, for caller: Identity) throws(Refusal) -> [String] {
         // 0 stands for processes that the bus cannot tell.
         let found = clients.filter { process != 0 && $0.value.identity.process == process }
         guard found.values.contains(where: { !$0.names.isEmpty }) else {

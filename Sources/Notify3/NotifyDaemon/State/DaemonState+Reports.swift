@@ -2,7 +2,7 @@ import NotifyCenter
 package import NotifydProtocol
 
 extension DaemonState {
-    /// What a connection tells of itself takes the place of what was known of it. Names that it may not have are passed over, and
+    /// The report of a connection replaces what was known about it. Names that it may not have are ignored, and
     /// returned; so are states that it may not set, and paths that cannot be monitored.
     ///
     /// - Parameter isFirst: whether it answers the inquiry with which this notifyd began: then it knows better how often its

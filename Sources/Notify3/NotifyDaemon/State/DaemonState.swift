@@ -1,13 +1,13 @@
 import NotifyCenter
 package import NotifydProtocol
 
-/// All that notifyd keeps, and what follows from what happens. Pure: what is to be done outside is returned as ``Action``.
+/// Everything that notifyd keeps, and its reactions to events. Pure: it returns the ``Action``s that its user has to carry out.
 package struct DaemonState: Sendable {
-    /// What is to be done after an event, in order.
+    /// The work after an event, in order.
     package enum Action: Sendable, Hashable {
-        case watch(id: UInt64, path: String, flags: UInt32, as: ClientIdentity)
+        case watch(id: UInt64, path: String, flags: UInt32, as: Identity)
         case unwatch(id: UInt64)
-        /// Sends `Suspend` so often.
+        /// Sends `Suspend` as often.
         case suspend(connection: String, times: UInt32)
         case resume(connection: String)
         /// Sends `Changed`.
@@ -28,23 +28,23 @@ package struct DaemonState: Sendable {
     var clients: [String: Client] = [:]
     /// How often a process is suspended; only those that are.
     var suspensions: [UInt32: UInt32] = [:]
-    /// Who is told of a path.
+    /// The connection and token that are told when a path changes.
     var watched: [UInt64: (connection: String, token: Int32)] = [:]
-    /// States that went with the last registration that was known, while not all have told of theirs; `nil` when they have.
+    /// States that ended with the last known registration of their names, while some processes have not reported yet; `nil` when all have.
     var orphans: [NotificationName: Orphan]? = [:]
     private var lastWatch: UInt64 = 0
 
     struct Orphan: Sendable {
         let state: StateReport
-        /// Who went.
+        /// The connection whose registration was the last.
         let connection: String
     }
 
     /// - Parameters:
-    ///   - process: notifyd's own.
-    ///   - user: notifyd's own.
-    ///   - limits: for what is that user's.
-    ///   - otherLimits: for what is another's.
+    ///   - process: notifyd's process id.
+    ///   - user: notifyd's user.
+    ///   - limits: for connections of notifyd's own user.
+    ///   - otherLimits: for connections of other users.
     package init(
         process: UInt32,
         user: UInt32,
@@ -59,7 +59,7 @@ package struct DaemonState: Sendable {
         configure(configuration)
     }
 
-    /// Other rules and permanent names. Registrations that there are stay.
+    /// Sets other rules and permanent names. Existing registrations stay.
     package mutating func configure(_ configuration: NotifyConfiguration) {
         rules = configuration.rules
         let own = (name: Self.versionName, state: UInt64(process) << 32 | Self.version)
@@ -67,8 +67,8 @@ package struct DaemonState: Sendable {
         names.setPermanent(permanent.filter { $0.0 != own.name } + [own])
     }
 
-    /// What a connection of this user may have kept.
-    func limits(of identity: ClientIdentity) -> Limits { identity.user == user ? limits : otherLimits }
+    /// The limits of a connection of this user.
+    func limits(of identity: Identity) -> Limits { identity.user == user ? limits : otherLimits }
 
     mutating func takeWatchID() -> UInt64 {
         lastWatch += 1
@@ -78,14 +78,14 @@ package struct DaemonState: Sendable {
     // MARK: Clients
 
     /// A connection calls for the first time. Its process may be suspended already, by way of another connection.
-    package mutating func arrived(_ connection: String, _ identity: ClientIdentity) -> [Action] {
+    package mutating func arrived(_ connection: String, _ identity: Identity) -> [Action] {
         guard clients[connection] == nil else { return [] }
         clients[connection] = Client(identity: identity)
         guard let times = suspensions[identity.process] else { return [] }
         return [.suspend(connection: connection, times: times)]
     }
 
-    /// A connection is gone, and with it all that it had.
+    /// A connection is gone, with everything that it had.
     package mutating func gone(_ connection: String) -> [Action] {
         guard let client = clients.removeValue(forKey: connection) else { return [] }
         for name in client.names.keys { leave(name, connection) }
@@ -100,14 +100,14 @@ package struct DaemonState: Sendable {
 
     // MARK: Registrations
 
-    /// A connection has registrations of these names. Those that it may not have are passed over, and returned.
+    /// A connection has registrations of these names. Names that it may not have are ignored, and returned.
     ///
     /// - Throws: `limitsExceeded`; then nothing was entered.
     package mutating func enter(_ connection: String, _ entered: [String]) throws(Refusal) -> [String] {
         guard var client = clients.removeValue(forKey: connection) else { return [] }
         // Out of the dictionary meanwhile, so that it is changed in place.
         defer { clients[connection] = client }
-        let refused = entered.filter { !rules.allows(.read, $0, by: client.identity.access) || isPrivate($0) }
+        let refused = entered.filter { !rules.allows(.read, $0, by: client.identity) || isPrivate($0) }
         let isRefused = Set(refused.map { NotificationName($0) })
         let added = Set(entered.lazy.map { NotificationName($0) }).filter {
             client.names[$0] == nil && !isRefused.contains($0)
@@ -122,10 +122,10 @@ package struct DaemonState: Sendable {
         return refused
     }
 
-    /// A name of one process; it has no business here.
+    /// A `self.` name, which never leaves its process.
     private func isPrivate(_ name: String) -> Bool { NameScope(name) == .process }
 
-    /// A connection has no registrations of these names any more. Paths monitored for them are not any more either.
+    /// A connection has no registrations of these names any more. This also ends the monitoring of their paths.
     package mutating func leave(_ connection: String, _ left: [String]) -> [Action] {
         guard var client = clients.removeValue(forKey: connection) else { return [] }
         defer { clients[connection] = client }
@@ -150,7 +150,7 @@ package struct DaemonState: Sendable {
         orphans?[name] = Orphan(state: state, connection: connection)
     }
 
-    /// All have told of their registrations: what nobody has is gone.
+    /// All processes have reported their registrations: the states of other names are gone.
     package mutating func gathered() { orphans = nil }
 
     // MARK: State
@@ -177,9 +177,9 @@ package struct DaemonState: Sendable {
         names.set(key, state)
     }
 
-    func maySet(_ name: String, _ identity: ClientIdentity) -> Bool {
-        // It says which process this is, whoever asks to say otherwise.
-        NotificationName(name) != Self.versionName && rules.allows(.write, name, by: identity.access)
+    func maySet(_ name: String, _ identity: Identity) -> Bool {
+        // Its state says which process notifyd is, so nobody may set it.
+        NotificationName(name) != Self.versionName && rules.allows(.write, name, by: identity)
     }
 
     /// The state of a name; 0 where nobody has registrations of it.

@@ -1,7 +1,7 @@
 import NotifyCenter
 import NotifydProtocol
 
-/// What one connection may have notifyd keep. Far above what programs need, and far below what would harm the others.
+/// The limits of what notifyd keeps for one connection: far more than programs need, and far less than would harm others.
 package struct Limits: Sendable, Hashable {
     package var names = 100_000
     /// Of the UTF-8 of all names together; so that all of them fit into one report.
@@ -18,8 +18,8 @@ package struct Limits: Sendable, Hashable {
 
     package init() {}
 
-    /// For connections of other users than notifyd's own, of which a system bus allows each 256: together they stay below what would
-    /// harm everybody.
+    /// For connections of users other than notifyd's own. A system bus allows each user 256 connections: all of these together stay below
+    /// what would harm others.
     package static var others: Limits {
         var limits = Limits()
         (limits.names, limits.nameBytes, limits.registrations, limits.monitors) = (4096, 256 << 10, 16_384, 64)
@@ -54,7 +54,7 @@ package struct Limits: Sendable, Hashable {
         try check(names: report.names.count, bytes: report.names.reduce(0) { $0 + $1.name.utf8.count })
         try check(monitors: report.names.reduce(0) { $0 + $1.monitors.count })
         guard report.names.reduce(0, { $0 + $1.registrations.count }) <= registrations else {
-            throw Refusal(.limitsExceeded, "a report may tell of \(registrations) registrations; cancel some")
+            throw Refusal(.limitsExceeded, "a report may have \(registrations) registrations; cancel some")
         }
     }
 }

@@ -16,7 +16,7 @@ struct NameTable {
     /// One more connection has registrations of it.
     mutating func enter(_ name: NotificationName) { entries[name, default: Entry()].registrants += 1 }
 
-    /// One less. With the last, its state is gone.
+    /// One connection less has registrations of it. With the last, its state is gone.
     ///
     /// - Returns: the state, if it is gone.
     @discardableResult
@@ -40,8 +40,8 @@ struct NameTable {
 
     func state(of name: NotificationName) -> UInt64 { entries[name]?.state.value ?? 0 }
 
-    /// Names that stay from here on, with what they begin with; those that stayed so far do not any more. A name that exists
-    /// keeps its state.
+    /// Sets the permanent names, with their first states. Earlier permanent names become ordinary ones. A name that exists keeps its
+    /// state.
     mutating func setPermanent(_ names: [(name: NotificationName, state: UInt64)]) {
         for name in entries.keys where entries[name]?.isPermanent == true {
             entries[name]?.isPermanent = false

@@ -1,19 +1,51 @@
-/// Who may register and post which names (Rules, a.5). Pure.
-package struct AccessRules: Sendable, Hashable {
-    /// Who asks.
-    package struct Identity: Sendable, Hashable {
-        /// The effective user.
-        package var user: UInt32
-        /// The effective group and the supplementary ones, in no order.
-        package var groups: [UInt32]
+package import DBusTransport
+import Glibc
 
-        package init(user: UInt32, groups: [UInt32] = []) {
-            self.user = user
-            self.groups = groups
-        }
+/// Who a process is: one that uses names, and for whom notifyd looks at files.
+package struct Identity: Sendable, Hashable {
+    /// The effective user.
+    package var user: UInt32
+    /// The effective group and the supplementary ones, in no order.
+    package var groups: [UInt32]
+    /// The process; 0 where the bus cannot tell.
+    package var process: UInt32
+    /// The program's file; empty where this process may not see it.
+    package var program: String
+
+    package init(user: UInt32, groups: [UInt32] = [], process: UInt32 = 0, program: String = "") {
+        self.user = user
+        self.groups = groups
+        self.process = process
+        self.program = program
     }
 
-    /// What for.
+    /// Who is behind a connection, by the bus's word.
+    package init(_ credentials: DBusConnection.PeerCredentials) {
+        self.init(
+            user: credentials.userID,
+            groups: credentials.groupIDs,
+            process: credentials.processID ?? 0,
+            program: credentials.executable ?? ""
+        )
+    }
+
+    /// Who this process is now.
+    package static var ofThisProcess: Identity {
+        Identity(user: geteuid(), groups: [getegid()] + supplementaryGroups, process: UInt32(getpid()))
+    }
+
+    /// The supplementary groups that the calling thread has now.
+    package static var supplementaryGroups: [UInt32] {
+        let count = getgroups(0, nil)
+        return [gid_t](unsafeUninitializedCapacity: max(0, Int(count))) { buffer, initialized in
+            initialized = max(0, Int(getgroups(CInt(buffer.count), buffer.baseAddress)))
+        }
+    }
+}
+
+/// Who may register and post which names (Rules, a.5). Pure.
+package struct AccessRules: Sendable, Hashable {
+    /// What a process wants to do with a name.
     package enum Access: Sendable {
         /// To register.
         case read
@@ -54,7 +86,7 @@ package struct AccessRules: Sendable, Hashable {
         fileprivate func allowsOthers(_ wanted: Access) -> Bool { access >> 8 & wanted.bit != 0 }
     }
 
-    /// In no order. Of one prefix there should be one: where there are two, both must allow.
+    /// In no order. There should be one for each prefix; if there are two, both must allow.
     package var reservations: [Reservation]
 
     package init(reservations: [Reservation] = []) { self.reservations = reservations }
@@ -70,7 +102,7 @@ package struct AccessRules: Sendable, Hashable {
         }
     }
 
-    /// Whether everybody may use `name` so, whoever it is: then nobody need be asked for.
+    /// Whether everybody may use `name` so. Then nobody has to find out who the user is.
     package func isOpen(_ access: Access, _ name: String) -> Bool {
         switch NameScope(name) {
         case .process: true
@@ -102,10 +134,10 @@ package enum NameScope: Sendable, Hashable {
 
     /// The scope of `name`.
     package init(_ name: String) {
-        // By bytes: as texts, a prefix ends no character that an accent after it completes, and so would not be found.
+        // By bytes, because an accent after the prefix would form one character with its last letter, and the prefix would not be found.
         let bytes = name.utf8
         guard let first = bytes.first, first == UInt8(ascii: "s") || first == UInt8(ascii: "u") else {
-            // What almost every name is; each post asks.
+            // Almost all names are so, and each post asks.
             self = .everyone
             return
         }
@@ -113,7 +145,7 @@ package enum NameScope: Sendable, Hashable {
             self = .process
         } else if bytes.starts(with: "user.uid.".utf8) {
             let digits = bytes.dropFirst("user.uid.".utf8.count).prefix { $0 != UInt8(ascii: ".") }
-            // Spelled as a number is: `user.uid.0501` is nobody's.
+            // Only the usual form of a number counts: `user.uid.0501` belongs to no user.
             let text = String(Substring(digits))
             self = UInt32(text).flatMap { String($0) == text ? .user($0) : nil } ?? .root
         } else {

@@ -3,7 +3,7 @@ import Glibc
 
 /// Finds and reads `notify.conf`.
 package enum ConfigurationFile {
-    /// The environment variable that names another file; disregarded in a process with more rights than its user.
+    /// The environment variable that names another file; ignored in a process with more rights than its user.
     package static let environmentVariable = "NOTIFY_CENTER_CONFIGURATION"
     package static let standardPath = "/etc/notify.conf"
 
@@ -18,7 +18,7 @@ package enum ConfigurationFile {
 
     /// The bytes of a file that only root or this process's effective user can have written (Rules, a.5).
     package static func read(_ path: String) throws(ConfigurationFileError) -> [UInt8] {
-        // Not to wait for whoever would write to a pipe of that name.
+        // Non-blocking, because the path may be a pipe to which nobody writes.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
             let code = errno
@@ -28,7 +28,7 @@ package enum ConfigurationFile {
             )
         }
         defer { close(descriptor) }
-        // Asked of what is open, so that nobody puts another file in its place meanwhile.
+        // Of the open descriptor, so that nobody can exchange the file meanwhile.
         var status = stat()
         guard fstat(descriptor, &status) == 0 else {
             throw ConfigurationFileError(path: path, reason: .unreadable(text(errno)))
@@ -88,10 +88,10 @@ package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible 
         let text =
             switch reason {
             case .missing: "there is no such file"
-            case .unreadable(let message): "\(message); see to its permissions"
-            case .noFile: "it is no file; put one in its place"
+            case .unreadable(let message): "\(message); check its permissions"
+            case .noFile: "it is not a regular file; put one in its place"
             case .foreignOwner(let user): "it belongs to user \(user); give it to root (chown root)"
-            case .writableByOthers: "others may write it; keep them out (chmod go-w)"
+            case .writableByOthers: "other users may write it; forbid that (chmod go-w)"
             case .tooLarge: "it has more than \(ConfigurationFile.maximumBytes) bytes; shorten it"
             }
         return "could not use the configuration \(path): \(text)"
@@ -132,9 +132,9 @@ package struct NotifyConfiguration: Sendable, Hashable {
 
     package init() {}
 
-    /// The file of this machine; without it, or where it may not be trusted, an empty configuration. Bad lines are passed over.
+    /// The file of this machine; without it, or where it may not be trusted, an empty configuration. Wrong lines are ignored.
     package static func ofMachine() -> NotifyConfiguration {
-        // What is wrong with it is notifyd's to say: once, instead of in every process.
+        // notifyd reports the errors once; so not every process does.
         guard let bytes = try? ConfigurationFile.read(ConfigurationFile.ofMachine) else { return NotifyConfiguration() }
         return ConfigurationParser.parse(bytes).configuration
     }

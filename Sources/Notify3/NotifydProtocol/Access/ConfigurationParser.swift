@@ -169,8 +169,8 @@ package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringCo
         switch reason {
         case .noText: "write it in UTF-8"
         case .tooLong: "shorten it to 1023 bytes"
-        case .unknownKeyword: "write reserve, monitor, set or quit, or # before a comment"
-        case .missing(let field): "write the \(field), too"
+        case .unknownKeyword: "write reserve, monitor, set or quit; a comment begins with #"
+        case .missing(let field): "add the \(field)"
         case .superfluous: "leave it out"
         case .badIdentifier: "write the number of the user or group"
         case .badAccess: "write r or -, and w or -, for user, group and others, such as rwr-r-"
@@ -185,16 +185,16 @@ package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringCo
 
     private var message: String {
         switch reason {
-        case .noText: "this is no text"
+        case .noText: "the line is not text"
         case .tooLong: "the line is too long"
-        case .unknownKeyword(let word): "“\(word)” is no keyword"
+        case .unknownKeyword(let word): "“\(word)” is not a keyword"
         case .missing(let field): "the \(field) is missing"
         case .superfluous(let word): "“\(word)” is one field too many"
-        case .badIdentifier(let word): "“\(word)” is no user or group"
-        case .badAccess(let word): "“\(word)” is no access"
-        case .badValue(let word): "“\(word)” is no state"
+        case .badIdentifier(let word): "“\(word)” is not a number of a user or group"
+        case .badAccess(let word): "“\(word)” is not an access"
+        case .badValue(let word): "“\(word)” is not a state"
         case .relativePath(let path): "“\(path)” is not absolute"
-        case .fixedName(let name): "who may use “\(name)” is decided by its form, or it never leaves its process"
+        case .fixedName(let name): "the form of the name “\(name)” decides who may use it; this line has no effect"
         }
     }
 }

@@ -1,15 +1,15 @@
 package import DBusTransport
 
-/// What the library and notifyd say to each other: the D-Bus service `org.notifycenter.Notifyd1`.
+/// The messages between the library and notifyd: the D-Bus service `org.notifycenter.Notifyd1`.
 ///
-/// notifyd knows who is registered only by what processes tell it, and asks them anew whenever it starts: so it may end at any time,
-/// and need not run while nobody has a use for it. Processes tell it in one direction and without starting it: when they
-/// register their first token of a name, when they cancel the last, and what it asks by the signal `Tell`.
+/// notifyd knows the registrations only from the processes, and asks them again whenever it starts. So it may end at any time, and does not
+/// have to run while nobody needs it. A process tells notifyd when it registers its first token of a name, when it cancels the last, and when
+/// notifyd asks by the signal `Tell`. It does not wait for an answer, and does not start notifyd.
 ///
 /// | method | caller | |
 /// | --- | --- | --- |
 /// | `Enter(as names) → s` | library | has registrations of these names; notifyd's unique bus name |
-/// | `Leave(as names)` | library | has none of these any more |
+/// | `Leave(as names)` | library | has no registrations of these names any more |
 /// | `Report(t inquiry, a{sv})` | library | ``ProcessReport``, the answer to a `Tell` |
 /// | `Post(s name) → s` | anyone | posts for a caller who may be gone soon; notifyd's unique bus name, empty if it may not |
 /// | `SetState(s name, t value, t time)` | library | enters the name, too; the newest time wins |
@@ -26,8 +26,8 @@ package import DBusTransport
 /// | `Suspend()`, `Resume()` | one process | hold back all deliveries; counted |
 /// | `Changed(i token)` | one process | the path that the token monitors changed |
 ///
-/// Receivers heed `Tell` by a match rule with notifyd's name as sender and if it is sent to all; the other signals from the unique name that
-/// notifyd told by an answer, or sent its last `Tell` from.
+/// Receivers accept `Tell` if it is sent to all; they get it by a match rule with notifyd's name as the sender. They accept the other signals from
+/// the unique name that notifyd gave in an answer, or from which it sent its last `Tell`.
 package enum NotifydProtocol {
     package static let busName = "org.notifycenter.Notifyd1"
     package static let path = "/org/notifycenter/Notifyd"

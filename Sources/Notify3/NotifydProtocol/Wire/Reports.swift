@@ -7,7 +7,7 @@ package struct RegistrationReport: Sendable, Hashable {
     package var kind: RegistrationKind
     /// How often it is suspended.
     package var suspensions: UInt32
-    /// How often it was notified, held-back ones not counted.
+    /// How often it was notified, without the notices that were held back.
     package var deliveries: UInt64
 
     package init(token: Int32, kind: RegistrationKind, suspensions: UInt32, deliveries: UInt64) {
@@ -76,7 +76,7 @@ package enum BootClock {
     }
 }
 
-/// What a process tells of itself.
+/// The report of a process about itself.
 package struct ProcessReport: Sendable, Hashable {
     /// How often the whole process is suspended.
     package var suspensions: UInt32
@@ -88,7 +88,7 @@ package struct ProcessReport: Sendable, Hashable {
     }
 }
 
-/// A process, as notifyd lists it: its report, and who it is by the bus's word.
+/// A process in notifyd's list: its report, and its identity according to the bus.
 package struct ProcessListing: Sendable, Hashable {
     /// Its unique bus name.
     package var connection: String
@@ -107,7 +107,7 @@ package struct ProcessListing: Sendable, Hashable {
     }
 }
 
-/// A name, as notifyd lists it.
+/// A name in notifyd's list.
 package struct NameListing: Sendable, Hashable {
     package var name: String
     package var state: UInt64

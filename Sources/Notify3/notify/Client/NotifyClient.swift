@@ -1,11 +1,10 @@
 import CNotify
 import DBusTransport
-import Glibc
 import NotifyCenter
 import NotifydProtocol
 import Synchronization
 
-/// The process's registrations: a ``RegistrationTable`` decides, this holds its lock, and acts after the lock is released.
+/// The process's registrations. A ``RegistrationTable`` decides; this class holds the lock of the table, and acts after it has released it.
 ///
 /// Posts arrive on the reading thread, which notifies the registrations in the bus's order; only a post whose sender the bus must be
 /// asked about waits for that answer. Posts of `self.` names notify on the poster's thread.
@@ -36,7 +35,7 @@ final class NotifyClient: Sendable {
     private let state = Locked(State())
     /// Tells notifyd of names.
     let link = NotifydLink()
-    /// Knows who may have posted what.
+    /// Decides whether the sender of a post may post its name.
     let authority = PostAuthority()
     /// How many posts this process has sent, and how many of them it has seen come back for sure.
     let postsSent = Atomic<UInt64>(0)
@@ -51,7 +50,7 @@ final class NotifyClient: Sendable {
 
     /// Registers a name.
     ///
-    /// - Parameter sink: makes the place where notices go, after everything else is checked. `check` and `plain` have none.
+    /// - Parameter sink: makes the sink of the notices, after everything else is checked. `check` and `plain` have no sink.
     func register(
         _ name: UnsafePointer<CChar>?,
         _ kind: RegistrationKind,
@@ -114,13 +113,13 @@ final class NotifyClient: Sendable {
         }
     }
 
-    /// A name as C has it.
+    /// A name from C.
     static func name(_ name: UnsafePointer<CChar>?) throws(NotifyStatus) -> NotificationName {
         guard let name, let text = String(validatingCString: name) else { throw .invalidName }
         return NotificationName(text)
     }
 
-    /// Throws where this process may not.
+    /// Throws if this process may not use the name so.
     func authorize(_ access: AccessRules.Access, _ name: NotificationName) throws(NotifyStatus) {
         guard rules.isOpen(access, name.rawValue) || rules.allows(access, name.rawValue, by: .ofThisProcess) else {
             throw .notAuthorized
@@ -206,7 +205,7 @@ final class NotifyClient: Sendable {
         if ended.registration.monitor != nil { link.unmonitor(token) }
     }
 
-    /// Has the next registrations take these numbers, which no caller has seen, if nobody has registered since.
+    /// Makes the next registrations take these numbers, which no caller has seen, if there was no registration since.
     func reuseNumbers(of tokens: [CInt]) { state.withLock { $0.numbers.takeBack(tokens) } }
 
     /// - Returns: the pipe, if this was its last token.
@@ -240,7 +239,7 @@ final class NotifyClient: Sendable {
 
     // MARK: Notices
 
-    /// Takes a signal, on the reading thread; false for one that is no post.
+    /// Takes a signal, on the reading thread; false if it is not a post.
     func receive(_ message: borrowing DBusMessage) -> Bool {
         guard let name = DarwinSignal.name(message) else { return false }
         if NameScope(name.rawValue) == .process { return true }
@@ -286,16 +285,5 @@ final class NotifyClient: Sendable {
     /// Reads or changes the table, with the lock held.
     func withTable<Value: Sendable>(_ body: @Sendable (inout Table) -> Value) -> Value {
         state.withLock { body(&$0.table) }
-    }
-}
-
-extension AccessRules.Identity {
-    /// As whom this process acts now.
-    static var ofThisProcess: AccessRules.Identity {
-        let count = getgroups(0, nil)
-        let groups = [gid_t](unsafeUninitializedCapacity: max(0, Int(count))) { buffer, initialized in
-            initialized = max(0, Int(getgroups(CInt(buffer.count), buffer.baseAddress)))
-        }
-        return AccessRules.Identity(user: geteuid(), groups: [getegid()] + groups)
     }
 }

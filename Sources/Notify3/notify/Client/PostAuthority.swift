@@ -25,14 +25,14 @@ final class PostAuthority: Sendable {
         case .wait: break
         case .ask(let busGeneration):
             connection.askCredentials(of: sender) { answer in
-                self.answered(sender, answer.map { .init(user: $0.userID, groups: $0.groupIDs) }, rules, busGeneration)
+                self.answered(sender, answer.map { Identity($0) }, rules, busGeneration)
             }
         }
     }
 
     private func answered(
         _ sender: String,
-        _ answer: Result<AccessRules.Identity, DBusError>,
+        _ answer: Result<Identity, DBusError>,
         _ rules: AccessRules,
         _ busGeneration: UInt64
     ) {
@@ -53,14 +53,14 @@ final class PostAuthority: Sendable {
     func forget() { senders.withLock { $0.forget() } }
 }
 
-/// What the bus has told of the senders of posts, and which posts wait for its answer. Pure.
+/// The bus's answers about the senders of posts, and the posts that wait for an answer. Pure.
 ///
 /// The bus generation rises with each outage: the next bus gives the same unique names to others, so an answer or a post of one
 /// generation says nothing in another.
 struct KnownSenders<Post> {
     enum Step {
         /// The sender is known; `nil` for one that was gone before the bus was asked.
-        case decide(AccessRules.Identity?)
+        case decide(Identity?)
         /// Ask the bus, and hand the answer to ``answered(_:_:in:)`` with this generation.
         case ask(busGeneration: UInt64)
         /// The bus is being asked already.
@@ -68,13 +68,13 @@ struct KnownSenders<Post> {
     }
 
     enum Answer {
-        case identity(AccessRules.Identity)
-        /// There is no such connection, and there will be none.
+        case identity(Identity)
+        /// There is no such connection, and no later one gets its name.
         case gone
         /// The bus did not say: the sender's next post asks again.
         case unknown
 
-        init(_ answer: Result<AccessRules.Identity, DBusError>) {
+        init(_ answer: Result<Identity, DBusError>) {
             switch answer {
             case .success(let identity): self = .identity(identity)
             case .failure(let error):
@@ -88,7 +88,7 @@ struct KnownSenders<Post> {
     private static var capacity: Int { 1024 }
 
     /// By unique bus name, which a bus gives out once.
-    private var known: [String: AccessRules.Identity?] = [:]
+    private var known: [String: Identity?] = [:]
     /// One post of a name stands for all of that name.
     private var waiting: [String: [NotificationName: Post]] = [:]
     /// Senders whose posts are waiting or being delivered.

@@ -3,7 +3,7 @@ import CNotify.Private
 import Glibc
 import Synchronization
 
-/// The process's client, and what becomes of it in a forked child.
+/// The process's client, and its end in a forked child.
 ///
 /// In the child the reading thread is missing, and other threads may have held locks: the child touches nothing of the parent's client,
 /// not even to free it. It begins with a client of its own, which takes `self.` names only if the parent's was on the bus (Rules, a.12).
@@ -43,7 +43,7 @@ enum ProcessState {
         UnsafeRawPointer(bitPattern: address).map { Unmanaged<NotifyClient>.fromOpaque($0).takeUnretainedValue() }
     }
 
-    /// Whether everything that needs the bus or notifyd is out of use.
+    /// Whether the functions that need the bus or notifyd are turned off.
     static var isDisabled: Bool { isForked.load(ordering: .relaxed) || isSwitchedOff.load(ordering: .relaxed) }
 
     static func setSwitchedOff(_ isOff: Bool) { isSwitchedOff.store(isOff, ordering: .relaxed) }
@@ -70,7 +70,7 @@ enum ProcessState {
 /// Does once, when the client is made, what a forked child may do later.
 ///
 /// Swift's runtime makes the types of generic code when they are first used, under locks of its own. At the moment of a fork another
-/// thread may hold one of these locks, and in the child nobody would ever give it back. What was made before needs no lock. The fork itself
+/// thread may hold one of these locks, and in the child nobody would ever release it. Types that were made before need no lock. The fork itself
 /// is too late for the rehearsal: it may come in a signal handler that has interrupted a function of this library.
 package enum ForkRehearsal {
     static let isLeftOut = Atomic<Bool>(false)

@@ -1,9 +1,9 @@
 import NotifyCenter
 import NotifydProtocol
 
-/// The registrations of this process: who is notified of a post, and what is held back. Pure; tokens come from outside.
+/// The registrations of this process: which of them a post notifies, and what is held back. Pure; its user makes the tokens.
 ///
-/// `Sink` is where a registration's notices go, `Resource` what a name holds while it has registrations.
+/// A `Sink` takes the notices of a registration. A name holds its `Resource` while it has registrations.
 struct RegistrationTable<Sink, Resource> {
     struct Registration {
         let name: NotificationName
@@ -62,14 +62,14 @@ struct RegistrationTable<Sink, Resource> {
         }
     }
 
-    /// What is left to do after a registration ended.
+    /// The work that is left after a registration has ended.
     struct Ended {
         let registration: Registration
-        /// What the name held, if this was its last one; its state is gone with it (Rules, a.11).
+        /// The resource of the name, if this was its last registration; the name's state is gone too (Rules, a.11).
         let lastOfName: Resource?
     }
 
-    /// Ends a registration; what it holds back is dropped.
+    /// Ends a registration, and drops what it holds back.
     mutating func remove(_ token: CInt) -> Ended? {
         guard let registration = registrations.removeValue(forKey: token) else { return nil }
         let name = registration.name
@@ -84,13 +84,13 @@ struct RegistrationTable<Sink, Resource> {
 
     // MARK: Notices
 
-    /// A post arrived: who is due a notice, in the order of registration.
+    /// A post arrived. Returns the notices that are due, in the order of registration.
     mutating func posted(_ name: NotificationName) -> [Notice] {
         let tokens = names[name]?.receivers.observers ?? []
         return tokens.compactMap { token in token.flatMap { notice($0) } }
     }
 
-    /// Something happened that concerns one registration alone.
+    /// Something happened that concerns only this registration.
     mutating func fired(_ token: CInt) -> Notice? { notice(token) }
 
     private mutating func notice(_ token: CInt) -> Notice? {
@@ -108,7 +108,7 @@ struct RegistrationTable<Sink, Resource> {
 
     // MARK: Suspension
 
-    /// Holds back; false for no token.
+    /// Holds back a token's notices; false if there is no such token.
     mutating func suspend(_ token: CInt) -> Bool {
         guard let index = registrations.index(forKey: token) else { return false }
         let count = registrations.values[index].suspensions
@@ -116,7 +116,7 @@ struct RegistrationTable<Sink, Resource> {
         return true
     }
 
-    /// Undoes one; `nil` for no token, else the notice that is due with the last.
+    /// Undoes one suspension. Returns the notice that is due after the last; `nil` if there is no such token.
     mutating func resume(_ token: CInt) -> Notice?? {
         guard let index = registrations.index(forKey: token) else { return nil }
         let count = registrations.values[index].suspensions
@@ -129,7 +129,7 @@ struct RegistrationTable<Sink, Resource> {
         if processSuspensions < .max { processSuspensions += 1 }
     }
 
-    /// Undoes one; what is due with the last, in the order of registration.
+    /// Undoes one suspension. Returns the notices that are due after the last, in the order of registration.
     mutating func resumeProcess() -> [Notice] {
         guard processSuspensions > 0 else { return [] }
         processSuspensions -= 1
@@ -139,20 +139,20 @@ struct RegistrationTable<Sink, Resource> {
 
     // MARK: State and paths
 
-    /// Remembers what this process set, to tell notifyd anew. Only while the name has registrations.
+    /// Remembers the state that this process set, for a report to the next notifyd. Only while the name has registrations.
     mutating func setState(_ state: StateReport, of name: NotificationName) {
         guard let index = names.index(forKey: name) else { return }
         if (names.values[index].state?.time ?? 0) <= state.time { names.values[index].state = state }
     }
 
-    /// As ``setState(_:of:)``; returns what was remembered before.
+    /// As ``setState(_:of:)``; returns the state that was remembered before.
     mutating func exchangeState(_ state: StateReport, of name: NotificationName) -> StateReport? {
         let before = names[name]?.state
         setState(state, of: name)
         return before
     }
 
-    /// Undoes it, unless another came after it.
+    /// Undoes ``exchangeState(_:of:)``, unless another state was set after it.
     mutating func restoreState(_ before: StateReport?, of name: NotificationName, from state: StateReport) {
         if names[name]?.state == state { names[name]?.state = before }
     }
@@ -160,9 +160,9 @@ struct RegistrationTable<Sink, Resource> {
     /// The state of a name that never leaves the process.
     func state(of name: NotificationName) -> UInt64 { names[name]?.state?.value ?? 0 }
 
-    /// Remembers the path of a registration, to tell notifyd anew.
+    /// Remembers the path of a registration, for a report to the next notifyd.
     ///
-    /// - Returns: false where it has one, or is gone.
+    /// - Returns: false if the registration has a path already, or has ended.
     mutating func addMonitor(_ monitor: MonitorReport) -> Bool {
         guard let index = registrations.index(forKey: monitor.token), registrations.values[index].monitor == nil else {
             return false
@@ -175,7 +175,7 @@ struct RegistrationTable<Sink, Resource> {
 
     // MARK: Telling
 
-    /// What notifyd is told of these names; of each registration, if it is detailed.
+    /// The report to notifyd about these names; with each registration, if it is detailed.
     func report(of tellable: (NotificationName) -> Bool, detailed: Bool) -> ProcessReport {
         var reports: [NotificationName: NameReport] = [:]
         for (name, entry) in names where tellable(name) {

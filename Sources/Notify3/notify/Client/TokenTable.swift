@@ -1,14 +1,14 @@
 import Glibc
 import Synchronization
 
-/// Which counter a token reads, and what it saw there last; without locks, system calls and memory management for those who
-/// ask, so that `notify_check` may be called in a signal handler and costs nanoseconds.
+/// The counter that each token reads, and the value that it saw last. Readers use no locks, system calls or memory management, so that
+/// `notify_check` may be called in a signal handler and costs nanoseconds.
 ///
 /// Tokens are numbers that are given out once, so they index a table of two levels: chunks of 65 536 slots. Memory is touched where
 /// tokens are alive: pages whose tokens are all gone are given back, and read as zeros from then on, which means “no such token”.
-/// Who changes the table holds the client's lock; readers hold nothing.
+/// A change of the table needs the client's lock; a reader needs no lock.
 enum TokenTable {
-    /// Zeros where the token is none.
+    /// Zeros if there is no such token.
     private struct Slot: ~Copyable {
         /// The address of a ``PostCounter``'s value.
         let counter: Atomic<UInt>
@@ -24,7 +24,7 @@ enum TokenTable {
 
     // MARK: Asking
 
-    /// Whether a post was counted since the last time; `nil` for what is no token.
+    /// Whether a post was counted since the last time; `nil` if there is no such token.
     @inline(__always)
     static func check(_ token: CInt) -> Bool? {
         guard let slot = slot(token), let counter = counter(of: slot) else { return nil }
@@ -41,7 +41,7 @@ enum TokenTable {
         return slot.pointee.counter.load(ordering: .acquiring) != 0
     }
 
-    /// The counter's value; `nil` for what is no token.
+    /// The counter's value; `nil` if there is no such token.
     static func count(_ token: CInt) -> UInt? {
         slot(token).flatMap(counter)?.pointee.load(ordering: .acquiring)
     }
@@ -72,9 +72,9 @@ enum TokenTable {
 
     // MARK: Changing
 
-    /// Has the token read this counter.
+    /// Makes the token read this counter.
     ///
-    /// - Returns: false without memory.
+    /// - Returns: false if there is no memory left.
     static func insert(_ token: CInt, _ counter: PostCounter) -> Bool {
         guard makeRoom(for: token), let slot = slot(token) else { return false }
         slot.pointee.seen.store(0, ordering: .relaxed)
@@ -82,7 +82,7 @@ enum TokenTable {
         return true
     }
 
-    /// Has the next ``check(_:)`` of this token alone say that there was a post.
+    /// Makes the next ``check(_:)`` of this token, and of no other, report a post.
     static func forgetSeen(_ token: CInt) { slot(token)?.pointee.seen.store(0, ordering: .relaxed) }
 
     /// Ends a token.
@@ -153,7 +153,7 @@ struct TokenNumbers: Sendable {
         return true
     }
 
-    /// Has ``take()`` give these numbers out again, if they are the last that it gave out and none of them is alive.
+    /// Makes ``take()`` give out these numbers again, if they are the last that it gave out and none of them is alive.
     mutating func takeBack(_ tokens: [CInt]) {
         guard let first = tokens.min(), tokens.count == Int(next - first), livePerPage.values.allSatisfy({ $0 == 0 })
         else {
@@ -163,8 +163,8 @@ struct TokenNumbers: Sendable {
     }
 }
 
-/// How often a name was posted, from 1 on. Read by whoever holds one of the name's tokens, also at the moment when the name's
-/// last token goes: so the memory is never given back, but to the next name.
+/// How often a name was posted, from 1 on. The tokens of the name read it, even at the moment when the last of them ends. So its memory
+/// is never freed; the next name uses it again.
 struct PostCounter: Sendable {
     // The pointer is constant and what it points to atomic.
     nonisolated(unsafe) let value: UnsafeMutablePointer<Atomic<UInt>>

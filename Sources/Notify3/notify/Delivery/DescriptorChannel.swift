@@ -4,19 +4,19 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// A pipe whose read end the caller has: after a post, each token is written as 4 bytes in network byte order (Rules, a.7).
+/// A pipe whose read end the caller has. After a post the library writes each token as 4 bytes in network byte order (Rules, a.7).
 ///
-/// A reader that is slow loses none but repetitions: what a full pipe does not take waits, each token once, and is written when
-/// there is room. This object keeps a read end of its own, so that the pipe has a reader also when the caller closed theirs, and
-/// a write never raises SIGPIPE.
+/// A slow reader loses repetitions only: when the pipe is full, each token waits once, and is written when there is room. This object
+/// keeps a read end of its own. So the pipe has a reader also after the caller has closed the other one, and a write never raises
+/// SIGPIPE.
 final class DescriptorChannel: NoticeSink {
     private struct State {
-        /// Tokens that the pipe did not take, in order, each once.
+        /// Tokens for which the pipe had no room, in order, each once.
         var waiting: [CInt] = []
         var waitingTokens: Set<CInt> = []
         /// Watches for room while tokens wait.
         var room: (any DispatchSourceWrite)?
-        /// Nothing is written any more.
+        /// Whether the channel has ended and writes nothing more.
         var isRetired = false
         var isClosed = false
     }
@@ -38,13 +38,13 @@ final class DescriptorChannel: NoticeSink {
             _ = Glibc.close(ends[0])
             return nil
         }
-        // Of the write end alone: the caller's reads wait, unless the caller says otherwise.
+        // Only for the write end: reads of the caller wait, unless the caller changes that.
         _ = fcntl(writeEnd.number, F_SETFL, O_NONBLOCK)
     }
 
     deinit { close() }
 
-    /// Whether the number still stands for this pipe: a caller may have closed it, and another file have got it.
+    /// Whether the number still belongs to this pipe: the caller may have closed it, and another file may have it now.
     var isIntact: Bool {
         var (own, callers) = (stat(), stat())
         return fstat(ownReadEnd, &own) == 0 && fstat(descriptor, &callers) == 0 && own.st_ino == callers.st_ino
@@ -71,10 +71,10 @@ final class DescriptorChannel: NoticeSink {
     /// Whether it serves no more tokens.
     var isRetired: Bool { state.withLock { $0.isRetired } }
 
-    /// With the last token.
+    /// Ends the channel with its last token.
     func retire() { state.withLock { $0.isRetired = true } }
 
-    /// Closes the caller's end, and has the other one close with its last user.
+    /// Closes the caller's end. The other end closes with its last user.
     func close() {
         let (isFirst, room) = state.withLock { state -> (Bool, (any DispatchSourceWrite)?) in
             guard !state.isClosed else { return (false, nil) }

@@ -4,8 +4,8 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Where a registration's notices go. Called on the reading thread, on that of a post to a `self.` name or of a resumption, or, for a name that
-/// not everybody may post, on any once the bus has told of its sender; never with the client's lock held.
+/// Takes the notices of a registration. The reading thread calls ``notify(_:)``, with two exceptions: a post of a `self.` name calls it on the
+/// poster's thread, and `notify_resume` on its caller's. The client's lock is free during each call.
 protocol NoticeSink: AnyObject, Sendable {
     /// Tells that the token's name was posted.
     func notify(_ token: CInt)
@@ -17,15 +17,15 @@ protocol NoticeSink: AnyObject, Sendable {
 final class SignalSink: NoticeSink {
     private let signal: CInt
 
-    /// `nil` for what is no signal.
+    /// `nil` if there is no such signal.
     init?(_ signal: CInt) {
-        // Asked of the C library, which keeps some real-time signals to itself: sent to the process, they would end it.
+        // The C library answers, because it keeps some real-time signals for itself: sent to the process, they would end it.
         var action = sigaction()
         guard sigaction(signal, nil, &action) == 0 else { return nil }
         self.signal = signal
     }
 
-    /// A caller may take its signal handler down after notify_cancel, so the token is looked at again right before.
+    /// A caller may remove its signal handler after notify_cancel, so this checks the token right before it sends.
     func notify(_ token: CInt) {
         if TokenTable.isValid(token) { kill(getpid(), signal) }
     }
@@ -70,7 +70,7 @@ final class QueueSink: NoticeSink {
                 state.waiting -= 1
                 return state.handler
             }
-            // Asked right before the call: after notify_cancel none begins (Rules, a.7).
+            // Checked right before the call, so that no call begins after notify_cancel (Rules, a.7).
             if TokenTable.isValid(token) { handler?(token) }
         }
     }

@@ -59,7 +59,7 @@ import NotifydProtocol
     }
 }
 
-/// Stores the token, or that there is none.
+/// Stores the token, or `NOTIFY_TOKEN_INVALID`.
 func register(
     _ out_token: UnsafeMutablePointer<CInt>?,
     _ body: () throws(NotifyStatus) -> CInt

@@ -10,7 +10,7 @@ enum Command: Equatable {
     case setState(String, UInt64)
     /// Who is registered on the bus, for names that begin so.
     case list(prefix: String)
-    /// All posts of these names; of all, if there are none.
+    /// All posts of these names; without names, all posts.
     case monitor([String])
     /// What notifyd knows, into a file or to standard output.
     case dump(path: String?)
@@ -67,8 +67,8 @@ enum Kind: Equatable {
     }
 }
 
-/// The command line's arguments as they were given. `CommandLine.arguments` puts U+FFFD for what is no UTF-8, and so would have
-/// another name posted than was asked for.
+/// The arguments of the command line, unchanged. `CommandLine.arguments` replaces bytes that are not UTF-8 by U+FFFD, so the program would
+/// post another name than the caller gave.
 enum Arguments {
     static func read(
         _ pointers: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>,
@@ -79,7 +79,7 @@ enum Arguments {
         for index in 0..<count where index > 0 {
             guard let pointer = pointers[index] else { break }
             guard let argument = String(validatingCString: pointer) else {
-                throw UsageError("argument \(index) is no UTF-8 text: \(String(cString: pointer))")
+                throw UsageError("argument \(index) is not UTF-8 text: \(String(cString: pointer))")
             }
             arguments.append(argument)
         }
@@ -87,11 +87,11 @@ enum Arguments {
     }
 }
 
-/// The value of `-s`. As on Darwin it is a decimal number, negative ones by their two's complement, and what is no number counts as
-/// far as it is one; beyond Darwin, all 64 bits can be written without a sign.
+/// The value of `-s`. As on Darwin it is a decimal number, a negative one becomes its two's complement, and of a text that is not a number
+/// the number at its beginning counts. Unlike on Darwin, all 64 bits can be written without a sign.
 struct StateText: Equatable {
     let value: UInt64
-    /// For standard error, where the text is no such number.
+    /// For standard error, if the text is not such a number.
     let warning: String?
 
     init(_ text: String) {
@@ -99,7 +99,7 @@ struct StateText: Equatable {
             (self.value, warning) = (value, nil)
         } else {
             value = UInt64(bitPattern: Int64(strtoll(text, nil, 10)))
-            warning = "value \(text) is no 64-bit integer: taken as \(value)"
+            warning = "value \(text) is not a 64-bit integer; using \(value)"
         }
     }
 }
@@ -119,23 +119,23 @@ enum Usage {
           -s NAME VALUE     set the state of NAME
           --list [PREFIX]   print who is registered, for all names or those that begin with PREFIX
           --monitor [NAME ...]
-                            report all posts of both centers, or those of the names, and who posted
+                            report who posts what in both centers: all names, or these
           --dump [PATH]     print notifyd's status, or write it to a file
 
         How -w and -N watch:
           -port, -file, -dispatch, -check, -plain, -signal [N]
-                            as the function of notify(3); -port at first
+                            by this function of notify(3); without an option, -port
           --distributed     the distributed center, for -p too;
-                            then --object TEXT, --userinfo JSON for what is posted, --object for what is watched
+                            with --object TEXT and --userinfo JSON for posts, --object TEXT for watches
           --darwin          the Darwin center again
 
         Options:
           -q                report nothing
           -v                report [TOKEN] SECONDS.MILLISECONDS NAME STATE KIND
-          --json            print one JSON object a line
-          --ready           write "ready" to standard error when the watching has begun
-          -z MSEC           pause after a post that other commands follow (100)
-          -M, -R            as on Darwin; what they turn on is always on here
+          --json            print one JSON object on each line
+          --ready           write "ready" to standard error when all watches are in force
+          -z MSEC           pause between a post and the next command (100)
+          -M, -R            accepted as on Darwin; what they turn on is always on here
           --session         the session bus (the default; the environment variable NOTIFY_CENTER_BUS names another)
           --system          the system bus
           --address TEXT    the bus at a D-Bus address, for instance unix:path=/run/my/bus
@@ -158,7 +158,7 @@ struct Invocation: Equatable {
     var options: UInt32 = 0
     /// Whether to say when everything is in force.
     var announcesReady = false
-    /// What Darwin's tool finds odd, and goes on.
+    /// Warnings, after which the program goes on, as on Darwin.
     var warnings: [String] = []
     var help: Help?
 

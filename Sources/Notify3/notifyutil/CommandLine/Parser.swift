@@ -1,8 +1,8 @@
 import NotifyCenter
 import notify
 
-/// The first pass, notifyutil(1): reads the whole command line before anything is done. What an option says holds for the commands
-/// that follow it, but for the bus, the form of the output and `--ready`, which hold for all. Pure.
+/// The first pass (notifyutil(1)): reads the whole command line before any command is carried out. An option holds for the commands
+/// after it; the bus, the form of the output and `--ready` hold for all commands. Pure.
 struct Parser {
     private enum Center: Equatable {
         case darwin
@@ -19,7 +19,7 @@ struct Parser {
     /// - Throws: ``UsageError`` with the text for standard error, in Darwin's words where Darwin's tool refuses too.
     static func parse(_ arguments: [String]) throws(UsageError) -> Invocation {
         var parser = Parser(rest: arguments[...])
-        // What stands behind a request for help is not looked at, as on Darwin.
+        // A request for help ends the reading, as on Darwin.
         while parser.result.help == nil, let argument = parser.rest.popFirst() { try parser.take(argument) }
         return parser.result
     }
@@ -138,7 +138,7 @@ struct Parser {
         guard case .distributed(let object, _) = center else { throw Self.needsCenter("--userinfo") }
         do throws(JSONReader.SyntaxError) {
             guard case .dictionary(let userInfo) = try JSONReader.read(text) else {
-                throw JSONReader.SyntaxError(offset: 0, reason: "it is no object")
+                throw JSONReader.SyntaxError(offset: 0, reason: "the value is not an object")
             }
             center = .distributed(object: object, userInfo: userInfo)
         } catch {
@@ -147,7 +147,7 @@ struct Parser {
     }
 
     private static func needsCenter(_ option: String) -> UsageError {
-        UsageError("\(option) needs --distributed before it: names of the Darwin center come alone")
+        UsageError("\(option) needs --distributed before it: the Darwin center carries names only")
     }
 
     // MARK: Commands in force of the options

@@ -4,7 +4,7 @@ import NotifyCenter
 /// Reads JSON (RFC 8259, nothing beyond) as a property list: what `--userinfo` gives. `null` is refused, because a property list has
 /// none, and so is an object that has a key twice. Whole numbers become integers where 64 bits hold them.
 struct JSONReader {
-    /// Text that is none of it.
+    /// The text is not JSON.
     struct SyntaxError: Error, Equatable {
         /// In bytes from the start.
         let offset: Int
@@ -51,7 +51,7 @@ struct JSONReader {
     // MARK: Values
 
     private mutating func value(depth: Int) throws(SyntaxError) -> PropertyListValue {
-        guard depth <= Self.maximumDepth else { throw malformed("it is nested too deep") }
+        guard depth <= Self.maximumDepth else { throw malformed("the value is nested too deep") }
         skipSpace()
         guard let next else { throw malformed("a value is missing") }
         switch next {
@@ -63,9 +63,9 @@ struct JSONReader {
         case UInt8(ascii: "n"):
             let start = self
             try word("null", ())
-            throw start.malformed("null has no place in a property list")
+            throw start.malformed("a property list cannot hold null")
         case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"): return try number()
-        default: throw malformed("no value begins so")
+        default: throw malformed("a value cannot begin like this")
         }
     }
 
@@ -83,7 +83,7 @@ struct JSONReader {
             try expect(":")
             let value = try value(depth: depth + 1)
             guard members.updateValue(value, forKey: key) == nil else {
-                throw start.malformed("the key is there twice")
+                throw start.malformed("the key occurs twice")
             }
             skipSpace()
         } while take(",")
@@ -105,7 +105,7 @@ struct JSONReader {
     }
 
     private mutating func word<Value>(_ word: String, _ value: Value) throws(SyntaxError) -> Value {
-        guard bytes[position...].starts(with: word.utf8) else { throw malformed("no value begins so") }
+        guard bytes[position...].starts(with: word.utf8) else { throw malformed("a value cannot begin like this") }
         position += word.utf8.count
         return value
     }
@@ -156,7 +156,7 @@ struct JSONReader {
             case UInt8(ascii: "\\"):
                 result += Array(String(try escape()).utf8)
             case 0..<0x20:
-                throw malformed("a control character is to be written as an escape")
+                throw malformed("a control character must be written as an escape")
             default:
                 result.append(byte)
                 position += 1
@@ -191,7 +191,7 @@ struct JSONReader {
                 throw start.malformed("half of a surrogate pair is missing")
             }
             return scalar
-        default: throw start.malformed("there is no such escape")
+        default: throw start.malformed("this escape does not exist")
         }
     }
 

@@ -1,7 +1,7 @@
 import Glibc
 import NotifydProtocol
 
-/// The process's output, unbuffered: a line is out when `write` returns, whoever reads it.
+/// The process's output, unbuffered: when `write` returns, the line is written.
 enum Output: CInt {
     case standard = 1
     case error = 2

@@ -3,7 +3,7 @@ import Glibc
 import NotifyCenter
 import NotifydProtocol
 
-/// What notifyd is asked beyond notify(3).
+/// Calls to notifyd that notify(3) does not have.
 enum Notifyd {
     /// Who is registered.
     static func list() throws(DBusError) -> (names: [NameListing], processes: [ProcessListing]) {
@@ -34,7 +34,7 @@ enum Notifyd {
                 name: error.name,
                 message: error.message,
                 attempted: "ask notifyd",
-                remedy: "start notifyd, or install the file by which the bus starts it (notifyd(8))"
+                remedy: "start notifyd, or install its service file, so that the bus starts it (notifyd(8))"
             )
         }
     }
@@ -42,14 +42,14 @@ enum Notifyd {
     private static func malformed(_ method: String) -> DBusError {
         DBusError(
             .malformed,
-            message: "its answer to \(method) has another form",
+            message: "the answer to \(method) has an unknown form",
             attempted: "ask notifyd",
-            remedy: "run the notifyutil and the notifyd of one version"
+            remedy: "use notifyutil and notifyd of the same version"
         )
     }
 }
 
-/// `--list`: who is registered, one row for each registration. Pure, but for the names of users.
+/// `--list`: one row for each registration. Pure, except for the names of users.
 struct Listing {
     struct Row: Equatable {
         var process: UInt32?

@@ -3,7 +3,7 @@ import Glibc
 import NotifyCenter
 import Synchronization
 
-/// What comes to the main thread from others.
+/// Something that other threads hand to the main thread.
 enum Arrival: Sendable {
     /// A token of notify(3) was notified on a queue.
     case token(CInt, Timestamp)
@@ -14,7 +14,7 @@ enum Arrival: Sendable {
     case post(MonitoredPost, SenderLookup?)
 }
 
-/// What other threads have for the main one, in order; bounded, because standard output may be read slower than names are posted.
+/// Items from other threads for the main thread, in order. Bounded, because a slow reader of standard output may be slower than the posts.
 final class Inbox<Item: Sendable>: Sendable {
     private struct State {
         var items: [Item] = []
@@ -79,7 +79,7 @@ final class Inbox<Item: Sendable>: Sendable {
 
 /// Reads tokens off a descriptor of notify(3): four bytes each, in network byte order.
 struct TokenReader {
-    /// What was read of a token whose rest is to come.
+    /// The first bytes of a token whose other bytes have not arrived yet.
     private var pending: [UInt8] = []
 
     /// The tokens that are there; `nil` where no more will ever come. To be called when the descriptor is readable.
@@ -102,7 +102,7 @@ struct TokenReader {
     }
 }
 
-/// Waits for signals on a thread of its own, because all that may be called in a signal handler is too little to report an event.
+/// Waits for signals on a thread of its own, because a signal handler may call too few functions to report an event.
 enum SignalThread {
     /// Blocks the signals for this thread and those that it starts from now on. To be done before the library starts its own.
     static func block(_ signals: Set<CInt>) {
@@ -137,7 +137,9 @@ enum SignalThread {
             work.toOpaque()
         )
         guard failure == 0 else {
-            Output.error.write("notifyutil: no thread for signals: \(String(cString: strerror(failure)))\n")
+            Output.error.write(
+                "notifyutil: could not start a thread for signals: \(String(cString: strerror(failure)))\n"
+            )
             exit(ExitStatus.failed.rawValue)
         }
     }
@@ -150,9 +152,9 @@ enum SignalThread {
     }
 }
 
-/// Waiting for nothing but time.
+/// Waits for a time.
 enum Pause {
-    /// Sleeps, through signals too. Nothing for what is not positive.
+    /// Sleeps, also if signals arrive. Returns at once if the duration is not positive.
     static func sleep(_ duration: Duration) {
         guard duration > .zero else { return }
         let (seconds, attoseconds) = duration.components

@@ -2,9 +2,9 @@ import DBusTransport
 import Glibc
 import NotifyCenter
 
-/// The main thread while it waits: takes what the registrations and the monitor have, and prints it.
+/// The main thread while it waits: prints the events of the registrations and of the monitor.
 final class Reporter {
-    /// Of the kinds that are asked, as on Darwin.
+    /// How often the kinds `check` and `plain` are checked, as on Darwin.
     private static let pollingPeriod = Duration.milliseconds(100)
 
     private let style: Style
@@ -65,7 +65,7 @@ final class Reporter {
 
     private func wait(_ duration: Duration?) {
         let tokens = [watchers.port, watchers.file].compactMap(\.self)
-        // Standard output is polled for nothing but the end of its reader, which matters to who has something to say.
+        // Standard output is polled only for the end of its reader. With -q that does not matter.
         let output = style.verbosity == .quiet ? -1 : Output.standard.rawValue
         var descriptors = [pollfd(fd: output, events: 0, revents: 0)]
         descriptors += ([inbox.descriptor] + tokens).map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
@@ -103,7 +103,7 @@ final class Reporter {
     }
 
     private func readTokens(_ descriptor: CInt) {
-        // Closed with the last token, by what was read before.
+        // An earlier event of this round may have ended the last token, and closed the descriptor.
         guard descriptor == watchers.port || descriptor == watchers.file else { return }
         guard let tokens = readers[descriptor, default: TokenReader()].read(descriptor) else {
             Output.error.write("notifyutil: the descriptor of the notifications was closed\n")

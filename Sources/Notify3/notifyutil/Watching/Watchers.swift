@@ -132,7 +132,7 @@ extension Kind {
     var isPolled: Bool { self == .check || self == .plain }
 }
 
-/// What is watched, and how often each is still to be reported. Pure.
+/// The registrations, and how often each still has to be reported. Pure.
 struct Registrations {
     /// Tokens of notify(3), and the distributed center's, which this program gives out by itself.
     enum ID: Hashable, Sendable {

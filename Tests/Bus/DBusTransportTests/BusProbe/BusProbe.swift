@@ -2,7 +2,7 @@ import DBusTransport
 import Glibc
 import Synchronization
 
-/// What a test needs a process of its own for. Arguments: the bus's address, what to do, and how often.
+/// A second process for tests that need one. Its arguments: the bus's address, the action, and how often to do it.
 @main
 enum BusProbe {
     static func main() throws {
@@ -27,7 +27,7 @@ enum BusProbe {
         }
     }
 
-    // Touched by the main thread alone.
+    // Only the main thread uses it.
     nonisolated(unsafe) private static var connection: DBusConnection?
     nonisolated(unsafe) private static var kept: (MatchRuleLease, Observation)?
 
@@ -42,7 +42,7 @@ enum BusProbe {
         }
     }
 
-    /// Forks while other threads hold the connection's locks; a child ends everything that it has inherited, and itself.
+    /// Forks while other threads hold the connection's locks. The child ends all objects that it has inherited, and then itself.
     private static func forkWhileBusy(_ bus: Bus, _ count: Int) throws {
         let connection = try DBusConnection.open(bus)
         self.connection = connection
@@ -50,7 +50,7 @@ enum BusProbe {
         for _ in 0..<2 {
             _ = QuietThread.start("busy") { while true { _ = connection.statistics } }
         }
-        // Swift hides fork; a test of what a forked child does has no other way to one.
+        // Swift hides fork, and this test needs a forked child.
         typealias Fork = @convention(c) () -> pid_t
         guard let symbol = dlsym(nil, "fork") else { exit(3) }
         let fork = unsafeBitCast(symbol, to: Fork.self)

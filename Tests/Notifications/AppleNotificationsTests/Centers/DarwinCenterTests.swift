@@ -33,7 +33,7 @@ struct DarwinCenterTests {
             .deliverImmediately
         )
         post(center, name, object: observer.pointer, userInfo: ["a": NSNull()] as CFDictionary)
-        // This runs on the main queue, which is not free before the next line.
+        // This runs on the main queue, which is busy until the next line.
         #expect(observer.heard.all.isEmpty)
         try await eventually("it arrives") { observer.heard.all.count == 1 }
         #expect(observer.heard.all == ["<CFNotificationCenter darwin> \(name) true true true"])
@@ -43,7 +43,7 @@ struct DarwinCenterTests {
     @Test("objects and suspension behaviours have no effect on adding and removing")
     func objectsIgnored() async throws {
         let name = "com.example.darwin.objects"
-        // As text: what would be wrong with them at the distributed center is not even looked at here.
+        // Objects that the distributed center would refuse: the Darwin center does not look at them.
         let (one, other) = (UnsafeRawPointer(bitPattern: 0x10), UnsafeRawPointer(bitPattern: 0x20))
         let witness = Observer(center)
         witness.add(name, label: "witness")
@@ -57,7 +57,7 @@ struct DarwinCenterTests {
     }
 
     // CF-A6, CF-W8
-    @Test("what was posted before the registration, and under another name, is not heard")
+    @Test("earlier posts, and posts of another name, are not delivered")
     func before() async throws {
         let name = "com.example.darwin.before"
         let witness = Observer(center)
@@ -94,7 +94,7 @@ struct DarwinCenterTests {
     }
 
     // CF-T8, CF-P6
-    @Test("it posts with either option, with both, and with none")
+    @Test("it posts with each option, with both, and with none")
     func options() async throws {
         let name = CFNotificationName("com.example.darwin.options" as CFString)
         observer.add(name.rawValue as String, label: "heard")
@@ -108,7 +108,7 @@ struct DarwinCenterTests {
     }
 
     // CF-A11
-    @Test("it and this package's own center are one")
+    @Test("it is the same center as DarwinNotifyCenter")
     func ownCenter() async throws {
         let sequence = try await DarwinNotifyCenter.default.notifications(named: "com.example.darwin.own")
         observer.add("com.example.darwin.own", label: "heard")
@@ -121,7 +121,7 @@ struct DarwinCenterTests {
     }
 
     // CF-R7, CF-C2
-    @Test("a removed observer is not called any more, though posts are on their way to it")
+    @Test("a removed observer is not called, although posts are on their way to it")
     @MainActor func removal() async throws {
         let name = "com.example.darwin.removal"
         let witness = Observer(center)

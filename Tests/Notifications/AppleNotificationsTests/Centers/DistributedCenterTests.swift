@@ -22,7 +22,7 @@ struct DistributedCenterTests {
     @Test("the table of names and objects holds; objects are compared as text")
     func matching() async throws {
         let (n, m) = ("com.example.distributed.matching.n", "com.example.distributed.matching.m")
-        // Other tests post meanwhile, of other objects.
+        // Other tests post at the same time, with other objects.
         let (a, b, sameText) = ("matching A" as CFString, "matching B" as CFString, "matching A" as CFString)
         observer.add(n, label: "n/any")
         observer.add(n, object: pointer(a), label: "n/A")
@@ -83,8 +83,8 @@ struct DistributedCenterTests {
         withExtendedLifetime(object) {}
     }
 
-    // CF-D8, CF-U8: what is kept for a client, so that its own strings outlive their last use, must not give way to what strangers post.
-    @Test("a callback's object is not kept beyond the call")
+    // CF-D8, CF-U8: the module keeps a client's last strings. Posts of strangers must not push them out.
+    @Test("a callback's object is not kept after the call")
     func objectsOfCallbacks() async throws {
         let kept = WeakString()
         CFNotificationCenterAddObserver(
@@ -166,7 +166,7 @@ struct DistributedCenterTests {
     }
 
     // CF-U6
-    @Test("an empty userInfo arrives as empty, and none as none")
+    @Test("an empty userInfo arrives as empty, and a missing one as missing")
     func emptyUserInfo() async throws {
         CFNotificationCenterAddObserver(
             center,
@@ -185,7 +185,7 @@ struct DistributedCenterTests {
     }
 
     // CF-U2
-    @Test("a userInfo that is no property list reaches nobody, and its place is reported")
+    @Test("a userInfo that is not a property list reaches nobody, and the place of the wrong value is reported")
     func noPropertyList() async throws {
         let name = "com.example.distributed.noPropertyList"
         let endless = NSMutableDictionary()
@@ -215,7 +215,7 @@ struct DistributedCenterTests {
         observer.add(name, object: wrong, label: "wrong")
         observer.remove(name, object: wrong)
         post(center, name, object: wrong)
-        // As the memory of a string that has been released: no object's first word is in it.
+        // Like the memory of a released string: it does not begin like an object.
         let released = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 16)
         released.initializeMemory(as: UInt8.self, repeating: 0x5A, count: 64)
         defer { released.deallocate() }
@@ -286,7 +286,7 @@ struct DistributedCenterTests {
     }
 
     // CF-P5, CF-P6, CF-P7, CF-B8
-    @Test("it posts with an option and without; to all sessions it reaches its own on a bus of one")
+    @Test("it posts with and without options; on a bus of one session, a post to all sessions reaches that one")
     func options() async throws {
         let name = CFNotificationName("com.example.distributed.options" as CFString)
         observer.add(name.rawValue as String, label: "heard")
@@ -298,7 +298,7 @@ struct DistributedCenterTests {
     }
 
     // CF-T7
-    @Test("each suspension behaviour has Apple's number, and every number is one")
+    @Test("each suspension behaviour has Apple's number, and every number is a behaviour")
     func behaviorNumbers() {
         let behaviors: [CFNotificationSuspensionBehavior] = [.drop, .coalesce, .hold, .deliverImmediately]
         #expect(behaviors.map(\.rawValue) == [1, 2, 3, 4])
@@ -310,7 +310,7 @@ struct DistributedCenterTests {
     }
 
     // CF-S10
-    @Test("while nothing is suspended, observers of every behaviour hear")
+    @Test("while the center is not suspended, observers with every behaviour are called")
     func behaviors() async throws {
         let name = "com.example.distributed.behaviors"
         for number in 0...4 {
@@ -321,14 +321,14 @@ struct DistributedCenterTests {
     }
 
     // CF-A4, CF-X7
-    @Test("an observer of any name and any object hears everything, under the posted name")
+    @Test("an observer of any name and any object gets everything, under the posted name")
     func everything() async throws {
         observer.add(nil, label: "any")
         post(center, "com.example.distributed.everything")
         try await eventually("it is heard") { observer.heard.all.contains("any com.example.distributed.everything") }
     }
 
-    @Test("it, this package's own center and Foundation's are one")
+    @Test("it is the same center as DistributedNotifyCenter and Foundation's")
     func ownCenter() async throws {
         let a = "A" as CFString
         let sequence = try await DistributedNotifyCenter.default.notifications(named: "com.example.distributed.own")
@@ -345,9 +345,9 @@ struct DistributedCenterTests {
     }
 
     // CF-A7, CF-S1, CF-S3, CF-S4, CF-S5, CF-S8, CF-P5
-    @Test("while the process's center is suspended, each registration does as its behaviour says")
+    @Test("while the process's center is suspended, each registration follows its behaviour")
     func suspension() async {
-        // In a process of its own: a center is suspended for all of its process.
+        // In a second process, because a suspension holds for the whole process.
         await #expect(processExitsWith: .success) {
             let bus = try #require(ProcessBus.environment[Bus.environmentVariable])
             let name = "com.example.distributed.suspension"
@@ -359,7 +359,7 @@ struct DistributedCenterTests {
             observer.add(name, behavior: CFNotificationSuspensionBehavior(rawValue: 0)!, label: "0")
             DistributedNotificationCenter.default().suspended = true
             for _ in 0..<2 { post(center, name, immediately: false) }
-            // What this one hears came after them on the same connection.
+            // The notifications of this observer came after them on the same connection.
             let other = DistributedNotifyCenter(bus: .address(bus))
             var after = try await other.notifications(named: "after").makeAsyncIterator()
             post(center, "after", immediately: false)

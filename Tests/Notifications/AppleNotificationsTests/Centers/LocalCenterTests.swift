@@ -33,7 +33,7 @@ struct LocalCenterTests {
     }
 
     // CF-A4, CF-D6
-    @Test("an observer of any name and any object hears everything, under the posted name")
+    @Test("an observer of any name and any object gets everything, under the posted name")
     func everything() {
         let name = "com.example.local.everything"
         observer.add(nil, label: "any")
@@ -44,7 +44,7 @@ struct LocalCenterTests {
     }
 
     // CF-D1, CF-D6, CF-P3, CF-U3
-    @Test("the callback runs on the poster's thread within the post, with the very pointer and the very dictionary")
+    @Test("the post calls the callback on its own thread, with the posted pointer and dictionary themselves")
     func sameThread() async {
         let center = center
         await withCheckedContinuation { continuation in
@@ -75,7 +75,7 @@ struct LocalCenterTests {
     }
 
     // CF-U3
-    @Test("values of any type travel, and are read back in every way in use")
+    @Test("values of any type are handed on, and can be read in every usual way")
     func userInfo() {
         final class Anything {}
         let userInfo: [String: Any] = ["anything": Anything(), "count": 3, "isOn": true, "text": "t"]
@@ -132,7 +132,7 @@ struct LocalCenterTests {
     }
 
     // CF-A6
-    @Test("nothing that was posted before is delivered")
+    @Test("earlier posts are not delivered")
     func noReplay() {
         post(center, "com.example.local.noReplay")
         observer.add("com.example.local.noReplay", label: "x")
@@ -219,7 +219,7 @@ struct LocalCenterTests {
     }
 
     // CF-C1, CF-C3
-    @Test("an observer that a callback adds hears the next post; one that it removes before its turn hears nothing")
+    @Test("an observer that a callback adds gets the next post; one that it removes before its call gets nothing")
     func changesDuringPost() {
         let name = "com.example.local.changes"
         let later = Observer(center)

@@ -89,7 +89,7 @@ private final class Model {
     private func didChange() { changes += 1 }
 }
 
-@Suite("How callbacks are written")
+@Suite("Forms of callbacks")
 struct CallbackFormsTests {
     private let heard = Heard()
     private var observer: UnsafeMutableRawPointer { Unmanaged.passUnretained(heard).toOpaque() }
@@ -198,7 +198,7 @@ struct CallbackFormsTests {
         await model.stop()
     }
 
-    @Test("a closure may capture, and what it captured ends with the registration")
+    @Test("a closure may capture values, which end with the registration")
     func captures() {
         let center = CFNotificationCenterGetLocalCenter()
         weak var watched: Heard?

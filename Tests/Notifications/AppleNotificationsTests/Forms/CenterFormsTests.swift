@@ -18,7 +18,7 @@ extension CFNotificationCenter {
     }
 }
 
-@Suite("How centers are held")
+@Suite("Forms of centers")
 struct CenterFormsTests {
     private let asItComes = CFNotificationCenterGetLocalCenter()
     private let unwrapped = CFNotificationCenterGetLocalCenter()!
@@ -40,7 +40,7 @@ struct CenterFormsTests {
     }
 
     // CF-T3
-    @Test("a center is passed on as it comes, unwrapped, or after guard let")
+    @Test("a center can be passed on as an optional, unwrapped, or after guard let")
     func holding() {
         guard let bound = CFNotificationCenterGetLocalCenter() else { return #expect(Bool(false)) }
         let forms: [CFNotificationCenter?] = [asItComes, unwrapped, declared, computed, bound]

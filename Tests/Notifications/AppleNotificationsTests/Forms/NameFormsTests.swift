@@ -15,7 +15,7 @@ private enum Event: String, CaseIterable {
     var name: CFNotificationName { CFNotificationName(rawValue: "com.example.names.\(rawValue)" as CFString) }
 }
 
-@Suite("How names are written")
+@Suite("Forms of names")
 struct NameFormsTests {
     // CF-T6
     @Test("a literal, an interpolation and a variable become names")
@@ -43,7 +43,7 @@ struct NameFormsTests {
     }
 
     // CF-T6
-    @Test("a callback's optional name is read back in every way in use")
+    @Test("a callback's optional name can be read in every usual way")
     func reading() {
         let name: CFNotificationName? = .settingsChanged
         let optional = name?.rawValue as String?
@@ -71,7 +71,7 @@ struct NameFormsTests {
         #expect(Set([CFNotificationName("n" as CFString), CFNotificationName(rawValue: "n" as CFString)]).count == 1)
     }
 
-    @Test("a name keeps what a mutable string said when it was made")
+    @Test("a name keeps the text that a mutable string had when the name was made")
     func mutableString() {
         let text = NSMutableString(string: "before")
         let name = CFNotificationName(text)

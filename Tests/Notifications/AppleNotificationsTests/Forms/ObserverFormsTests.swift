@@ -14,7 +14,7 @@ private let callback:
         Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue().note(name.rawValue as String)
     }
 
-@Suite("How observers are given")
+@Suite("Forms of observers")
 struct ObserverFormsTests {
     private let center = CFNotificationCenterGetLocalCenter()
     private let heard = Heard()
@@ -28,7 +28,7 @@ struct ObserverFormsTests {
     }
 
     // CF-A2, CF-D6
-    @Test("an unretained object is given in every way in use, and all of them name the same observer")
+    @Test("an unretained object can be passed in every usual way, and all ways mean the same observer")
     func unretained() {
         let name = "com.example.observers.unretained"
         add(Unmanaged.passUnretained(heard).toOpaque(), name)
@@ -70,7 +70,7 @@ struct ObserverFormsTests {
     }
 
     // CF-A2
-    @Test("an observer is not retained, and need not be an object at all")
+    @Test("an observer is not retained, and may be any pointer")
     func notRetained() {
         weak var watched: Heard?
         do {

@@ -37,8 +37,8 @@ private final class DarwinObserver {
     }
 }
 
-/// Messages by identifier, whose callbacks a dictionary of the one instance holds; its registrations tell through Foundation's
-/// center which one it was.
+/// Messages by identifier. A dictionary of the one instance holds their callbacks, and its registrations report through Foundation's
+/// center which message it was.
 ///
 /// Unchecked, because the token is set before anybody else has the object.
 private final class Wormhole: @unchecked Sendable {
@@ -142,7 +142,7 @@ private enum DarwinNotifications {
     }
 }
 
-/// What the token of a distributed observer is kept for.
+/// Keeps the token of a distributed observer.
 private final class Token {
     var callback: ((CFDictionary?) -> Void)?
     init(_ callback: @escaping (CFDictionary?) -> Void) { self.callback = callback }
@@ -153,7 +153,7 @@ struct WrapperTests {
     init() { ProcessBus.use() }
 
     // CF-A2, CF-R2
-    @Test("an object that observes hears until it ends")
+    @Test("an object that observes is called until it ends")
     func observerObject() async throws {
         let name = "com.example.wrappers.observer"
         let (heard, witness) = (Heard(), Heard())
@@ -162,7 +162,7 @@ struct WrapperTests {
         #expect(observer != nil)
         post(CFNotificationCenterGetDarwinNotifyCenter(), name)
         try await eventually("both hear") { heard.all.count == 1 && witness.all.count == 1 }
-        // Where callbacks run: elsewhere, one could be under way while the object ends, on Apple too.
+        // On the main queue, where callbacks run: elsewhere a call could be under way while the object ends, on Apple too.
         await MainActor.run { observer = nil }
         post(CFNotificationCenterGetDarwinNotifyCenter(), name)
         try await eventually("the other hears") { witness.all.count == 2 }

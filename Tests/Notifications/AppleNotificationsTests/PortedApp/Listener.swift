@@ -7,7 +7,7 @@ private let darwinCallback: CFNotificationCallback = { _, observer, name, _, _ i
     listener.heard(name.rawValue as String)
 }
 
-/// Hears a name from the Darwin and from the distributed center.
+/// Observes a name at the Darwin and at the distributed center.
 final class Listener {
     static let darwin = CFNotificationCenterGetDarwinNotifyCenter()!
     private let distributed = CFNotificationCenterGetDistributedCenter()

@@ -1,4 +1,4 @@
-// A program as it is written on Apple, with one line added: `import AppleNotifications`. It is compiled in Swift 5 mode.
+// A program as people write it on Apple, with one more line: `import AppleNotifications`. It is compiled in Swift 5 mode.
 //
 // `ported-app run-loop NAME`, `ported-app cf-run-loop NAME`, `ported-app dispatch NAME`: says “ready”, then what it hears; a
 // distributed notification of the same name that says so in its userInfo ends it. `ported-app post NAME [TEXT]` posts.
@@ -40,7 +40,7 @@ if arguments[1] == "post" {
     exit(0)
 }
 
-// Code at the top level, as scripts have it.
+// Code at the top level, as in scripts.
 var count = 0
 if arguments[1] == "forms", name == "top-level" {
     let center = CFNotificationCenterGetDarwinNotifyCenter()

@@ -36,7 +36,7 @@ func perform(_ line: String) {
             userInfo,
             words[5] == "true"
         )
-        // What the poster changes afterwards is not seen.
+        // Observers do not see what the poster changes afterwards.
         if let userInfo, words[4] == "changing" { Samples.change(userInfo) }
     case "post-with-options":
         CFNotificationCenterPostNotificationWithOptions(
@@ -54,7 +54,7 @@ func perform(_ line: String) {
     }
 }
 
-/// The callback of all observers: prints what it is called with, and does what was asked for.
+/// The callback of all observers: prints its arguments, and does what the command asked for.
 private let heard: CFNotificationCallback = { center, observer, name, object, userInfo in
     let number = Int(bitPattern: observer)
     let nameOfCenter = centerName(center)
@@ -82,7 +82,7 @@ private func center(named name: String) -> CFNotificationCenter? {
     case "local": CFNotificationCenterGetLocalCenter()
     case "darwin": CFNotificationCenterGetDarwinNotifyCenter()
     case "distributed": CFNotificationCenterGetDistributedCenter()
-    // An object that is no center.
+    // An object that is not a center.
     case "foreign":
         Unmanaged<CFNotificationCenter>.fromOpaque(Unmanaged.passRetained(makeString("none")).toOpaque())
             .takeUnretainedValue()
@@ -96,7 +96,7 @@ private func centerName(_ reference: CFNotificationCenter?) -> String {
 
 private func number(_ word: String) -> Int { Int(word) ?? 0 }
 
-/// `surrogate` is one that is no Unicode text.
+/// `surrogate` stands for a text that is not Unicode.
 private func string(_ word: String) -> CFString? {
     switch word {
     case "-": nil
@@ -105,10 +105,10 @@ private func string(_ word: String) -> CFString? {
     }
 }
 
-/// `number` is one that is no CFString.
+/// `number` stands for an object that is not a CFString.
 private func object(_ word: String) -> AnyObject? { word == "number" ? Samples.number : string(word) }
 
-/// Kept for good: a command's objects may be compared by address later.
+/// Kept for ever, because a later command may compare the addresses of these objects.
 private func pointer(_ object: AnyObject?) -> UnsafeRawPointer? {
     object.map { UnsafeRawPointer(Unmanaged.passRetained($0).toOpaque()) }
 }

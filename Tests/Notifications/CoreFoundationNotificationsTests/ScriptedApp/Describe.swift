@@ -1,7 +1,7 @@
 import CoreFoundation
 import Foundation
 
-/// A CoreFoundation object as text that tells types apart: `1` is no `1.0`, and `true` neither.
+/// A CoreFoundation object as text that shows its type: `1`, `1.0` and `true` are different.
 func describe(_ object: AnyObject) -> String {
     let pointer = Unmanaged.passUnretained(object).toOpaque()
     func cast<Object: AnyObject>(_ type: Object.Type) -> Object {

@@ -1,6 +1,6 @@
 import Foundation
 
-/// A dictionary that makes what it holds when asked for it, and keeps nothing.
+/// A dictionary that makes each value when it is asked for it, and stores nothing.
 final class OwnDictionary: NSDictionary {
     override var count: Int { 2 }
 
@@ -13,7 +13,7 @@ final class OwnDictionary: NSDictionary {
     }
 }
 
-/// Texts, and in third place another of its kind. Without end, it is an array of others that are without end too.
+/// An array of texts, whose third element is another such array. In the endless form, it contains arrays that are endless too.
 final class OwnArray: NSArray {
     private let length: Int
     private let isEndless: Bool
@@ -31,7 +31,7 @@ final class OwnArray: NSArray {
         return index == 2 ? OwnArray(count: 1) : NSMutableString(string: "\(index)")
     }
 
-    // What an array must have, and nobody calls.
+    // An array must have these functions; nobody calls them.
 
     required init(objects: UnsafePointer<AnyObject>?, count: Int) {
         (length, isEndless) = (count, false)
@@ -42,5 +42,5 @@ final class OwnArray: NSArray {
     required init?(coder: NSCoder) { nil }
 }
 
-/// An object that is none of Foundation's.
+/// An object that does not come from Foundation.
 final class PlainObject {}

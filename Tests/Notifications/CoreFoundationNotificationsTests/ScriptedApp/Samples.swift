@@ -11,7 +11,7 @@ enum Samples {
         return CFNumberCreate(nil, .longType, &value)
     }
 
-    /// A surrogate that stands alone.
+    /// A text with half of a surrogate pair.
     static var surrogate: CFString {
         var unit: UniChar = 0xD800
         return CFStringCreateWithCharacters(nil, &unit, 1)
@@ -97,10 +97,10 @@ enum Samples {
         ]
     }
 
-    // Unsafe: one command at a time uses it.
+    // Unsafe, because only one command at a time uses it.
     nonisolated(unsafe) private static let ownDictionary = OwnDictionary()
 
-    /// Of Foundation's objects, which CoreFoundation takes for its own.
+    /// Made of Foundation's objects, which CoreFoundation accepts as its own.
     private static var foundation: CFDictionary {
         converted(
             NSDictionary(

@@ -8,15 +8,15 @@ struct App {
         process = try ChildProcess(ChildProcess.built("scripted-app"), environment: bus.environment)
     }
 
-    /// What its standard error says: the failures that those functions cannot return.
+    /// The failures that those functions cannot return, from its standard error.
     var failures: String { process.errorText }
 
-    /// What its callbacks were called with, in order.
+    /// The arguments of its callbacks, in order.
     var heard: [String] {
         process.lines.filter { $0.hasPrefix("heard ") && !$0.contains("\"end ") }.map { String($0.dropFirst(6)) }
     }
 
-    /// Has it do these commands, one after the other, and waits until they are done.
+    /// Makes it carry out these commands, one after the other, and waits until they are done.
     func perform(_ commands: String...) async throws { for command in commands { try await perform(command) } }
 
     private func perform(_ command: String) async throws {
@@ -28,14 +28,14 @@ struct App {
         }
     }
 
-    /// What it printed in answer to a command.
+    /// The answer that it printed to a command.
     func answer(to command: String) async throws -> String? {
         try await perform(command)
         return process.lines.last { $0 != "done" }
     }
 
-    /// Has it post a Darwin notification and hear that itself, and returns what it has heard by then. All that it posted before has
-    /// arrived then: its posts travel over one connection, in order (CF-D4).
+    /// Makes it post a Darwin notification and wait for it, and returns the notifications that it has got by then. All its earlier posts
+    /// have arrived then, because its posts use one connection and keep their order (CF-D4).
     func everythingHeard() async throws -> [String] {
         let end = "end \(process.lines.count)"
         let word = end.replacing(" ", with: "%20")

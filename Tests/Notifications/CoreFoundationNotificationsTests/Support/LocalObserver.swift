@@ -18,7 +18,7 @@ final class LocalObserver: Sendable {
     private let recorded = Locked<[Call]>([])
     private let reaction = Locked<(@Sendable () -> Void)?>(nil)
 
-    /// The living observers by address: a post of another suite may be in the callback while one ends.
+    /// The living observers by address, because a post of another suite may call one while it ends.
     fileprivate static let living = Locked<[UInt: Reference]>([:])
 
     fileprivate struct Reference: Sendable {
@@ -38,11 +38,11 @@ final class LocalObserver: Sendable {
 
     static var center: CFNotificationCenter! { CFNotificationCenterGetLocalCenter() }
 
-    /// What it registers as.
+    /// The pointer with which it registers.
     var address: UnsafeRawPointer { UnsafeRawPointer(Unmanaged.passUnretained(self).toOpaque()) }
     var calls: [Call] { recorded.withLock { $0 } }
     var names: [String] { calls.map(\.name) }
-    /// The calls by posts of this thread. An observer of all names hears other suites too.
+    /// The calls by posts of this thread. An observer of all names also gets the posts of other suites.
     var ownCalls: [Call] {
         let thread = UInt(pthread_self())
         return calls.filter { $0.thread == thread }
@@ -94,7 +94,7 @@ private let callback: CFNotificationCallback = { center, observer, name, object,
     )
 }
 
-/// Where a CoreFoundation object is; 0 for NULL.
+/// The address of a CoreFoundation object; 0 for NULL.
 func address(of object: AnyObject?) -> UInt {
     object.map { UInt(bitPattern: Unmanaged.passUnretained($0).toOpaque()) } ?? 0
 }

@@ -1,13 +1,13 @@
-// The other process of the tests, written as source for macOS is: `observe NAME`, `dispatch NAME`, `post NAME OBJECT TEXT`,
+// The other process of the tests, written like source for macOS: `observe NAME`, `dispatch NAME`, `post NAME OBJECT TEXT`,
 // `messages`, `post-message SUBJECT COUNT`.
 import Dispatch
 import Foundation
 import NotifyCenterFoundation
 
-/// Past stdio: a line in its buffer would die with the process.
+/// Writes without stdio, because a line in its buffer would be lost with the process.
 @Sendable func report(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
 
-/// As the tests have it.
+/// The same type as in the tests.
 struct Order: DistributedNotificationCenter.MainActorMessage {
     static let name = Notification.Name("com.example.order")
     var count: Int

@@ -14,13 +14,13 @@ import Dispatch
 import Glibc
 import NotifyCenter
 
-/// Past stdio, whose buffer a killed process takes along.
+/// Writes without stdio, because a killed process loses what is in its buffer.
 func say(_ line: String) {
     let bytes = Array("\(line)\n".utf8)
     guard write(STDOUT_FILENO, bytes, bytes.count) == bytes.count else { exit(1) }
 }
 
-/// The highest resident memory since the last call, which this call begins to count anew.
+/// The highest resident memory since the last call. Each call begins a new count.
 func peakResidentKiB() throws -> Int {
     guard let status = fopen("/proc/self/status", "r") else { return -1 }
     defer { fclose(status) }

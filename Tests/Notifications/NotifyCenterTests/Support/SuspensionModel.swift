@@ -4,7 +4,7 @@ import Testing
 
 @testable import NotifyCenter
 
-/// One thing that can happen to a center, for the tests that try out every sequence of them.
+/// A step that can happen to a center. Tests try every sequence of steps.
 enum Step: CustomTestStringConvertible, Hashable, Sendable {
     case post(NotificationName, String, immediately: Bool)
     case suspend
@@ -13,9 +13,9 @@ enum Step: CustomTestStringConvertible, Hashable, Sendable {
     case removeFirst
     case add(SuspensionBehavior)
     case addNamed(SuspensionBehavior)
-    /// The queue that the handlers run on gets to run what it was given.
+    /// The queue of the handlers runs the jobs that it has.
     case runJobs
-    /// The reading thread gets to do what it was asked for.
+    /// The reading thread carries out the requests that it has.
     case flush
 
     /// Without adding.
@@ -26,7 +26,7 @@ enum Step: CustomTestStringConvertible, Hashable, Sendable {
 
     static let allWithJobs = allCases + [.runJobs]
 
-    /// From nothing: what a center decides before its first observer counts too.
+    /// For a center without observers: its decisions before the first observer count too.
     static let allWithFlush: [Step] = [
         .post("n", "A", immediately: false), .post("n", "A", immediately: true), .suspend, .resume, .add(.coalesce),
         .add(.hold), .flush,
@@ -57,7 +57,7 @@ enum Step: CustomTestStringConvertible, Hashable, Sendable {
     var testDescription: String { "\(self)" }
 }
 
-/// A center that steps can be tried out on.
+/// A center on which tests try the steps.
 protocol Steppable: AnyObject {
     func add(_ behavior: SuspensionBehavior, name: NotificationName?, object: String?)
     func removeFirst()
@@ -83,7 +83,7 @@ extension Steppable {
     }
 }
 
-/// The project's router, without a bus. Deliveries are `observer:post`, each by its number.
+/// The project's router, without a bus. A delivery is written `observer:post`, both as numbers.
 final class ModelledCenter: Steppable {
     let router = NotificationRouter()
     private let log = SharedLog()
@@ -140,7 +140,7 @@ final class ModelledCenter: Steppable {
     func takeDeliveries() -> [String] { log.take() }
 }
 
-/// The rules, as plainly as they can be written down.
+/// The rules, written as plainly as possible.
 final class NaiveCenter: Steppable {
     private struct Observer {
         let number: Int
@@ -154,13 +154,13 @@ final class NaiveCenter: Steppable {
         let name: NotificationName
         let object: String
         let post: Int
-        /// Before the suspension, during which it waits too, and is no business of the behaviours.
+        /// Notifications that came before the suspension. They wait during it too, and the behaviours do not concern them.
         var arrivedBefore = false
     }
 
     private var observers: [Observer] = []
     private var waiting: [Waiting] = []
-    /// What the queue of the handlers was given and has not run; `nil` without one.
+    /// The jobs that the handlers' queue has not run yet; `nil` without a queue.
     private var handedOver: [Waiting]?
     private var deliveries: [String] = []
     private var isSuspended = false
@@ -246,7 +246,7 @@ final class NaiveCenter: Steppable {
     private func call(_ entry: Waiting) { deliveries.append("\(entry.observer):\(entry.post)") }
 }
 
-/// A serial queue that runs when it is told to.
+/// A serial queue that runs its jobs on demand.
 final class PendingJobs: Sendable {
     private let jobs = Locked<[@Sendable () -> Void]>([])
 

@@ -1,4 +1,4 @@
-// A process with registrations, for the tests: does what its standard input says, and writes what becomes of it. Ends with its input.
+// A process with registrations, for the tests. It carries out the commands of its standard input, prints the results, and ends with its input.
 //
 //   call METHOD ARGUMENT…   “ok VALUE…” or “refused NAME”; arguments as TYPE:VALUE, several s: after as: for an array
 //

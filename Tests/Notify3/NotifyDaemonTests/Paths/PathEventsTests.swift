@@ -52,7 +52,7 @@ import Testing
         #expect(events() == [])
     }
 
-    @Test func anotherLinkIsNoChangeOfAttributes() {
+    @Test func aNewLinkDoesNotChangeAttributes() {
         let events = WatchEvents(target: UInt32(IN_ATTRIB)).events(file, changed { $0.links = 2 })
         #expect(events == .link)
     }

@@ -29,14 +29,14 @@ import Testing
         )
     }
 
-    @Test func ofAPathThatDoesNotExistTheExistingPartIsWatched() {
+    @Test func theExistingPartOfAMissingPathIsWatched() {
         #expect(resolve("/a/b/c", ["/a": .directory]) == Found(["/:a", "/a:b"], .missing))
         #expect(resolve("/a", [:]) == Found(["/:a!"], .missing))
-        // A file in the place of a directory.
+        // A file where a directory is needed.
         #expect(resolve("/a/b", ["/a": .file(inode: 1)]) == Found(["/:a"], .missing))
     }
 
-    @Test func linksAreWatchedAndWhatTheyLeadTo() {
+    @Test func linksAndTheirTargetsAreWatched() {
         let nodes: [String: Node] = [
             "/a": .directory, "/a/l": .link("../x/y"), "/x": .directory, "/x/y": .link("/z"), "/z": .file(inode: 5),
         ]
@@ -44,11 +44,11 @@ import Testing
         #expect(resolve("/l/f", ["/l": .link("d")]) == Found(["/:l", "/:d"], .missing))
     }
 
-    @Test func linksThatLeadInACircleLeadNowhere() {
+    @Test func linksInACircleLeadNowhere() {
         #expect(resolve("/a", ["/a": .link("b"), "/b": .link("a")]) == Found(["/:a!", "/:b!"], .missing))
     }
 
-    @Test func aPathOfPartsWithoutEndLeadsNowhere() {
+    @Test func aPathOfTooManyPartsLeadsNowhere() {
         let detour = String(repeating: "a/../", count: 1000)
         var nodes: [String: Node] = ["/a": .directory, "/l3": .file(inode: 5)]
         for link in 0..<3 { nodes["/l\(link)"] = .link("\(detour)l\(link + 1)") }
@@ -63,7 +63,7 @@ import Testing
         #expect(resolve("/a/..", ["/a": .directory]) == Found(["/:a", "/:"], directory))
     }
 
-    @Test func whatMayNotBeReadIsDenied() {
+    @Test func anUnreadablePartIsDenied() {
         #expect(resolve("/a/b/c", ["/a": .directory, "/a/b": .locked]) == Found(["/:a", "/a:b"], .denied))
     }
 

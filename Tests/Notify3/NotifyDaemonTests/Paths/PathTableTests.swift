@@ -1,4 +1,5 @@
 import Glibc
+import NotifydProtocol
 import Testing
 
 @testable import NotifyDaemon
@@ -14,7 +15,7 @@ import Testing
     }
 
     private mutating func add(_ id: UInt64, _ path: String, _ wanted: PathEvents = .all) {
-        table.add(id, FilePath(path), wanted, .own, resolve(path))
+        table.add(id, FilePath(path), wanted, .ofThisProcess, resolve(path))
     }
 
     private func event(_ place: String, _ mask: Int, _ name: String? = nil) -> WatchEvent {

@@ -1,13 +1,14 @@
 import Dispatch
 import NotifyCenterTestKit
+import NotifydProtocol
 import Testing
 
 @testable import NotifyDaemon
 
 @Suite struct PathWatcherTests {
-    /// Or calls of Monitor and Unmonitor would pile up behind a path that takes long.
-    @Test func whatIsNotWantedAnyMoreDoesNotWaitForItsTurn() async throws {
-        // The buses of other tests may have all of the user's instances for a moment.
+    /// Otherwise calls of Monitor and Unmonitor would pile up behind a slow path.
+    @Test func aRemovedPathDoesNotWaitForItsTurn() async throws {
+        // The buses of other tests may use all of the user's inotify instances for a moment.
         var made: PathWatcher?
         try await eventually("an inotify instance is free") {
             made = try? PathWatcher { _ in }
@@ -15,18 +16,18 @@ import Testing
         }
         let watcher = try #require(made)
         let (begun, goOn) = (SharedLines(), DispatchSemaphore(value: 0))
-        watcher.add(1, .root, .all, as: .own) { _ in
+        watcher.add(1, .root, .all, as: .ofThisProcess) { _ in
             begun.append("busy")
             goOn.wait()
         }
         defer { goOn.signal() }
         try await eventually("the thread is busy") { !begun.lines.isEmpty }
         let ended = SharedLines()
-        watcher.add(2, .root, .all, as: .own) { _ in ended.append("2") }
-        watcher.add(3, .root, .all, as: .own) { _ in ended.append("3") }
+        watcher.add(2, .root, .all, as: .ofThisProcess) { _ in ended.append("2") }
+        watcher.add(3, .root, .all, as: .ofThisProcess) { _ in ended.append("3") }
         watcher.remove(2)
         #expect(ended.lines == ["2"])
-        // Who asks does not wait for the path that takes long.
+        // The caller does not wait for the slow path.
         #expect(watcher.figures.paths == 1)
         goOn.signal()
         try await eventually { watcher.figures.paths == 2 }

@@ -20,14 +20,14 @@ struct AccessTests {
             configuration: "reserve r. 0 0 rwr-r-\nreserve g. 0 4242 rwrw--\nreserve secret. 0 0 rw----\n"
         )
         client = try Client(daemon.bus)
-        // Where everybody may run it from.
+        // A place from which every user may run it.
         programs = try TemporaryDirectory("programs")
         chmod(programs.path, 0o755)
         try await copy("notifyd-client")
     }
 
     private func copy(_ program: String) async throws {
-        // By another process: a file that this one has open for writing would be inherited by the next child, and so be busy.
+        // Another process copies it: a file that this process has open for writing would be inherited by the next child, and could not be run.
         let copying = try ChildProcess("cp", [ChildProcess.built(program), programs.path])
         #expect(await copying.exitStatus() == 0)
     }
@@ -42,7 +42,7 @@ struct AccessTests {
         return process
     }
 
-    /// What the process says to a call.
+    /// The process's answer to a call.
     private func answer(_ process: ChildProcess, _ call: String) async throws -> String {
         let before = process.lines.count { $0.hasPrefix("ok") || $0.hasPrefix("refused") }
         try process.write("call \(call)")
@@ -54,14 +54,14 @@ struct AccessTests {
         return answers.last ?? ""
     }
 
-    @Test func stateIsSetByThoseWhoMay() async throws {
+    @Test func onlyAuthorizedUsersSetAState() async throws {
         let other = try await start()
         #expect(try await answer(other, "SetState s:r.x t:5 t:1") == "refused NotAuthorized")
         #expect(try await answer(other, "SetState s:user.uid.0 t:5 t:1") == "refused NotAuthorized")
         #expect(try await answer(other, "SetState s:user.uid.65534.x t:5 t:1") == "ok ")
         #expect(try await answer(other, "SetState s:open t:5 t:1") == "ok ")
         try await client.set("r.x", 6)
-        // Reading asks nobody.
+        // Reading a state needs no permission.
         #expect(try await answer(other, "GetState s:r.x") == "ok 6")
         #expect(try await client.state("user.uid.65534.x") == 5)
     }
@@ -72,7 +72,7 @@ struct AccessTests {
         #expect(try await answer(stranger, "SetState s:g.x t:6 t:2") == "refused NotAuthorized")
     }
 
-    @Test func whatMayNotBeReadIsNotEntered() async throws {
+    @Test func aNameThatMayNotBeRegisteredIsNotEntered() async throws {
         let other = try await start()
         #expect(try await answer(other, "Enter as:secret.x,r.x,user.uid.0.x").hasPrefix("ok :"))
         let listed = try await client.list().processes.first { $0.user == UInt32(Self.user) }
@@ -105,13 +105,13 @@ struct AccessTests {
         #expect(try await monitor(2, "private/f") == "refused NotAuthorized")
         #expect(try await monitor(3, "secret") == "refused NotAuthorized")
         #expect(try await monitor(4, "shown").hasPrefix("ok :"))
-        // Root's own rights are back.
+        // notifyd has root's rights again.
         try await client.monitor(5, "\(directory.path)/private/f")
         utimes("\(directory.path)/private/f", nil)
         utimes("\(directory.path)/shown", nil)
         try await other.line { $0 == "changed 4" }
         try await eventually { client.signals.contains("Changed 5") }
-        // A directory of a group of the caller's.
+        // A directory of one of the caller's groups.
         chown("\(directory.path)/private", 0, 4242)
         chmod("\(directory.path)/private", 0o750)
         chmod("\(directory.path)/private/f", 0o644)
@@ -120,7 +120,7 @@ struct AccessTests {
         #expect(try await answer(member, "Monitor i:2 s:n s:\(directory.path)/private/f u:0").hasPrefix("ok :"))
     }
 
-    @Test func aNotifydOfAnotherUserLooksForNobodyElse() async throws {
+    @Test func aNotifydThatIsNotRootMonitorsNoPathForAnotherUser() async throws {
         var options = PrivateBus.Options()
         options.admitsOtherUsers = true
         let bus = try PrivateBus(options)
@@ -140,7 +140,7 @@ struct AccessTests {
     }
 
     // Rules, a.5
-    @Test func aNotifydSaysWhichOfItsPostsNobodyWouldHeed() async throws {
+    @Test func aNotifydReportsPostsThatReceiversWouldIgnore() async throws {
         var options = PrivateBus.Options()
         options.admitsOtherUsers = true
         let bus = try PrivateBus(options)
@@ -164,7 +164,7 @@ struct AccessTests {
         #expect(status?.contains("paths: 2,") == true)
     }
 
-    /// As in some containers.
+    /// For instance in some containers.
     @Test func aRootThatMayNotActAsOthersRefusesAndGoesOn() async throws {
         var options = PrivateBus.Options()
         options.admitsOtherUsers = true

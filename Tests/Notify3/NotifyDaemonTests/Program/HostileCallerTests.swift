@@ -46,7 +46,7 @@ import Testing
         #expect(try await stillServes())
     }
 
-    @Test func namesWithoutEndAreRefused() async throws {
+    @Test func tooManyNamesAreRefused() async throws {
         let names = (0..<100_001).map { "n\($0)" }
         #expect(await client.refusal { try await client.call(.enter, .names(names)) } == "LimitsExceeded")
         #expect(await client.refusal { try await client.call(.enter, .names(Array(names.dropLast()))) } == nil)
@@ -62,14 +62,14 @@ import Testing
         #expect(try await stillServes())
     }
 
-    @Test func namesThatEndALineDoNotInTheStatus() async throws {
+    @Test func lineBreaksInNamesAreEscapedInTheStatus() async throws {
         try await client.enter("a\nname “b”: state 9")
         client.answers(["a\nname “b”: state 9"])
         let status = try await client.call(.status).first?.stringValue
         #expect(status?.contains("name “a\\u{a}name “b”: state 9”: state 0\n") == true)
     }
 
-    /// Only notifyd's word counts about who is there; that of a client about itself does not let it be another.
+    /// notifyd asks the bus who a client is: a client cannot pretend to be another.
     @Test func signalsInNotifydsNameChangeNothing() async throws {
         try await client.set("a", 5)
         let forged = try DBusMessage.signal(
@@ -81,23 +81,23 @@ import Testing
         )
         let other = try Client(daemon.bus)
         try other.connection.send(forged)
-        // After it, in the bus's order.
+        // It comes after it in the bus's order.
         #expect(try await other.state("a") == 5)
     }
 
-    @Test func listsWithoutEndShareTheirRounds() async throws {
+    @Test func manyListsShareTheirRounds() async throws {
         try await client.enter("a")
         client.answers(["a"])
-        // At once, up to what one connection may wait for.
+        // All at once, as many as one connection may wait for.
         let count = 16
         for _ in 1..<count { try client.send(.list) }
         #expect(try await client.list().processes.count == 1)
         #expect(client.signals.count < count)
     }
 
-    @Test func listsWithoutEndOfOneConnectionAreRefused() async throws {
+    @Test func tooManyListsOfOneConnectionAreRefused() async throws {
         try await client.enter("a")
-        // It does not say what it has, so the lists wait.
+        // It does not report, so the lists wait.
         client.answers(nil)
         // On a busy machine a round may be over before the next call comes.
         try await eventually("both are refused") {
@@ -111,7 +111,7 @@ import Testing
         }
         let other = try Client(daemon.bus)
         #expect(try await other.list().processes.count == 1)
-        // Which comes after the others have been made.
+        // This call comes after the others.
         #expect(await client.refusal { try await client.call(.list) } == nil)
     }
 }

@@ -8,12 +8,12 @@ import Testing
     private func run(_ arguments: [String], _ environment: [String: String] = [:]) async throws -> ChildProcess {
         let process = try ChildProcess(ChildProcess.built("notifyd"), arguments, environment: environment)
         _ = await process.exitStatus()
-        // What it wrote last may be on its way.
+        // Its last output may still be on its way.
         _ = try? await process.line { _ in false }
         return process
     }
 
-    @Test func signalsHaveItWriteItsStatus() async throws {
+    @Test func aSignalMakesItWriteItsStatus() async throws {
         let daemon = try await Daemon(configuration: "set p 5\n")
         let client = try Client(daemon.bus)
         client.answers(["a"])
@@ -58,11 +58,11 @@ import Testing
         try await eventually("read again") { try await client.state("new") == 3 }
         #expect(try await client.state("old") == 0)
         #expect(try await client.state("kept") == 2)
-        try await eventually { daemon.process.errorText.contains("line 3: “nonsense” is no keyword") }
-        // One that cannot be used leaves the one in force.
+        try await eventually { daemon.process.errorText.contains("line 3: “nonsense” is not a keyword") }
+        // A file that cannot be used leaves the previous configuration in force.
         chmod("\(daemon.directory.path)/notify.conf", 0o666)
         daemon.process.send(SIGHUP)
-        try await eventually { daemon.process.errorText.contains("keep them out") }
+        try await eventually { daemon.process.errorText.contains("other users may write it") }
         #expect(try await client.state("new") == 3)
     }
 
@@ -74,16 +74,18 @@ import Testing
         #expect(bad.waitUntilExit() == 65)
         let lines = bad.errorText.split(separator: "\n")
         #expect(lines.count == 2)
-        #expect(lines.first?.hasPrefix("notifyd: \(file), line 2: “x” is no state: “set b x”; write a number") == true)
+        #expect(
+            lines.first?.hasPrefix("notifyd: \(file), line 2: “x” is not a state: “set b x”; write a number") == true
+        )
         try "set a\n".write(toFile: file, atomically: true, encoding: .utf8)
         #expect(try await run(["--check-configuration", file]).waitUntilExit() == 0)
         #expect(try await run(["--check-configuration", "/nonexistent"]).waitUntilExit() == 66)
-        // Which even root cannot read.
+        // A path that even root cannot read.
         symlink("itself", "\(directory.path)/itself")
         #expect(try await run(["--check-configuration", "\(directory.path)/itself"]).waitUntilExit() == 66)
     }
 
-    @Test func theConfigurationThatIsShippedIsRight() async throws {
+    @Test func theShippedConfigurationIsValid() async throws {
         let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
             .appendingPathComponent("../../../../Service/notify.conf").standardizedFileURL.path
         let text = try String(contentsOfFile: file, encoding: .utf8)
@@ -101,7 +103,7 @@ import Testing
         #expect(process.errorText.split(separator: "\n").count == 1)
     }
 
-    @Test func withoutABusItSaysSo() async throws {
+    @Test func withoutABusItReportsThat() async throws {
         let process = try await run(["--address", "unix:path=/nonexistent"])
         #expect(process.waitUntilExit() == 69)
         #expect(process.errorText.hasPrefix("notifyd: could not connect to the bus at unix:path=/nonexistent"))

@@ -27,7 +27,7 @@ import Testing
 
     private func count(_ token: Int32) -> Int { client.signals.count { $0 == "Changed \(token)" } }
 
-    /// Does something, and waits until the token is told.
+    /// Does something, and waits until the token is notified.
     private func expectChange(_ token: Int32, _ what: Comment, _ body: () throws -> Void) async throws {
         let before = count(token)
         try body()
@@ -85,14 +85,14 @@ import Testing
         try await expectChange(2, "target created") { try write("two") }
     }
 
-    @Test func onlyWhatIsAskedForIsTold() async throws {
+    @Test func onlyWantedEventsAreTold() async throws {
         try write("f")
         try await client.monitor(2, path("f"), flags: Self.attrib)
         try await client.monitor(3, path("f"), flags: Self.write)
         try await expectChange(3, "written") { try write("f") }
         #expect(count(2) == 0)
         try await expectChange(2, "mode changed") { chmod(path("f"), 0o600) }
-        // Another connection hears of none of it.
+        // Another connection gets none of it.
         let other = try Client(daemon.bus)
         try await other.monitor(3, path("g"))
         try await expectChange(3, "written again") { try write("f") }
@@ -105,15 +105,15 @@ import Testing
         for _ in 0..<20_000 { try write("f") }
         unlink(path("f"))
         try await eventually { count(2) > 0 }
-        // What comes after it shows that the others are over.
+        // A later event shows that the others are over.
         try await client.monitor(3, path("h"))
         try await expectChange(3, "created") { try write("h") }
-        // As long as notifyd may have taken to read the events.
+        // The time that notifyd may need to read the events.
         let periods = (ContinuousClock.now - begin) / .milliseconds(100)
         #expect(Double(count(2)) <= periods + 2)
     }
 
-    @Test func unmonitoringAndLeavingEndIt() async throws {
+    @Test func unmonitoringAndLeavingEndTheMonitoring() async throws {
         try await client.monitor(2, path("f"))
         try await client.monitor(3, path("f"), name: "other")
         try await client.monitor(4, path("f"), name: "kept")
@@ -131,7 +131,7 @@ import Testing
         #expect(await client.refusal { try await client.monitor(2, path("f")) } == nil)
     }
 
-    @Test func pathsAreToldAnew() async throws {
+    @Test func pathsAreReportedToANewNotifyd() async throws {
         client.answers(
             ProcessReport(names: [
                 NameReport(name: "n", monitors: [MonitorReport(token: 2, path: path("f"), flags: 0)])
@@ -142,10 +142,10 @@ import Testing
         let second = try await Daemon(on: daemon.bus, directory: daemon.directory)
         _ = try await client.state("n")
         let other = try Client(daemon.bus)
-        // Behind it in the row of paths to watch.
+        // This path comes after it in the queue of paths to watch.
         try await other.monitor(1, path("other"))
         let before = count(2)
-        // A process whose report is late, on a machine that is busy, is heard all the same.
+        // On a busy machine a report may be late; it counts all the same.
         try await eventually("changed") {
             try write("f")
             return count(2) > before

@@ -23,7 +23,7 @@ import Testing
         #expect(server.executable == program)
     }
 
-    @Test func anotherOneIsRefusedAndSaysWhy() async throws {
+    @Test func aSecondNotifydIsRefusedAndSaysWhy() async throws {
         let daemon = try await Daemon()
         let second = try ChildProcess(ChildProcess.built("notifyd"), environment: daemon.bus.environment)
         #expect(await second.exitStatus() == 69)
@@ -31,7 +31,7 @@ import Testing
         #expect(daemon.process.isRunning)
     }
 
-    @Test func whoHadRegistrationsTellsThemAnew() async throws {
+    @Test func processesReportTheirRegistrationsToANewNotifyd() async throws {
         let first = try await Daemon()
         let clients = try (0..<20).map { _ in try Client(first.bus) }
         for (index, client) in clients.enumerated() {
@@ -50,7 +50,7 @@ import Testing
             running.process.waitUntilExit()
             running = try await Daemon(on: first.bus, directory: first.directory)
             tries += 1
-            // At once: who reads waits until all have told what they have; only not for ever, where they get no time to run.
+            // At once: a reader waits until all processes have reported, for a limited time on a busy machine.
             states = [try await clients[0].state("shared")]
             for index in clients.indices { states.append(try await clients[0].state("own.\(index)")) }
         } while states != [0] + clients.indices.map { UInt64($0) } && tries < 5
@@ -62,7 +62,7 @@ import Testing
         withExtendedLifetime(running) {}
     }
 
-    @Test func whoDoesNotAnswerHoldsUpNobody() async throws {
+    @Test func aProcessThatDoesNotAnswerDelaysNobody() async throws {
         let bus = try PrivateBus()
         let stopped = try ChildProcess(ChildProcess.built("notifyd-client"), environment: bus.environment)
         try await stopped.line { $0.hasPrefix("ready") }

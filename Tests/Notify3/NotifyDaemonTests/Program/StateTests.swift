@@ -49,7 +49,7 @@ import Testing
     @Test func callsOfOneClientKeepTheirOrder() async throws {
         for round in UInt64(1)...200 {
             let connection = try Client(daemon.bus)
-            // The first ones wait until the bus has said who calls.
+            // The first calls wait until the bus has said who the caller is.
             let name = "a\(round)"
             try connection.send(.setState, .string(name), .uint64(round), .uint64(round))
             try connection.send(.leave, .names([name]))
@@ -61,13 +61,13 @@ import Testing
         }
     }
 
-    /// The bus is asked first who the newcomer is; what others call meanwhile comes after it all the same.
-    @Test func whatOneClientHandsOnToAnotherThatIsNewStays() async throws {
+    /// notifyd first asks the bus who the new client is. It handles calls of other clients that arrive meanwhile after the new client's call.
+    @Test func aNameHandedOnToANewClientKeepsItsState() async throws {
         for round in UInt64(1)...100 {
             try await client.set("a", round, at: round)
             let heir = try Client(daemon.bus)
             try heir.send(.enter, .names(["a"]))
-            // When it answers, the bus has passed on what came before.
+            // When notifyd answers, the bus has forwarded everything before.
             _ = try await heir.connection.owner(of: NotifydProtocol.busName)
             try client.send(.leave, .names(["a"]))
             #expect(try await heir.state("a") == round)
@@ -89,12 +89,12 @@ import Testing
         #expect(try await client.enter("a") == [.string(try #require(owner))])
     }
 
-    @Test func aListIsAskedOfAllAndTellsWhoTheyAre() async throws {
+    @Test func aListAsksAllProcessesAndIdentifiesThem() async throws {
         let registration = RegistrationReport(token: 3, kind: .dispatch, suspensions: 1, deliveries: 9)
         try await client.enter("a", "gone")
         client.answers(ProcessReport(names: [NameReport(name: "a", registrations: [registration])]))
         var (names, processes) = try await client.list()
-        // A process that gets no time to run is not waited for for ever.
+        // notifyd waits for a limited time for a process that does not run.
         try await eventually("the report came in time") {
             if names.contains(where: { $0.name == "gone" }) { (names, processes) = try await client.list() }
             return !names.contains { $0.name == "gone" }
@@ -107,8 +107,8 @@ import Testing
         #expect(processes.first?.report.names.first?.registrations == [registration])
     }
 
-    /// A process that is stopped, for instance.
-    @Test func whoDoesNotAnswerIsListedWithWhatIsKnown() async throws {
+    /// For instance a stopped process.
+    @Test func aProcessThatDoesNotAnswerIsListedWithWhatIsKnown() async throws {
         client.answers(nil)
         try await client.enter("a")
         #expect(try await client.list().processes.first?.report.names.map(\.name) == ["a"])

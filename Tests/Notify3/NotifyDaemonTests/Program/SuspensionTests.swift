@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test func aProcessWithoutRegistrationsIsNone() async throws {
+    @Test func aProcessWithoutRegistrationsIsUnknown() async throws {
         #expect(await client.refusal { try await client.call(.suspendProcess, .uint32(1)) } == "NoSuchProcess")
         #expect(await client.refusal { try await client.call(.resumeProcess, .uint32(0)) } == "NoSuchProcess")
     }

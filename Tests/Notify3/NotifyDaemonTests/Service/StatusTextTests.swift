@@ -51,7 +51,7 @@ import Testing
         )
     }
 
-    @Test func theLongOneHasEveryNameWithItsProcesses() {
+    @Test func theLongStatusHasEveryNameWithItsProcesses() {
         #expect(
             status.details == """
 
@@ -68,7 +68,7 @@ import Testing
         )
     }
 
-    @Test func noTerminalObeysWhatIsSaid() {
+    @Test func messagesCannotControlATerminal() {
         let line = Diagnostics.line("a\nb\u{1B}[2J\u{9B}2J\u{7F}\u{202E}\u{2028}é")
         #expect(line == "notifyd: a b [2J 2J   é\n")
     }

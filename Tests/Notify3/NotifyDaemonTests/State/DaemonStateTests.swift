@@ -5,12 +5,12 @@ import Testing
 
 @Suite struct DaemonStateTests {
     private var state = DaemonState(process: 77, user: 501)
-    private let user = ClientIdentity(user: 501, process: 10)
+    private let user = Identity(user: 501, process: 10)
 
     init() {
         let result1 = state.arrived(":1.1", user)
         #expect(result1 == [])
-        let result2 = state.arrived(":1.2", ClientIdentity(user: 501, process: 11))
+        let result2 = state.arrived(":1.2", Identity(user: 501, process: 11))
         #expect(result2 == [])
     }
 
@@ -77,7 +77,7 @@ import Testing
         #expect(result10 == [])
         #expect(state.state(of: "p") == 4)
         #expect(state.nameListings.contains(NameListing(name: "p", state: 4, isPermanent: true)))
-        // Configured again without it, it is a name like others; with another value it keeps its own.
+        // If the new configuration lacks it, it is an ordinary name; if the new one has another value, the name keeps its state.
         configuration.permanentNames = [.init(name: "p", state: 9)]
         state.configure(configuration)
         #expect(state.state(of: "p") == 4)
@@ -115,9 +115,9 @@ import Testing
         #expect(refusal == .notAuthorized)
     }
 
-    @Test func anotherUserMayHaveLessKept() throws {
+    @Test func anotherUserHasLowerLimits() throws {
         var state = DaemonState(process: 1, user: 0)
-        _ = state.arrived(":1.1", ClientIdentity(user: 0, process: 10))
+        _ = state.arrived(":1.1", Identity(user: 0, process: 10))
         _ = state.arrived(":1.2", user)
         let names = (0..<5000).map { "name\($0)" }
         let own = try state.enter(":1.1", names)
@@ -128,7 +128,7 @@ import Testing
         #expect(few.isEmpty)
     }
 
-    @Test func aProcessMayHaveSoManyNamesAndNoMore() throws {
+    @Test func aProcessHasALimitOfNames() throws {
         var limits = Limits()
         (limits.names, limits.nameBytes) = (3, 10)
         var state = DaemonState(process: 1, user: 501, limits: limits)

@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct ProcessAndMonitorTests {
     private var state = DaemonState(process: 77, user: 501)
-    private let user = ClientIdentity(user: 501, process: 10)
+    private let user = Identity(user: 501, process: 10)
 
     init() throws {
         _ = state.arrived(":1.1", user)
@@ -14,7 +14,7 @@ import Testing
 
     // Rules, a.3 and a.10
     @Test mutating func suspensionOfAProcessIsCounted() throws {
-        let root = ClientIdentity(user: 0, process: 1)
+        let root = Identity(user: 0, process: 1)
         let result1 = try state.suspendProcess(10, by: root)
         #expect(result1 == [.suspend(connection: ":1.1", times: 1)])
         let result2 = try state.suspendProcess(10, by: user)
@@ -30,10 +30,10 @@ import Testing
 
     @Test func onlyRootAndTheProcesssUserSuspend() {
         #expect(
-            state.refusal { _ = try $0.suspendProcess(10, by: ClientIdentity(user: 502, process: 1)) } == .notAuthorized
+            state.refusal { _ = try $0.suspendProcess(10, by: Identity(user: 502, process: 1)) } == .notAuthorized
         )
         #expect(
-            state.refusal { _ = try $0.resumeProcess(10, by: ClientIdentity(user: 502, process: 1)) } == .notAuthorized
+            state.refusal { _ = try $0.resumeProcess(10, by: Identity(user: 502, process: 1)) } == .notAuthorized
         )
         #expect(state.refusal { _ = try $0.suspendProcess(11, by: user) } == .noSuchProcess)
         #expect(state.refusal { _ = try $0.suspendProcess(0, by: user) } == .noSuchProcess)
@@ -49,7 +49,7 @@ import Testing
         #expect(result7 == [.suspend(connection: ":1.3", times: 2)])
         _ = state.gone(":1.2")
         _ = state.gone(":1.3")
-        // Another process may have the number now.
+        // Another process may have this process id now.
         let result8 = state.arrived(":1.4", user)
         #expect(result8 == [])
     }

@@ -5,12 +5,12 @@ import Testing
 
 @Suite struct ReportedTests {
     private var state = DaemonState(process: 77, user: 501)
-    private let user = ClientIdentity(user: 501, process: 10)
+    private let user = Identity(user: 501, process: 10)
 
     init() {
         let result1 = state.arrived(":1.1", user)
         #expect(result1 == [])
-        let result2 = state.arrived(":1.2", ClientIdentity(user: 501, process: 11))
+        let result2 = state.arrived(":1.2", Identity(user: 501, process: 11))
         #expect(result2 == [])
     }
 
@@ -31,7 +31,7 @@ import Testing
         .actions
     }
 
-    /// Each would be a message to the next connection of the process.
+    /// Each suspension would be a message to the next connection of the process.
     @Test mutating func suspensionsWithoutEndAreNotBelieved() throws {
         _ = try report([], suspensions: .max, isFirst: true)
         let actions = state.arrived(":1.3", user)
@@ -39,9 +39,9 @@ import Testing
     }
 
     @Test mutating func aProcessThatTheBusCannotTellSuspendsNoOther() throws {
-        _ = state.arrived(":1.3", ClientIdentity(user: 501, process: 0))
+        _ = state.arrived(":1.3", Identity(user: 501, process: 0))
         _ = try report([], suspensions: 2, isFirst: true, by: ":1.3")
-        let actions = state.arrived(":1.4", ClientIdentity(user: 502, process: 0))
+        let actions = state.arrived(":1.4", Identity(user: 502, process: 0))
         #expect(actions == [])
     }
 
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    // Rules, a.11: what another process has registered all the time keeps the state, though it says so only now.
+    // Rules, a.11: a registration that another process had all the time keeps the state, although that process reports only now.
     @Test mutating func aStateWhoseOnlyKnownProcessEndsIsKeptForThoseWhoHaveNotToldYet() throws {
         try state.setState(":1.2", "kept", StateReport(value: 5, time: 5), now: 1000)
         try state.setState(":1.2", "lost", StateReport(value: 6, time: 6), now: 1000)
@@ -86,7 +86,7 @@ import Testing
         #expect(state.state(of: "lost") == 0)
     }
 
-    // Who leaves a name and comes again has ended its state, also while others are still asked.
+    // A process that leaves a name and registers it again has ended its state, also while others are still asked.
     @Test mutating func aStateIsNotKeptForTheProcessThatLeft() throws {
         try state.setState(":1.1", "a", StateReport(value: 5, time: 5), now: 1000)
         _ = state.leave(":1.1", ["a"])

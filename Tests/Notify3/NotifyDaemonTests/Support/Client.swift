@@ -38,7 +38,7 @@ final class Client: Sendable {
         }
     }
 
-    /// What it answers to `Tell`; `nil` for nothing.
+    /// Its answer to `Tell`; `nil` means none.
     func answers(_ report: ProcessReport?) { shared.report.set(report) }
 
     func answers(_ names: [String]) { answers(ProcessReport(names: names.map { NameReport(name: $0) })) }
@@ -70,7 +70,7 @@ final class Client: Sendable {
     }
 
     func monitor(_ token: Int32, _ path: String, flags: UInt32 = 0, name: String = "n") async throws {
-        // Where many buses and notifyds come and go, the kernel gives their inotify instances back with a delay.
+        // When many buses and notifyds come and go, the kernel frees their inotify instances with a delay.
         let deadline = ContinuousClock.now + .seconds(30)
         while true {
             do throws(DBusError) {
@@ -93,7 +93,7 @@ final class Client: Sendable {
         return (try names.map { try NameListing($0) }, try processes.map { try ProcessListing($0) })
     }
 
-    /// The refusal's name; `nil` where there is none.
+    /// The name of the refusal; `nil` if there is none.
     func refusal(_ body: () async throws -> Void) async -> String? {
         do {
             try await body()

@@ -3,13 +3,13 @@ import Foundation
 import NotifyCenterTestKit
 import NotifydProtocol
 
-/// notifyd as a process, on a bus of its own.
+/// notifyd as a process, on a private bus.
 final class Daemon: Sendable {
     let bus: PrivateBus
     let directory: TemporaryDirectory
     let process: ChildProcess
 
-    /// Starts it; it owns its name on return.
+    /// Starts it. On return it owns its name.
     init(_ options: PrivateBus.Options = .init(), configuration: String = "") async throws {
         bus = try PrivateBus(options)
         directory = try TemporaryDirectory("notifyd")
@@ -17,11 +17,11 @@ final class Daemon: Sendable {
         try configuration.write(toFile: file, atomically: true, encoding: .utf8)
         process = try Self.start(bus, directory, file)
         try await isServing()
-        // Answered when its first question is out and over, so that no client of the test's hears it.
+        // The answer comes after its first question to all, so that no client of the test gets that question.
         _ = try await DBusConnection.open(bus.bus).call(NotifydProtocol.call(.getState, [.string("none")]))
     }
 
-    /// On a bus that is there already.
+    /// Starts it on an existing bus.
     init(on bus: PrivateBus, directory: TemporaryDirectory) async throws {
         (self.bus, self.directory) = (bus, directory)
         process = try Self.start(bus, directory, "\(directory.path)/notify.conf")
@@ -49,7 +49,7 @@ final class Daemon: Sendable {
         try text.write(toFile: "\(directory.path)/notify.conf", atomically: true, encoding: .utf8)
     }
 
-    /// The text that a signal has it write.
+    /// The text that it writes when it gets a signal.
     func statusFile(_ signal: Int32) async throws -> String {
         let path = "\(directory.path)/notifyd_\(process.identifier).status"
         try? FileManager.default.removeItem(atPath: path)

@@ -3,7 +3,7 @@ import NotifydProtocol
 @testable import NotifyDaemon
 
 extension DaemonState {
-    /// Why a copy of this state refuses what `body` does to it; `nil` where it does not.
+    /// The refusal of a copy of this state when `body` changes it; `nil` if it does not refuse.
     func refusal(_ body: (inout DaemonState) throws -> Void) -> NotifydProtocol.ErrorName? {
         var copy = self
         do {

@@ -28,7 +28,7 @@ import notify
         #expect(check == 7)
     }
 
-    // Rules, a.8: also where the bus need not be asked, because another part of the process observes the name already.
+    // Rules, a.8: also if the bus is not asked, because another part of the process already observes the name.
     @Test func aPostIsSeenAfterTheFirstRegistrationOfAnObservedName() throws {
         let name = uniqueName()
         var (token, check): (Int32, Int32) = (-1, -1)
@@ -57,7 +57,7 @@ import notify
         notify_check(token, &check)
         for _ in 0..<100 {
             #expect(status(notify_post(name)) == NOTIFY_STATUS_OK)
-            // The name is registered already: the fence costs a round trip of its own.
+            // The name is already registered: the fence costs a round trip.
             #expect(status(notify_register_check(name, &other)) == NOTIFY_STATUS_OK)
             notify_cancel(other)
             #expect(status(notify_check(token, &check)) == NOTIFY_STATUS_OK)

@@ -39,11 +39,11 @@ import notify
         var (before, after) = (stat(), stat())
         #expect(fstat(descriptor, &before) == 0)
         notify_cancel(second)
-        // The number may be another file's by now.
+        // Another file may have the number by now.
         #expect(fstat(descriptor, &after) != 0 || after.st_ino != before.st_ino || after.st_dev != before.st_dev)
     }
 
-    // Rules, a.9 and f.1: never closed because a reader was slow, and no token is forgotten.
+    // Rules, a.9 and f.1: the descriptor stays open when a reader is slow, and no token is forgotten.
     @Test func aFullDescriptorTakesEachTokenOnceMoreWhenThereIsRoom() async throws {
         // Private names, so that the posts cost no time on a bus.
         let names = ("self.\(uniqueName())", "self.\(uniqueName())")
@@ -57,7 +57,7 @@ import notify
         while tokens.last != rare, isReadable(descriptor, within: 20_000) { tokens.append(readToken(descriptor)) }
         #expect(tokens.last == rare)
         #expect(tokens.allSatisfy { $0 == busy || $0 == rare })
-        // What a pipe holds, and one more for all that did not find room.
+        // The tokens that a pipe holds, and one for all that had no room.
         #expect(tokens.count < 20_000)
         while isReadable(descriptor) { _ = readToken(descriptor) }
         notify_post(names.0)
@@ -67,7 +67,7 @@ import notify
         notify_cancel(rare)
     }
 
-    @Test func aStrangersDescriptorIsNeitherUsedNorClosed() {
+    @Test func aForeignDescriptorIsNeitherUsedNorClosed() {
         var (descriptor, token): (Int32, Int32) = (0, -1)
         #expect(
             status(notify_register_file_descriptor(uniqueName(), &descriptor, NOTIFY_REUSE, &token))

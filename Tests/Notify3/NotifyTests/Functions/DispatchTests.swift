@@ -66,7 +66,7 @@ import notify
         try await eventually { calls.all.count == 17 }
     }
 
-    // Rules, a.7: right before the call the token is looked at again.
+    // Rules, a.7: the library looks at the token again right before the call.
     @Test func aCallThatWaitsDoesNotBeginAfterCancellation() async {
         let (name, calls) = (uniqueName(), Calls())
         let queue = DispatchQueue(label: "test")
@@ -144,7 +144,7 @@ import notify
         notify_resume(suspended)
         queue.sync {}
         #expect(calls.all.count == 3)
-        // A suspended token is asked like any other.
+        // notify_check works for a suspended token like for any other.
         var check: Int32 = -1
         notify_check(suspended, &check)
         #expect(check == 1)
@@ -190,7 +190,7 @@ import notify
         }
         queue.sync {}
         #expect(calls.all.count == 5)
-        // Another process of that name would not be heard either.
+        // A post of that name by another process would not arrive either.
         try DarwinNotifyCenter.default.post(NotificationName(name))
         try await eventually { outside.withLock { $0 } == 1 }
         queue.sync {}
@@ -203,7 +203,7 @@ import notify
     }
 
     // Rules, a.1 and a.8, and CF-W11
-    @Test func whatIsMissingIsRefused() {
+    @Test func aMissingArgumentIsRefused() {
         var token: Int32 = 5
         #expect(status(notify_register_dispatch(nil, &token, .main) { _ in }) == NOTIFY_STATUS_INVALID_NAME)
         #expect(token == NOTIFY_TOKEN_INVALID)

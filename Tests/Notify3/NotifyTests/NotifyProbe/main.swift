@@ -1,5 +1,5 @@
-// A process that uses notify(3) as its standard input says, for the tests between processes: each line is a number and a command, and
-// is answered by a line that begins with the number. Calls of handlers are lines of their own.
+// A process that calls notify(3), for the tests between processes. Each line of its standard input is a number and a command; the answer is
+// a line that begins with the number. Each call of a handler prints another line.
 
 import CNotify.Private
 import Dispatch
@@ -15,12 +15,12 @@ func say(_ line: String) {
 
 func registered(_ status: UInt32, _ token: Int32) -> String { status == 0 ? "token \(token)" : "status \(status)" }
 
-/// Has threads do something at the same time, and waits for them.
+/// Runs something on several threads at the same time, and waits for them.
 func together(_ count: Int, _ work: @escaping @Sendable (Int) -> Void) {
     let start = DispatchSemaphore(value: 0)
     let ended = DispatchGroup()
     for index in 0..<count {
-        // A queue of its own is a thread of its own.
+        // Each queue runs on its own thread.
         DispatchQueue(label: "together.\(index)").async(group: ended) {
             start.wait()
             work(index)
@@ -35,7 +35,7 @@ func registerInHandler() -> String {
     let (begins, registered) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
     let observation = try? DarwinNotifyCenter.default.observe("go", delivery: .immediate) { _ in
         begins.wait()
-        // Enough for the other thread to be inside; where it is not, this is no test, and no failure either.
+        // Enough time for the other thread to be inside. If it is not, this checks nothing, and does not fail.
         usleep(200_000)
         var token: Int32 = -1
         if notify_register_check("inner", &token) == 0 { registered.signal() }
@@ -72,7 +72,7 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
         let status = notify_get_state(number, &state)
         return status == 0 ? "state \(state)" : "status \(status)"
     case "post-and-read":
-        // Without a moment in between: post, wait for any answer, look.
+        // Posts, waits for any answer, and looks, without a pause.
         var (check, state): (Int32, UInt64) = (-1, 0)
         let statuses = [
             notify_post(arguments.dropFirst().first.map(String.init)), notify_get_state(number, &state),
@@ -84,7 +84,7 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
         defer { free(path) }
         return "status \(notify_monitor_file(number, path, arguments.dropFirst(2).first.flatMap { Int32($0) } ?? 0))"
     case "storm":
-        // Threads, each of which registers names, posts them, cancels them and posts that.
+        // Each of these threads registers names, posts them, cancels them, and posts that.
         let count = arguments.dropFirst().first.flatMap { Int($0) } ?? 0
         together(Int(number)) { thread in
             for index in 0..<count {
@@ -97,7 +97,7 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
         }
         return "done"
     case "post-in-tasks":
-        // More than tasks have threads, which are as many as the machine has processors.
+        // More tasks than there are threads for tasks, which are as many as processors.
         let posted = DispatchGroup()
         for _ in 0..<(4 * sysconf(CInt(_SC_NPROCESSORS_ONLN))) {
             posted.enter()

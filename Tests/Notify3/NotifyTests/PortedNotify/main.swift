@@ -1,5 +1,5 @@
-// Swift as it is written on Apple's platforms with `import notify`: nothing in this file is of this package. It prints a line for
-// each change that it is told of.
+// Swift as people write it on Apple's platforms with `import notify`: this file uses nothing else of this package. It prints a line for
+// each notification.
 
 import Dispatch
 import Foundation

@@ -3,7 +3,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-/// What needs no notifyd, between processes.
+/// Functions that need no notifyd, between processes.
 @Suite struct BusTests {
     let bus: PrivateBus
     let (listener, poster): (Probe, Probe)
@@ -28,7 +28,7 @@ import Testing
         try await eventually { listener.calls(handled) == 2 }
     }
 
-    // Posting and observing go on without notifyd; what needs it says so.
+    // Posting and observing work without notifyd; functions that need it fail.
     @Test func withoutNotifydOnlyStateAndPathsAreMissing() async throws {
         let token = try await listener.register("dispatch", "menu")
         #expect(try await listener.ask("set \(token) 5") == "status 9")
@@ -40,13 +40,13 @@ import Testing
         try await eventually { listener.calls(token) == 1 }
     }
 
-    // A handler on the reading thread may register while another thread waits for that thread to read.
+    // A handler on the reading thread may register while another thread waits for the reading thread.
     @Test func aHandlerRegistersDuringTheFirstRegistrationOfItsProcess() async throws {
         #expect(try await listener.ask("register-in-handler") == "status 0")
     }
 
-    // Anybody may send signals that look like notifyd's.
-    @Test func aStrangersWordIsNotTakenForNotifyds() async throws {
+    // Any process may send signals that look like notifyd's.
+    @Test func signalsOfStrangersAreNotTakenForNotifyds() async throws {
         let token = try await listener.register("dispatch", "menu")
         let stranger = try DBusConnection.open(bus.bus)
         let names = try await stranger.call(
@@ -58,7 +58,7 @@ import Testing
             )
         )
         for name in names.first?.stringsValue ?? [] where name.hasPrefix(":") && name != stranger.uniqueName {
-            // Directed, so that no match rule is asked.
+            // Sent to one process, so that no match rule is needed.
             try stranger.send(try NotifydProtocol.signal(.tell, [.uint64(1), .boolean(true)], to: name))
             try stranger.send(try NotifydProtocol.signal(.suspend, to: name))
             try stranger.send(try NotifydProtocol.signal(.changed, [.int32(token)], to: name))

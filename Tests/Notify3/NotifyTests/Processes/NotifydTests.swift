@@ -4,7 +4,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-/// What notifyd keeps for processes that use the library.
+/// The state and paths that notifyd keeps for processes with the library.
 @Suite struct NotifydTests {
     let bus: PrivateBus
     let (first, second): (Probe, Probe)
@@ -24,7 +24,7 @@ import Testing
         #expect(try await first.ask("set \(mine) 18446744073709551615") == "status 0")
         #expect(try await second.ask("get \(other)") == "state 18446744073709551615")
         #expect(second.calls(other) == 0)
-        // Who set it goes; another still has the name.
+        // The process that set it ends; another still has the name.
         #expect(try await first.ask("cancel \(mine)") == "status 0")
         #expect(try await second.ask("get \(other)") == "state 18446744073709551615")
         #expect(try await second.ask("cancel \(other)") == "status 0")
@@ -32,8 +32,8 @@ import Testing
         #expect(try await first.ask("get \(again)") == "state 0")
     }
 
-    // Rules, a.11: it dies with the last registration, not some time later.
-    @Test func stateEndsAtOnceHoweverSoonTheNameComesAgain() async throws {
+    // Rules, a.11: it ends with the last registration, at once.
+    @Test func aStateEndsAtOnceEvenIfItsNameIsSoonRegisteredAgain() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
         for _ in 0..<50 {
@@ -42,7 +42,7 @@ import Testing
             #expect(try await first.ask("cancel \(token)") == "status 0")
             token = try await first.register("check", "menu")
             #expect(try await first.ask("get \(token)") == "state 0")
-            // Handed on to another process, it stays.
+            // If the name is handed on to another process, the state stays.
             #expect(try await first.ask("set \(token) 6") == "status 0")
             let other = try await second.register("check", "menu")
             #expect(try await first.ask("cancel \(token)") == "status 0")
@@ -83,7 +83,7 @@ import Testing
         try await eventually { second.calls(tokens.1) == 1 }
         let next = try await startNotifyd(on: bus)
         defer { next.kill() }
-        // It waits for the processes, but not for ever where one gets no time to run.
+        // It waits for the processes, for a limited time on a busy machine.
         try await eventually("it knows both states") {
             let states = (try await second.ask("get \(tokens.1)"), try await second.ask("get \(order)"))
             return states == ("state 3", "state 4")
@@ -106,7 +106,7 @@ import Testing
         #expect(try await second.ask("suspend-process \(process)") == "status 0")
         for _ in 0..<3 { #expect(try await second.ask("post menu") == "status 0") }
         try await eventually { second.calls(tokens.1) == 3 }
-        // A call that waits: what was posted before has arrived, and was held back.
+        // A call that waits for an answer: the earlier post has arrived and is held back.
         #expect(try await first.ask("get \(tokens.0)") == "state 0")
         #expect(try await second.ask("resume-process \(process)") == "status 0")
         #expect(try await first.ask("get \(tokens.0)") == "state 0")
@@ -116,7 +116,7 @@ import Testing
         #expect(try await second.ask("suspend-process 1") != "status 0")
     }
 
-    // Rules, a.13: the asking registration alone is notified, also of a path that comes to be.
+    // Rules, a.13: only the registration that monitors the path is notified, also when the path is created.
     @Test func aPathNotifiesTheRegistrationThatMonitorsIt() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
@@ -127,7 +127,7 @@ import Testing
         )
         let checking = try await first.register("check", "menu")
         _ = try await first.ask("read \(checking)")
-        // The kernel grants few inotify instances, and gives back those of ended processes with a delay.
+        // The kernel has few inotify instances, and frees those of ended processes with a delay.
         try await eventually("the path is monitored") {
             try await first.ask("monitor \(watching) \(path) 0") == "status 0"
         }
@@ -138,7 +138,7 @@ import Testing
         try await eventually("the file comes to be") { first.calls(watching) > 0 }
         #expect(second.calls(other) == 0)
         #expect(try await first.ask("read \(checking)") == "check 0")
-        // Of check tokens, too.
+        // Check tokens too.
         #expect(try await first.ask("monitor \(checking) \(path) 0") == "status 0")
         try Data("y".utf8).write(to: URL(filePath: path))
         try await eventually("the check token is true") { try await first.ask("read \(checking)") == "check 1" }
@@ -155,7 +155,7 @@ import Testing
         }
     }
 
-    // Rules, a.8: also where the post goes through notifyd, whom the process has to ask the bus about.
+    // Rules, a.8: also if notifyd posts, and the process has to ask the bus who notifyd is.
     @Test func aPostOfAUsersNameIsSeenAfterACallThatWaits() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
@@ -180,8 +180,8 @@ import Testing
         #expect(try await second.ask("dump \(folder.path)/no/such/folder") == "status 1000000")
     }
 
-    // Rules, a.5: whoever waits for the sender's identity must not wait for a thread that tasks share.
-    @Test func tasksPostAReservedNameHoweverFewThreadsTheyHave() async throws {
+    // Rules, a.5: a wait for the sender's identity must not need a thread that tasks share.
+    @Test func tasksPostAReservedNameEvenOnFewThreads() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
         let name = "user.uid.\(geteuid()).menu"

@@ -14,7 +14,7 @@ struct OtherUsersTests {
         options.admitsOtherUsers = true
         bus = try PrivateBus(options)
         root = try Probe(bus.environment)
-        // A bus takes users that the machine knows: nobody and daemon, which every Linux has.
+        // A bus accepts users that the machine knows. Every Linux has nobody and daemon.
         owner = try Probe(bus.environment, asUser: 65_534)
         stranger = try Probe(bus.environment, asUser: 1)
     }
@@ -37,8 +37,8 @@ struct OtherUsersTests {
         try await eventually { root.calls(rootsToken) == 2 && owner.calls(ownersToken) == 2 }
     }
 
-    // Rules, a.5: a bus carries posts from anybody; the receiver asks whose they are.
-    @Test func aPostOfAnothersNameThatGoesAroundTheLibraryIsNotHeard() async throws {
+    // Rules, a.5: a bus carries posts from anybody; the receiver asks who posted.
+    @Test func aForgedPostOfAnotherUsersNameIsIgnored() async throws {
         let token = try await owner.register("dispatch", "user.uid.65534")
         let checked = try await owner.register("check", "user.uid.65534")
         _ = try await owner.ask("read \(checked)")
@@ -60,8 +60,8 @@ struct OtherUsersTests {
         #expect(try await owner.ask("read \(checked)") == "check 1")
     }
 
-    // Rules, a.5 and a.9: also of a process that posts and ends.
-    @Test func aPostOfAUsersNameIsHeardThoughItsProcessEndsAtOnce() async throws {
+    // Rules, a.5 and a.9: also for a process that posts and ends.
+    @Test func aPostOfAUsersNameArrivesAlthoughItsProcessEndsAtOnce() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
         let token = try await root.register("dispatch", "user.uid.65534.menu")
@@ -72,7 +72,7 @@ struct OtherUsersTests {
             #expect(await poster.exitStatus() == 0)
             try await eventually { root.calls(token) == count }
         }
-        // It asks who calls, as receivers would.
+        // notifyd asks the bus who calls, as receivers do.
         #expect(try await stranger.ask("post user.uid.65534.menu") == "status 7")
         let forged = try ChildProcess(
             "setpriv",

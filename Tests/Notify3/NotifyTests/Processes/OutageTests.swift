@@ -12,7 +12,7 @@ import Testing
         (listener, poster) = (try Probe(bus.environment), try Probe(bus.environment))
     }
 
-    /// Waits until a registration of the listener is in force: the name is posted until it is heard.
+    /// Waits until a registration of the listener is in force: posts the name until the listener gets it.
     private func hears(_ token: Int32, _ name: String) async throws {
         let before = listener.calls(token)
         try await eventually("\(name) is heard") {
@@ -41,7 +41,7 @@ import Testing
         let checked = try await listener.register("check", "menu")
         #expect(try await listener.ask("read \(checked)") == "check 1")
         #expect(try await listener.ask("read \(checked)") == "check 0")
-        // One that is cancelled before the bus is back is not heard.
+        // A registration that is cancelled before the bus is back gets nothing.
         let cancelled = try await listener.register("dispatch", "menu")
         #expect(try await listener.ask("cancel \(cancelled)") == "status 0")
         try bus.start()
@@ -51,7 +51,7 @@ import Testing
         #expect(listener.calls(cancelled) == 0)
     }
 
-    @Test func duringAnOutageWhatNeedsTheBusFailsAtOnceAndTheRestGoesOn() async throws {
+    @Test func duringAnOutageFunctionsThatNeedTheBusFailAtOnceAndOthersWork() async throws {
         let token = try await listener.register("dispatch", "menu")
         bus.stop()
         try await eventually { try await listener.ask("post menu") == "status 9" }
@@ -81,7 +81,7 @@ import Testing
         try await eventually { listener.calls(token) > before }
     }
 
-    @Test func whereThereWasNeverABusAFunctionSaysSoAndTheNextCallTriesAgain() async throws {
+    @Test func withoutABusAFunctionFailsAndTheNextCallTriesAgain() async throws {
         bus.stop()
         for command in ["post menu", "check menu", "dispatch menu", "suspend-process 1"] {
             #expect(try await listener.ask(command) == "status 9", "\(command)")
@@ -91,7 +91,7 @@ import Testing
         try await hears(try await listener.register("dispatch", "menu"), "menu")
     }
 
-    // The bus grants no rule at all.
+    // This bus accepts no match rule.
     @Test(.enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker does not count rules by connection"))
     func aRuleThatTheBusRefusesIsARegistrationThatFails() async throws {
         let strict = try PrivateBus(.init(matchRulesPerConnection: 0))
@@ -102,7 +102,7 @@ import Testing
         #expect(try await probe.ask("post menu") == "status 0")
     }
 
-    // Nothing waits longer than 30 seconds, and what was said before counts when the bus goes on.
+    // No function waits longer than 30 seconds, and earlier messages count when the bus goes on.
     @Test(.enabled(if: PrivateBus.Daemon.chosen == .daemon, "the process of dbus-broker is another than its launcher"))
     func aStoppedBusIsWaitedForNoLongerThanThirtySeconds() async throws {
         let probes = try (0..<6).map { _ in try Probe(bus.environment) }
@@ -128,7 +128,7 @@ import Testing
         let took = ContinuousClock.now - began
         #expect(took < .seconds(32), "\(took)")
         #expect(answers.allSatisfy { $0.hasSuffix(" status 9") }, "\(answers)")
-        // The kernel keeps a post until the bus goes on; nothing else is disturbed.
+        // The kernel keeps a post until the bus goes on.
         #expect(try await probes[0].ask("post menu") == "status 0")
         #expect(try await probes[1].ask("suspend \(tokens[1])") == "status 0")
         bus.resume()

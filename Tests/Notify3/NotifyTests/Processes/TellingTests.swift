@@ -1,7 +1,7 @@
 import NotifyCenterTestKit
 import Testing
 
-/// What notifyd is told, and when.
+/// The messages to notifyd, and their order.
 @Suite struct TellingTests {
     let bus: PrivateBus
     let probe: Probe
@@ -11,11 +11,11 @@ import Testing
         probe = try Probe(bus.environment)
     }
 
-    // Rules, a.11: whatever another thread is about, a function that returned has told what it had to tell.
-    @Test func whatAFunctionTellsIsOnItsWayWhenItReturns() async throws {
+    // Rules, a.11: when a function returns, it has told notifyd, whatever other threads do.
+    @Test func aFunctionReturnsAfterItHasToldNotifyd() async throws {
         let notifyd = try await StandInNotifyd(on: bus.bus)
         let (threads, count) = (8, 200)
-        // What changes while the process reports for the first time is in its report.
+        // A change during the first report of the process is in the report.
         _ = try await probe.register("check", "first")
         try await eventually { notifyd.words.contains(.report) }
         #expect(try await probe.ask("storm \(threads) \(count)") == "done")
@@ -35,11 +35,11 @@ import Testing
         #expect(late.isEmpty)
     }
 
-    // Rules, a.11: only where nobody answers to notifyd's name is there nothing to tell.
-    @Test func aNotifydThatRefusesAnAnswerIsToldAllTheSame() async throws {
+    // Rules, a.11: the process tells nothing only if nobody owns notifyd's name.
+    @Test func aNotifydThatRefusesAnAnswerIsStillTold() async throws {
         let notifyd = try await StandInNotifyd(on: bus.bus, isRefusing: true)
         _ = try await probe.register("check", "menu")
-        // The refusal is there before the answer to what is asked now.
+        // The refusal arrives before the answer to this call.
         for index in 0..<20 { _ = try await probe.register("check", "order.\(index)") }
         try await eventually { notifyd.words.contains(.enter("order.19")) }
     }

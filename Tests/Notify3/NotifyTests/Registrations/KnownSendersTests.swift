@@ -5,7 +5,7 @@ import Testing
 @testable import notify
 
 @Suite struct KnownSendersTests {
-    private let root = AccessRules.Identity(user: 0)
+    private let root = Identity(user: 0)
 
     private func asked(_ step: KnownSenders<Int>.Step) throws -> UInt64 {
         guard case .ask(let generation) = step else { throw Unexpected(step: "\(step)") }
@@ -27,14 +27,14 @@ import Testing
         #expect(known == root)
     }
 
-    @Test func whoIsGoneStaysGone() throws {
+    @Test func aSenderThatIsGoneStaysGone() throws {
         var senders = KnownSenders<Int>()
         let generation = try asked(senders.posted("menu", by: ":1.5", 1))
         _ = senders.answered(":1.5", .gone, in: generation)
         guard case .decide(nil) = senders.posted("menu", by: ":1.5", 2) else { throw Unexpected(step: "no answer") }
     }
 
-    // Rules, a.5: only the bus's word decides, so that where it gave none it is asked again.
+    // Rules, a.5: only the answer of the bus decides. If it gave none, it is asked again.
     @Test func aFailureToAskSaysNothingOfTheSender() throws {
         var senders = KnownSenders<Int>()
         let generation = try asked(senders.posted("menu", by: ":1.5", 1))

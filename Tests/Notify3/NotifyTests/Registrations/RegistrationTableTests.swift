@@ -67,7 +67,7 @@ import Testing
         #expect(last??.token == 2)
     }
 
-    @Test func whatIsNoTokenIsRefused() {
+    @Test func anInvalidTokenIsRefused() {
         var table = table([2])
         let (suspended, resumed, removed) = (table.suspend(9), table.resume(9), table.remove(9))
         #expect(!suspended)
@@ -141,7 +141,7 @@ import Testing
         let first = table.resumeProcess()
         #expect(first.isEmpty)
         let second = table.resumeProcess()
-        // 3 is suspended by itself still.
+        // Token 3 is still suspended by itself.
         #expect(tokens(second) == [2, 4])
         let third = table.resume(3)
         #expect(third??.token == 3)
@@ -164,7 +164,7 @@ import Testing
         #expect(resumed??.token == 3)
     }
 
-    @Test func itTellsWhatNotifydAsks() {
+    @Test func theReportHasWhatNotifydAsksFor() {
         var table = table([2, 3])
         table.add(4, name: "self.menu", kind: .check, sink: nil, resource: 1)
         table.setState(StateReport(value: 5, time: 1), of: "menu")

@@ -1,7 +1,7 @@
 import Foundation
 
-/// A name of the test's own.
+/// A name that no other test uses.
 func uniqueName(_ hint: String = "test") -> String { "com.example.notify.\(hint).\(UUID().uuidString)" }
 
-/// What a function returned, as the number that the constants have.
+/// The constant as the number that functions return.
 func status(_ value: UInt32) -> Int32 { Int32(value) }

@@ -2,7 +2,7 @@ import DBusTransport
 import NotifyCenterTestKit
 import NotifydProtocol
 
-/// Starts notifyd; it owns its name on return. By hand, because not every bus starts services.
+/// Starts notifyd, because not every bus starts services. On return notifyd owns its name.
 func startNotifyd(on bus: PrivateBus) async throws -> ChildProcess {
     let notifyd = try ChildProcess(ChildProcess.built("notifyd"), environment: bus.environment)
     let connection = try DBusConnection.open(bus.bus)

@@ -7,7 +7,7 @@ final class Probe: Sendable {
     let process: ChildProcess
     private let asked = Locked(0)
 
-    /// - Parameter user: as whom it runs; this process must be root's for that.
+    /// - Parameter user: the user as whom it runs; only root can choose another.
     init(_ environment: [String: String], asUser user: UInt32? = nil) throws {
         let program = ChildProcess.built("notify-probe")
         if let user {
@@ -18,7 +18,7 @@ final class Probe: Sendable {
         }
     }
 
-    /// Has it carry out a command, and returns its answer.
+    /// Makes it carry out a command, and returns its answer.
     func ask(_ command: String, within time: Duration = .seconds(60)) async throws -> String {
         let number = asked.withLock { asked in
             asked += 1
@@ -42,6 +42,6 @@ final class Probe: Sendable {
         let answer: String
     }
 
-    /// How often the handler of a token was called.
+    /// The number of calls of a token's handler.
     func calls(_ token: Int32) -> Int { process.lines.count { $0 == "called \(token)" } }
 }

@@ -2,13 +2,13 @@ import DBusTransport
 import NotifydProtocol
 import Synchronization
 
-/// Owns notifyd's name and notes what it is told, and what is posted, in the order of the bus.
+/// Owns notifyd's name, and records the messages to notifyd and the posts in the order of the bus.
 final class StandInNotifyd: Sendable {
     enum Word: Hashable {
         case enter(String)
         case leave(String)
         case post(String)
-        /// All that there is, in place of what was told so far.
+        /// Replaces the records by the full state.
         case report
     }
 
@@ -16,7 +16,7 @@ final class StandInNotifyd: Sendable {
     private let connection: DBusConnection
     private let parts = Locked<(handlers: [Observation], lease: MatchRuleLease?)>(([], nil))
 
-    /// - Parameter isRefusing: answers no call, but by an error.
+    /// - Parameter isRefusing: whether it answers each call with an error.
     init(on bus: Bus, isRefusing: Bool = false) async throws {
         let connection = try DBusConnection.open(bus)
         self.connection = connection
@@ -65,7 +65,7 @@ final class StandInNotifyd: Sendable {
         try await connection.requestName(NotifydProtocol.busName)
     }
 
-    /// What it heard so far.
+    /// The records so far.
     var words: [Word] { heard.withLock { $0 } }
 
     private func note(_ word: Word) { heard.withLock { $0.append(word) } }

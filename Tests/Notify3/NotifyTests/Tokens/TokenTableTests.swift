@@ -4,7 +4,7 @@ import Testing
 @testable import notify
 
 @Suite struct TokenTableTests {
-    // Not from 0 on: the table is the process's, and other suites use its first tokens.
+    // Not from 0 on, because other suites use the first tokens of the process's table.
     private static let first: CInt = 1 << 30
 
     @Test func aTokenSeesEachCountOnce() throws {
@@ -64,7 +64,7 @@ import Testing
         TokenTable.forgetSeen(number)
     }
 
-    @Test func pagesEndWhenAllTheirTokensHave() throws {
+    @Test func aPageEndsWithTheLastOfItsTokens() throws {
         var numbers = TokenNumbers(tokensPerPage: 4)
         let tokens = (0..<8).compactMap { _ in numbers.take() }
         // Rules, a.6: the first is 2.

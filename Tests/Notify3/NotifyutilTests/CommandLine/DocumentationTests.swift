@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Usage, manual and completions name the same options")
 struct DocumentationTests {
-    /// What the parser knows, Darwin's first.
+    /// The options of the parser, Darwin's first.
     private static let options = [
         "-h", "-q", "-v", "-z", "-M", "-R", "-port", "-file", "-check", "-dispatch", "-plain", "-signal", "-p", "-w",
         "-1", "-g",
@@ -14,7 +14,7 @@ struct DocumentationTests {
         "--darwin", "--object", "--userinfo", "--help",
     ]
 
-    @Test("each is one", arguments: options)
+    @Test("the parser knows each", arguments: options)
     func known(option: String) {
         do throws(UsageError) {
             _ = try Parser.parse([option, "1", "1"])
@@ -31,7 +31,7 @@ struct DocumentationTests {
     @Test("the manual has each", arguments: options)
     func manual(option: String) throws {
         let text = try file("Documentation/man/notifyutil.1")
-        // mdoc's Fl puts the first hyphen.
+        // Fl of mdoc prints the first hyphen.
         #expect(text.contains("Fl \(option.dropFirst().replacing("-", with: "\\-"))"))
     }
 

@@ -28,9 +28,11 @@ struct ParserTests {
 
     // MARK: Darwin's grammar
 
-    @Test("nothing asks for nothing") func nothing() throws { #expect(try Parser.parse([]) == Invocation()) }
+    @Test("an empty command line has no commands") func nothing() throws {
+        #expect(try Parser.parse([]) == Invocation())
+    }
 
-    @Test("commands come in their order, and take a name whatever it looks like")
+    @Test("commands keep their order, and accept any name")
     func order() throws {
         #expect(try commands("-p", "a", "-w", "b", "-g", "-p") == [post("a"), watch("b"), .getState("-p")])
     }
@@ -41,10 +43,10 @@ struct ParserTests {
     )
     func counts(option: String, count: Int) throws { #expect(try commands(option, "a") == [watch("a", count)]) }
 
-    @Test("whatever begins with -w watches for ever", arguments: ["-w", "-watch", "-w5"])
+    @Test("an argument that begins with -w watches for ever", arguments: ["-w", "-watch", "-w5"])
     func watches(option: String) throws { #expect(try commands(option, "a") == [watch("a")]) }
 
-    @Test("a kind holds for what follows it")
+    @Test("a kind holds for the commands after it")
     func kinds() throws {
         let all = try commands(
             "-w",
@@ -77,7 +79,7 @@ struct ParserTests {
         )
     }
 
-    @Test("-signal takes a number unless an option follows; without one it is the last, and 1 at first")
+    @Test("-signal takes a number unless an option follows; otherwise it is the last number, or 1")
     func signals() throws {
         #expect(
             try commands("-signal", "-w", "a", "-sig", "12", "-w", "b", "-signal", "-w", "c") == [
@@ -115,13 +117,13 @@ struct ParserTests {
         #expect(try Parser.parse(["-R", "-M"]).options == UInt32(NOTIFY_OPT_DISPATCH | NOTIFY_OPT_REGEN))
     }
 
-    @Test("of -q and -v the last holds, for the whole command line, and --json beside them")
+    @Test("the last of -q and -v holds for the whole command line, and --json is independent of them")
     func styles() throws {
         #expect(try Parser.parse(["-q", "-w", "a", "-v"]).style == Style(verbosity: .verbose))
         #expect(try Parser.parse(["-v", "--json", "-q"]).style == Style(verbosity: .quiet, isJSON: true))
     }
 
-    @Test("help is given where it stands, and nothing behind it is looked at")
+    @Test("a request for help ends the reading of the command line")
     func help() throws {
         #expect(try Parser.parse(["-h", "-bogus"]).help == .error)
         #expect(try Parser.parse(["-help"]).help == .error)
@@ -162,7 +164,7 @@ struct ParserTests {
         #expect(refusal(["--address"]) == "bus address required following --address")
     }
 
-    @Test("lists, dumps and the monitor take what follows up to the next option")
+    @Test("lists, dumps and the monitor take the arguments up to the next option")
     func optionalValues() throws {
         #expect(
             try commands("--list", "com.", "--list", "-p", "a") == [

@@ -11,7 +11,7 @@ struct JSONLineTests {
         return try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
     }
 
-    @Test("any text comes back, and no terminal obeys it", arguments: Hostile.names)
+    @Test("any text can be read back, and cannot control a terminal", arguments: Hostile.names)
     func texts(text: String) throws {
         var line = JSONLine("x")
         line.add("name", text)
@@ -30,7 +30,7 @@ struct JSONLineTests {
         #expect(line.text == #"{"type":"x","b":1,"a":null,"state":18446744073709551615}"#)
     }
 
-    @Test("a userInfo is JSON with its keys in order, and comes back where JSON has the type")
+    @Test("a userInfo becomes JSON with its keys in order, and can be read back if JSON has the types")
     func userInfo() throws {
         let info: UserInfo = [
             "z": [1, .unsigned(.max), 1.5, true], "a": ["n\"": "\u{1B}"], "e": 1e300, "m": .integer(.min),
@@ -62,14 +62,14 @@ struct JSONLineTests {
         #expect(PropertyListValue.date(PropertyListDate(secondsSinceReferenceDate: seconds)).json == text)
     }
 
-    @Test("numbers that are none are null")
+    @Test("NaN and infinity are null")
     func doubles() {
         #expect(PropertyListValue.double(.nan).json == "null")
         #expect(PropertyListValue.double(-.infinity).json == "null")
         #expect(PropertyListValue.double(1).json == "1.0")
     }
 
-    @Test("for people, control characters are escaped, and the rest is as it is")
+    @Test("for people, only control characters and backslashes are escaped")
     func visible() {
         #expect("com.example é\u{1F600}".visible == "com.example é\u{1F600}")
         #expect("a\u{1B}[31m\\\n\u{202E}".visible == #"a\u001b[31m\\\u000a\u202e"#)

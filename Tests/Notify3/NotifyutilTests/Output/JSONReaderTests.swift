@@ -34,17 +34,17 @@ struct JSONReaderTests {
     )
     func refusals(text: String) { #expect(read(text) == nil) }
 
-    @Test("a refusal tells where")
+    @Test("an error names the place")
     func offsets() {
-        #expect(throws: JSONReader.SyntaxError(offset: 6, reason: "no value begins so")) {
+        #expect(throws: JSONReader.SyntaxError(offset: 6, reason: "a value cannot begin like this")) {
             try JSONReader.read("{\"é\":x}")
         }
-        #expect(throws: JSONReader.SyntaxError(offset: 5, reason: "null has no place in a property list")) {
+        #expect(throws: JSONReader.SyntaxError(offset: 5, reason: "a property list cannot hold null")) {
             try JSONReader.read("{\"a\":null}")
         }
     }
 
-    @Test("nesting has a bound, however deep the text")
+    @Test("nesting is bounded, for a text of any depth")
     func depth() {
         func nested(_ depth: Int) -> String {
             String(repeating: "[", count: depth) + String(repeating: "]", count: depth)

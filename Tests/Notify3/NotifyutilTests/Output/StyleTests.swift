@@ -16,7 +16,7 @@ struct StyleTests {
         Style(verbosity: verbosity, isJSON: json)
     }
 
-    @Test("an event is its name; verbose it has token, time, state and kind; quiet it is nothing")
+    @Test("the line of an event is its name; with -v also token, time, state and kind; with -q there is none")
     func darwin() {
         let read = event(.darwin(.port, state: .value(7)))
         #expect(style(.normal).line(event(.darwin(.port, state: nil))) == "com.foo")
@@ -38,7 +38,7 @@ struct StyleTests {
         #expect(style(.verbose).line(event(.darwin(kind, state: .value(0))))?.hasSuffix(" 0 \(word)") == true)
     }
 
-    @Test("as JSON an event has the same, the state where it is asked for")
+    @Test("JSON of an event has the same, and the state with -v")
     func json() {
         let start = #"{"type":"event","name":"com.foo","token":3,"time":1700000000.007,"kind":"check""#
         #expect(style(.normal, json: true).line(event(.darwin(.check, state: nil))) == "\(start)}")

@@ -41,7 +41,7 @@ struct CompletionTests {
         #expect(Array(replies.prefix(max(1, offered.count))) == offered)
     }
 
-    @Test("names are those that are registered; without a bus or notifyd there are none, in silence")
+    @Test("names are the registered ones; without a bus or notifyd there are none, and no message")
     func names() async throws {
         let bus = try await ProgramBus(hasNotifyd: true)
         let watcher = try await bus.startReady(
@@ -57,7 +57,7 @@ struct CompletionTests {
             let replies = try await bash([option, "com.e"], on: bus)
             #expect(replies == ["com.example.one", "com.example:two"], "\(option)")
         }
-        // As readline takes words apart.
+        // The separators of words in readline.
         let split = try await bash(["-p", "com.example", ":", "t"], on: bus)
         #expect(split == ["two"])
         let lost = try await bash(["--address", "unix", ":", "path", "=", "/nowhere", "-p", ""], on: bus)
@@ -88,7 +88,7 @@ struct CompletionTests {
         withExtendedLifetime(watcher) {}
     }
 
-    @Test("zsh takes the file", .enabled(if: isInstalled("zsh")))
+    @Test("zsh loads the file", .enabled(if: isInstalled("zsh")))
     func zsh() async throws {
         let result = try await ProgramBus().shell("zsh -n '\(Repository.path("Completions/_notifyutil"))'; echo $?")
         #expect(result.lines == ["0"])

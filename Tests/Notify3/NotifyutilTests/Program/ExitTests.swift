@@ -18,13 +18,13 @@ struct ExitTests {
         #expect(result.status == 1)
         #expect(result.lines.isEmpty)
         #expect(result.errors.contains("usage: notifyutil"))
-        // What was asked for before the mistake would have come before this.
+        // The output of commands before the mistake would come before this.
         #expect(try await bus.run("-p", "b").status == 0)
         try await watcher.line { $0 == "b" }
         #expect(watcher.lines == ["b"])
     }
 
-    @Test("help is no error, Darwin's on standard error and the other on standard output")
+    @Test("help exits with 0: -h writes to standard error, --help to standard output")
     func help() async throws {
         let bus = try await ProgramBus()
         for option in ["-h", "-help"] {
@@ -35,7 +35,7 @@ struct ExitTests {
         #expect(result.status == 0 && result.errors.isEmpty && result.lines.contains { $0.contains("-p NAME") })
     }
 
-    @Test("nothing to do is no error")
+    @Test("an empty command list exits with 0")
     func nothing() async throws {
         let bus = try await ProgramBus()
         #expect(try await bus.run().status == 0)
@@ -80,7 +80,7 @@ struct ExitTests {
         #expect(await watcher.exitStatus() == 0)
     }
 
-    @Test("what failed does not hold up the rest, and the first failure decides")
+    @Test("after a failure the other commands follow, and the first failure decides the status")
     func goesOn() async throws {
         let bus = try await ProgramBus()
         let result = try await bus.run("-signal", "99", "-w", "a", "-g", "b", "-port", "-1", "c", "-p", "c")
@@ -92,7 +92,7 @@ struct ExitTests {
 
     @Test("another user's name is 77, with Darwin's line and the reason")
     func notAuthorized() async throws {
-        // CF-W3. Root may post any name, so it lends itself to somebody.
+        // CF-W3. Root may post any name, so the test runs as another user if root runs it.
         let result = try await ProgramBus().shell(
             #"""
             as=; [ "$(id -u)" = 0 ] && as='setpriv --reuid 65534 --clear-groups'
@@ -100,14 +100,14 @@ struct ExitTests {
             """#
         )
         #expect(result.lines == ["user.uid.1.a: Failed with code 7", "user.uid.1.b: Failed with code 7", "77"])
-        #expect(result.errors.contains("could not post user.uid.1.a: the name is another user's"))
+        #expect(result.errors.contains("could not post user.uid.1.a: the name belongs to another user"))
     }
 
-    @Test("an argument that is no UTF-8 is refused, not repaired")
+    @Test("an argument that is not UTF-8 is refused")
     func notUTF8() async throws {
         let result = try await ProgramBus().shell(#""$N" -p $'a\xff'; echo $?"#)
         #expect(result.lines == ["1"])
-        #expect(result.errors.contains("argument 2 is no UTF-8 text"))
+        #expect(result.errors.contains("argument 2 is not UTF-8 text"))
     }
 
     @Test("a full disk is 74, with the reason", arguments: ["--help", "-1 a -p a", "-g a", "--json -g a"])
@@ -117,7 +117,7 @@ struct ExitTests {
         #expect(result.errors.contains("No space left"))
     }
 
-    @Test("a reader that ends ends the program by SIGPIPE, in silence, and without another event")
+    @Test("when the reader ends, SIGPIPE ends the program, silently and before the next event")
     func closedPipe() async throws {
         let bus = try await ProgramBus()
         let result = try await bus.shell(#""$N" -w a -p a | head -n 1; echo "${PIPESTATUS[0]}""#)
@@ -127,7 +127,7 @@ struct ExitTests {
         #expect(help.errors == "141")
     }
 
-    @Test("where SIGPIPE is ignored, a reader that ends is an error like another")
+    @Test("if SIGPIPE is ignored, the end of the reader is an ordinary error")
     func ignoredPipe() async throws {
         let bus = try await ProgramBus()
         let result = try await bus.shell(#"trap '' PIPE; "$N" -w a -p a | head -n 1; echo "${PIPESTATUS[0]}""#)
@@ -154,7 +154,7 @@ struct ExitTests {
         #expect(await watcher.exitStatus() == 0)
     }
 
-    @Test("who is quiet does not care for a reader")
+    @Test("with -q the end of the reader does not matter")
     func quietPipe() async throws {
         let bus = try await ProgramBus()
         let result = try await bus.shell(#"{ "$N" -q -1 a -z 300 -p b -p a; echo $? >&2; } | true"#)

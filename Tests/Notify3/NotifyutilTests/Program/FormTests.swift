@@ -20,7 +20,7 @@ struct FormTests {
         }
     }
 
-    @Test("where the state cannot be read, that is said in its place, and why on standard error, once")
+    @Test("if the state cannot be read, the line says so, and standard error has the reason once")
     func noState() async throws {
         let result = try await ProgramBus().run("-v", "-2", "a", "-p", "a", "-p", "a")
         #expect(result.lines.count == 2)
@@ -41,7 +41,7 @@ struct FormTests {
         #expect(event["state"] == nil)
     }
 
-    @Test("verbose JSON has the state, also beyond what a signed number holds")
+    @Test("verbose JSON has the state, also if it is too large for a signed number")
     func jsonState() async throws {
         let bus = try await ProgramBus(hasNotifyd: true)
         let result = try await bus.run("--json", "-v", "-1", "a", "-s", "a", "18446744073709551615", "-p", "a")
@@ -68,7 +68,7 @@ struct FormTests {
         _ = try object(json.lines.first)
     }
 
-    @Test("a distributed watcher with an object reports no other; the Darwin center is apart")
+    @Test("a distributed watcher with an object reports only that object, and nothing of the Darwin center")
     func objects() async throws {
         let result = try await ProgramBus().run(
             "-v",

@@ -33,7 +33,7 @@ struct KindTests {
     func signals() async throws {
         let bus = try await ProgramBus()
         let watcher = try await bus.startReady("-signal", "10", "-1", "a", "-1", "b", "-sig", "12", "-1", "c")
-        // A signal that waits hides another one of its number.
+        // A pending signal hides a second one of the same number.
         for (name, lines) in [("b", 2), ("c", 4), ("a", 6)] {
             #expect(try await bus.run("-p", name).status == 0)
             try await eventually("\(name) is reported") { watcher.lines.count == lines }
@@ -115,7 +115,7 @@ struct KindTests {
         #expect(result.status == 0)
     }
 
-    @Test("events are reported while a pause lasts, and the commands behind it still follow")
+    @Test("events are reported during a pause, and the commands after it follow")
     func pauses() async throws {
         let bus = try await ProgramBus()
         let child = try bus.start("-1", "a", "-p", "a", "-z", "600000", "-p", "x", "-p", "y")

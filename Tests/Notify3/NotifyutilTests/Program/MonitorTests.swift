@@ -10,7 +10,7 @@ struct MonitorTests {
     func all() async throws {
         let bus = try await ProgramBus()
         let monitor = try await bus.startReady("--monitor")
-        // Stays, so that it can be asked for.
+        // It keeps running, so that the bus can be asked about it.
         let poster = try bus.start(
             "-w",
             "stay",
@@ -38,7 +38,7 @@ struct MonitorTests {
         )
     }
 
-    @Test("names restrict it")
+    @Test("with names it reports only these")
     func names() async throws {
         let bus = try await ProgramBus()
         let monitor = try await bus.startReady("--json", "--monitor", "a", "b")
@@ -52,7 +52,7 @@ struct MonitorTests {
         #expect(posts.allSatisfy { ($0["sender"] as? String)?.hasPrefix(":") == true })
     }
 
-    @Test("posters that end at once do not hold it up, and posts stay in order")
+    @Test("posters that end at once do not delay it, and posts stay in order")
     func briefPosters() async throws {
         let bus = try await ProgramBus()
         let monitor = try await bus.startReady("--json", "--monitor")
@@ -68,7 +68,7 @@ struct MonitorTests {
         #expect(own.allSatisfy { $0.contains("\"pid\":\(getpid()),") })
     }
 
-    @Test("after a restart of the bus, senders are asked for anew")
+    @Test("after a restart of the bus it asks again who the senders are")
     func restart() async throws {
         let bus = try await ProgramBus()
         let monitor = try await bus.startReady("--monitor")
@@ -78,7 +78,7 @@ struct MonitorTests {
             return monitor.lines.contains { $0.contains(" a darwin \(getpid()) ") }
         }
         try bus.bus.restart()
-        // The same unique names go to others now.
+        // Other processes have the same unique names now.
         let watcher = try bus.start(["-w", "x"] + (0..<300).flatMap { _ in ["-p", "b"] })
         try await monitor.line { $0.contains(" b darwin \(watcher.identifier) ") }
         #expect(!monitor.lines.contains { $0.contains(" b darwin \(getpid()) ") })
@@ -99,7 +99,7 @@ struct MonitorTests {
         )
         for name in ["com.example.a", "com.example.b"] { try await bus.waitUntilListed(name) }
         var table = try await bus.run("--list", "com.example.")
-        // A process that gets no time to run is listed with what is known.
+        // On a busy machine a process may not answer in time; then it is listed with what is known.
         try await eventually("both have told of their kinds") {
             let text = table.lines.joined()
             if text.contains("port"), text.contains("check") { return true }

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("States, with the real program and notifyd")
 struct StateTests {
-    @Test("a state is there as long as somebody is registered")
+    @Test("a state lasts as long as a process is registered")
     func idiom() async throws {
         // CF-W4
         let bus = try await ProgramBus(hasNotifyd: true)
@@ -18,7 +18,7 @@ struct StateTests {
         #expect(later.lines == ["bar 0"])
     }
 
-    @Test("of a state that is set and read in one go, nothing is left in between")
+    @Test("a state that is set without another registration is gone when it is read")
     func alone() async throws {
         let bus = try await ProgramBus(hasNotifyd: true)
         let result = try await bus.run("-s", "bar", "5", "-g", "bar")
@@ -26,14 +26,14 @@ struct StateTests {
         #expect(result.lines == ["bar 0"])
     }
 
-    @Test("-q leaves states; JSON has them, and negative numbers are their two's complement")
+    @Test("-q prints states too; JSON has them, and negative numbers become their two's complement")
     func forms() async throws {
         let bus = try await ProgramBus(hasNotifyd: true)
         let result = try await bus.run("-q", "--json", "-1", "a", "-s", "a", "-1", "-g", "a", "-p", "a")
         #expect(result.lines == [#"{"type":"state","name":"a","state":18446744073709551615}"#])
     }
 
-    @Test("a value that is no number warns, and counts as far as it is one")
+    @Test("a value that is not a number gives a warning, and the number at its beginning counts")
     func warning() async throws {
         let bus = try await ProgramBus(hasNotifyd: true)
         let result = try await bus.run("-1", "a", "-s", "a", "12x", "-g", "a", "-p", "a")
@@ -46,8 +46,8 @@ struct StateTests {
     func noNotifyd() async throws {
         let result = try await ProgramBus().run("-g", "a", "-s", "b", "1", "-1", "c", "-p", "c")
         #expect(result.lines == ["a: Failed with code 9", "b: Failed with code 9", "c"])
-        #expect(result.errors.contains("could not read the state of a: there is no notifyd"))
-        #expect(result.errors.contains("could not set the state of b: there is no notifyd"))
+        #expect(result.errors.contains("could not read the state of a: no notifyd runs on this bus"))
+        #expect(result.errors.contains("could not set the state of b: no notifyd runs on this bus"))
         #expect(result.status == 69)
     }
 

@@ -61,13 +61,13 @@ struct ListingTests {
         )
     }
 
-    @Test("users without a name go by their number")
+    @Test("a user without a name is shown by number")
     func users() {
         let text = listing("b").table { _ in nil }.text(isColourful: false)
         #expect(text.contains("1000"))
     }
 
-    @Test("as JSON there is an object for each row")
+    @Test("JSON has an object for each row")
     func json() throws {
         let lines = listing().json { _ in "ann" }
         #expect(lines.count == 5)
@@ -81,7 +81,7 @@ struct ListingTests {
         #expect(lines[4].hasPrefix(#"{"type":"name","name":"kept","pid":null,"#))
     }
 
-    @Test("a prefix leaves out the rest, byte by byte")
+    @Test("a prefix is compared byte by byte")
     func prefix() {
         #expect(listing("ke").rows.map(\.name) == ["kept"])
         #expect(listing("a").rows.map(\.token) == [2, 3])

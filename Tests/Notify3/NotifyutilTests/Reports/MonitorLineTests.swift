@@ -26,7 +26,7 @@ struct MonitorLineTests {
         #expect(Style().line(distributed, Sender()) == #"5.001 b distributed - - "o" {"k":1}"#)
     }
 
-    @Test("as JSON the same, with the sender's bus name and user")
+    @Test("JSON has the same, and the sender's bus name and user")
     func json() {
         let style = Style(isJSON: true)
         #expect(

@@ -1,4 +1,4 @@
-/// Names that break what is careless.
+/// Names that break careless code.
 enum Hostile {
     static let names = [
         "", " ", "a b", "quote\"back\\slash", "line\nfeed\r\ttab", "\u{1B}[31mred\u{1B}[0m\u{7}",

@@ -2,19 +2,19 @@ import DBusTransport
 import NotifyCenter
 import NotifyCenterTestKit
 
-/// notifyd did not come up, and what it said.
+/// notifyd did not start. Has its output.
 private struct NotifydFailure: Error, CustomStringConvertible {
     let description: String
 }
 
-/// A bus, and the program on it.
+/// A bus, and notifyutil on it.
 struct ProgramBus {
     static let program = ChildProcess.built("notifyutil")
 
     let bus: PrivateBus
     private let notifyd: ChildProcess?
 
-    /// - Parameter hasNotifyd: whether notifyd runs on it; started by hand, because not every bus starts services.
+    /// - Parameter hasNotifyd: whether notifyd runs on the bus. This starts it itself, because not every bus starts services.
     init(hasNotifyd: Bool = false) async throws {
         let bus = try PrivateBus()
         self.bus = bus
@@ -29,8 +29,8 @@ struct ProgramBus {
         var child = try start()
         try await eventually("notifyd is on the bus") {
             if !child.isRunning {
-                // It takes one of the user's inotify instances, which the kernel gives back with a delay: where many come and go, it
-                // may find none.
+                // It needs one of the user's inotify instances, which the kernel frees with a delay. If many processes come and go,
+                // there may be none.
                 guard child.errorText.contains("max_user_instances") else {
                     throw NotifydFailure(description: "notifyd ended: \(child.errorText)")
                 }
@@ -57,7 +57,7 @@ struct ProgramBus {
         return child
     }
 
-    /// Waits until notifyd has heard of a name: a process tells it soon after it has registered, and not before.
+    /// Waits until notifyd knows a name. A process tells notifyd after it has registered the name.
     func waitUntilListed(_ name: String) async throws {
         try await eventually("\(name) is listed") { try await run("--list", name).lines.count > 1 }
     }
@@ -77,7 +77,7 @@ struct ProgramBus {
     }
 }
 
-/// How a program ended, and what it wrote.
+/// The exit status and the output of a program.
 struct Result {
     let status: Int32
     let lines: [String]
@@ -85,7 +85,7 @@ struct Result {
 
     init(of child: ChildProcess) async throws {
         status = await child.exitStatus()
-        // What it wrote last may be on its way.
+        // Its last output may still be on its way.
         _ = try? await child.line { _ in false }
         (lines, errors) = (child.lines, child.errorText)
     }

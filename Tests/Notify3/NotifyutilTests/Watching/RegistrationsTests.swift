@@ -8,7 +8,7 @@ struct RegistrationsTests {
         Registrations.Entry(id: .darwin(token), watch: Watch(name: "n\(token)", count: count, source: .darwin(kind)))
     }
 
-    @Test("a counted registration ends with its last report, and then is none")
+    @Test("a counted registration ends with its last report")
     func counted() {
         var registrations = Registrations()
         registrations.add(entry(2, 2))
@@ -21,14 +21,14 @@ struct RegistrationsTests {
         #expect(third == nil)
     }
 
-    @Test("one for ever does not end")
+    @Test("a registration without a count does not end")
     func endless() {
         var registrations = Registrations()
         registrations.add(entry(2, nil))
         for _ in 0..<1000 { #expect(registrations.take(.darwin(2))?.isOver == false) }
     }
 
-    @Test("tokens of the two centers are different, and unknown ones nobody's")
+    @Test("tokens of the two centers are different, and unknown tokens have no entry")
     func identity() {
         var registrations = Registrations()
         registrations.add(entry(1, 1))
@@ -48,7 +48,7 @@ struct RegistrationsTests {
         #expect(registrations.entries(where: \.isPolled).map(\.name) == ["n3"])
     }
 
-    @Test("tokens are four bytes in network order, however they arrive")
+    @Test("tokens are four bytes in network order, also if they arrive in pieces")
     func tokens() {
         var reader = TokenReader()
         let bytes: [UInt8] = [0, 0, 0, 2, 0, 0, 1, 0, 0x7F, 0xFF, 0xFF, 0xFF]
