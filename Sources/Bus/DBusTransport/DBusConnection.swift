@@ -27,6 +27,12 @@ public final class DBusConnection: Sendable {
         DBusConnection(core: try ConnectionCore(bus: bus, connects: false))
     }
 
+    /// Connects where nobody did so far, without holding a thread that tasks share.
+    ///
+    /// - Throws: as ``open(_:)``; ``DBusError/Code/disconnected`` where the bus was there before. An outage that the reading thread sees to
+    ///   throws nothing.
+    package func connect() async throws(DBusError) { try await core.connectAside("connect to the bus") }
+
     /// The bus that was asked for.
     public var bus: Bus { core.bus }
 
@@ -80,7 +86,7 @@ public final class DBusConnection: Sendable {
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
     ) async throws(DBusError) -> [DBusValue] {
-        try core.checkProcess(ConnectionCore.attempt(message))
+        try await core.connectAside(ConnectionCore.attempt(message))
         let (core, serial) = (core, core.takeSerial())
         let held = HeldMessage(try message.unsent())
         let result: Result<[DBusValue], DBusError> = await withTaskCancellationHandler {
@@ -103,6 +109,7 @@ public final class DBusConnection: Sendable {
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
     ) async throws(DBusError) -> [DBusValue] {
+        try await core.connectAside(ConnectionCore.attempt(message))
         let held = HeldMessage(message)
         let result: Result<[DBusValue], DBusError> = await withCheckedContinuation { continuation in
             call(held.message.sharedReference(), timeout: timeout) { continuation.resume(returning: $0) }
@@ -237,6 +244,7 @@ public final class DBusConnection: Sendable {
     /// As the blocking form, without holding a thread: many at once travel together.
     public func addMatch(_ rule: MatchRule, fallback: MatchRule? = nil) async throws(DBusError) -> MatchRuleLease {
         let core = core
+        try await core.connectAside("add the match rule \(rule)")
         let held = Locked<MatchRuleLease?>(nil)
         let error = await withCheckedContinuation { continuation in
             let handle = core.retain(rule, fallback: fallback) { continuation.resume(returning: $0) }

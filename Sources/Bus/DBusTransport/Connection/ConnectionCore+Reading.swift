@@ -62,12 +62,7 @@ extension ConnectionCore {
             return state.isReading
         }
         guard isReading else {
-            throw DBusError(
-                .noResources,
-                message: "no thread can be started",
-                attempted: "read from the bus",
-                remedy: "raise the limit of processes (ulimit -u)"
-            )
+            throw .noThread("read from the bus")
         }
     }
 
@@ -255,14 +250,20 @@ extension ConnectionCore {
 }
 
 extension DBusMessage {
-    /// About how many bytes the message takes. The data of a message lies in texts and arrays, and libdbus knows the length of each
+    /// About how many bytes the message takes.
+    var size: Int { headerSize + bodySize }
+
+    /// About how many bytes the message takes without its body. The path alone has no limit of its own.
+    var headerSize: Int { 256 + pathLength }
+
+    var pathLength: Int { dbus_message_get_path(pointer).map { strlen($0) } ?? 0 }
+
+    /// About how many bytes the body takes. The data of a message lies in texts and arrays, and libdbus knows the length of each
     /// array, so that this costs the same for every size.
-    var size: Int {
-        // The path alone of the header has no limit of its own.
-        let header = 256 + (dbus_message_get_path(pointer).map { strlen($0) } ?? 0)
+    var bodySize: Int {
         var iterator = DBusMessageIter()
-        guard dbus_message_iter_init(pointer, &iterator) != 0 else { return header }
-        return header + Self.size(&iterator)
+        guard dbus_message_iter_init(pointer, &iterator) != 0 else { return 0 }
+        return Self.size(&iterator)
     }
 
     /// Whether file descriptors came with the message.

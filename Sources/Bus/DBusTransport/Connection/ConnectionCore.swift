@@ -23,6 +23,8 @@ final class ConnectionCore: Sendable {
         var wasConnected: Bool
         var backoff = Backoff()
         var reconnections: UInt64 = 0
+        /// Tasks that wait for the first connection, which a thread is making for them.
+        var connecting: [CheckedContinuation<DBusError?, Never>] = []
         var calls = PendingCalls()
         var rules = MatchRuleTable()
         /// How long somebody waits for the bus to take a rule.

@@ -136,6 +136,7 @@ final class BusCenter: Sendable {
         _ observer: Registration
     ) async throws(DBusError) -> NotificationObservation {
         let connection = try connection()
+        try await connection.connect()
         try reportFailures(of: connection)
         let observation = begin(name, object, observer)
         observation.keep(try await connection.addMatch(rule(name), fallback: WireNotification.broadRule))
