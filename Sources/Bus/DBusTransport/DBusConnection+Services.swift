@@ -37,7 +37,10 @@ extension DBusConnection {
     /// - Throws: ``DBusError/Code/disconnected``; the name is given up all the same.
     public func releaseName(_ name: String) async throws(DBusError) {
         try core.checkProcess("give the bus name \(name) back")
-        core.state.withLock { $0.names[name] = nil }
+        core.state.withLock { state in
+            state.names[name] = nil
+            state.releasedNames[name] = state.takeID()
+        }
         _ = try await callBus("ReleaseName", [.string(name)])
     }
 

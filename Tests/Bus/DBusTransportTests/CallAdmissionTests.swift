@@ -321,10 +321,3 @@ private final class Gate: Sendable {
         for continuation in waiting { continuation.resume() }
     }
 }
-
-/// What handlers saw.
-private final class Noted<Value: Sendable>: Sendable {
-    private let values = Locked<[Value]>([])
-    var all: [Value] { values.withLock { $0 } }
-    func note(_ value: Value) { values.withLock { $0.append(value) } }
-}

@@ -258,7 +258,9 @@ private final class WatchList: @unchecked Sendable {
                 if let name = answer.errorName {
                     throw BusSocket.noBus(answer.firstString ?? "no reason was given", name: name, attempted)
                 }
-                guard let name = answer.firstString else { throw BusSocket.noBus("its greeting has no name", attempted) }
+                guard let name = answer.firstString else {
+                    throw BusSocket.noBus("its greeting has no name", attempted)
+                }
                 return name
             }
             guard !watches.isEmpty else { throw BusSocket.noBus("the bus has hung up", attempted) }

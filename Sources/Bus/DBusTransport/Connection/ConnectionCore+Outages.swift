@@ -47,8 +47,7 @@ extension ConnectionCore {
             state.backoff.lost(at: .now)
             let ruleWaiters = state.rules.lost()
             state.restorationFailures = nil
-            // Calls among them come from names that the next bus gives to others.
-            state.deferred.removeAll()
+            state.deferred.busLost()
             _ = state.calls.removeAll()
             return (before, ruleWaiters)
         }

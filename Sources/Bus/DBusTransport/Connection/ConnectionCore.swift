@@ -34,6 +34,8 @@ final class ConnectionCore: Sendable {
         /// Whether a thread is sending ``ruleActions``.
         var isSendingRuleActions = false
         var names: [String: BusNameOptions] = [:]
+        /// When names were given back, as ``takeID()`` counts: a request under way, which is older, keeps no name.
+        var releasedNames: [String: UInt64] = [:]
         /// What a restoration under way could not put in place; `nil` while there is none.
         var restorationFailures: [DBusError]?
         var objects = ObjectTable()

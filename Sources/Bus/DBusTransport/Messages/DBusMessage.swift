@@ -62,6 +62,8 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     public var errorName: String? { text(dbus_message_get_error_name(pointer)) }
     /// The body's signature.
     public var signature: String { text(dbus_message_get_signature(pointer)) ?? "" }
+    /// Whether it answers a call, well or by an error.
+    var isAnswer: Bool { [.methodReturn, .error].contains(kind) }
     /// The serial of the call that this answers; 0 where it answers none.
     var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
     /// Whether a method call waits for an answer.

@@ -242,7 +242,8 @@ final class BusCenter: Sendable {
             matchRules: connection?.matchRules ?? 0,
             coveredMatchRules: connection?.coveredMatchRules ?? 0,
             matchRulesNotInForce: connection?.matchRulesNotInForce ?? 0,
-            reconnections: connection?.reconnections ?? 0
+            reconnections: connection?.reconnections ?? 0,
+            unhandled: connection.map { $0.overflowed + $0.lostInOutages } ?? 0
         )
     }
 }
