@@ -60,7 +60,10 @@ struct BusRestartTests {
                 member: "Wait"
             )
             let held = HeldMessage(call)
-            return Task { (try? await connection.call(held.message.sharedReference()))?.first?.unsignedValue }
+            return Task {
+                (try? await connection.call(held.message.sharedReference(), timeout: .seconds(600)))?.first?
+                    .unsignedValue
+            }
         }
         // Connections that come back to the new bus, in however many attempts, take the first names there: the caller's is a later one.
         for _ in 0..<20 { try DBusConnection.open(bus.bus).close() }
