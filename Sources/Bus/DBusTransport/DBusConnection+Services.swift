@@ -25,6 +25,7 @@ extension DBusConnection {
     ///   bus's policy forbids it, or `name` is not a bus name.
     public func requestName(_ name: String, options: BusNameOptions = [.doNotQueue]) async throws(DBusError) {
         let core = core
+        try await core.connectAside("own the bus name \(name)")
         let error = await withCheckedContinuation { continuation in
             core.requestName(name, options) { continuation.resume(returning: $0) }
         }
@@ -36,7 +37,10 @@ extension DBusConnection {
     /// - Throws: ``DBusError/Code/disconnected``; the name is given up all the same.
     public func releaseName(_ name: String) async throws(DBusError) {
         try core.checkProcess("give the bus name \(name) back")
-        core.state.withLock { $0.names[name] = nil }
+        core.state.withLock { state in
+            state.names[name] = nil
+            state.releasedNames[name] = state.takeID()
+        }
         _ = try await callBus("ReleaseName", [.string(name)])
     }
 
@@ -59,16 +63,29 @@ extension DBusConnection {
     // MARK: Objects
 
     /// Serves an object until the token ends, across restarts of the bus. Calls run in tasks of their own, unless their
-    /// method wants them in order.
+    /// method wants them in order. A call that names no method of the object, has another signature, is larger than its method takes, or
+    /// goes over a limit is refused before its body is read.
     ///
-    /// - Throws: ``DBusError/Code/invalidArgument`` where this connection serves one at `path` already, or `path` is not an object path;
-    ///   ``DBusError/Code/noResources``.
-    public func export(_ interfaces: [DBusInterface], at path: String) throws(DBusError) -> Observation {
+    /// - Parameters:
+    ///   - limits: how much work callers may have the object do at once.
+    ///   - admit: decides on each call that keeps the limits; `nil` takes all. For limits of the service's own, for instance by user.
+    /// - Throws: ``DBusError/Code/invalidArgument`` where this connection serves one at `path` already, or `path` is not an object path
+    ///   or over 4096 bytes; ``DBusError/Code/noResources``.
+    public func export(
+        _ interfaces: [DBusInterface],
+        at path: String,
+        limits: CallLimits = CallLimits(),
+        admit: CallAdmission.Decision? = nil
+    ) throws(DBusError) -> Observation {
         try core.checkProcess("serve \(path)")
         // A signal that is never sent, for its check of the path.
         _ = try DBusMessage.signal(path: path, interface: "org.freedesktop.DBus", member: "Check")
+        guard path.utf8.count <= ObjectTable.longestPath else {
+            throw DBusError(.invalidArgument, message: "the path is too long", attempted: "serve \(path.prefix(80))…")
+        }
         try core.startReading()
-        guard core.state.withLock({ $0.objects.insert(interfaces, at: path) }) else {
+        let object = ServedObject(interfaces, limits, admit)
+        guard core.state.withLock({ $0.objects.insert(object, at: path) }) else {
             throw DBusError(.invalidArgument, message: "it is taken by another object", attempted: "serve \(path)")
         }
         let core = core

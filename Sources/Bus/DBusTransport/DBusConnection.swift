@@ -27,6 +27,12 @@ public final class DBusConnection: Sendable {
         DBusConnection(core: try ConnectionCore(bus: bus, connects: false))
     }
 
+    /// Connects where nobody did so far, without holding a thread that tasks share.
+    ///
+    /// - Throws: as ``open(_:)``; ``DBusError/Code/disconnected`` where the bus was there before. An outage that the reading thread sees to
+    ///   throws nothing.
+    package func connect() async throws(DBusError) { try await core.connectAside("connect to the bus") }
+
     /// The bus that was asked for.
     public var bus: Bus { core.bus }
 
@@ -58,18 +64,20 @@ public final class DBusConnection: Sendable {
     package func queue(_ message: borrowing DBusMessage) throws(DBusError) { try core.queue(message) }
 
     /// Waits until the bus has read everything that this connection sent before, and this process everything that the bus had sent it
-    /// by then: afterwards the handlers have seen the process's own signals. Blocks the calling thread; allowed on the reading thread.
+    /// by then: afterwards the handlers have seen the process's own signals, also where one of them waits on the reading thread for
+    /// something else meanwhile. Blocks the calling thread. Allowed on the reading thread, where what arrives meanwhile is handled afterwards.
     ///
     /// - Throws: as ``callAndWait(_:timeout:)``.
     public func flush(timeout: Duration = .seconds(25)) throws(DBusError) {
-        _ = try callAndWait(taking: try .busCall("GetId"), timeout: timeout)
+        let waitsForHandlers = !core.isOnReadingThread
+        _ = try callAndWait(taking: try .busCall("GetId"), timeout: timeout, waitsForHandlers: waitsForHandlers)
     }
 
     /// As the blocking form, without holding a thread.
     ///
     /// - Throws: as ``call(_:timeout:)``.
     public func flush(timeout: Duration = .seconds(25)) async throws(DBusError) {
-        _ = try await call(try .busCall("GetId"), timeout: timeout)
+        _ = try await call(try .busCall("GetId"), timeout: timeout, waitsForHandlers: true)
     }
 
     /// Calls a method and waits for the answer, without holding a thread.
@@ -80,14 +88,24 @@ public final class DBusConnection: Sendable {
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
     ) async throws(DBusError) -> [DBusValue] {
-        try core.checkProcess(ConnectionCore.attempt(message))
+        try await call(message, timeout: timeout, waitsForHandlers: false)
+    }
+
+    private func call(
+        _ message: consuming DBusMessage,
+        timeout: Duration,
+        waitsForHandlers: Bool
+    ) async throws(DBusError) -> [DBusValue] {
+        try await core.connectAside(ConnectionCore.attempt(message))
         let (core, serial) = (core, core.takeSerial())
         let held = HeldMessage(try message.unsent())
         let result: Result<[DBusValue], DBusError> = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let call = PendingCall(held.message.sharedReference(), deadline: .now + timeout) {
-                    continuation.resume(returning: $0)
-                }
+                let call = PendingCall(
+                    held.message.sharedReference(),
+                    deadline: .now + timeout,
+                    waitsForHandlers: waitsForHandlers
+                ) { continuation.resume(returning: $0) }
                 core.startCall(call, serial: serial)
                 // Cancelled before the call was known, the handler found nothing to cancel.
                 if Task.isCancelled { core.cancelCall(serial: serial) }
@@ -103,6 +121,7 @@ public final class DBusConnection: Sendable {
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
     ) async throws(DBusError) -> [DBusValue] {
+        try await core.connectAside(ConnectionCore.attempt(message))
         let held = HeldMessage(message)
         let result: Result<[DBusValue], DBusError> = await withCheckedContinuation { continuation in
             call(held.message.sharedReference(), timeout: timeout) { continuation.resume(returning: $0) }
@@ -140,7 +159,8 @@ public final class DBusConnection: Sendable {
     /// The same with a message of the caller's own.
     package func callAndWait(
         taking message: consuming DBusMessage,
-        timeout: Duration = .seconds(25)
+        timeout: Duration = .seconds(25),
+        waitsForHandlers: Bool = false
     ) throws(DBusError) -> [DBusValue] {
         let core = core
         try core.checkProcess(ConnectionCore.attempt(message))
@@ -153,7 +173,12 @@ public final class DBusConnection: Sendable {
                 return .failure(.noAnswer(ConnectionCore.attempt(held.message)))
             },
             start: { answered in
-                let call = PendingCall(held.message.sharedReference(), deadline: deadline, waiter: answered)
+                let call = PendingCall(
+                    held.message.sharedReference(),
+                    deadline: deadline,
+                    waitsForHandlers: waitsForHandlers,
+                    waiter: answered
+                )
                 core.startCall(call, serial: serial)
             }
         )
@@ -237,6 +262,7 @@ public final class DBusConnection: Sendable {
     /// As the blocking form, without holding a thread: many at once travel together.
     public func addMatch(_ rule: MatchRule, fallback: MatchRule? = nil) async throws(DBusError) -> MatchRuleLease {
         let core = core
+        try await core.connectAside("add the match rule \(rule)")
         let held = Locked<MatchRuleLease?>(nil)
         let error = await withCheckedContinuation { continuation in
             let handle = core.retain(rule, fallback: fallback) { continuation.resume(returning: $0) }
@@ -275,6 +301,8 @@ public final class DBusConnection: Sendable {
         public let reconnections: UInt64
         /// Signals and calls that arrived while a handler waited on the reading thread, and found no room.
         public let overflowed: UInt64
+        /// Signals and calls that waited for the end of such a wait when the bus was lost, and were never handled.
+        public let lostInOutages: UInt64
     }
 
     /// A snapshot.
@@ -285,7 +313,8 @@ public final class DBusConnection: Sendable {
                 coveredMatchRules: state.rules.coveredCount,
                 matchRulesNotInForce: state.rules.notInForceCount,
                 reconnections: state.reconnections,
-                overflowed: state.deferred.dropped
+                overflowed: state.deferred.dropped,
+                lostInOutages: state.deferred.lost
             )
         }
     }

@@ -80,6 +80,15 @@ extension DBusError {
         )
     }
 
+    static func noThread(_ attempted: String) -> DBusError {
+        DBusError(
+            .noResources,
+            message: "no thread can be started",
+            attempted: attempted,
+            remedy: "raise the limit of processes (ulimit -u)"
+        )
+    }
+
     static func noAnswer(_ attempted: String) -> DBusError {
         DBusError(
             .timedOut,
@@ -111,7 +120,7 @@ extension DBusError {
                 name: name,
                 message: message,
                 attempted: attempted,
-                remedy: "raise the limit in the bus's configuration"
+                remedy: "end what is not needed, or raise the limit of the bus or service that refuses"
             )
         case "org.freedesktop.DBus.Error.AccessDenied":
             DBusError(

@@ -60,7 +60,10 @@ struct BusRestartTests {
                 member: "Wait"
             )
             let held = HeldMessage(call)
-            return Task { (try? await connection.call(held.message.sharedReference()))?.first?.unsignedValue }
+            return Task {
+                (try? await connection.call(held.message.sharedReference(), timeout: .seconds(600)))?.first?
+                    .unsignedValue
+            }
         }
         // Connections that come back to the new bus take the first names there, with each attempt. So the caller gets a later name.
         for _ in 0..<20 { try DBusConnection.open(bus.bus).close() }

@@ -341,37 +341,27 @@ struct OutageTests {
         #expect(backoff.next() == .zero)
     }
 
-    // MARK: Waiting on the reading thread
+    // MARK: Names
 
-    @Test("the messages that arrive while a handler waits are bounded in count and in bytes")
-    func deferredMessages() throws {
-        var deferred = DeferredMessages()
-        for index in 0..<DeferredMessages.countLimit + 10 {
-            deferred.append(HeldMessage(try ping()), bytes: index % 2)
-        }
-        #expect(deferred.dropped == 10)
-        deferred.removeAll()
-        let size = DeferredMessages.byteLimit / 4
-        for _ in 0..<6 { deferred.append(HeldMessage(try ping()), bytes: size) }
-        #expect(deferred.dropped == 12)
-        for _ in 0..<4 { #expect(deferred.popFirst() != nil) }
-        #expect(deferred.popFirst() == nil)
-        deferred.append(HeldMessage(try ping()), bytes: size)
-        #expect(!deferred.isEmpty, "there is room again")
-    }
-
-    @Test("the size of a message is known without reading its arrays", arguments: [0, 1, 1000, 1_000_000])
-    func size(bytes: Int) throws {
-        let plain = try DBusMessage.signal(
-            path: "/a",
-            interface: "a.b",
-            member: "C",
-            arguments: [
-                .string(String(repeating: "x", count: bytes)), .variant(.bytes(Array(repeating: 0, count: bytes))),
-                .array(Array(repeating: .variant(.byte(1)), count: bytes), of: "v"),
-            ]
-        )
-        // A variant of a byte takes four bytes on the wire.
-        #expect((bytes * 6 - 300...bytes * 6 + 400).contains(plain.size))
+    @Test(
+        "a name that is given back while it is asked for is not the connection's after an outage",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon)
+    )
+    func releaseDuringRequest() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        try await connection.flush()
+        bus.suspend()
+        let request = Task { try await connection.requestName("org.example.Name") }
+        let sent = connection.core
+        try await eventually("it is asked for") { sent.state.withLock { $0.calls.count } == 1 }
+        let release = Task { try await connection.releaseName("org.example.Name") }
+        try await eventually("it is given back") { sent.state.withLock { $0.calls.count } == 2 }
+        bus.resume()
+        try await request.value
+        try await release.value
+        #expect(sent.state.withLock { $0.names.isEmpty })
+        try await connection.requestName("org.example.Name")
+        #expect(sent.state.withLock { $0.names.count } == 1)
     }
 }

@@ -4,17 +4,27 @@ import Synchronization
 
 @testable import DBusTransport
 
-/// A bus that takes connections, answers Hello, and hangs up. It notes when each connection came.
+/// A bus that takes connections, answers Hello, and hangs up; or says nothing to Hello. It notes when each connection came.
 final class HangingUpBus: Sendable {
     let bus: Bus
     private let directory: TemporaryDirectory
     private let listener: CInt
-    private final class Arrivals: Sendable { let times = Locked<[ContinuousClock.Instant]>([]) }
+    private final class Arrivals: Sendable {
+        let times = Locked<[ContinuousClock.Instant]>([])
+        /// Those who have said Hello and got no answer.
+        let unanswered = Locked<[CInt]>([])
+    }
     private let arrivals = Arrivals()
 
     var connections: [ContinuousClock.Instant] { arrivals.times.withLock { $0 } }
 
-    init() throws {
+    /// How many have said Hello and got no answer.
+    var greetings: Int { arrivals.unanswered.withLock { $0.count } }
+
+    /// Hangs up on those who have got no answer.
+    func hangUp() { for client in arrivals.unanswered.withLock({ $0 }) { shutdown(client, CInt(SHUT_RDWR)) } }
+
+    init(answersHello: Bool = true) throws {
         directory = try TemporaryDirectory("hanging-up-bus")
         let path = "\(directory.path)/bus"
         bus = .address("unix:path=\(path)")
@@ -33,7 +43,13 @@ final class HangingUpBus: Sendable {
                 let client = accept(listener, nil, nil)
                 guard client >= 0 else { return }
                 arrivals.times.withLock { $0.append(.now) }
-                Self.serve(client)
+                Self.serve(client) { serial in
+                    if answersHello { return Self.answerHello(client, serial: serial) }
+                    arrivals.unanswered.withLock { $0.append(client) }
+                    var byte: UInt8 = 0
+                    while read(client, &byte, 1) > 0 {}
+                }
+                arrivals.unanswered.withLock { $0.removeAll { $0 == client } }
                 close(client)
             }
         }
@@ -43,7 +59,7 @@ final class HangingUpBus: Sendable {
 
     deinit { shutdown(listener, CInt(SHUT_RDWR)) }
 
-    private static func serve(_ client: CInt) {
+    private static func serve(_ client: CInt, _ greet: (UInt8) -> Void) {
         // The client's lines: a NUL and AUTH, perhaps NEGOTIATE_UNIX_FD, then BEGIN and right behind it the call of Hello.
         var received: [UInt8] = []
         var isAuthenticated = false
@@ -59,7 +75,7 @@ final class HangingUpBus: Sendable {
                 if line.contains("NEGOTIATE") { say(client, "ERROR\r\n") }
                 isAuthenticated = line.hasPrefix("BEGIN")
             }
-            if isAuthenticated, received.count >= 128 { return answerHello(client, serial: received[8]) }
+            if isAuthenticated, received.count >= 128 { return greet(received[8]) }
         }
     }
 
@@ -110,4 +126,11 @@ final class Counter: Sendable {
         let add = { () throws(DBusError) in try connection.addMatch(rule) }
         lease = try add()
     }
+}
+
+/// What handlers and tasks saw, in order.
+final class Noted<Value: Sendable>: Sendable {
+    private let values = Locked<[Value]>([])
+    var all: [Value] { values.withLock { $0 } }
+    func note(_ value: Value) { values.withLock { $0.append(value) } }
 }

@@ -158,6 +158,25 @@ struct SuspensionTests {
         #expect(center.takeDeliveries().count == 100)
     }
 
+    // CF-S6, CF-S14: an immediate post asks only those for whom something was kept since the last one, and a new suspension all again.
+    @Test(
+        "what a queue was given and did not deliver before the center was suspended anew comes with the next immediate post"
+    )
+    func jobThatCameTooLate() {
+        let center = ModelledCenter(jobs: PendingJobs(), flushesLate: true)
+        center.add(.hold, name: "n", object: nil)
+        center.suspend()
+        center.post("n", "A", immediately: false)
+        center.post("n", "A", immediately: true)
+        center.resume()
+        center.suspend()
+        center.runJobs()
+        #expect(center.takeDeliveries().isEmpty)
+        center.post("n", "A", immediately: true)
+        center.runJobs()
+        #expect(center.takeDeliveries() == ["0:0", "0:1", "0:2"])
+    }
+
     /// Runs on its own thread, because other tests need Swift's threads for their waits.
     private func onAThread<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async -> Value {
         await withCheckedContinuation { continuation in

@@ -75,6 +75,12 @@ struct WireNotificationTests {
             (0..<levels).reduce(["leaf": 1]) { inner, _ in ["level": .dictionary(inner)] }
         }
         #expect(try roundTrip(userInfo: nested(19)).userInfo == nested(19))
+        // The twentieth container holds no other, not even an empty one.
+        for empty in [PropertyListValue.array([]), .dictionary([:])] {
+            let deep = (0..<19).reduce(["empty": empty]) { inner, _ in ["level": .dictionary(inner)] }
+            let error = #expect(throws: DBusError.self) { try roundTrip(userInfo: deep) }
+            #expect(error?.code == .invalidArgument)
+        }
         for levels in [20, 25, 100, 5000] {
             let error = #expect(throws: DBusError.self) { try roundTrip(userInfo: nested(levels)) }
             #expect(error?.code == .invalidArgument)
@@ -87,8 +93,8 @@ struct WireNotificationTests {
 
     /// A userInfo of as many bytes as ``NotificationSize`` counts for a notification of the name `n`.
     private func userInfo(ofNotificationWith bytes: Int) -> UserInfo {
-        // For the notification and its name, the dictionary, the key, and the data.
-        ["k": .data(Array(repeating: 0, count: bytes - (64 + 1) - 64 - 1 - 64))]
+        // The notification with its name, the dictionary, the key, the data.
+        ["k": .data(Array(repeating: 0, count: bytes - (64 + 1) - 64 - (64 + 1) - 64))]
     }
 
     // CF-U9

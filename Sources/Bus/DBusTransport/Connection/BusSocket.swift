@@ -16,8 +16,8 @@ final class BusSocket: Sendable {
     /// The name that the bus gave this connection.
     let uniqueName: String
 
-    /// Connects to the bus and introduces this process to it (Hello). Waits for the bus, at most 25 seconds to be admitted and
-    /// 25 more for its greeting, which it gives at once unless it is stopped in between.
+    /// Connects to the bus and introduces this process to it (Hello). Waits for the bus, which answers at once unless it is stopped, at most
+    /// 25 seconds.
     init(address: String) throws(DBusError) {
         let attempted = "connect to the bus at \(address)"
         guard !address.containsNUL else {
@@ -38,26 +38,19 @@ final class BusSocket: Sendable {
             BusSocket.discard(connection)
             throw DBusMessage.outOfMemory(attempted)
         }
-        guard watches.authenticate(connection, by: .now + Self.connectTimeout) else {
+        let deadline = ContinuousClock.now + Self.connectTimeout
+        do throws(DBusError) {
+            try watches.authenticate(connection, by: deadline, attempted)
+            uniqueName = try watches.introduce(connection, by: deadline, attempted)
+        } catch {
             BusSocket.discard(connection)
-            throw DBusError(
-                .noBus,
-                message: "the bus has not admitted this process within \(Self.connectTimeout)",
-                attempted: attempted,
-                remedy: "find out why the bus daemon is stopped, or refuses this user"
-            )
-        }
-        guard dbus_bus_register(connection, &error) != 0 else {
-            let failure = BusSocket.failure(error, attempted)
-            BusSocket.discard(connection)
-            throw failure
+            throw error
         }
         self.connection = connection
-        uniqueName = text(dbus_bus_get_unique_name(connection)) ?? ""
     }
 
     /// How long a bus that is stopped is waited for.
-    private static let connectTimeout: Duration = .seconds(25)
+    fileprivate static let connectTimeout: Duration = .seconds(25)
 
     deinit {
         // In a forked child another thread of the parent's may have held libdbus's lock: the copy is left as it is.
@@ -179,10 +172,14 @@ final class BusSocket: Sendable {
     }
 
     private static func failure(_ error: CDBus.DBusError, _ attempted: String) -> DBusError {
+        noBus(text(error.message) ?? "unknown error", name: text(error.name), attempted)
+    }
+
+    fileprivate static func noBus(_ message: String, name: String? = nil, _ attempted: String) -> DBusError {
         DBusError(
             .noBus,
-            name: text(error.name),
-            message: text(error.message) ?? "unknown error",
+            name: name,
+            message: message,
             attempted: attempted,
             remedy: "check that the bus runs and that this user may connect to it"
         )
@@ -225,16 +222,66 @@ private final class WatchList: @unchecked Sendable {
         }
     }
 
-    /// Waits until the bus knows this process's user, before anybody else uses the connection. libdbus would wait for it in
-    /// `dbus_bus_register`, and without limit.
-    ///
-    /// - Returns: false where it does not by `deadline`. Where the bus is gone or refuses this process, `dbus_bus_register` tells.
-    func authenticate(_ connection: OpaquePointer, by deadline: ContinuousClock.Instant) -> Bool {
-        while !watches.isEmpty, dbus_connection_get_is_authenticated(connection) == 0 {
-            guard ContinuousClock.now < deadline else { return false }
-            handle(pollOnce(descriptor, hasUnsentMessages ? CShort(POLLIN | POLLOUT) : CShort(POLLIN), until: deadline))
+    // MARK: Connecting, before anybody else uses the connection
+
+    /// Waits until the bus knows this process's user.
+    func authenticate(
+        _ connection: OpaquePointer,
+        by deadline: ContinuousClock.Instant,
+        _ attempted: String
+    ) throws(DBusError) {
+        while dbus_connection_get_is_authenticated(connection) == 0 {
+            guard !watches.isEmpty else {
+                throw BusSocket.noBus("the bus does not admit this process", attempted)
+            }
+            try wait(by: deadline, "admitted this process", attempted)
         }
-        return true
+    }
+
+    /// Says Hello, and returns the name that the bus gives the connection. `dbus_bus_register` would do so, but holds a lock of all of the
+    /// process's connections until the bus answers; a bus that is stopped would stop those to other buses.
+    func introduce(
+        _ connection: OpaquePointer,
+        by deadline: ContinuousClock.Instant,
+        _ attempted: String
+    ) throws(DBusError) -> String {
+        let hello = try DBusMessage.busCall("Hello")
+        var serial: UInt32 = 0
+        guard dbus_connection_send(connection, hello.pointer, &serial) != 0 else {
+            throw DBusMessage.outOfMemory(attempted)
+        }
+        while true {
+            while let pointer = dbus_connection_pop_message(connection) {
+                let answer = DBusMessage(adopting: pointer)
+                // Nothing else can come so early: nobody knows the connection's name.
+                guard answer.replySerial == serial, answer.mayAnswer(hello) else { continue }
+                if let name = answer.errorName {
+                    throw BusSocket.noBus(answer.firstString ?? "no reason was given", name: name, attempted)
+                }
+                guard let name = answer.firstString else {
+                    throw BusSocket.noBus("its greeting has no name", attempted)
+                }
+                return name
+            }
+            guard !watches.isEmpty else { throw BusSocket.noBus("the bus has hung up", attempted) }
+            try wait(by: deadline, "answered", attempted)
+        }
+    }
+
+    private func wait(
+        by deadline: ContinuousClock.Instant,
+        _ what: String,
+        _ attempted: String
+    ) throws(DBusError) {
+        guard ContinuousClock.now < deadline else {
+            throw DBusError(
+                .noBus,
+                message: "the bus has not \(what) within \(BusSocket.connectTimeout)",
+                attempted: attempted,
+                remedy: "find out why the bus daemon is stopped, or refuses this user"
+            )
+        }
+        handle(pollOnce(descriptor, hasUnsentMessages ? CShort(POLLIN | POLLOUT) : CShort(POLLIN), until: deadline))
     }
 
     private static func flags(_ events: CShort) -> UInt32 {

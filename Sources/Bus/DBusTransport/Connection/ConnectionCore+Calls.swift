@@ -1,4 +1,3 @@
-import CDBus
 import Dispatch
 import Glibc
 import Synchronization
@@ -11,17 +10,21 @@ final class PendingCall: Sendable {
     let deadline: ContinuousClock.Instant?
     /// Whether an answer after the deadline still counts. Then the waiter is called at the deadline, and again with the answer.
     let outlivesDeadline: Bool
+    /// Whether the answer counts only when the handlers have seen all that arrived before it, though one of them waits on the reading thread.
+    let waitsForHandlers: Bool
     let waiter: Waiter
 
     init(
         _ message: consuming DBusMessage,
         deadline: ContinuousClock.Instant?,
         outlivesDeadline: Bool = false,
+        waitsForHandlers: Bool = false,
         waiter: @escaping Waiter
     ) {
         self.message = message
         self.deadline = deadline
         self.outlivesDeadline = outlivesDeadline
+        self.waitsForHandlers = waitsForHandlers
         self.waiter = waiter
     }
 
@@ -33,6 +36,8 @@ struct PendingCalls {
     private var calls: [UInt32: PendingCall] = [:]
     /// Calls whose deadline passed and whose answer still counts.
     private var late: Set<UInt32> = []
+
+    var count: Int { calls.count }
 
     /// When the next call runs out of time. Asked when an alarm goes off, not for each call.
     var nextDeadline: ContinuousClock.Instant? {
@@ -47,6 +52,12 @@ struct PendingCalls {
         let serial = reply.replySerial
         guard let call = calls[serial], reply.mayAnswer(call.message) else { return nil }
         return remove(serial)
+    }
+
+    /// Whether the reply answers a call that waits for the handlers.
+    func waitsForHandlers(_ reply: borrowing DBusMessage) -> Bool {
+        guard let call = calls[reply.replySerial], call.waitsForHandlers else { return false }
+        return reply.mayAnswer(call.message)
     }
 
     mutating func remove(_ serial: UInt32) -> PendingCall? {
@@ -302,6 +313,7 @@ extension ConnectionCore {
         let attempted = "own the bus name \(name)"
         do throws(DBusError) {
             let message = try DBusMessage.busCall("RequestName", [.string(name), .uint32(options.rawValue)])
+            let number = state.withLock { $0.takeID() }
             callBus(message) { result in
                 switch result {
                 case .failure(let error):
@@ -309,7 +321,12 @@ extension ConnectionCore {
                 // 1 owner, 2 queued, 3 exists, 4 owned already (D-Bus specification, RequestName).
                 case .success(let reply) where [1, 2, 4].contains(reply.first?.unsignedValue):
                     // Here, on the reading thread: a loss that comes next must find the name among those to restore.
-                    self.state.withLock { $0.names[name] = options }
+                    self.state.withLock { state in
+                        // Given back meanwhile, it is the program's no more.
+                        guard state.releasedNames[name] ?? 0 < number else { return }
+                        state.releasedNames[name] = nil
+                        state.names[name] = options
+                    }
                     waiter(nil)
                 case .success:
                     let error = DBusError(
@@ -348,40 +365,5 @@ extension ConnectionCore.State {
         guard !isSendingRuleActions else { return false }
         isSendingRuleActions = true
         return true
-    }
-}
-
-// MARK: - Calls to the bus
-
-extension DBusMessage {
-    static let busName = "org.freedesktop.DBus"
-
-    /// A call to the bus itself. Its names are constants, so nothing is validated.
-    static func busCall(
-        _ member: StaticString,
-        _ arguments: [DBusValue] = [],
-        expectsReply: Bool = true
-    ) throws(DBusError) -> DBusMessage {
-        guard
-            let pointer = dbus_message_new_method_call(
-                "org.freedesktop.DBus",
-                "/org/freedesktop/DBus",
-                "org.freedesktop.DBus",
-                UnsafeRawPointer(member.utf8Start).assumingMemoryBound(to: CChar.self)
-            )
-        else { throw outOfMemory("call the bus") }
-        let message = DBusMessage(adopting: pointer)
-        if !expectsReply { dbus_message_set_no_reply(pointer, 1) }
-        try message.append(arguments, attempted: "call \(member) of the bus")
-        return message
-    }
-
-    /// Whether this reply comes from whom the call went to, as far as the names tell.
-    func mayAnswer(_ call: borrowing DBusMessage) -> Bool {
-        guard let destination = dbus_message_get_destination(call.pointer) else { return true }
-        let isUnique = destination[0] == CChar(bitPattern: UInt8(ascii: ":")) || strcmp(destination, Self.busName) == 0
-        // The bus itself says that the peer is gone; nobody else can send in its name.
-        return !isUnique || dbus_message_has_sender(pointer, destination) != 0
-            || dbus_message_has_sender(pointer, Self.busName) != 0
     }
 }

@@ -47,8 +47,7 @@ extension ConnectionCore {
             state.backoff.lost(at: .now)
             let ruleWaiters = state.rules.lost()
             state.restorationFailures = nil
-            // Calls among them come from names that the next bus gives to others.
-            state.deferred.removeAll()
+            state.deferred.busLost()
             _ = state.calls.removeAll()
             return (before, ruleWaiters)
         }
@@ -71,7 +70,7 @@ extension ConnectionCore {
 
     // MARK: Finding it
 
-    /// Connects on the calling thread, where there is no reading thread. Waits for the bus, at most 25 seconds for each of greeting and Hello.
+    /// Connects on the calling thread, where there is no reading thread. Waits for the bus, at most 25 seconds.
     func connectHere(_ attempted: @autoclosure () -> String) throws(DBusError) -> BusSocket {
         let fresh: BusSocket
         do throws(DBusError) {
@@ -88,6 +87,56 @@ extension ConnectionCore {
         case .lost: throw .disconnected(attempted())
         case .closed: throw .closed(attempted())
         }
+    }
+
+    /// Has a connection and a reading thread in place for a task. Connects on a thread of its own, one for all tasks that ask meanwhile: it may
+    /// wait for the bus, and the threads that tasks share are few. A task that is cancelled waits all the same.
+    ///
+    /// - Throws: ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``, ``DBusError/Code/closed``, ``DBusError/Code/noResources``. An
+    ///   outage that the reading thread sees to throws nothing.
+    func connectAside(_ attempted: @autoclosure () -> String) async throws(DBusError) {
+        try checkProcess(attempted())
+        let (isLost, isReading) = state.withLock { state in
+            if case .lost = state.phase { return (true, state.isReading) }
+            return (false, state.isReading)
+        }
+        if isReading { return }
+        // From here on the reading thread reconnects, and no task ever does.
+        guard isLost else { return try startReading() }
+        let error = await withCheckedContinuation { continuation in
+            let isFirst = state.withLock { state in
+                state.connecting.append(continuation)
+                return state.connecting.count == 1
+            }
+            guard isFirst, QuietThread.start("dbus-connect", { self.finishConnecting() }) == nil else { return }
+            endConnecting(.noThread("connect to the bus"))
+        }
+        guard let error else { return }
+        throw DBusError(
+            error.code,
+            name: error.name,
+            message: error.message,
+            attempted: attempted(),
+            remedy: error.remedy
+        )
+    }
+
+    private func finishConnecting() {
+        do throws(DBusError) {
+            _ = try socket("connect to the bus")
+            try startReading()
+            endConnecting(nil)
+        } catch {
+            endConnecting(error)
+        }
+    }
+
+    private func endConnecting(_ error: DBusError?) {
+        let waiting = state.withLock { state in
+            defer { state.connecting = [] }
+            return state.connecting
+        }
+        for continuation in waiting { continuation.resume(returning: error) }
     }
 
     /// One attempt of the reading thread, after the wait that is due.

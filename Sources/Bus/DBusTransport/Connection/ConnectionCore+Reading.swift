@@ -8,8 +8,8 @@ final class HeldMessage: Sendable {
     init(_ message: consuming DBusMessage) { self.message = message }
 }
 
-/// Signals and calls that arrive while a handler on the reading thread waits for an answer, in order. Bounded: a handler may wait for
-/// long, and others decide how much they send.
+/// Signals and calls that arrive while a handler on the reading thread waits for an answer, in order; and between them the answers to those
+/// who want what came before to be handled first. Bounded: a handler may wait for long, and others decide how much they send.
 struct DeferredMessages {
     static let countLimit = 65_536
     static let byteLimit = 32 * 1024 * 1024
@@ -19,16 +19,28 @@ struct DeferredMessages {
     private var bytes = 0
     /// Those that found no room.
     private(set) var dropped: UInt64 = 0
+    /// Those that waited when the bus was lost.
+    private(set) var lost: UInt64 = 0
 
-    var isEmpty: Bool { head == messages.count }
+    var count: Int { messages.count - head }
+    var isEmpty: Bool { count == 0 }
 
-    mutating func append(_ message: HeldMessage, bytes size: Int) {
-        guard messages.count - head < Self.countLimit, bytes + size <= Self.byteLimit else {
-            dropped += 1
-            return
-        }
+    /// - Returns: whether there was room.
+    mutating func append(_ message: HeldMessage, bytes size: Int) -> Bool {
+        guard count < Self.countLimit, bytes + size <= Self.byteLimit else { return false }
         bytes += size
         messages.append(message)
+        return true
+    }
+
+    /// Counts a message that found no room.
+    mutating func drop() { dropped += 1 }
+
+    /// The bus is lost, and with it those who sent what waits: the next bus gives their names to others.
+    mutating func busLost() {
+        // libdbus's own word of the loss has no sender.
+        lost += UInt64(messages[head...].count { $0.message.sender != nil && !$0.message.isAnswer })
+        removeAll()
     }
 
     mutating func popFirst() -> HeldMessage? {
@@ -62,12 +74,7 @@ extension ConnectionCore {
             return state.isReading
         }
         guard isReading else {
-            throw DBusError(
-                .noResources,
-                message: "no thread can be started",
-                attempted: "read from the bus",
-                remedy: "raise the limit of processes (ulimit -u)"
-            )
+            throw .noThread("read from the bus")
         }
     }
 
@@ -172,19 +179,21 @@ extension ConnectionCore {
     private func deliver(from socket: BusSocket, _ turn: inout Turn) -> BusSocket.Standing {
         while true {
             if hasDeferred.load(ordering: .relaxed), let held = takeDeferred() {
-                route(held.message, from: socket, &turn)
+                handle(held.message, from: socket, &turn)
                 continue
             }
             switch socket.next() {
             case .none(let standing): return standing
-            case .message(let pointer):
-                let message = DBusMessage(adopting: pointer)
-                switch message.kind {
-                case .methodReturn, .error: answer(message)
-                case .signal, .methodCall: route(message, from: socket, &turn)
-                case .unknown: break
-                }
+            case .message(let pointer): handle(DBusMessage(adopting: pointer), from: socket, &turn)
             }
+        }
+    }
+
+    private func handle(_ message: borrowing DBusMessage, from socket: BusSocket, _ turn: inout Turn) {
+        switch message.kind {
+        case .methodReturn, .error: answer(message)
+        case .signal, .methodCall: route(message, from: socket, &turn)
+        case .unknown: break
         }
     }
 
@@ -195,7 +204,7 @@ extension ConnectionCore {
             case .message(let pointer):
                 let message = DBusMessage(adopting: pointer)
                 switch message.kind {
-                case .methodReturn, .error: answer(message)
+                case .methodReturn, .error: if !deferAnswer(message) { answer(message) }
                 // Descriptors stay open as long as their message is kept.
                 case .signal where message.hasDescriptors: break
                 case .signal, .methodCall:
@@ -205,12 +214,24 @@ extension ConnectionCore {
                     }
                     let size = message.size
                     let held = HeldMessage(message)
-                    state.withLock { $0.deferred.append(held, bytes: size) }
+                    state.withLock { state in
+                        if !state.deferred.append(held, bytes: size) { state.deferred.drop() }
+                    }
                     hasDeferred.store(true, ordering: .relaxed)
                 case .unknown: break
                 }
             }
         }
+    }
+
+    /// Keeps the answer to a call that waits for the handlers of all that came before; false where it is to be answered at once.
+    private func deferAnswer(_ message: borrowing DBusMessage) -> Bool {
+        let isDeferred = state.withLock { state in
+            guard state.calls.waitsForHandlers(message) else { return false }
+            return state.deferred.append(HeldMessage(message.sharedReference()), bytes: message.size)
+        }
+        if isDeferred { hasDeferred.store(true, ordering: .relaxed) }
+        return isDeferred
     }
 
     private func takeDeferred() -> HeldMessage? {
@@ -255,14 +276,20 @@ extension ConnectionCore {
 }
 
 extension DBusMessage {
-    /// About how many bytes the message takes. The data of a message lies in texts and arrays, and libdbus knows the length of each
+    /// About how many bytes the message takes.
+    var size: Int { headerSize + bodySize }
+
+    /// About how many bytes the message takes without its body. The path alone has no limit of its own.
+    var headerSize: Int { 256 + pathLength }
+
+    var pathLength: Int { dbus_message_get_path(pointer).map { strlen($0) } ?? 0 }
+
+    /// About how many bytes the body takes. The data of a message lies in texts and arrays, and libdbus knows the length of each
     /// array, so that this costs the same for every size.
-    var size: Int {
-        // The path alone of the header has no limit of its own.
-        let header = 256 + (dbus_message_get_path(pointer).map { strlen($0) } ?? 0)
+    var bodySize: Int {
         var iterator = DBusMessageIter()
-        guard dbus_message_iter_init(pointer, &iterator) != 0 else { return header }
-        return header + Self.size(&iterator)
+        guard dbus_message_iter_init(pointer, &iterator) != 0 else { return 0 }
+        return Self.size(&iterator)
     }
 
     /// Whether file descriptors came with the message.

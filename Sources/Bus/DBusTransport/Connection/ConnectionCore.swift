@@ -23,6 +23,8 @@ final class ConnectionCore: Sendable {
         var wasConnected: Bool
         var backoff = Backoff()
         var reconnections: UInt64 = 0
+        /// Tasks that wait for the first connection, which a thread is making for them.
+        var connecting: [CheckedContinuation<DBusError?, Never>] = []
         var calls = PendingCalls()
         var rules = MatchRuleTable()
         /// How long somebody waits for the bus to take a rule.
@@ -32,6 +34,8 @@ final class ConnectionCore: Sendable {
         /// Whether a thread is sending ``ruleActions``.
         var isSendingRuleActions = false
         var names: [String: BusNameOptions] = [:]
+        /// When names were given back, as ``takeID()`` counts: a request under way, which is older, keeps no name.
+        var releasedNames: [String: UInt64] = [:]
         /// What a restoration under way could not put in place; `nil` while there is none.
         var restorationFailures: [DBusError]?
         var objects = ObjectTable()

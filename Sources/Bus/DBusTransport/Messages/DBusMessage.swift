@@ -62,6 +62,8 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     public var errorName: String? { text(dbus_message_get_error_name(pointer)) }
     /// The body's signature.
     public var signature: String { text(dbus_message_get_signature(pointer)) ?? "" }
+    /// Whether it answers a call, well or by an error.
+    var isAnswer: Bool { [.methodReturn, .error].contains(kind) }
     /// The serial of the call that this answers; 0 where it answers none.
     var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
     /// Whether a method call waits for an answer.
@@ -232,6 +234,43 @@ extension DBusMessage {
         DBusError(.noResources, message: "out of memory", attempted: attempted)
     }
 }
+
+// MARK: - Calls of the bus itself
+
+extension DBusMessage {
+    static let busName = "org.freedesktop.DBus"
+
+    /// A call to the bus itself. Its names are constants, so nothing is validated.
+    static func busCall(
+        _ member: StaticString,
+        _ arguments: [DBusValue] = [],
+        expectsReply: Bool = true
+    ) throws(DBusError) -> DBusMessage {
+        guard
+            let pointer = dbus_message_new_method_call(
+                "org.freedesktop.DBus",
+                "/org/freedesktop/DBus",
+                "org.freedesktop.DBus",
+                UnsafeRawPointer(member.utf8Start).assumingMemoryBound(to: CChar.self)
+            )
+        else { throw outOfMemory("call the bus") }
+        let message = DBusMessage(adopting: pointer)
+        if !expectsReply { dbus_message_set_no_reply(pointer, 1) }
+        try message.append(arguments, attempted: "call \(member) of the bus")
+        return message
+    }
+
+    /// Whether this reply comes from whom the call went to, as far as the names tell.
+    func mayAnswer(_ call: borrowing DBusMessage) -> Bool {
+        guard let destination = dbus_message_get_destination(call.pointer) else { return true }
+        let isUnique = destination[0] == CChar(bitPattern: UInt8(ascii: ":")) || strcmp(destination, Self.busName) == 0
+        // The bus itself says that the peer is gone; nobody else can send in its name.
+        return !isUnique || dbus_message_has_sender(pointer, destination) != 0
+            || dbus_message_has_sender(pointer, Self.busName) != 0
+    }
+}
+
+// MARK: - Names and texts
 
 /// The form of names on a bus.
 package enum BusName {

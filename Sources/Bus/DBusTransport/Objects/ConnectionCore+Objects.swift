@@ -1,55 +1,44 @@
 import Synchronization
 
 extension ConnectionCore {
-    /// Answers a method call: in a task of its own, because the reading thread must go on reading, or right here where the method
-    /// wants its calls in order or has the answer.
+    /// Takes or refuses a method call of somebody else. The method runs in a task of its own, because the reading thread must go on
+    /// reading, or right here where it wants its calls in order or has the answer. A refusal is sent from here, so that a caller who is
+    /// refused costs neither a task nor the reading of a body.
     func dispatchCall(_ message: borrowing DBusMessage, from socket: BusSocket) {
-        let objects = state.withLock { $0.objects }
-        guard !message.hasDescriptors else { return refuseDescriptors(message, on: socket) }
-        let reply = CallReply(HeldMessage(message.sharedReference()), self, socket)
-        if Self.answerHere(message, reply, objects) { return }
-        Task { reply.send(await Self.reply(to: reply.call, objects: objects)) }
-    }
-
-    /// Descriptors stay open as long as their message: a call that brings some would use up this process's.
-    private func refuseDescriptors(_ message: borrowing DBusMessage, on socket: BusSocket) {
-        guard message.expectsReply else { return }
-        let text = "nothing here takes file descriptors"
-        guard let reply = try? message.errorReply(name: "org.freedesktop.DBus.Error.InvalidArgs", message: text) else {
-            return
+        let held = HeldMessage(message.sharedReference())
+        do throws(MethodFailure) {
+            // Descriptors stay open as long as their message: a call that brings some would use up this process's.
+            guard !message.hasDescriptors else {
+                throw .standard("InvalidArgs", "nothing here takes file descriptors")
+            }
+            let objects = state.withLock { $0.objects }
+            if let values = try StandardInterfaces.answer(message, objects) {
+                return answer(held, .success(values), on: socket)
+            }
+            let object = try objects.object(of: message)
+            let (interface, method) = try object.method(message.interface, message.member ?? "")
+            let admitted = try object.admit(message, interface, method)
+            run(method, CallReply(held, admitted, self, socket))
+        } catch {
+            answer(held, .failure(error), on: socket)
         }
-        try? answer(reply, on: socket)
     }
 
-    /// Whether the method wants its calls in order, or has the answer without waiting.
-    private static func answerHere(
-        _ message: borrowing DBusMessage,
-        _ reply: CallReply,
-        _ objects: ObjectTable
-    ) -> Bool {
-        guard let member = message.member, let path = message.path, !StandardInterfaces.have(message.interface),
-            let method = try? objects.method(path: path, interface: message.interface, member: member)
-        else { return false }
+    private func run(_ method: DBusInterface.Method, _ reply: CallReply) {
         switch method.handler {
-        case .task(nil, _): return false
-        case .task(.some(let atOnce), _):
-            // What is wrong with the call, its task tells.
-            guard (try? method.check(message.signature)) != nil, let call = try? call(message),
-                let answer = atOnce(call)
-            else { return false }
-            reply.send(.success(answer))
-        case .inOrder(let handler):
-            do {
-                try method.check(message.signature)
-                handler(try call(message), reply)
-            } catch {
-                reply.send(.failure(failure(error)))
+        case .inOrder(let handler): reply.withCall { handler($0, reply) }
+        case .task(nil, let handler):
+            // The arguments are read in the task: the reading thread has better to do.
+            Task { reply.send(await Self.result { try await handler(try Self.call(reply.call.message)) }) }
+        case .task(.some(let atOnce), let handler):
+            reply.withCall { call in
+                if let values = atOnce(call) { return reply.send(.success(values)) }
+                Task { reply.send(await Self.result { try await handler(call) }) }
             }
         }
-        return true
     }
 
-    private static func call(_ message: borrowing DBusMessage) throws(DBusError) -> IncomingCall {
+    fileprivate static func call(_ message: borrowing DBusMessage) throws(DBusError) -> IncomingCall {
         IncomingCall(
             sender: message.sender ?? "",
             member: message.member ?? "",
@@ -57,37 +46,16 @@ extension ConnectionCore {
         )
     }
 
-    private static func failure(_ error: any Error) -> MethodFailure {
-        error as? MethodFailure ?? .standard("Failed", String(describing: error))
-    }
-
-    private static func reply(to held: HeldMessage, objects: ObjectTable) async -> Result<[DBusValue], MethodFailure> {
+    private static func result(_ handler: () async throws -> [DBusValue]) async -> Result<[DBusValue], MethodFailure> {
         do {
-            let (path, interface) = (held.message.path ?? "/", held.message.interface)
-            // The method and the signature come before the arguments: anybody may call, with whatever body.
-            if StandardInterfaces.have(interface) {
-                guard ["", "s", "ss", "ssv"].contains(held.message.signature) else {
-                    throw MethodFailure.standard(
-                        "InvalidArgs",
-                        "\(interface ?? "") takes no “\(held.message.signature)”"
-                    )
-                }
-                let call = try call(held.message)
-                guard let answer = try await StandardInterfaces.answer(interface, call, path: path, objects: objects)
-                else { throw MethodFailure.standard("UnknownMethod", "there is no method \(call.member)") }
-                return .success(answer)
-            }
-            let method = try objects.method(path: path, interface: interface, member: held.message.member ?? "")
-            try method.check(held.message.signature)
-            let call = try call(held.message)
-            guard case .task(_, let handler) = method.handler else {
-                // Taken by `answerHere`, unless the object has come to be meanwhile.
-                throw MethodFailure.standard("UnknownObject", "there is no object \(path)")
-            }
-            return .success(try await handler(call))
+            return .success(try await handler())
         } catch {
             return .failure(failure(error))
         }
+    }
+
+    fileprivate static func failure(_ error: any Error) -> MethodFailure {
+        error as? MethodFailure ?? .standard("Failed", String(describing: error))
     }
 
     fileprivate func answer(_ held: HeldMessage, _ result: Result<[DBusValue], MethodFailure>, on socket: BusSocket) {
@@ -119,16 +87,31 @@ extension ConnectionCore {
 /// The answer that a call waits for. To be sent once; the bus disregards a second one. A caller that is gone, or wants none, gets none.
 public struct CallReply: Sendable {
     fileprivate let call: HeldMessage
+    private let admitted: AdmittedCall
     // Not the connection itself, whose end of life closes it.
     private let core: ConnectionCore
     private let socket: BusSocket
 
-    fileprivate init(_ call: HeldMessage, _ core: ConnectionCore, _ socket: BusSocket) {
+    fileprivate init(_ call: HeldMessage, _ admitted: AdmittedCall, _ core: ConnectionCore, _ socket: BusSocket) {
         self.call = call
+        self.admitted = admitted
         self.core = core
         self.socket = socket
     }
 
     /// Sends the output arguments, or a refusal; from any thread.
-    public func send(_ result: Result<[DBusValue], MethodFailure>) { core.answer(call, result, on: socket) }
+    public func send(_ result: Result<[DBusValue], MethodFailure>) {
+        // Before the answer is sent: a caller that has it may call again.
+        admitted.end()
+        core.answer(call, result, on: socket)
+    }
+
+    /// Reads the arguments, and refuses a call whose arguments cannot be read.
+    fileprivate func withCall(_ body: (IncomingCall) -> Void) {
+        do throws(DBusError) {
+            body(try ConnectionCore.call(call.message))
+        } catch {
+            send(.failure(ConnectionCore.failure(error)))
+        }
+    }
 }

@@ -29,11 +29,14 @@ public struct DBusInterface: Sendable {
         let name: String
         let inputs: [Argument]
         let outputs: [Argument]
+        let maximumBodyBytes: Int?
         let handler: Handler
 
         /// A method; calls whose arguments have another signature are refused before the handler sees them.
         ///
         /// - Parameters:
+        ///   - maximumBodyBytes: the largest body of a call; `nil` means that of the object's ``CallLimits``. A larger one is refused before
+        ///     it is read.
         ///   - atOnce: asked first, on the reading thread, so that it must return soon; what it answers costs no change of threads. Calls
         ///     that it has no answer to go to `handler`.
         ///   - handler: returns the output arguments. A thrown ``MethodFailure`` travels under its name, any other error as
@@ -42,28 +45,35 @@ public struct DBusInterface: Sendable {
             _ name: String,
             in inputs: [Argument] = [],
             out outputs: [Argument] = [],
+            maximumBodyBytes: Int? = nil,
             atOnce: AtOnce? = nil,
             handler: @escaping @Sendable (IncomingCall) async throws -> [DBusValue]
         ) {
             self.name = name
             self.inputs = inputs
             self.outputs = outputs
+            self.maximumBodyBytes = maximumBodyBytes
             self.handler = .task(atOnce, handler)
         }
 
         /// A method whose calls are handled in the order in which the bus delivers them, signals included: on the reading
         /// thread, so that the handler must return soon. Otherwise as the other form.
         ///
-        /// - Parameter inOrder: answers by the reply that it is given, then or later.
+        /// - Parameters:
+        ///   - maximumBodyBytes: as in the other form.
+        ///   - inOrder: answers by the reply that it is given, then or later. A call that is not answered counts against the object's
+        ///     ``CallLimits`` as long as somebody holds its reply.
         public init(
             _ name: String,
             in inputs: [Argument] = [],
             out outputs: [Argument] = [],
+            maximumBodyBytes: Int? = nil,
             inOrder handler: @escaping @Sendable (IncomingCall, CallReply) -> Void
         ) {
             self.name = name
             self.inputs = inputs
             self.outputs = outputs
+            self.maximumBodyBytes = maximumBodyBytes
             self.handler = .inOrder(handler)
         }
 

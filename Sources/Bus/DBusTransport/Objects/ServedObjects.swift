@@ -1,18 +1,18 @@
 import CDBus
 
-/// The objects that this connection serves, by path. Pure: finds who answers a call.
+/// The objects that this connection serves, by path. Finds who answers a call.
 struct ObjectTable {
-    private var objects: [String: [DBusInterface]] = [:]
+    private var objects: [String: ServedObject] = [:]
 
-    mutating func insert(_ interfaces: [DBusInterface], at path: String) -> Bool {
+    mutating func insert(_ object: ServedObject, at path: String) -> Bool {
         guard objects[path] == nil else { return false }
-        objects[path] = interfaces
+        objects[path] = object
         return true
     }
 
-    mutating func remove(_ path: String) -> [DBusInterface]? { objects.removeValue(forKey: path) }
+    mutating func remove(_ path: String) -> ServedObject? { objects.removeValue(forKey: path) }
 
-    func interfaces(at path: String) -> [DBusInterface] { objects[path] ?? [] }
+    subscript(path: String) -> ServedObject? { objects[path] }
 
     /// The names of the nodes directly below `path`.
     func children(of path: String) -> [String] {
@@ -25,58 +25,70 @@ struct ObjectTable {
     /// Whether `path` is an object or leads to one.
     func isNode(_ path: String) -> Bool { path == "/" || objects[path] != nil || !children(of: path).isEmpty }
 
-    /// The method that a call names. The interface may be left out of a call (D-Bus specification, "Message Types").
-    func method(path: String, interface: String?, member: String) throws(MethodFailure) -> DBusInterface.Method {
+    /// The path that a message names, as far as there is an object at it or below it.
+    func node(of message: borrowing DBusMessage) throws(MethodFailure) -> String {
+        // Nobody limits a path of somebody else's but the largest message: the length comes before the copy.
+        guard message.pathLength <= Self.longestPath, let path = message.path else {
+            throw .standard("UnknownObject", "there is no object of so long a path")
+        }
         guard isNode(path) else { throw .standard("UnknownObject", "there is no object \(path)") }
-        let interfaces = interfaces(at: path).filter { interface == nil || $0.name == interface }
-        guard !interfaces.isEmpty else {
-            throw .standard("UnknownInterface", "\(path) has no interface \(interface ?? "at all")")
-        }
-        guard let method = interfaces.lazy.flatMap(\.methods).first(where: { $0.name == member }) else {
-            throw .standard("UnknownMethod", "\(interface ?? path) has no method \(member)")
-        }
-        return method
+        return path
     }
+
+    /// The object that a call is for.
+    func object(of message: borrowing DBusMessage) throws(MethodFailure) -> ServedObject {
+        if message.pathLength <= Self.longestPath, let path = message.path, let object = objects[path] {
+            return object
+        }
+        throw .standard("UnknownInterface", "\(try node(of: message)) has no interface at all")
+    }
+
+    /// The longest path that an object may have.
+    static let longestPath = 4096
 }
 
 /// The interfaces that every object has.
 enum StandardInterfaces {
-    /// Whether `interface` is one of them.
-    static func have(_ interface: String?) -> Bool { described.contains { $0.name == interface } }
-
-    /// Answers a call of a standard interface; `nil` where it is of another.
+    /// Answers a call that concerns no object's state; `nil` for any other.
     static func answer(
-        _ interface: String?,
-        _ call: IncomingCall,
-        path: String,
-        objects: ObjectTable
-    ) async throws -> [DBusValue]? {
-        switch (interface, call.member) {
-        case ("org.freedesktop.DBus.Peer", "Ping"):
-            return []
-        case ("org.freedesktop.DBus.Peer", "GetMachineId"):
-            return [.string(try machineID())]
-        case ("org.freedesktop.DBus.Introspectable", "Introspect"):
-            guard objects.isNode(path) else {
-                throw MethodFailure.standard("UnknownObject", "there is no object \(path)")
-            }
+        _ message: borrowing DBusMessage,
+        _ objects: ObjectTable
+    ) throws(MethodFailure) -> [DBusValue]? {
+        guard let interface = immediate.first(where: { $0.name == message.interface }) else { return nil }
+        let member = message.member ?? ""
+        guard let method = interface.methods.first(where: { $0.name == member }) else {
+            throw .standard("UnknownMethod", "\(interface.name) has no method \(member)")
+        }
+        try method.check(message.signature)
+        switch member {
+        case "Introspect":
+            let path = try objects.node(of: message)
             let introspection = Introspection(
-                interfaces: objects.interfaces(at: path),
+                interfaces: objects[path]?.interfaces ?? [],
                 children: objects.children(of: path)
             )
             return [.string(introspection.description)]
-        case ("org.freedesktop.DBus.Properties", "Get"):
-            return [.variant(try await property(call.arguments, in: objects.interfaces(at: path)).value())]
-        case ("org.freedesktop.DBus.Properties", "GetAll"):
-            return [try await properties(call.arguments, in: objects.interfaces(at: path))]
-        case ("org.freedesktop.DBus.Properties", "Set"):
-            throw MethodFailure.standard("PropertyReadOnly", "no property here can be set")
-        case ("org.freedesktop.DBus.Peer", _), ("org.freedesktop.DBus.Introspectable", _),
-            ("org.freedesktop.DBus.Properties", _):
-            throw MethodFailure.standard("UnknownMethod", "\(interface ?? "") has no method \(call.member)")
-        default:
-            return nil
+        case "GetMachineId": return [.string(try machineID())]
+        default: return []
         }
+    }
+
+    /// Reads the properties of an object's interfaces.
+    static func properties(of interfaces: [DBusInterface]) -> DBusInterface {
+        DBusInterface(
+            "org.freedesktop.DBus.Properties",
+            methods: [
+                method("Get", in: [("interface_name", "s"), ("property_name", "s")], out: [("value", "v")]) { call in
+                    [.variant(await (try property(call.arguments, in: interfaces)).value())]
+                },
+                method("GetAll", in: [("interface_name", "s")], out: [("properties", "a{sv}")]) { call in
+                    [try await properties(call.arguments, in: interfaces)]
+                },
+                method("Set", in: [("interface_name", "s"), ("property_name", "s"), ("value", "v")]) { _ in
+                    throw MethodFailure.standard("PropertyReadOnly", "no property here can be set")
+                },
+            ]
+        )
     }
 
     private static func property(
@@ -112,36 +124,34 @@ enum StandardInterfaces {
         return String(cString: identifier)
     }
 
-    /// For introspection only; ``answer(_:_:path:objects:)`` does the work.
-    static let described: [DBusInterface] = [
+    /// What every node has. ``answer(_:_:)`` does the work.
+    private static let immediate: [DBusInterface] = [
         DBusInterface(
             "org.freedesktop.DBus.Introspectable",
-            methods: [method("Introspect", out: [("xml", "s")])]
+            methods: [method("Introspect", out: [("xml", "s")]) { _ in [] }]
         ),
         DBusInterface(
             "org.freedesktop.DBus.Peer",
-            methods: [method("Ping"), method("GetMachineId", out: [("machine_uuid", "s")])]
-        ),
-        DBusInterface(
-            "org.freedesktop.DBus.Properties",
-            methods: [
-                method("Get", in: [("interface_name", "s"), ("property_name", "s")], out: [("value", "v")]),
-                method("GetAll", in: [("interface_name", "s")], out: [("properties", "a{sv}")]),
-                method("Set", in: [("interface_name", "s"), ("property_name", "s"), ("value", "v")]),
-            ]
+            methods: [method("Ping") { _ in [] }, method("GetMachineId", out: [("machine_uuid", "s")]) { _ in [] }]
         ),
     ]
+
+    /// For introspection.
+    static let described = immediate + [properties(of: [])]
 
     private static func method(
         _ name: String,
         in inputs: [(String, String)] = [],
-        out outputs: [(String, String)] = []
+        out outputs: [(String, String)] = [],
+        handler: @escaping @Sendable (IncomingCall) async throws -> [DBusValue]
     ) -> DBusInterface.Method {
         DBusInterface.Method(
             name,
             in: inputs.map { DBusInterface.Argument($0.0, $0.1) },
-            out: outputs.map { DBusInterface.Argument($0.0, $0.1) }
-        ) { _ in [] }
+            out: outputs.map { DBusInterface.Argument($0.0, $0.1) },
+            maximumBodyBytes: 4096,
+            handler: handler
+        )
     }
 }
 

@@ -136,6 +136,7 @@ final class BusCenter: Sendable {
         _ observer: Registration
     ) async throws(DBusError) -> NotificationObservation {
         let connection = try connection()
+        try await connection.connect()
         try reportFailures(of: connection)
         let observation = begin(name, object, observer)
         observation.keep(try await connection.addMatch(rule(name), fallback: WireNotification.broadRule))
@@ -241,7 +242,8 @@ final class BusCenter: Sendable {
             matchRules: connection?.matchRules ?? 0,
             coveredMatchRules: connection?.coveredMatchRules ?? 0,
             matchRulesNotInForce: connection?.matchRulesNotInForce ?? 0,
-            reconnections: connection?.reconnections ?? 0
+            reconnections: connection?.reconnections ?? 0,
+            unhandled: connection.map { $0.overflowed + $0.lostInOutages } ?? 0
         )
     }
 }

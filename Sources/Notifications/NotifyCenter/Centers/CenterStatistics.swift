@@ -22,4 +22,7 @@ public struct CenterStatistics: Sendable, Hashable {
     public let matchRulesNotInForce: Int
     /// How often the connection was restored after the bus was lost.
     public let reconnections: UInt64
+    /// Signals and calls that arrived while a handler waited for the bus on the reading thread, and were never handled: there were too many, or
+    /// the bus was lost meanwhile.
+    public let unhandled: UInt64
 }

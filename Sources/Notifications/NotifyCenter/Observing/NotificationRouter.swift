@@ -14,6 +14,14 @@ final class NotificationRouter: Sendable {
         var received: UInt64 = 0
         /// Of registrations that have ended.
         var endedCounts = DeliveryCounts()
+        /// Registrations for which something waits that no ``release()`` has let go of; `nil` where any may be among them.
+        var holders: [ObjectIdentifier: Registration]?
+
+        /// Who may have something to hand over. In a suspension only a few are, after the first time: each immediate post asks.
+        mutating func takeHolders() -> [Registration] {
+            defer { holders = suspension.isSuspended ? [:] : nil }
+            return holders.map { Array($0.values) } ?? registry.all.map(\.observer)
+        }
     }
 
     /// What the registrations of this router read before each delivery.
@@ -23,7 +31,11 @@ final class NotificationRouter: Sendable {
     // MARK: Observers
 
     func add(_ observer: Registration, name: NotificationName?, object: NotificationObject?) -> Registry.Key {
-        state.withLock { $0.registry.add(observer, name: name, object: object) }
+        state.withLock { state in
+            let key = state.registry.add(observer, name: name, object: object)
+            observer.rank.store(key.number, ordering: .relaxed)
+            return key
+        }
     }
 
     /// Ends a registration and drops what waits for it (CF-S12).
@@ -32,6 +44,7 @@ final class NotificationRouter: Sendable {
         let counts = observer.counts
         state.withLock { state in
             guard state.registry.remove(key) != nil else { return }
+            state.holders?[ObjectIdentifier(observer)] = nil
             state.endedCounts.add(counts)
         }
     }
@@ -43,6 +56,8 @@ final class NotificationRouter: Sendable {
     /// No delivery begins after this, except on a thread that has taken its notification already.
     func suspend() {
         state.withLock { state in
+            // What a queue was given before, and has not delivered, waits from now on.
+            if !state.suspension.isSuspended { state.holders = nil }
             state.suspension.suspend()
             gate.limit = state.suspension.limit
         }
@@ -55,22 +70,23 @@ final class NotificationRouter: Sendable {
 
     /// Hands over what waits, if it is due (CF-S8).
     func flush() {
-        let isDue = state.withLock { state in
+        let holders = state.withLock { state in
             defer { gate.limit = state.suspension.limit }
-            return state.suspension.flush()
+            return state.suspension.flush() ? state.takeHolders() : []
         }
-        if isDue { handOverAll() }
+        handOver(holders)
     }
 
     /// In the order of arrival over all observers, those of one notification in the order of registration (CF-S11, CF-D3).
-    private func handOverAll() {
+    private func handOver(_ holders: [Registration]) {
         struct Due {
             let number: UInt64
             let rank: UInt64
             let observer: Registration
         }
-        let due = state.withLock({ $0.registry.all }).flatMap { rank, observer in
-            observer.release().map { Due(number: $0, rank: rank, observer: observer) }
+        let due = holders.flatMap { observer in
+            let rank = observer.rank.load(ordering: .relaxed)
+            return observer.release().map { Due(number: $0, rank: rank, observer: observer) }
         }
         for due in due.sorted(by: { ($0.number, $0.rank) < ($1.number, $1.rank) }) { due.observer.deliverNext() }
     }
@@ -81,6 +97,8 @@ final class NotificationRouter: Sendable {
     private struct Route {
         let receivers: [Registration?]
         let arrival: Suspension.Arrival
+        /// For whom something is handed over before.
+        var holders: [Registration] = []
     }
 
     func receive(_ notification: WireNotification) {
@@ -89,7 +107,7 @@ final class NotificationRouter: Sendable {
         case .deliver(let number):
             for case let receiver? in route.receivers { receiver.offer(notification, number: number) }
         case .flushAndDeliver(let number):
-            handOverAll()
+            handOver(route.holders)
             for case let receiver? in route.receivers { receiver.offer(notification, number: number) }
         case .wait(let number):
             for case let receiver? in route.receivers { receiver.keep(notification, number: number) }
@@ -108,8 +126,19 @@ final class NotificationRouter: Sendable {
                     return notification.deliversImmediately || receiver.suspensionBehavior == .deliverImmediately
                 }
             let arrival = state.suspension.arrive(isImmediate: isImmediate)
-            if case .flushAndDeliver = arrival { gate.limit = state.suspension.limit }
-            return Route(receivers: receivers, arrival: arrival)
+            var route = Route(receivers: receivers, arrival: arrival)
+            switch arrival {
+            case .deliver: break
+            case .flushAndDeliver:
+                gate.limit = state.suspension.limit
+                // Together with the limit: a suspension that begins anew right after this asks all again.
+                route.holders = state.takeHolders()
+            case .wait:
+                if state.holders != nil {
+                    for case let receiver? in receivers { state.holders?[ObjectIdentifier(receiver)] = receiver }
+                }
+            }
+            return route
         }
     }
 

@@ -28,6 +28,8 @@ final class Registration: Sendable {
     }
 
     let suspensionBehavior: SuspensionBehavior
+    /// The place in the order of registration, which the router gives.
+    let rank = Atomic<UInt64>(0)
     private let state: Locked<State>
     private let outlet: Outlet
     private let gate: DeliveryGate

@@ -13,20 +13,20 @@ enum FormError: Error {
 /// How large a notification is: for the poster, who is refused what is over the limit, for each receiver, who ignores it, and for an
 /// observer's ``Buffering``. All three count alike, so that what can be posted is also heard.
 ///
-/// The size is 64 bytes for the notification and for each value of its userInfo, dictionaries and arrays included, and beyond that the
-/// UTF-8 of all texts and keys, and all data. A receiver counts before it copies, so the size bounds the
-/// memory that a stranger can claim, to about twice as much where a userInfo has many short keys.
+/// The size is 64 bytes for the notification, for each value of its userInfo, dictionaries and arrays included, and for each key; and beyond
+/// that the UTF-8 of all texts and keys, and all data. A receiver counts before it copies, so the size bounds the memory that a stranger can
+/// claim.
 struct NotificationSize {
     /// The largest notification. Larger data belongs in a file, whose name is sent.
     static let maximum = 1 << 20
-    private static let perValue = 64
+    private static let perPart = 64
 
-    private(set) var bytes = NotificationSize.perValue
+    private(set) var bytes = NotificationSize.perPart
 
-    /// Counts one value, with the bytes of its text or data.
-    mutating func addValue(_ length: Int = 0) throws(FormError) { try add(Self.perValue + length) }
+    /// Counts one value or key, with the bytes of its text or data.
+    mutating func addPart(_ length: Int = 0) throws(FormError) { try add(Self.perPart + length) }
 
-    /// Counts the bytes of a name, an object or a key.
+    /// Counts the bytes of a name or an object.
     mutating func add(_ length: Int) throws(FormError) {
         bytes += length
         guard bytes <= Self.maximum else { throw .tooLarge }
@@ -61,11 +61,11 @@ enum PayloadCoding {
         depth: Int,
         _ size: inout NotificationSize
     ) throws(FormError) -> DBusValue {
-        try size.addValue()
+        try size.addPart()
         var entries: [(String, DBusValue)] = []
         for key in dictionary.keys.sorted() {
             guard let value = dictionary[key] else { continue }
-            try size.add(key.utf8.count)
+            try size.addPart(key.utf8.count)
             entries.append((key, .variant(try encode(value, depth: depth + 1, &size))))
         }
         guard entries.contains(where: { $0.0.utf8.contains(0) }) else {
@@ -79,9 +79,12 @@ enum PayloadCoding {
         depth: Int,
         _ size: inout NotificationSize
     ) throws(FormError) -> DBusValue {
-        guard depth <= maximumDepth else { throw .tooDeep }
+        switch value {
+        case .array, .dictionary: guard depth < maximumDepth else { throw .tooDeep }
+        default: break
+        }
         if case .dictionary(let dictionary) = value { return try encode(dictionary, depth: depth, &size) }
-        try size.addValue(value.length)
+        try size.addPart(value.length)
         switch value {
         case .string(let text): return text.utf8.contains(0) ? .structure([.bytes(Array(text.utf8))]) : .string(text)
         case .integer(let number): return .int64(number)
@@ -112,25 +115,25 @@ enum PayloadCoding {
 
     private static func measure(_ reader: DBusReader, _ size: inout NotificationSize) throws(FormError) {
         switch reader.kind {
-        case .string, .objectPath, .signature: try size.addValue(reader.text?.count ?? 0)
-        case .bytes: try size.addValue(reader.bytes?.count ?? 0)
+        case .string, .objectPath, .signature: try size.addPart(reader.text?.count ?? 0)
+        case .bytes: try size.addPart(reader.bytes?.count ?? 0)
         case .variant: try measure(reader.inner, &size)
         // It stands for the one value that it holds.
         case .structure: try measureAll(reader.inner, &size)
         case .array where !reader.inner.has(signature: "(ayv)"):
-            try size.addValue()
+            try size.addPart()
             try measureAll(reader.inner, &size)
         case .array, .dictionary:
-            try size.addValue()
+            try size.addPart()
             var pairs = reader.inner
             while pairs.kind != .end {
                 var pair = pairs.inner
-                try size.add((pair.text ?? pair.bytes)?.count ?? 0)
+                try size.addPart((pair.text ?? pair.bytes)?.count ?? 0)
                 pair.next()
                 try measure(pair, &size)
                 pairs.next()
             }
-        default: try size.addValue()
+        default: try size.addPart()
         }
     }
 

@@ -100,7 +100,11 @@ package actor DaemonService {
         let lease = try await connection.addMatch(
             MatchRule(signalFrom: "org.freedesktop.DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
         )
-        let object = try connection.export([DaemonInterface.interface(self)], at: NotifydProtocol.path)
+        let object = try connection.export(
+            [DaemonInterface.interface(self)],
+            at: NotifydProtocol.path,
+            limits: await state.limits.calls
+        )
         await keep([lost, signals, object], lease)
         await watchConfigured()
         try await connection.requestName(NotifydProtocol.busName)

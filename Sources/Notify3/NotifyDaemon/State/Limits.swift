@@ -1,3 +1,4 @@
+import DBusTransport
 import NotifyCenter
 import NotifydProtocol
 
@@ -17,6 +18,15 @@ package struct Limits: Sendable, Hashable {
     package var pathBytes = 4095
 
     package init() {}
+
+    /// Calls that wait at once, for instance until the bus has said who a caller is: a process may register all of its names by then.
+    var calls: CallLimits {
+        var calls = CallLimits()
+        // One body may hold all names of a process, and its registrations.
+        (calls.bodyBytes, calls.bytesOfSender, calls.bytes) = (32 << 20, 48 << 20, 128 << 20)
+        (calls.callsOfSender, calls.calls) = (names, 4 * names)
+        return calls
+    }
 
     /// For connections of users other than notifyd's own. A system bus allows each user 256 connections: all of these together stay below
     /// what would harm others.

@@ -216,12 +216,12 @@ final class NotifydLink: Sendable {
         }
         guard case .present(sender) = state.withLock({ $0.presence }) else { return }
         switch signal {
-        case .suspend: client.suspendProcess()
-        case .resume: client.resumeProcess()
+        case .suspend where message.has(signature: ""): client.suspendProcess()
+        case .resume where message.has(signature: ""): client.resumeProcess()
         case .changed:
             guard message.has(signature: "i"), case .int32(let token)? = try? message.arguments().first else { return }
             client.fire(token)
-        case .tell: break
+        case .suspend, .resume, .tell: break
         }
     }
 

@@ -89,8 +89,8 @@ struct KnownSenders<Post> {
 
     /// By unique bus name, which a bus gives out once.
     private var known: [String: Identity?] = [:]
-    /// One post of a name stands for all of that name.
-    private var waiting: [String: [NotificationName: Post]] = [:]
+    /// One post of a name stands for all of that name, in the place of the first.
+    private var waiting: [String: (posts: [(name: NotificationName, post: Post)], names: Set<NotificationName>)] = [:]
     /// Senders whose posts are waiting or being delivered.
     private var asked: Set<String> = []
     private var busGeneration: UInt64 = 0
@@ -98,26 +98,28 @@ struct KnownSenders<Post> {
     /// A post has arrived.
     mutating func posted(_ name: NotificationName, by sender: String, _ post: Post) -> Step {
         if let identity = known[sender] { return .decide(identity) }
-        waiting[sender, default: [:]][name] = post
+        if waiting[sender, default: ([], [])].names.insert(name).inserted {
+            waiting[sender]?.posts.append((name, post))
+        }
         return asked.insert(sender).inserted ? .ask(busGeneration: busGeneration) : .wait
     }
 
     /// The bus has answered. ``settled(_:in:)`` follows.
     ///
-    /// - Returns: the posts that waited; none if they were another generation's.
+    /// - Returns: the posts that waited, in the order of their arrival; none if they were another generation's.
     mutating func answered(
         _ sender: String,
         _ answer: Answer,
         in busGeneration: UInt64
-    ) -> [NotificationName: Post] {
-        guard busGeneration == self.busGeneration else { return [:] }
+    ) -> [(name: NotificationName, post: Post)] {
+        guard busGeneration == self.busGeneration else { return [] }
         if known.count >= Self.capacity { known = [:] }
         switch answer {
         case .identity(let identity): known.updateValue(identity, forKey: sender)
         case .gone: known.updateValue(nil, forKey: sender)
         case .unknown: break
         }
-        return waiting.removeValue(forKey: sender) ?? [:]
+        return waiting.removeValue(forKey: sender)?.posts ?? []
     }
 
     /// The posts that waited are delivered.

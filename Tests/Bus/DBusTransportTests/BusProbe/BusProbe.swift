@@ -1,4 +1,5 @@
 import DBusTransport
+import Dispatch
 import Glibc
 import Synchronization
 
@@ -23,6 +24,7 @@ enum BusProbe {
             try connection?.flush()
             _exit(0)
         case "fork": try forkWhileBusy(bus, count)
+        case "connect-in-tasks": try connectInTasks(bus, count)
         default: exit(2)
         }
     }
@@ -74,5 +76,38 @@ enum BusProbe {
             var status: CInt = 0
             guard child > 0, waitpid(child, &status, 0) == child, status == 0 else { exit(1) }
         }
+    }
+
+    /// Has tasks connect, and one task that needs nothing but a thread. Says "others" when that one ends, "failed" for each of the first that
+    /// finds no bus, and "connected" when all have ended.
+    private static func connectInTasks(_ bus: Bus, _ count: Int) throws {
+        let connected = DispatchGroup()
+        for index in 0..<count {
+            let connection = try DBusConnection.whenThere(bus)
+            connected.enter()
+            Task {
+                do {
+                    switch index % 3 {
+                    case 0: try await connection.flush()
+                    case 1: _ = try await connection.addMatch(MatchRule(interface: "org.example.Ping"))
+                    default: try await connection.requestName("org.example.Name\(index)")
+                    }
+                } catch {
+                    say("failed")
+                }
+                connected.leave()
+            }
+        }
+        Task {
+            for _ in 0..<100 { await Task.yield() }
+            say("others")
+        }
+        connected.wait()
+        say("connected")
+    }
+
+    private static func say(_ line: String) {
+        var line = line + "\n"
+        line.withUTF8 { _ = write(STDOUT_FILENO, $0.baseAddress, $0.count) }
     }
 }

@@ -13,7 +13,8 @@ final class StandInNotifyd: Sendable {
     }
 
     private let heard = Locked<[Word]>([])
-    private let connection: DBusConnection
+    let connection: DBusConnection
+    private let callers = Locked<Set<String>>([])
     private let parts = Locked<(handlers: [Observation], lease: MatchRuleLease?)>(([], nil))
 
     /// - Parameter isRefusing: whether it answers each call with an error.
@@ -31,6 +32,7 @@ final class StandInNotifyd: Sendable {
                     in: [names],
                     out: [.init("owner", "s")],
                     inOrder: { [weak self] call, reply in
+                        self?.callers.withLock { _ = $0.insert(call.sender) }
                         for name in call.arguments.first?.stringsValue ?? [] { self?.note(.enter(name)) }
                         reply.send(isRefusing ? .failure(refusal) : .success([.string(name)]))
                     }
@@ -67,6 +69,9 @@ final class StandInNotifyd: Sendable {
 
     /// The records so far.
     var words: [Word] { heard.withLock { $0 } }
+
+    /// The processes that have told it of names, by their unique bus names.
+    var processes: Set<String> { callers.withLock { $0 } }
 
     private func note(_ word: Word) { heard.withLock { $0.append(word) } }
 }

@@ -1,0 +1,190 @@
+import Synchronization
+
+/// How much work callers may have an object do at once. A call counts from when it is taken until it is answered, or until nobody holds its
+/// ``CallReply`` any more. A call over a limit is refused with `org.freedesktop.DBus.Error.LimitsExceeded` before its body is read, and its
+/// sender may try again when earlier calls are answered.
+///
+/// Bytes are those of whole messages. What a handler is given takes more: up to about 35 times as much for many small values.
+public struct CallLimits: Sendable, Hashable {
+    /// The largest body of one call, where its method names no other (``DBusInterface/Method``). 1 MiB.
+    public var bodyBytes = 1 << 20
+    /// Calls of one sender. 256.
+    public var callsOfSender = 256
+    /// Bytes of the calls of one sender. 4 MiB.
+    public var bytesOfSender = 4 << 20
+    /// Calls of all senders. 4096.
+    public var calls = 4096
+    /// Bytes of the calls of all senders. 16 MiB.
+    public var bytes = 16 << 20
+
+    /// The limits that suit most services; set those that do not.
+    public init() {}
+}
+
+/// What is known of a method call before its body is read. Nothing in it is to be trusted but `sender`, which the bus vouches for.
+public struct CallHeader: Sendable, Hashable {
+    /// The caller's unique bus name.
+    public let sender: String
+    /// The interface that the method belongs to.
+    public let interface: String
+    /// The method's name.
+    public let member: String
+    /// The body's signature, which is the method's.
+    public let signature: String
+    /// About how many bytes the body takes.
+    public let bodyBytes: Int
+}
+
+/// Whether an object takes a call.
+public enum CallAdmission: Sendable {
+    /// It does. `ended` is called once, on any thread, when the call no longer counts: right before its answer is sent, or when nobody
+    /// holds its ``CallReply`` any more.
+    case take(ended: (@Sendable () -> Void)? = nil)
+    /// It does not, and the caller is told so.
+    case refuse(MethodFailure)
+
+    /// Decides on a call that has the method's signature and keeps all limits. Called on the reading thread, so that it must return soon,
+    /// and before anything of the body is read.
+    public typealias Decision = @Sendable (CallHeader) -> CallAdmission
+}
+
+/// What callers have an object do at this moment. Pure.
+struct CallBudget {
+    private struct Use {
+        var calls = 0
+        var bytes = 0
+
+        mutating func add(_ calls: Int, _ bytes: Int) {
+            self.calls += calls
+            self.bytes += bytes
+        }
+
+        /// Whether one more call of so many bytes keeps the limits.
+        func hasRoom(for bytes: Int, calls callLimit: Int, bytes byteLimit: Int) -> Bool {
+            calls < callLimit && bytes <= byteLimit - self.bytes
+        }
+    }
+
+    let limits: CallLimits
+    private var all = Use()
+    /// As many as have calls under way.
+    private var senders: [String: Use] = [:]
+
+    init(_ limits: CallLimits) { self.limits = limits }
+
+    var isUnused: Bool { senders.isEmpty && all.calls == 0 && all.bytes == 0 }
+
+    /// Takes a call into account, or refuses it.
+    mutating func take(_ bytes: Int, of sender: String) throws(MethodFailure) {
+        var use = senders[sender] ?? Use()
+        guard use.hasRoom(for: bytes, calls: limits.callsOfSender, bytes: limits.bytesOfSender) else {
+            throw .standard(
+                "LimitsExceeded",
+                "a caller may have \(limits.callsOfSender) calls of \(limits.bytesOfSender) bytes under way; wait for an answer"
+            )
+        }
+        guard all.hasRoom(for: bytes, calls: limits.calls, bytes: limits.bytes) else {
+            throw .standard("LimitsExceeded", "too many calls are under way; try again later")
+        }
+        use.add(1, bytes)
+        senders[sender] = use
+        all.add(1, bytes)
+    }
+
+    /// The end of a call that was taken.
+    mutating func giveBack(_ bytes: Int, of sender: String) {
+        all.add(-1, -bytes)
+        senders[sender]?.add(-1, -bytes)
+        if senders[sender]?.calls == 0 { senders[sender] = nil }
+    }
+}
+
+/// A call that an object has taken. It counts until ``end()``, or its own end of life.
+final class AdmittedCall: Sendable {
+    private let object: ServedObject
+    private let sender: String
+    private let bytes: Int
+    /// `nil` once the call has ended.
+    private let ended: Locked<(@Sendable () -> Void)?>
+
+    fileprivate init(_ object: ServedObject, _ sender: String, _ bytes: Int, _ ended: (@Sendable () -> Void)?) {
+        self.object = object
+        self.sender = sender
+        self.bytes = bytes
+        self.ended = Locked(ended ?? {})
+    }
+
+    deinit { end() }
+
+    func end() {
+        let ended = ended.withLock { ended in
+            defer { ended = nil }
+            return ended
+        }
+        guard let ended else { return }
+        object.budget.withLock { $0.giveBack(bytes, of: sender) }
+        ended()
+    }
+}
+
+/// An object at a path: its interfaces, and what callers may have it do.
+final class ServedObject: Sendable {
+    let interfaces: [DBusInterface]
+    /// Of ``interfaces`` and of those that come by themselves.
+    private let callable: [DBusInterface]
+    let budget: Locked<CallBudget>
+    private let decide: CallAdmission.Decision?
+
+    init(_ interfaces: [DBusInterface], _ limits: CallLimits = CallLimits(), _ decide: CallAdmission.Decision? = nil) {
+        self.interfaces = interfaces
+        callable = interfaces + [StandardInterfaces.properties(of: interfaces)]
+        budget = Locked(CallBudget(limits))
+        self.decide = decide
+    }
+
+    /// The method that a call names. The interface may be left out of a call (D-Bus specification, "Message Types").
+    func method(
+        _ interface: String?,
+        _ member: String
+    ) throws(MethodFailure) -> (interface: String, DBusInterface.Method) {
+        let named = callable.filter { interface == nil || $0.name == interface }
+        guard !named.isEmpty else {
+            throw .standard("UnknownInterface", "the object has no interface \(interface ?? "at all")")
+        }
+        for candidate in named {
+            if let method = candidate.methods.first(where: { $0.name == member }) { return (candidate.name, method) }
+        }
+        throw .standard("UnknownMethod", "\(interface ?? "the object") has no method \(member)")
+    }
+
+    /// Takes a call into account, or refuses it. Nothing of the body is read but its lengths.
+    func admit(
+        _ message: borrowing DBusMessage,
+        _ interface: String,
+        _ method: DBusInterface.Method
+    ) throws(MethodFailure) -> AdmittedCall {
+        let signature = message.signature
+        try method.check(signature)
+        let (sender, bytes) = (message.sender ?? "", message.bodySize)
+        let limit = method.maximumBodyBytes ?? budget.withLock { $0.limits.bodyBytes }
+        guard bytes <= limit else {
+            throw .standard("LimitsExceeded", "\(method.name) takes \(limit) bytes, not \(bytes)")
+        }
+        let size = message.headerSize + bytes
+        try budget.withLock { budget throws(MethodFailure) in try budget.take(size, of: sender) }
+        guard let decide else { return AdmittedCall(self, sender, size, nil) }
+        let header = CallHeader(
+            sender: sender,
+            interface: interface,
+            member: method.name,
+            signature: signature,
+            bodyBytes: bytes
+        )
+        switch decide(header) {
+        case .take(let ended): return AdmittedCall(self, sender, size, ended)
+        case .refuse(let failure):
+            budget.withLock { $0.giveBack(size, of: sender) }
+            throw failure
+        }
+    }
+}

@@ -1,0 +1,323 @@
+import Dispatch
+import Glibc
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+import struct CDBus.DBusMessageIter
+import func CDBus.dbus_message_iter_append_basic
+import func CDBus.dbus_message_iter_init_append
+
+@testable import DBusTransport
+
+@Suite("Calls of others are taken or refused before any of their work is done")
+struct CallAdmissionTests {
+    private static let limitsExceeded = "org.freedesktop.DBus.Error.LimitsExceeded"
+
+    private let bus: PrivateBus
+    private let server: DBusConnection
+    private let client: DBusConnection
+    /// The bodies that handlers were given.
+    private let handled = Noted<[DBusValue]>()
+
+    init() throws {
+        bus = try PrivateBus()
+        server = try DBusConnection.open(bus.bus)
+        client = try DBusConnection.open(bus.bus)
+    }
+
+    private func call(_ member: String, _ arguments: [DBusValue] = []) throws -> DBusMessage {
+        try .methodCall(
+            destination: try #require(server.uniqueName),
+            path: "/object",
+            interface: "org.example.Object",
+            member: member,
+            arguments: arguments
+        )
+    }
+
+    /// The name and text of the refusal; `nil` where the call was answered.
+    private func refusal(_ message: consuming DBusMessage, of caller: DBusConnection) async -> DBusError? {
+        do throws(DBusError) {
+            _ = try await caller.call(message)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    /// `Wait` answers when it is let, `Take` and `TakeHere` note their argument.
+    private func interface(_ gate: Gate) -> [DBusInterface] {
+        [
+            DBusInterface(
+                "org.example.Object",
+                methods: [
+                    .init("Wait") { _ in
+                        await gate.pass()
+                        return []
+                    },
+                    .init("Take", in: [.init("values", "av")]) { [handled] call in
+                        handled.note(call.arguments)
+                        return []
+                    },
+                    .init("TakeLittle", in: [.init("values", "av")], maximumBodyBytes: 1000) { [handled] call in
+                        handled.note(call.arguments)
+                        return []
+                    },
+                    .init(
+                        "TakeHere",
+                        in: [.init("values", "av")],
+                        inOrder: { [handled] call, reply in
+                            handled.note(call.arguments)
+                            reply.send(.success([]))
+                        }
+                    ),
+                    .init("Forget", inOrder: { _, _ in }),
+                ],
+                properties: [.init("Version", "u") { .uint32(7) }]
+            )
+        ]
+    }
+
+    // MARK: Limits
+
+    @Test("a budget counts calls and bytes, of each sender and of all, and takes again what was given back")
+    func budget() throws {
+        var limits = CallLimits()
+        (limits.callsOfSender, limits.bytesOfSender, limits.calls, limits.bytes) = (2, 100, 3, 150)
+        var budget = CallBudget(limits)
+        func isTaken(_ bytes: Int, _ sender: String) -> Bool { (try? budget.take(bytes, of: sender)) != nil }
+        #expect(isTaken(10, "a") && isTaken(10, "a") && !isTaken(10, "a"), "two calls of a sender")
+        #expect(!isTaken(101, "b") && isTaken(100, "b"), "100 bytes of a sender")
+        #expect(!isTaken(1, "c"), "three calls of all")
+        budget.giveBack(10, of: "a")
+        #expect(!isTaken(41, "c") && isTaken(40, "c"), "150 bytes of all")
+        #expect(!isTaken(.max, "d"))
+        for (bytes, sender) in [(10, "a"), (100, "b"), (40, "c")] { budget.giveBack(bytes, of: sender) }
+        #expect(budget.isUnused)
+    }
+
+    @Test("a caller over its limit is refused by name; others are served, and so is it when its calls are answered")
+    func callsOfSender() async throws {
+        let gate = Gate()
+        let object = try server.export(interface(gate), at: "/object")
+        let answers = Noted<Result<[DBusValue], DBusError>>()
+        let limit = CallLimits().callsOfSender
+        for _ in 0..<limit { client.call(try call("Wait"), timeout: .seconds(600)) { answers.note($0) } }
+        let refused = await refusal(try call("Take", [.array([], of: "v")]), of: client)
+        #expect(refused?.name == Self.limitsExceeded)
+        #expect(refused?.code == .limitsExceeded)
+        let read = try DBusMessage.methodCall(
+            destination: try #require(server.uniqueName),
+            path: "/object",
+            interface: "org.freedesktop.DBus.Properties",
+            member: "GetAll",
+            arguments: [.string("")]
+        )
+        let held = HeldMessage(read)
+        #expect(await refusal(held.message.sharedReference(), of: client)?.name == Self.limitsExceeded)
+        let other = try DBusConnection.open(bus.bus)
+        #expect(await refusal(try call("Take", [.array([], of: "v")]), of: other) == nil)
+        #expect(await refusal(held.message.sharedReference(), of: other) == nil)
+        gate.open()
+        try await eventually("all are answered") { answers.all.count == limit }
+        #expect(await refusal(try call("Take", [.array([], of: "v")]), of: client) == nil)
+        #expect(try isUnused("/object"))
+        withExtendedLifetime(object) {}
+    }
+
+    @Test("all callers together have a limit too")
+    func callsOfAll() async throws {
+        let gate = Gate()
+        var limits = CallLimits()
+        limits.calls = 2
+        let object = try server.export(interface(gate), at: "/object", limits: limits)
+        let answers = Noted<Result<[DBusValue], DBusError>>()
+        let callers = try (0..<2).map { _ in try DBusConnection.open(bus.bus) }
+        for caller in callers {
+            caller.call(try call("Wait"), timeout: .seconds(600)) { answers.note($0) }
+            // The bus has handed on what it read before this.
+            try await caller.flush()
+        }
+        #expect(await refusal(try call("Wait"), of: client)?.name == Self.limitsExceeded)
+        gate.open()
+        try await eventually("both are answered") { answers.all.count == 2 }
+        #expect(await refusal(try call("Wait"), of: client) == nil)
+        withExtendedLifetime(object) {}
+    }
+
+    private func isUnused(_ path: String) throws -> Bool {
+        let object = try #require(server.core.state.withLock { $0.objects[path] })
+        return object.budget.withLock { $0.isUnused }
+    }
+
+    @Test("a call that nobody answers counts as long as somebody holds its reply")
+    func forgottenReply() async throws {
+        var limits = CallLimits()
+        limits.callsOfSender = 1
+        let object = try server.export(interface(Gate()), at: "/object", limits: limits)
+        for _ in 0..<3 { client.call(try call("Forget"), timeout: .milliseconds(1)) { _ in } }
+        #expect(await refusal(try call("Take", [.array([], of: "v")]), of: client) == nil)
+        #expect(try isUnused("/object"))
+        withExtendedLifetime(object) {}
+    }
+
+    // MARK: Sizes
+
+    @Test(
+        "a body over what its method takes is refused, and no handler sees it",
+        arguments: ["Take", "TakeLittle", "TakeHere"]
+    )
+    func largeBody(member: String) async throws {
+        let asked = Noted<CallHeader>()
+        let object = try server.export(interface(Gate()), at: "/object") { header in
+            asked.note(header)
+            return .take()
+        }
+        let values = [DBusValue](repeating: .variant(.byte(1)), count: member == "TakeLittle" ? 300 : 300_000)
+        let refused = await refusal(try call(member, [.array(values, of: "v")]), of: client)
+        #expect(refused?.name == Self.limitsExceeded)
+        #expect(handled.all.isEmpty)
+        #expect(asked.all.isEmpty)
+        #expect(await refusal(try call(member, [.array([.variant(.byte(1))], of: "v")]), of: client) == nil)
+        #expect(handled.all == [[.array([.variant(.byte(1))], of: "v")]])
+        withExtendedLifetime(object) {}
+    }
+
+    @Test("a path of megabytes is refused without being repeated")
+    func largePath() async throws {
+        let object = try server.export(interface(Gate()), at: "/object")
+        for interface in ["org.example.Object", "org.freedesktop.DBus.Introspectable"] {
+            let message = try DBusMessage.methodCall(
+                destination: try #require(server.uniqueName),
+                path: "/" + String(repeating: "a", count: 5_000_000),
+                interface: interface,
+                member: interface.hasSuffix("Object") ? "Wait" : "Introspect"
+            )
+            let refused = await refusal(message, of: client)
+            #expect(refused?.name == "org.freedesktop.DBus.Error.UnknownObject")
+            #expect(refused?.message.utf8.count ?? .max < 200)
+        }
+        withExtendedLifetime(object) {}
+    }
+
+    // MARK: The service's own decision
+
+    @Test("a service decides by the header alone, and hears of the end of each call that it took")
+    func decision() async throws {
+        let asked = Noted<CallHeader>()
+        let ended = Noted<String>()
+        let object = try server.export(interface(Gate()), at: "/object") { header in
+            asked.note(header)
+            if header.member == "Wait" { return .refuse(.init(name: "org.example.Error.Full", message: "later")) }
+            return .take { ended.note(header.member) }
+        }
+        #expect(await refusal(try call("Wait"), of: client)?.name == "org.example.Error.Full")
+        #expect(ended.all.isEmpty)
+        let values = DBusValue.array([.variant(.string("one"))], of: "v")
+        #expect(await refusal(try call("Take", [values]), of: client) == nil)
+        // The end comes before the answer.
+        #expect(ended.all == ["Take"])
+        #expect(await refusal(try call("TakeHere", [values]), of: client) == nil)
+        #expect(ended.all == ["Take", "TakeHere"])
+        client.call(try call("Forget"), timeout: .milliseconds(1)) { _ in }
+        try await eventually("the forgotten call ends") { ended.all == ["Take", "TakeHere", "Forget"] }
+        let headers = asked.all
+        #expect(headers.map(\.member) == ["Wait", "Take", "TakeHere", "Forget"])
+        #expect(headers.map(\.signature) == ["", "av", "av", ""])
+        #expect(headers.allSatisfy { $0.sender == client.uniqueName && $0.interface == "org.example.Object" })
+        #expect(headers[0].bodyBytes == 0 && (8...64).contains(headers[1].bodyBytes))
+        // What has another signature, or names nothing, is refused without asking.
+        #expect(await refusal(try call("Take"), of: client)?.name == "org.freedesktop.DBus.Error.InvalidArgs")
+        #expect(await refusal(try call("Nothing"), of: client)?.name == "org.freedesktop.DBus.Error.UnknownMethod")
+        #expect(asked.all.count == 4)
+        #expect(try isUnused("/object"))
+        withExtendedLifetime(object) {}
+    }
+
+    // MARK: Descriptors
+
+    /// Adds the write end of a pipe to the message.
+    ///
+    /// - Returns: the read end, which is at its end when the last copy of the write end is closed.
+    private func addDescriptor(to message: borrowing DBusMessage) -> CInt {
+        var ends: [CInt] = [-1, -1]
+        #expect(pipe(&ends) == 0)
+        var iterator = DBusMessageIter()
+        dbus_message_iter_init_append(message.pointer, &iterator)
+        // Takes a copy.
+        #expect(dbus_message_iter_append_basic(&iterator, CInt(UInt8(ascii: "h")), &ends[1]) != 0)
+        close(ends[1])
+        return ends[0]
+    }
+
+    private func isAtEnd(_ descriptor: CInt) -> Bool {
+        var entry = pollfd(fd: descriptor, events: CShort(POLLIN), revents: 0)
+        return poll(&entry, 1, 0) == 1 && entry.revents & CShort(POLLHUP) != 0
+    }
+
+    @Test("a call with descriptors is refused, and they are closed")
+    func callWithDescriptors() async throws {
+        let object = try server.export(interface(Gate()), at: "/object")
+        let message = try call("Wait")
+        let end = addDescriptor(to: message)
+        defer { close(end) }
+        #expect(await refusal(message, of: client)?.name == "org.freedesktop.DBus.Error.InvalidArgs")
+        try await eventually("the descriptor is closed") { isAtEnd(end) }
+        withExtendedLifetime(object) {}
+    }
+
+    @Test("descriptors of calls and signals that come while a handler waits are closed at once")
+    func descriptorsDuringAWait() async throws {
+        let gate = Gate()
+        let object = try server.export(interface(gate), at: "/object")
+        let waits = DispatchSemaphore(value: 0)
+        let goOn = Locked(false)
+        let handler = server.onSignal { [server] message in
+            guard message.interface == "org.example.Begin" else { return }
+            waits.signal()
+            // Reads on, as a handler that waits for an answer does.
+            while !goOn.withLock({ $0 }) { _ = try? server.flush(timeout: .seconds(1)) }
+        }
+        let name = try #require(server.uniqueName)
+        try client.send(
+            try .signal(path: "/a", interface: "org.example.Begin", member: "Begin", destination: name)
+        )
+        await onThread { waits.wait() }
+        let signal = try DBusMessage.signal(path: "/a", interface: "a.b", member: "C", destination: name)
+        let ofSignal = addDescriptor(to: signal)
+        let message = try call("Wait")
+        let ofCall = addDescriptor(to: message)
+        defer { for end in [ofSignal, ofCall] { close(end) } }
+        try client.send(signal)
+        #expect(await refusal(message, of: client)?.name == "org.freedesktop.DBus.Error.InvalidArgs")
+        // This process's copies go with the messages, which are sent.
+        _ = consume signal
+        try await eventually("the descriptors are closed") { isAtEnd(ofSignal) && isAtEnd(ofCall) }
+        goOn.withLock { $0 = true }
+        withExtendedLifetime((object, handler)) {}
+    }
+}
+
+/// Lets tasks wait until it is opened.
+private final class Gate: Sendable {
+    private let state = Locked<(isOpen: Bool, waiting: [CheckedContinuation<Void, Never>])>((false, []))
+
+    func pass() async {
+        await withCheckedContinuation { continuation in
+            let isOpen = state.withLock { state in
+                if !state.isOpen { state.waiting.append(continuation) }
+                return state.isOpen
+            }
+            if isOpen { continuation.resume() }
+        }
+    }
+
+    func open() {
+        let waiting = state.withLock { state in
+            defer { state = (true, []) }
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+}

@@ -1,0 +1,79 @@
+import Glibc
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@testable import DBusTransport
+
+@Suite("Connecting to a bus that is stopped, silent or absent")
+struct ConnectingTests {
+    @Test(
+        "tasks that connect to a stopped bus leave the threads that tasks share to others",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon)
+    )
+    func connectingTasks() async throws {
+        let bus = try PrivateBus()
+        bus.suspend()
+        // More than tasks have threads. In a process of its own, where no other test has tasks.
+        let count = 4 * sysconf(CInt(_SC_NPROCESSORS_ONLN))
+        let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, "connect-in-tasks", "\(count)"])
+        try await probe.line { $0 == "others" }
+        #expect(probe.lines == ["others"], "while the first wait, for 25 seconds at most")
+        bus.resume()
+        try await probe.line { $0 == "connected" }
+        #expect(!probe.lines.contains("failed"))
+    }
+
+    @Test("tasks that use one connection connect once, and all learn why it cannot be made")
+    func connectingTogether() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.whenThere(bus.bus)
+        try await withThrowingTaskGroup { group in
+            for _ in 0..<20 { group.addTask { try await connection.flush() } }
+            try await group.waitForAll()
+        }
+        #expect(connection.statistics.reconnections == 0)
+        bus.stop()
+        let absent = try DBusConnection.whenThere(bus.bus)
+        let codes = await withTaskGroup { group in
+            for _ in 0..<20 {
+                group.addTask {
+                    do throws(DBusError) {
+                        try await absent.flush()
+                        return nil as DBusError.Code?
+                    } catch {
+                        return error.code
+                    }
+                }
+            }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(codes == Array(repeating: .noBus, count: 20))
+        #expect(!absent.core.state.withLock { $0.isReading })
+    }
+
+    @Test("a bus that does not answer Hello holds up no connection to another")
+    func silentHello() async throws {
+        let silent = try HangingUpBus(answersHello: false)
+        let ended = Locked(false)
+        let opening = Task {
+            await onThread {
+                defer { ended.withLock { $0 = true } }
+                let open = { () throws(DBusError) in try DBusConnection.open(silent.bus) }
+                do throws(DBusError) {
+                    _ = try open()
+                    return nil as DBusError.Code?
+                } catch {
+                    return error.code
+                }
+            }
+        }
+        try await eventually("it has said Hello") { silent.greetings == 1 }
+        let bus = try PrivateBus()
+        let isOpen = await onThread { (try? DBusConnection.open(bus.bus)) != nil }
+        #expect(isOpen)
+        #expect(!ended.withLock { $0 }, "the other one waited as long as this")
+        silent.hangUp()
+        #expect(await opening.value == .noBus)
+    }
+}
