@@ -93,7 +93,7 @@ extension ConnectionCore {
         let jobs: [Job]
         let alarm: ContinuousClock.Instant?
         let expired: [PendingCall]
-        var handlers: [(id: UInt64, call: SignalHandler)]
+        var handlers: [Listener]
         var handlerGeneration: UInt
 
         func tellExpired() {
@@ -152,10 +152,14 @@ extension ConnectionCore {
 
     /// Sleeps until the socket, the eventfd or a deadline; returns the socket's events.
     func poll(_ standing: BusSocket.Standing?, until deadline: ContinuousClock.Instant?) -> CShort {
+        let awaitsRoom = standing?.hasUnsentMessages == true
+        // Only while it sleeps: what is queued before it wakes, it finds when it looks at the socket again.
+        if awaitsRoom { self.awaitsRoom.store(true, ordering: .releasing) }
+        defer { if awaitsRoom { self.awaitsRoom.store(false, ordering: .releasing) } }
         var descriptors = (pollfd(), pollfd(fd: event.descriptor, events: CShort(POLLIN), revents: 0))
         // A negative descriptor is passed over.
         descriptors.0.fd = standing?.descriptor ?? -1
-        descriptors.0.events = CShort(standing?.hasUnsentMessages == true ? POLLIN | POLLOUT : POLLIN)
+        descriptors.0.events = CShort(awaitsRoom ? POLLIN | POLLOUT : POLLIN)
         withUnsafeMutableBytes(of: &descriptors) { bytes in
             _ = Glibc.poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, milliseconds(until: deadline))
         }

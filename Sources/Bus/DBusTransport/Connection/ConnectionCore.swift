@@ -18,6 +18,12 @@ final class ConnectionCore: Sendable {
         case closed
     }
 
+    /// Who is called for each signal.
+    struct Listener: Sendable {
+        let id: UInt64
+        let call: SignalHandler
+    }
+
     struct State {
         var phase: Phase
         var wasConnected: Bool
@@ -27,15 +33,15 @@ final class ConnectionCore: Sendable {
         var rules = MatchRuleTable()
         /// How long somebody waits for the bus to take a rule.
         var ruleTimeout: Duration = .seconds(25)
-        /// What the table decided and nobody has sent so far, in order.
+        /// What the table decided while a thread was sending, and nobody has sent so far, in order.
         var ruleActions: [MatchRuleTable.Action] = []
-        /// Whether a thread is sending ``ruleActions``.
+        /// Whether a thread is sending what the table decided.
         var isSendingRuleActions = false
         var names: [String: BusNameOptions] = [:]
         /// What a restoration under way could not put in place; `nil` while there is none.
         var restorationFailures: [DBusError]?
         var objects = ObjectTable()
-        var signalHandlers: [(id: UInt64, call: SignalHandler)] = []
+        var signalHandlers: [Listener] = []
         var eventHandlers: [UInt64: EventHandler] = [:]
         var deferred = DeferredMessages()
         /// What the reading thread is to do between messages.
@@ -72,6 +78,8 @@ final class ConnectionCore: Sendable {
     let readingThread = Atomic<UInt>(0)
     /// Whether messages wait that arrived during a wait on the reading thread.
     let hasDeferred = Atomic<Bool>(false)
+    /// Whether the reading thread sleeps until the socket takes more, so that nobody need wake it for that.
+    let awaitsRoom = Atomic<Bool>(false)
     /// Whether a message went out for which no answer vouches.
     let hasSent = Atomic<Bool>(false)
     /// Those of libdbus's own messages, such as Hello, are below.
@@ -177,8 +185,13 @@ final class ConnectionCore: Sendable {
     private func queue(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
         if !hasSent.load(ordering: .relaxed) { hasSent.store(true, ordering: .relaxed) }
         let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
-        // The reading thread writes on when the socket has room.
-        if standing.hasUnsentMessages || !standing.isConnected { event.signal() }
+        if needsReader(standing) { event.signal() }
+    }
+
+    /// Whether the reading thread must be woken after a message was handed to libdbus: it finds the end of a connection, and writes on when
+    /// the socket has room.
+    func needsReader(_ standing: BusSocket.Standing) -> Bool {
+        !standing.isConnected || standing.hasUnsentMessages && !awaitsRoom.load(ordering: .acquiring)
     }
 
     /// What errors say was attempted. Made for errors only: a post should not pay for the text.
