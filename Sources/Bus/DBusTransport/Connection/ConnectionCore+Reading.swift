@@ -181,13 +181,16 @@ extension ConnectionCore {
             }
             switch socket.next() {
             case .none(let standing): return standing
-            case .message(let pointer):
+            case .message(let pointer, let last):
                 let message = DBusMessage(adopting: pointer)
                 switch message.kind {
                 case .methodReturn, .error: answer(message)
                 case .signal, .methodCall: route(message, from: socket, &turn)
                 case .unknown: break
                 }
+                // The socket is not asked once more: what the message has set going sends by now, and this thread would wait for it.
+                // Whoever leaves something to do here wakes this thread.
+                if let last, !hasDeferred.load(ordering: .relaxed) { return last }
             }
         }
     }
@@ -196,7 +199,7 @@ extension ConnectionCore {
         while true {
             switch socket.next() {
             case .none(let standing): return standing
-            case .message(let pointer):
+            case .message(let pointer, _):
                 let message = DBusMessage(adopting: pointer)
                 switch message.kind {
                 case .methodReturn, .error: answer(message)

@@ -153,11 +153,16 @@ final class ConnectionCore: Sendable {
     private func hand(_ message: borrowing DBusMessage, to socket: BusSocket) throws(DBusError) -> Bool {
         if !hasSent.load(ordering: .relaxed) { hasSent.store(true, ordering: .relaxed) }
         let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
-        guard standing.hasUnsentMessages, !isOnReadingThread else { return standing.isConnected }
+        guard standing.hasUnsentMessages else { return standing.isConnected }
+        if isOnReadingThread {
+            event.signal()
+            return true
+        }
         switch socket.writeAll(by: .now + Self.writeTimeout) {
         case .done: return true
         case .busGone: return false
         case .timedOut:
+            event.signal()
             throw DBusError(
                 .timedOut,
                 message: "the bus has not read for \(Self.writeTimeout); it may still get the message",
