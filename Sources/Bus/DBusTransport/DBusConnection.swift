@@ -192,7 +192,7 @@ public final class DBusConnection: Sendable {
         guard !core.isForeign else { return Observation {} }
         let id = core.state.withLock { state -> UInt64 in
             let id = state.takeID()
-            state.signalHandlers.append((id, handler))
+            state.signalHandlers.append(ConnectionCore.Listener(id: id, call: handler))
             return id
         }
         core.handlerGeneration.wrappingAdd(1, ordering: .releasing)

@@ -41,24 +41,41 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
         public var description: String { kind.rawValue }
     }
 
+    private struct Content: Sendable, Hashable {
+        let code: Code
+        let name: String?
+        let message: String
+        let attempted: String
+        let remedy: String?
+    }
+
+    /// On the heap: each call that may fail has room for an error, and few calls fail.
+    private indirect enum Box: Sendable, Hashable {
+        case content(Content)
+    }
+
+    private let box: Box
+
+    private var content: Content {
+        switch box {
+        case .content(let content): content
+        }
+    }
+
     /// The kind of failure.
-    public let code: Code
+    public var code: Code { content.code }
     /// The D-Bus error name, where the bus or a peer gave one.
-    public let name: String?
+    public var name: String? { content.name }
     /// What happened.
-    public let message: String
+    public var message: String { content.message }
     /// What was attempted.
-    public let attempted: String
+    public var attempted: String { content.attempted }
     /// What helps, where something is known to.
-    public let remedy: String?
+    public var remedy: String? { content.remedy }
 
     /// An error of this code; the texts are for people.
     public init(_ code: Code, name: String? = nil, message: String, attempted: String, remedy: String? = nil) {
-        self.code = code
-        self.name = name
-        self.message = message
-        self.attempted = attempted
-        self.remedy = remedy
+        box = .content(Content(code: code, name: name, message: message, attempted: attempted, remedy: remedy))
     }
 
     /// One line: what was attempted, what happened, and the remedy.

@@ -135,7 +135,8 @@ final class BusSocket: Sendable {
     }
 
     enum Next {
-        case message(OpaquePointer)
+        /// With the state of the socket where this was the last message of those that were read.
+        case message(OpaquePointer, last: Standing?)
         /// No message is left of those that were read.
         case none(Standing)
     }
@@ -145,7 +146,9 @@ final class BusSocket: Sendable {
         access.withLock { _ in
             // Unchecked: a message is handed over, and the lock's result must be free of the lock's state, which is nothing.
             nonisolated(unsafe) let message = dbus_connection_pop_message(connection)
-            return message.map(Next.message) ?? .none(watches.standing)
+            guard let message else { return .none(watches.standing) }
+            let isLast = dbus_connection_get_dispatch_status(connection) != DBUS_DISPATCH_DATA_REMAINS
+            return .message(message, last: isLast ? watches.standing : nil)
         }
     }
 

@@ -99,7 +99,7 @@ extension ConnectionCore {
             }
             do throws(DBusError) {
                 let standing = try socket.send(call.message, serial: serial, attempted: call.attempted)
-                if wakes || !standing.isConnected || standing.hasUnsentMessages { event.signal() }
+                if wakes || needsReader(standing) { event.signal() }
             } catch {
                 // Somebody who told the waiter meanwhile has taken the call out.
                 guard state.withLock({ $0.calls.remove(serial) }) != nil else { return }
@@ -198,7 +198,7 @@ extension ConnectionCore {
     /// - Returns: the rule's handle; `nil` in a forked child and after the end of the connection.
     func retain(_ rule: MatchRule, fallback: MatchRule?, waiter: @escaping MatchRuleTable.Waiter) -> Int? {
         var outage: DBusError?
-        var retained: (handle: Int, MatchRuleTable.Retention, sends: Bool)?
+        var retained: (handle: Int, MatchRuleTable.Retention, batch: RuleBatch?)?
         if !isForeign {
             // The common case, under the lock once: the bus is there, and somebody reads.
             retained = state.withLock { state in
@@ -224,11 +224,11 @@ extension ConnectionCore {
                 }
             }
         }
-        guard let (handle, retention, sends) = retained else {
+        guard let (handle, retention, batch) = retained else {
             waiter(.closed("add the match rule \(rule)"))
             return nil
         }
-        if sends { sendRuleActions() }
+        if let batch { send(batch) }
         switch retention {
         case .inForce: waiter(nil)
         case .failed(let error): waiter(outage ?? error)
@@ -239,24 +239,23 @@ extension ConnectionCore {
 
     func release(_ handle: Int) {
         guard !isForeign else { return }
-        let sends = state.withLock { state in
-            let actions = state.rules.release(handle)
-            return state.enqueue(actions)
-        }
-        if sends { sendRuleActions() }
+        if let batch = state.withLock({ $0.enqueue($0.rules.release(handle)) }) { send(batch) }
+    }
+
+    /// What one thread sends in one go.
+    struct RuleBatch {
+        let actions: [MatchRuleTable.Action]
+        /// How long the bus may take for each.
+        let timeout: Duration
     }
 
     /// Sends what the table decided, in the order of deciding, whichever thread decided it: a place that a rule gave up must go to the
-    /// rule that it was given up for. One thread at a time sends for all.
-    func sendRuleActions() {
-        while true {
-            let (actions, timeout) = state.withLock { state in
-                defer { state.ruleActions = [] }
-                if state.ruleActions.isEmpty { state.isSendingRuleActions = false }
-                return (state.ruleActions, state.ruleTimeout)
-            }
-            if actions.isEmpty { return }
-            for action in actions { send(action, timeout: timeout) }
+    /// rule that it was given up for. One thread at a time sends for all, so this one goes on with what the others have left meanwhile.
+    func send(_ first: RuleBatch) {
+        var batch: RuleBatch? = first
+        while let current = batch {
+            for action in current.actions { send(action, timeout: current.timeout) }
+            batch = state.withLock { $0.takeRuleBatch() }
         }
     }
 
@@ -298,13 +297,13 @@ extension ConnectionCore {
                 remedy: error.remedy
             )
         }
-        let (answer, sends) = state.withLock { state in
+        let (answer, batch) = state.withLock { state in
             let answer = state.rules.answered(rule, request, error: error)
             if let error = answer.error { state.restorationFailures?.append(error) }
             return (answer, state.enqueue(answer.actions))
         }
         for waiter in answer.waiters { waiter(answer.error) }
-        if sends { sendRuleActions() }
+        if let batch { send(batch) }
     }
 
     // MARK: Names
@@ -350,7 +349,7 @@ extension ConnectionCore.State {
         fallback: MatchRule?,
         isConnected: Bool,
         waiter: @escaping MatchRuleTable.Waiter
-    ) -> (handle: Int, MatchRuleTable.Retention, sends: Bool) {
+    ) -> (handle: Int, MatchRuleTable.Retention, batch: ConnectionCore.RuleBatch?) {
         let (handle, retention, actions) =
             rules.retain(rule, fallback: fallback, isConnected: isConnected, waiter: waiter)
         return (handle, retention, enqueue(actions))
@@ -358,12 +357,22 @@ extension ConnectionCore.State {
 
     /// Takes up what the table decided.
     ///
-    /// - Returns: whether the caller is to send, because no other thread does.
-    mutating func enqueue(_ actions: [MatchRuleTable.Action]) -> Bool {
-        guard !actions.isEmpty else { return false }
-        ruleActions += actions
-        guard !isSendingRuleActions else { return false }
+    /// - Returns: what the caller is to send; `nil` where there is nothing, or another thread is sending and takes this too.
+    mutating func enqueue(_ actions: [MatchRuleTable.Action]) -> ConnectionCore.RuleBatch? {
+        guard !actions.isEmpty else { return nil }
+        guard !isSendingRuleActions else {
+            ruleActions += actions
+            return nil
+        }
         isSendingRuleActions = true
-        return true
+        return ConnectionCore.RuleBatch(actions: actions, timeout: ruleTimeout)
+    }
+
+    /// What the sending thread sends next; `nil` where nothing is left, and it sends no more.
+    mutating func takeRuleBatch() -> ConnectionCore.RuleBatch? {
+        isSendingRuleActions = !ruleActions.isEmpty
+        guard isSendingRuleActions else { return nil }
+        defer { ruleActions = [] }
+        return ConnectionCore.RuleBatch(actions: ruleActions, timeout: ruleTimeout)
     }
 }

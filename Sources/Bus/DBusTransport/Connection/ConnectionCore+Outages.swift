@@ -170,7 +170,7 @@ extension ConnectionCore {
     ///
     /// - Returns: false where the connection is not lost any more.
     private func connected(_ socket: BusSocket) -> Bool {
-        let work = state.withLock { state -> (names: [String: BusNameOptions], sends: Bool, isReading: Bool)? in
+        let work = state.withLock { state -> (names: [String: BusNameOptions], batch: RuleBatch?, isReading: Bool)? in
             guard case .lost = state.phase else { return nil }
             state.phase = .connected(socket)
             if state.wasConnected { state.reconnections += 1 }
@@ -179,7 +179,7 @@ extension ConnectionCore {
             return (state.names, state.enqueue(state.rules.reconnected()), state.isReading)
         }
         guard let work else { return false }
-        if work.sends { sendRuleActions() }
+        if let batch = work.batch { send(batch) }
         for (name, options) in work.names {
             requestName(name, options) { error in
                 guard let error else { return }

@@ -100,7 +100,7 @@ extension ConnectionCore {
         let jobs: [Job]
         let alarm: ContinuousClock.Instant?
         let expired: [PendingCall]
-        var handlers: [(id: UInt64, call: SignalHandler)]
+        var handlers: [Listener]
         var handlerGeneration: UInt
 
         func tellExpired() {
@@ -159,10 +159,14 @@ extension ConnectionCore {
 
     /// Sleeps until the socket, the eventfd or a deadline; returns the socket's events.
     func poll(_ standing: BusSocket.Standing?, until deadline: ContinuousClock.Instant?) -> CShort {
+        let awaitsRoom = standing?.hasUnsentMessages == true
+        // Only while it sleeps: what is queued before it wakes, it finds when it looks at the socket again.
+        if awaitsRoom { self.awaitsRoom.store(true, ordering: .releasing) }
+        defer { if awaitsRoom { self.awaitsRoom.store(false, ordering: .releasing) } }
         var descriptors = (pollfd(), pollfd(fd: event.descriptor, events: CShort(POLLIN), revents: 0))
         // A negative descriptor is passed over.
         descriptors.0.fd = standing?.descriptor ?? -1
-        descriptors.0.events = CShort(standing?.hasUnsentMessages == true ? POLLIN | POLLOUT : POLLIN)
+        descriptors.0.events = CShort(awaitsRoom ? POLLIN | POLLOUT : POLLIN)
         withUnsafeMutableBytes(of: &descriptors) { bytes in
             _ = Glibc.poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, milliseconds(until: deadline))
         }
@@ -184,7 +188,11 @@ extension ConnectionCore {
             }
             switch socket.next() {
             case .none(let standing): return standing
-            case .message(let pointer): handle(DBusMessage(adopting: pointer), from: socket, &turn)
+            case .message(let pointer, let last):
+                handle(DBusMessage(adopting: pointer), from: socket, &turn)
+                // The socket is not asked once more: what the message has set going sends by now, and this thread would wait for it.
+                // Whoever leaves something to do here wakes this thread.
+                if let last, !hasDeferred.load(ordering: .relaxed) { return last }
             }
         }
     }
@@ -201,7 +209,7 @@ extension ConnectionCore {
         while true {
             switch socket.next() {
             case .none(let standing): return standing
-            case .message(let pointer):
+            case .message(let pointer, _):
                 let message = DBusMessage(adopting: pointer)
                 switch message.kind {
                 case .methodReturn, .error: if !deferAnswer(message) { answer(message) }

@@ -18,6 +18,12 @@ final class ConnectionCore: Sendable {
         case closed
     }
 
+    /// Who is called for each signal.
+    struct Listener: Sendable {
+        let id: UInt64
+        let call: SignalHandler
+    }
+
     struct State {
         var phase: Phase
         var wasConnected: Bool
@@ -29,9 +35,9 @@ final class ConnectionCore: Sendable {
         var rules = MatchRuleTable()
         /// How long somebody waits for the bus to take a rule.
         var ruleTimeout: Duration = .seconds(25)
-        /// What the table decided and nobody has sent so far, in order.
+        /// What the table decided while a thread was sending, and nobody has sent so far, in order.
         var ruleActions: [MatchRuleTable.Action] = []
-        /// Whether a thread is sending ``ruleActions``.
+        /// Whether a thread is sending what the table decided.
         var isSendingRuleActions = false
         var names: [String: BusNameOptions] = [:]
         /// When names were given back, as ``takeID()`` counts: a request under way, which is older, keeps no name.
@@ -39,7 +45,7 @@ final class ConnectionCore: Sendable {
         /// What a restoration under way could not put in place; `nil` while there is none.
         var restorationFailures: [DBusError]?
         var objects = ObjectTable()
-        var signalHandlers: [(id: UInt64, call: SignalHandler)] = []
+        var signalHandlers: [Listener] = []
         var eventHandlers: [UInt64: EventHandler] = [:]
         var deferred = DeferredMessages()
         /// What the reading thread is to do between messages.
@@ -76,6 +82,8 @@ final class ConnectionCore: Sendable {
     let readingThread = Atomic<UInt>(0)
     /// Whether messages wait that arrived during a wait on the reading thread.
     let hasDeferred = Atomic<Bool>(false)
+    /// Whether the reading thread sleeps until the socket takes more, so that nobody need wake it for that.
+    let awaitsRoom = Atomic<Bool>(false)
     /// Whether a message went out for which no answer vouches.
     let hasSent = Atomic<Bool>(false)
     /// Those of libdbus's own messages, such as Hello, are below.
@@ -149,11 +157,16 @@ final class ConnectionCore: Sendable {
     private func hand(_ message: borrowing DBusMessage, to socket: BusSocket) throws(DBusError) -> Bool {
         if !hasSent.load(ordering: .relaxed) { hasSent.store(true, ordering: .relaxed) }
         let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
-        guard standing.hasUnsentMessages, !isOnReadingThread else { return standing.isConnected }
+        guard standing.hasUnsentMessages else { return standing.isConnected }
+        if isOnReadingThread {
+            event.signal()
+            return true
+        }
         switch socket.writeAll(by: .now + Self.writeTimeout) {
         case .done: return true
         case .busGone: return false
         case .timedOut:
+            event.signal()
             throw DBusError(
                 .timedOut,
                 message: "the bus has not read for \(Self.writeTimeout); it may still get the message",
@@ -181,8 +194,13 @@ final class ConnectionCore: Sendable {
     private func queue(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
         if !hasSent.load(ordering: .relaxed) { hasSent.store(true, ordering: .relaxed) }
         let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
-        // The reading thread writes on when the socket has room.
-        if standing.hasUnsentMessages || !standing.isConnected { event.signal() }
+        if needsReader(standing) { event.signal() }
+    }
+
+    /// Whether the reading thread must be woken after a message was handed to libdbus: it finds the end of a connection, and writes on when
+    /// the socket has room.
+    func needsReader(_ standing: BusSocket.Standing) -> Bool {
+        !standing.isConnected || standing.hasUnsentMessages && !awaitsRoom.load(ordering: .acquiring)
     }
 
     /// What errors say was attempted. Made for errors only: a post should not pay for the text.

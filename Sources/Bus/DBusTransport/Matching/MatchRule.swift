@@ -35,7 +35,7 @@ public struct MatchRule: Sendable, Hashable, CustomStringConvertible {
     private static func append(_ key: String, _ value: String?, to rule: inout String) {
         guard let value else { return }
         rule += key
-        if value.utf8.contains(UInt8(ascii: "'")) {
+        if value.contains(byte: UInt8(ascii: "'")) {
             rule += value.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''")
         } else {
             rule += value

@@ -288,10 +288,13 @@ func text(_ pointer: UnsafePointer<CChar>?) -> String? {
 }
 
 extension String {
-    /// Whether C would take it for a shorter text. By `memchr`, because every post asks it several times.
-    var containsNUL: Bool {
+    /// Whether C would take it for a shorter text.
+    var containsNUL: Bool { contains(byte: 0) }
+
+    /// Whether the byte occurs in the UTF-8. By `memchr`, because every post asks it several times.
+    func contains(byte: UInt8) -> Bool {
         utf8.withContiguousStorageIfAvailable { bytes in
-            bytes.baseAddress.map { memchr($0, 0, bytes.count) != nil } ?? false
-        } ?? utf8.contains(0)
+            bytes.baseAddress.map { memchr($0, CInt(byte), bytes.count) != nil } ?? false
+        } ?? utf8.contains(byte)
     }
 }

@@ -281,30 +281,39 @@ extension RecentlyPosted: Sendable where Message: Sendable {}
 /// One connection per bus for all centers of the process, so that they share match rules and a thread. It closes with its
 /// last user.
 package enum BusConnections {
-    private struct Weak<Object: AnyObject> {
-        weak var object: Object?
+    private struct Entry {
+        let bus: Bus
+        weak var connection: DBusConnection?
     }
 
-    private static let open = Locked<[Bus: Weak<DBusConnection>]>([:])
+    /// A list, because a process has one bus or two, and making the type of a dictionary is a sixth of all that one post costs a process.
+    private static let open = Locked<[Entry]>([])
 
     /// The process's connection to `bus`, which need not have found the bus so far.
     ///
     /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it.
     package static func connection(to bus: Bus) throws(DBusError) -> DBusConnection {
         try open.withLock { (open) throws(DBusError) in
-            if let connection = open[bus]?.object { return connection }
+            for entry in open where entry.bus == bus {
+                if let connection = entry.connection { return connection }
+            }
             let fresh = try DBusConnection.whenThere(bus)
-            open[bus] = Weak(object: fresh)
+            open.removeAll { $0.connection == nil }
+            open.append(Entry(bus: bus, connection: fresh))
             return fresh
         }
     }
 
-    private static let reporting = Locked<[ObjectIdentifier: Weak<Observation>]>([:])
+    private struct Report {
+        weak var observation: Observation?
+    }
+
+    private static let reporting = Locked<[ObjectIdentifier: Report]>([:])
 
     /// Has `UnthrownFailures` told what is not in place again after a restoration of the connection, once for all centers that use it.
     static func reportFailures(of connection: DBusConnection) throws(DBusError) -> Observation {
         let identity = ObjectIdentifier(connection)
-        if let observation = reporting.withLock({ $0[identity]?.object }) { return observation }
+        if let observation = reporting.withLock({ $0[identity]?.observation }) { return observation }
         let fresh = try connection.onEvent { event in
             guard case .restored(let failures) = event else { return }
             // Called on the reading thread: a line for each of ten thousand rules would hold it up.
@@ -322,9 +331,9 @@ package enum BusConnections {
             UnthrownFailures.report(rest, in: "restoring the connection to a bus")
         }
         return reporting.withLock { reporting in
-            if let observation = reporting[identity]?.object { return observation }
-            reporting = reporting.filter { $0.value.object != nil }
-            reporting[identity] = Weak(object: fresh)
+            if let observation = reporting[identity]?.observation { return observation }
+            reporting = reporting.filter { $0.value.observation != nil }
+            reporting[identity] = Report(observation: fresh)
             return fresh
         }
     }
