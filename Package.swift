@@ -212,7 +212,11 @@ let broker = family(
         ),
 
         // Commits in a loop until it is killed, for the tests of the store.
-        helper("commit-loop", ["SharedDeviceBroker", "SharedDevice"], path: "SharedDeviceBrokerTests/CommitLoop"),
+        helper(
+            "commit-loop",
+            ["SharedDeviceBroker", "SharedDevice", "DBusTransport"],
+            path: "SharedDeviceBrokerTests/CommitLoop"
+        ),
         tests(
             "SharedDeviceBrokerTests",
             [
@@ -220,6 +224,16 @@ let broker = family(
                 "shared-device-broker", grdb,
             ],
             exclude: ["Fixtures"]
+        ),
+        // A client that means harm; tests run it as another user.
+        helper(
+            "hostile-client",
+            ["SharedDevice", "DBusTransport"],
+            path: "SharedDeviceHostileTests/HostileClient"
+        ),
+        tests(
+            "SharedDeviceHostileTests",
+            ["SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", grdb, "shared-device-broker"]
         ),
         // A listener app. Its standard input says what it does, and its environment which mistakes it makes.
         helper(

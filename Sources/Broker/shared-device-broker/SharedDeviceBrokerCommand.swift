@@ -46,6 +46,14 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
     )
     var loginBus: String = "system"
 
+    @Flag(
+        help: """
+            More than one user reaches the bus, as is always so on the system bus: only apps take part whose manifests name what \
+            another user cannot forge.
+            """
+    )
+    var manyUsers = false
+
     @Option(
         help: ArgumentHelp("The least level to log.", valueName: "level")
     )
@@ -64,7 +72,8 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
                     home: NSHomeDirectory()
                 ),
             configurationFile: configurationFile,
-            loginBus: Bus(name: loginBus)
+            loginBus: Bus(name: loginBus),
+            hasManyUsers: manyUsers ? true : nil
         )
         let end = EndSignals()
         let service: BrokerService

@@ -31,7 +31,7 @@ struct AppsListCommand: ParsableCommand {
         try reportingFailure {
             let database = try state.openDatabase(.existing)
             let running = BrokerView(bus).running
-            let apps = KnownApp.all(in: try LedgerStore(database: database).ledger(), running: running)
+            let apps = KnownApp.all(in: try DeviceStore.read(database).ledger, running: running)
             try emit(json ? Form.json(apps) : KnownApp.table(apps).lines.joined(separator: "\n"))
         }
     }
@@ -99,6 +99,8 @@ struct KnownApp: Encodable {
     }
 
     let identifier: String
+    /// The user that runs it; `nil` if it holds nothing and owes nothing.
+    let user: UInt32?
     /// `nil` if no broker answers.
     let running: Bool?
     /// Whether it was given the account that is signed in.
@@ -108,17 +110,22 @@ struct KnownApp: Encodable {
     let lastToldAt: Date?
     let lastCleanedAt: Date?
 
-    /// All apps that the ledger names or that run, in the order of their names.
+    /// All apps that the ledger names or that run, in the order of their names, each for every user of it.
     static func all(in ledger: CleanupLedger, running: Set<String>?) -> [KnownApp] {
-        let names = ledger.participations.values.reduce(into: running ?? []) { $0.formUnion($1.keys) }
-        return names.sorted().map { KnownApp($0, in: ledger, running: running) }
+        let listed = ledger.parts.values.reduce(into: Set()) { $0.formUnion($1.keys) }
+        let others = (running ?? []).subtracting(listed.map(\.app))
+        let all = listed.map { ($0.app, $0.user) as (String, UInt32?) } + others.map { ($0, nil) }
+        return all.sorted { ($0.0, $0.1 ?? 0) < ($1.0, $1.1 ?? 0) }
+            .map { KnownApp($0, user: $1, in: ledger, running: running) }
     }
 
-    private init(_ identifier: String, in ledger: CleanupLedger, running: Set<String>?) {
+    private init(_ identifier: String, user: UInt32?, in ledger: CleanupLedger, running: Set<String>?) {
         self.identifier = identifier
+        self.user = user
         self.running = running?.contains(identifier)
-        let parts = ledger.participations.compactMap { epoch, apps in apps[identifier].map { (epoch, $0) } }
-            .sorted { $0.0 < $1.0 }
+        let parts = ledger.parts.compactMap { number, participants in
+            user.flatMap { participants[Participant(app: identifier, user: $0)] }.map { (number, $0) }
+        }.sorted { $0.0 < $1.0 }
         holdsCurrent = parts.contains { $0.1.progress == nil }
         owes = parts.compactMap { epoch, part in
             guard let progress = part.progress, !progress.isSettled else { return nil }
@@ -129,14 +136,14 @@ struct KnownApp: Encodable {
     }
 
     static func table(_ apps: [KnownApp]) -> Table {
-        var table = Table("APP", "RUNNING", "HOLDS", "OWES", "LAST TOLD", "LAST CLEANED")
+        var table = Table("APP", "USER", "RUNNING", "HOLDS", "OWES", "LAST TOLD", "LAST CLEANED")
         for app in apps {
             let owes = app.owes.map { duty in
                 "session \(duty.session)\(duty.account.map { " of \($0)" } ?? "") (\(duty.progress.rawValue))"
             }
             table.add(
                 [
-                    app.identifier, app.running.map { $0 ? "yes" : "no" } ?? "unknown",
+                    app.identifier, app.user.map { "\($0)" } ?? "-", app.running.map { $0 ? "yes" : "no" } ?? "unknown",
                     app.holdsCurrent ? "yes" : "-", owes.isEmpty ? "-" : owes.joined(separator: ", "),
                     app.lastToldAt.map(Form.time) ?? "-", app.lastCleanedAt.map(Form.time) ?? "-",
                 ],

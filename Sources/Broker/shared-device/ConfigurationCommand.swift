@@ -89,7 +89,7 @@ struct ConfigurationReport {
                 )
             }
         }
-        let ofLists = AppEligibility(document.configuration, manifests).warnings
+        let ofLists = AppEligibility(lists: document.configuration.eligibility, manifests: manifests.manifests).warnings
         return document.warnings.map { ReportedWarning(key: $0.key, message: $0.message) } + ofManifests
             + ofLists.map { ReportedWarning(key: nil, message: $0) }
     }
@@ -109,7 +109,7 @@ struct ConfigurationReport {
         if !manifests.manifests.isEmpty {
             lines += ["", "Apps in \(directory):"]
             lines += manifests.manifests.map {
-                "\($0.identifier)  \($0.executable)  \($0.user.map { "uid \($0)" } ?? "any user")"
+                "\($0.identifier)  \($0.identity)"
             }
         }
         if !warnings.isEmpty { lines.append("") }
@@ -177,16 +177,22 @@ private struct ReportedProblem: Encodable {
 
 private struct ReportedApp: Encodable {
     let id: String
-    let executable: String
+    let executable: String?
     let user: UInt32?
+    let unit: String?
+    let appArmor: String?
+    let flatpak: String?
     let busName: String?
     let stores: [String]
     let sharedDeviceModeSupported: Bool
 
     init(_ manifest: AppManifest) {
         id = manifest.identifier
-        executable = manifest.executable
-        user = manifest.user
+        executable = manifest.identity.executable
+        user = manifest.identity.user
+        unit = manifest.identity.unit
+        appArmor = manifest.identity.appArmor
+        flatpak = manifest.identity.flatpak
         busName = manifest.busName
         stores = manifest.stores
         sharedDeviceModeSupported = manifest.supportsSharedDeviceMode

@@ -113,6 +113,6 @@ struct SignOutOptions: ParsableArguments {
     }
 
     private func isSignedIn(_ user: DirectoryUser, _ database: DeviceDatabase) throws -> Bool {
-        try AccountStore(database: database).state().account?.hasIdentifier(user.account.identifier) == true
+        try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true
     }
 }

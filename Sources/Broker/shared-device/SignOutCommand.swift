@@ -80,9 +80,7 @@ struct SignOutCommand: ParsableCommand {
 
 /// Follows a round of cleanup in the database.
 struct RoundWatch {
-    private let store: LedgerStore
-
-    init(database: DeviceDatabase) { store = LedgerStore(database: database) }
+    let database: DeviceDatabase
 
     /// Waits until the round is complete, or for `duration`.
     ///
@@ -94,11 +92,12 @@ struct RoundWatch {
         progress: (String) throws -> Void
     ) throws -> CleanupReport? {
         let deadline = ContinuousClock.now + duration
-        var known: [String: CleanupReport.App] = [:]
+        var known: [Participant: CleanupReport.App] = [:]
         while true {
-            let report = try store.ledger().report(of: session)
-            for app in report?.apps ?? [] where known[app.identifier] != app {
-                known[app.identifier] = app
+            let report = try DeviceStore.read(database).ledger.report(of: session)
+            for app in report?.apps ?? [] {
+                let participant = Participant(app: app.identifier, user: app.user ?? 0)
+                guard known.updateValue(app, forKey: participant) != app else { continue }
                 try progress(Self.line(app))
             }
             if report?.isComplete == true || .now >= deadline { return report }

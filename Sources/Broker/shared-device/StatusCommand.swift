@@ -55,9 +55,8 @@ struct DeviceStatus: Encodable {
     let round: Round?
 
     init(database: DeviceDatabase, broker: BrokerView) throws {
-        // In this order: the ledger names an app that comes in between.
-        let state = try AccountStore(database: database).state()
-        let ledger = try LedgerStore(database: database).ledger()
+        let content = try DeviceStore.read(database)
+        let (state, ledger) = (content.device, content.ledger)
         mode = state.mode.rawValue
         epoch = state.epoch
         account = state.account?.username
@@ -68,10 +67,11 @@ struct DeviceStatus: Encodable {
             answers: broker.information != nil,
             version: broker.information?["brokerVersion"]?.stringValue,
             problem: broker.problem ?? broker.information?["configurationProblem"]?.stringValue
+                ?? broker.information?["storeProblem"]?.stringValue
         )
         signInHeldFor = broker.information.map { $0["signInHeldFor"]?.stringsValue ?? [] }
-        let epoch = ledger.openRounds.last ?? ledger.rounds.last
-        round = epoch.flatMap { ledger.report(of: $0, running: broker.running ?? []) }
+        let epoch = ledger.openRounds.last?.number ?? ledger.rounds.last
+        round = epoch.flatMap { ledger.report(of: $0) { broker.running?.contains($0.app) ?? false } }
             .map { Round($0, knowsRunning: broker.running != nil) }
     }
 
@@ -105,6 +105,7 @@ struct DeviceStatus: Encodable {
 struct Round: Encodable {
     struct App: Encodable {
         let identifier: String
+        let user: UInt32?
         let progress: CleanupReport.Progress
         let toldAfter: Double?
         let begunAfter: Double?
@@ -126,6 +127,7 @@ struct Round: Encodable {
         apps = report.apps.map { app in
             App(
                 identifier: app.identifier,
+                user: app.user,
                 progress: app.progress,
                 toldAfter: app.toldAfter,
                 begunAfter: app.begunAfter,

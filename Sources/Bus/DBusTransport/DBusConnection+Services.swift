@@ -103,6 +103,8 @@ extension DBusConnection {
         public let groupIDs: [UInt32]
         /// The process; `nil` where the bus cannot tell.
         public let processID: UInt32?
+        /// The label of the security module that confines the process, as the kernel gave it to the bus; `nil` where there is none.
+        public let securityLabel: String?
         /// The program's file; `nil` where this process may not see it. A hint, and no proof: a process may hand its connection on
         /// to a child, and run another program itself.
         public let executable: String?
@@ -123,6 +125,7 @@ extension DBusConnection {
             userID: after.userID,
             groupIDs: after.groupIDs,
             processID: processID,
+            securityLabel: before.securityLabel,
             executable: after == before ? executable : nil
         )
     }
@@ -136,6 +139,7 @@ extension DBusConnection {
             userID: raw.userID,
             groupIDs: raw.groupIDs,
             processID: raw.processID,
+            securityLabel: raw.securityLabel,
             executable: raw.processID.flatMap(executable)
         )
     }
@@ -173,7 +177,18 @@ extension DBusConnection {
             groups = elements.compactMap { $0.unsignedValue.flatMap(UInt32.init(exactly:)) }
         }
         if groups.isEmpty { groups = UserGroups.of(user) }
-        return PeerCredentials(userID: user, groupIDs: groups, processID: process, executable: nil)
+        var label: String?
+        if case .array(let bytes, "y") = fields["LinuxSecurityLabel"] {
+            let bytes = bytes.compactMap { $0.unsignedValue.flatMap(UInt8.init(exactly:)) }
+            label = String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+        }
+        return PeerCredentials(
+            userID: user,
+            groupIDs: groups,
+            processID: process,
+            securityLabel: label,
+            executable: nil
+        )
     }
 
     private func executable(of processID: UInt32) -> String? {

@@ -81,12 +81,10 @@ struct BrowserSignoutTests {
         // The broker does not take such a page from an administrator either.
         let device = try await TestDevice(starts: false)
         try device.configure(#"{"sharedDeviceMode": true, "endSessionURL": "http://login.example/"}"#)
-        let broker = try ChildProcess(
-            ChildProcess.built("shared-device-broker"),
-            ["--state", device.state, "--configuration", device.configuration, "--bus", device.bus.address]
-        )
-        #expect(await broker.exitStatus() == 78)
-        try await eventually("the key is named") { broker.errorText.contains("endSessionURL") }
+        try await device.startBroker()
+        let status = try await AdministrationCommand("status", on: device).output
+        #expect(status.contains("endSessionURL"), "\(status)")
+        #expect(await code { try await device.application().signIn("ada") } == .notSharedDevice)
     }
 
     // MARK: The program that opens pages

@@ -24,8 +24,8 @@ struct EnrolmentTests {
         let account = try await application.signIn("ada").account
         #expect(information.tenantIdentifier == account.tenantIdentifier)
         #expect(try await device.enrol("join", as: "ada").status == 0)
-        #expect(try device.audit("joined") == ["tenant \(account.tenantIdentifier)"])
-        #expect(try device.audit("refused") == ["not_permitted Join", "authentication_failed Join"])
+        try await device.expectAudit("joined", ["tenant \(account.tenantIdentifier)"])
+        try await device.expectAudit("refused", ["not_permitted Join", "authentication_failed Join"])
     }
 
     @Test("where joining is required nobody signs in before it, and whoever is signed in is signed out")
@@ -37,7 +37,7 @@ struct EnrolmentTests {
         try await follower.hears("ada")
         try device.configure(#"{"sharedDeviceMode": true, "requiresJoin": true}"#)
         try await follower.hears("-")
-        #expect(try device.audit("signed-out") == ["the managed configuration"])
+        try await device.expectAudit("signed-out", ["the managed configuration"])
         #expect(await code { try await application.signIn("ada") } == .deviceNotJoined)
         // A wrong password is not told from a right one.
         #expect(await code { try await application.signIn("ada", password: "wrong") } == .deviceNotJoined)
@@ -96,8 +96,8 @@ struct EnrolmentTests {
         let information = await device.application().getDeviceInformation()
         #expect(information.isJoined == false)
         #expect(information.tenantIdentifier == nil)
-        #expect(try device.audit("signed-out") == ["the device's leaving"])
-        #expect(try device.audit("left") == [""])
+        try await device.expectAudit("signed-out", ["the device's leaving"])
+        try await device.expectAudit("left", [""])
     }
 
     @Test("a device that joins an organisation signs out the user of another")
@@ -109,7 +109,7 @@ struct EnrolmentTests {
         try await follower.hears("ada")
         #expect(try await device.enrol("join", as: "carol").status == 0)
         try await follower.hears("-")
-        #expect(try device.audit("signed-out") == ["the device's joining"])
+        try await device.expectAudit("signed-out", ["the device's joining"])
     }
 
     @Test("a role and a tenant that are none are refused")
@@ -145,7 +145,7 @@ struct EnrolmentTests {
         let disabled = try await device.user("disable", "grace", "--sign-out", "--bus", device.bus.address)
         #expect(disabled.status == 0, "\(disabled.errors)")
         try await follower.hears("-")
-        #expect(try device.audit("signed-out") == ["the user's removal", "the user's being disabled"])
+        try await device.expectAudit("signed-out", ["the user's removal", "the user's being disabled"])
     }
 
     @Test("without a broker to sign the user out, nobody is removed or disabled")

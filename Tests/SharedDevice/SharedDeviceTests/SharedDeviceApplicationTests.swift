@@ -23,10 +23,11 @@ struct SharedDeviceApplicationTests {
         #expect(seen.previous == nil)
         let parameters = SilentTokenParameters(scopes: ["orders.read"], account: result.account)
         let silent = try await other.acquireTokenSilent(with: parameters)
-        #expect(silent.accessToken == result.accessToken)
+        #expect(silent.accessToken != result.accessToken, "each app has a token of its own")
+        #expect(try await other.acquireTokenSilent(with: parameters).accessToken == silent.accessToken)
         var refresh = parameters
         refresh.forceRefresh = true
-        #expect(try await other.acquireTokenSilent(with: refresh).accessToken != result.accessToken)
+        #expect(try await other.acquireTokenSilent(with: refresh).accessToken != silent.accessToken)
         try await other.signout(with: result.account)
         let after = try await one.getCurrentAccount()
         #expect(after.current == nil)
@@ -162,16 +163,35 @@ struct SharedDeviceApplicationTests {
         }
     }
 
-    @Test("a broker that has never had a valid configuration does not start with an invalid one")
+    @Test("a broker that has never had a valid configuration signs nobody in, and says why")
     func invalidConfiguration() async throws {
         let device = try await TestDevice(starts: false)
         try device.configure("{ not json")
-        let broker = try ChildProcess(
-            ChildProcess.built("shared-device-broker"),
-            ["--state", device.state, "--configuration", device.configuration, "--bus", device.bus.address]
-        )
-        #expect(await broker.exitStatus() == 78)
-        try await eventually("the file is named") { broker.errorText.contains(device.configuration) }
+        try await device.startBroker()
+        let application = device.application()
+        #expect(await code { try await application.signIn("ada") } == .notSharedDevice)
+        let status = try await AdministrationCommand("status", on: device).output
+        #expect(status.contains(device.configuration) && status.contains("problem"), "\(status)")
+        try device.configure(#"{"sharedDeviceMode": true}"#)
+        try await eventually("a valid one is in force") {
+            await application.getDeviceInformation().deviceMode == .shared
+        }
+        try await application.signIn("ada")
+    }
+
+    // S7
+    @Test("the last valid configuration stays in force when the broker starts with a broken one")
+    func brokenConfigurationAtStart() async throws {
+        let device = try await TestDevice(starts: false)
+        try device.configure(#"{"sharedDeviceMode": true, "tenantIdentifier": "another.example"}"#)
+        try await device.startBroker()
+        let application = device.application()
+        #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
+        device.killBroker()
+        try device.configure(#"{"sharedDeviceMode": true, "tenantIdentifier": "#)
+        try await device.startBroker()
+        #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
+        #expect(await application.getDeviceInformation().deviceMode == .shared)
     }
 
     @Test("a second broker on the same state directory is refused, also on another bus")

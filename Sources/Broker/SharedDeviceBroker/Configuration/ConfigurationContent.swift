@@ -278,3 +278,19 @@ extension ConfigurationValue: Encodable {
         }
     }
 }
+
+extension ConfigurationValue {
+    /// The value as JSON.
+    var json: String {
+        switch self {
+        case .boolean(let value): return "\(value)"
+        case .integer(let value): return "\(value)"
+        case .number(let value): return "\(value)"
+        case .string(let value):
+            // A string of its own is JSON, and its encoding does not fail.
+            return (try? JSONEncoder().encode(value)).map { String(decoding: $0, as: UTF8.self) } ?? "\"\""
+        case .array(let elements): return "[\(elements.map(\.json).joined(separator: ", "))]"
+        case .dictionary, .null, .other: return "null"
+        }
+    }
+}

@@ -15,8 +15,9 @@ package struct ManagedConfiguration: Sendable, Equatable {
     package let cleanup: CleanupPolicy
     /// Which apps take part that were not made for it.
     package let eligibility: AppLists
-    /// Whether only apps with a manifest take part.
-    package let requiresEnrolment: Bool
+    /// Whether only apps with a manifest take part; `nil` means: where the cleanup policy is strict, because nobody waits for an app that
+    /// nobody knows, and where more than one user reaches the broker's bus.
+    package let requiresEnrolment: Bool?
     /// Whether the device must have been joined to the organization before anybody may sign in.
     package let requiresJoin: Bool
     /// When the device signs its user out by itself.
@@ -32,8 +33,6 @@ package struct ManagedConfiguration: Sendable, Equatable {
     /// The mode that the device is to be in.
     package var mode: ManagedMode { sharedDeviceMode ? .shared : .personal }
 
-    /// - Parameter requiresEnrolment: `nil`: as the cleanup policy needs it, so `true` where that is strict. An app that nobody
-    ///   knows cannot be waited for.
     package init(
         sharedDeviceMode: Bool,
         organization: String? = nil,
@@ -52,7 +51,7 @@ package struct ManagedConfiguration: Sendable, Equatable {
         self.tenantIdentifier = tenantIdentifier
         self.cleanup = cleanup
         self.eligibility = eligibility
-        self.requiresEnrolment = requiresEnrolment ?? cleanup.isStrict
+        self.requiresEnrolment = requiresEnrolment
         self.requiresJoin = requiresJoin
         self.automaticSignOut = automaticSignOut
         self.endSessionURL = endSessionURL
@@ -245,6 +244,14 @@ extension ManagedConfiguration {
         ConfigurationKey.allCases.map { (key: $0, value: value(of: $0)) }
     }
 
+    /// A file that means the same, as JSON.
+    package var json: Data {
+        // Without a timeout the policy has its own longest wait, which is not the same as one that is set.
+        let settings = settings.filter { $0.value != .null && ($0.key != .cleanupTimeout || cleanup.timeout != nil) }
+        let fields = settings.map { "\(ConfigurationValue.string($0.key.rawValue).json): \($0.value.json)" }
+        return Data("{\(fields.joined(separator: ", "))}".utf8)
+    }
+
     private func value(of key: ConfigurationKey) -> ConfigurationValue {
         switch key {
         case .sharedDeviceMode: .boolean(sharedDeviceMode)
@@ -252,7 +259,7 @@ extension ManagedConfiguration {
         case .tenantIdentifier: .optional(tenantIdentifier)
         case .cleanupPolicy: .string(cleanup.isStrict ? "strict" : "advisory")
         case .cleanupTimeout: .seconds(cleanup.longestWait)
-        case .requiresEnrolment: .boolean(requiresEnrolment)
+        case .requiresEnrolment: requiresEnrolment.map { .boolean($0) } ?? .null
         case .requiresJoin: .boolean(requiresJoin)
         case .inactivityTimeout: .seconds(automaticSignOut.inactivity)
         case .shiftEnds: .array(automaticSignOut.shiftEnds.map { .string($0.description) })

@@ -6,32 +6,28 @@ import Synchronization
 /// The identity provider of a device that has no organization behind it: the users of its own `UserDirectory`.
 ///
 /// A wrong password and a name that nobody has are one and the same to the caller, in the answer and in the time it
-/// takes. Failed attempts are counted in memory: a restart of the broker forgets them.
+/// takes.
 package final class EmbeddedIdentityProvider: IdentityProvider {
     /// How long an access token is valid, in seconds.
     package static let tokenLifetime: TimeInterval = 3600
 
     private let directory: UserDirectory
     private let decoy: PasswordHash
-    private let throttle = Locked(SignInThrottle())
-    /// Two scrypt hashes at once: 128 MiB.
-    private let hashing = BlockingWork(label: "SharedDeviceBroker.hashing", width: 2, capacity: 32)
-    private let now: @Sendable () -> ContinuousClock.Instant
+    /// Two scrypt hashes at once: 128 MiB. Of no lower priority than others: whoever keeps the processors busy would keep people from
+    /// signing in.
+    private let hashing = Workers(label: "hashing", count: 2, capacity: 32)
+    private let lookups = Workers(label: "directory", count: 1, capacity: 256)
     private let date: @Sendable () -> Date
 
     /// A provider of the users in `directory`.
     ///
-    /// - Parameters:
-    ///   - now: The time that failed attempts are counted by.
-    ///   - date: The time that tokens end by.
+    /// - Parameter date: The time that tokens end by.
     /// - Throws: `IdentityError`: `providerFailed` where libcrypt has no scrypt.
     package init(
         directory: UserDirectory,
-        now: @escaping @Sendable () -> ContinuousClock.Instant = { ContinuousClock.now },
         date: @escaping @Sendable () -> Date = { Date() }
     ) throws(IdentityError) {
         self.directory = directory
-        self.now = now
         self.date = date
         do {
             decoy = try PasswordHash.decoy(cost: directory.passwordCost)
@@ -42,9 +38,6 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
 
     package func authenticate(_ request: SignInRequest) async throws(IdentityError) -> AuthenticatedIdentity {
         guard let password = request.password else { throw .passwordRequired }
-        let key = Self.throttleKey(of: request.username)
-        let time = now()
-        if case .refused(let wait) = throttle.withLock({ $0.admit(key, at: time) }) { throw .slowDown(wait) }
         let verdict: Verdict
         do {
             verdict = try await hashing.run { self.check(password, ofUserNamed: request.username) }
@@ -53,13 +46,11 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         }
         switch verdict {
         case .right(let user):
-            throttle.withLock { $0.succeeded(key) }
             guard !user.isDisabled else { throw .accountDisabled }
             return AuthenticatedIdentity(account: user.account, isAdministrator: user.role == .administrator)
         case .wrong:
             throw .invalidGrant
         case .none(let error):
-            throttle.withLock { $0.cancelled(key) }
             throw error
         }
     }
@@ -69,11 +60,20 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         scopes: Set<String>
     ) async throws(IdentityError) -> AccessToken {
         for scope in scopes where !Self.isScopeToken(scope) { throw .invalidScope(scope) }
-        let user: DirectoryUser?
+        let found: Result<DirectoryUser?, UserDirectoryError>
         do {
-            user = try directory.user(withIdentifier: identity.account.identifier)
+            found = try await lookups.run { [directory] in
+                Result { () throws(UserDirectoryError) in
+                    try directory.user(withIdentifier: identity.account.identifier)
+                }
+            }
         } catch {
-            throw IdentityError(.providerFailed, error.description)
+            throw .busy
+        }
+        let user: DirectoryUser?
+        switch found {
+        case .success(let known): user = known
+        case .failure(let error): throw IdentityError(.providerFailed, error.description)
         }
         guard let user else { throw .accountUnknown }
         guard !user.isDisabled else { throw .accountDisabled }
@@ -102,11 +102,6 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         } catch {
             return .none(IdentityError(.providerFailed, "\(error)"))
         }
-    }
-
-    /// The throttle counts all names that are too long for any user as one, so that they do not fill the memory.
-    private static func throttleKey(of username: String) -> String {
-        username.utf8.count > 4 * Username.maximumLength ? "" : Username.key(of: username)
     }
 
     /// RFC 6749, section 3.3: visible ASCII without the quotation mark and the backslash.

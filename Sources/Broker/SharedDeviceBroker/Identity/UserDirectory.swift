@@ -81,10 +81,18 @@ package final class UserDirectory: Sendable {
             guard let (user, _) = try Self.fetch(db, username: username) else {
                 throw UserDirectoryError.unknownUser(username)
             }
-            if try AccountStore.fetch(db, path: path).account?.hasIdentifier(user.account.identifier) == true {
+            if try DeviceStore.device(db, path: path).account?.hasIdentifier(user.account.identifier) == true {
                 throw UserDirectoryError.signedIn(user.account.username)
             }
             try db.execute(sql: "DELETE FROM user WHERE identifier = ?", arguments: [user.account.identifier])
+            // Sessions whose data an app never deleted name nobody any more.
+            try db.execute(
+                sql: """
+                    UPDATE session SET account_identifier = NULL, account_username = NULL, account_display_name = NULL
+                    WHERE lower(account_identifier) = ?
+                    """,
+                arguments: [user.account.identifier.lowercased()]
+            )
             // From here on the log's entries lead to nobody.
             try db.execute(
                 sql: "DELETE FROM subject WHERE account_identifier = ?",

@@ -1,10 +1,13 @@
-import DBusTransport
+package import DBusTransport
+import Dispatch
+import Foundation
+import Glibc
 package import Logging
-package import NotifyCenter
+import NotifyCenter
 import SharedDevice
 import Synchronization
 
-/// The broker as a service on a bus: store, identity provider, configuration and D-Bus interface, put together.
+/// The broker as a service on a bus: store, identity provider, configuration and D-Bus interface around one ``BrokerState``.
 package final class BrokerService: Sendable {
     /// What an administrator sets.
     package struct Options: Sendable {
@@ -13,27 +16,41 @@ package final class BrokerService: Sendable {
         package var configurationFile: String
         /// Where logind is.
         package var loginBus: Bus
+        /// Whether more than one user reaches the bus: then only apps with a manifest take part, unless the configuration says otherwise.
+        package var hasManyUsers: Bool
 
-        package init(bus: Bus, stateDirectory: String, configurationFile: String, loginBus: Bus = .system) {
+        package init(
+            bus: Bus,
+            stateDirectory: String,
+            configurationFile: String,
+            loginBus: Bus = .system,
+            hasManyUsers: Bool? = nil
+        ) {
             self.bus = bus
             self.loginBus = loginBus
             self.stateDirectory = stateDirectory
             self.configurationFile = configurationFile
+            self.hasManyUsers = hasManyUsers ?? (bus == .system)
         }
     }
 
-    private let broker: DeviceBroker
-    private let connection: DBusConnection
-    private let callers: Callers
-    private let waker: Waker
-    private let enrolment: Enrolment
-    private let life: SessionLife
+    private let options: Options
+    private let engine: BrokerEngine
+    private let store: DeviceStore
     private let lock: ServiceLock
-    private let configurationFile: String
-    private let status = ConfigurationStatus()
+    private let connection: DBusConnection
+    private let center: DarwinNotifyCenter
+    private let callers: Callers
+    private let interface: BrokerInterface
+    private let provider: any IdentityProvider
+    /// One thread, so that batches are written in their order.
+    private let disk = Workers(label: "disk", count: 1, capacity: 64)
+    private let notes = Workers(label: "notes", count: 1, capacity: 64)
+    private let activity: ActivityFile
     private let updates: AsyncStream<ManagedConfigurationUpdate>
     private let manifests: AsyncStream<AppManifests>
-    private let tokens: [Observation]
+    private let login = Locked<LoginWatch?>(nil)
+    private let observations = Locked<[Observation]>([])
     private let log: Logger
 
     /// Starts the service: on return it owns its name and answers, under the configuration as it is.
@@ -41,165 +58,169 @@ package final class BrokerService: Sendable {
     /// - Throws: ``StoreError``, ``IdentityError``, ``ManagedConfigurationError`` or ``DBusError``; among them `nameTaken` where
     ///   another broker serves this bus.
     package init(_ options: Options, log: Logger) async throws {
+        self.options = options
         self.log = log
         let database = try DeviceDatabase(directory: options.stateDirectory)
         // A second broker would change the state unseen by this one, and announce the change on another bus.
         lock = try ServiceLock(directory: options.stateDirectory)
-        let provider = try EmbeddedIdentityProvider(directory: UserDirectory(database: database))
-        let connection = try DBusConnection.open(options.bus)
-        let center = DarwinNotifyCenter(connection: connection)
-        let waking = Locked<Waker?>(nil)
-        let enrolment = Enrolment(log: log)
-        let living = Locked<SessionLife?>(nil)
-        let announcedMode = Locked<ManagedMode?>(nil)
-        let surroundings = DeviceBroker.Surroundings(
-            announce: { state in
-                let modeBefore = announcedMode.withLock { mode in
-                    defer { mode = state.mode }
-                    return mode
-                }
-                do throws(DBusError) {
-                    try center.post(.sharedModeCurrentAccountChanged)
-                    if modeBefore != state.mode {
-                        try center.post(NotificationName(BrokerProtocol.modeChangedNotification))
-                    }
-                } catch {
-                    // When the bus is back, all are told to ask.
-                    log.warning("not announced", metadata: ["epoch": "\(state.epoch)", "reason": "\(error)"])
-                }
-                living.withLock { $0 }?.sessionChanged()
-                if let remnants = database.remnants {
-                    log.warning("left in the store's file", metadata: ["reason": "\(remnants)"])
-                }
-            },
-            wake: { app in waking.withLock { $0 }?.wake(app) },
-            report: { problem in log.error("the ledger is not on the disk yet", metadata: ["reason": "\(problem)"]) }
+        store = try DeviceStore(database: database)
+        provider = try EmbeddedIdentityProvider(directory: UserDirectory(database: database))
+        activity = ActivityFile(directory: options.stateDirectory)
+        let now = Moment.now
+        let content = try store.load(at: now)
+        let engine = BrokerEngine(
+            BrokerState(
+                device: content.device,
+                membership: content.membership,
+                ledger: content.ledger,
+                noted: content.noted,
+                lastActivity: activity.date,
+                requiresProof: options.hasManyUsers,
+                at: now
+            )
         )
-        let broker = try DeviceBroker(database: database, provider: provider, surroundings: surroundings)
+        self.engine = engine
+        let connection = try DBusConnection.open(options.bus)
+        self.connection = connection
+        center = DarwinNotifyCenter(connection: connection)
         let callers = Callers(
             connection: connection,
-            identify: { claimed, credentials throws(DeviceRefusal) in try enrolment.identify(claimed, credentials) },
-            identifyRefused: { claimed, credentials in enrolment.identifyRefused(claimed, credentials) },
-            appStarted: { app, credentials in
-                for key in enrolment.formerKeys(app, credentials) {
-                    do {
-                        try await broker.adopt(key, as: app.identifier)
-                    } catch {
-                        log.error("the ledger is not on the disk yet", metadata: ["reason": "\(error)"])
-                    }
-                }
-                await broker.appStarted(app.identifier)
-            },
-            appEnded: { app in await broker.appEnded(app) }
+            arrived: { engine.submit(.arrived($0)) },
+            left: { engine.submit(.left($0)) }
         )
-        let waker = Waker(
-            connection: connection,
-            busName: { app in enrolment.busName(of: app) },
-            isOwing: { app in await broker.isOwing(app) },
-            woken: { app, detail in await broker.wasWoken(app, detail: detail) }
-        )
-        waking.withLock { $0 = waker }
-        let life = SessionLife(
-            broker: broker,
-            directory: options.stateDirectory,
-            bus: options.bus,
-            loginBus: options.loginBus,
-            log: log
-        )
-        living.withLock { $0 = life }
-        self.life = life
-        self.broker = broker
-        self.connection = connection
         self.callers = callers
-        self.waker = waker
-        self.enrolment = enrolment
+        interface = BrokerInterface(engine: engine, callers: callers)
         let configuration = ManagedConfigurationFile(path: options.configurationFile)
-        configurationFile = options.configurationFile
         updates = try configuration.updates()
         manifests = try AppManifestDirectory(path: configuration.appManifestDirectory).updates()
-        let interface = BrokerInterface(broker: broker, callers: callers, life: life, status: status, log: log)
-        tokens = [
-            try connection.export([interface.interface], at: BrokerProtocol.path),
-            try connection.onEvent { event in
-                switch event {
-                case .lost:
-                    log.warning("the bus is lost")
-                    callers.forgetAll()
-                case .restored(let failures):
-                    log.notice("the bus is back", metadata: ["failures": "\(failures)"])
-                    Task { await Self.serveAgain(broker, connection, log) }
-                }
-            },
-        ]
-        var manifests = manifests.makeAsyncIterator()
-        if let first = await manifests.next() { enrolment.use(first) }
+        engine.start { [weak self] in self?.perform($0) }
+        try await callers.start()
         // The first update is the present file. The broker answers no call before it is in force.
-        var iterator = updates.makeAsyncIterator()
-        if let update = await iterator.next() {
-            // The device has never been configured, so there is no earlier valid configuration to keep.
-            if update.inForce == nil, let problem = update.problem, try AccountStore(database: database).isUntouched() {
-                throw problem
-            }
-            try await take(update)
-        }
+        var manifests = manifests.makeAsyncIterator()
+        if let first = await manifests.next() { use(first) }
+        var updates = updates.makeAsyncIterator()
+        if let first = await updates.next() { use(first, kept: content.configuration) }
+        let served = [
+            try connection.export(
+                [interface.interface],
+                at: BrokerProtocol.path,
+                limits: Callers.limits,
+                admit: { callers.admit($0) }
+            ),
+            try connection.onEvent { [weak self] event in self?.heard(event) },
+        ]
+        observations.withLock { $0 = served }
         try await connection.requestName(BrokerProtocol.busName)
-        await broker.announceAgain()
+        engine.submit(.busRestored)
     }
 
-    /// Follows the managed configuration and the apps' manifests until the task is cancelled. When it returns, the whole log is on the disk.
+    /// Follows the managed configuration and the apps' manifests until the task is cancelled. When it returns, all changes are on the disk, or
+    /// the disk has not taken them for two seconds.
     package func run() async {
         async let manifests: Void = followManifests()
-        await followConfiguration()
+        for await update in updates { use(update) }
         await manifests
-        // Some entries are written with a delay: they have to be on the disk before the process ends.
-        do {
-            try await broker.written()
-        } catch {
-            log.error("the ledger is not on the disk", metadata: ["reason": "\(error)"])
-        }
+        engine.submit(.ending)
+        for _ in 1...200 where !engine.read({ $0.isOnDisk }) { try? await Task.sleep(for: .milliseconds(10)) }
     }
 
-    private func followManifests() async {
-        for await manifests in manifests {
-            enrolment.use(manifests)
-            callers.identifyAnew()
-            await broker.wakeDebtors()
-        }
+    private func followManifests() async { for await manifests in manifests { use(manifests) } }
+
+    private func use(_ manifests: AppManifests) {
+        for problem in manifests.problems { log.error("app manifest", metadata: ["problem": "\(problem)"]) }
+        engine.submit(.manifests(manifests.manifests))
+        for warning in engine.read({ $0.warnings }) { log.warning("apps", metadata: ["warning": "\(warning)"]) }
     }
 
-    private func followConfiguration() async {
-        var latest: Task<Void, Never>?
-        for await update in updates {
-            // A newer configuration replaces the older one, so the attempts to put that in force end.
-            let earlier = latest
-            earlier?.cancel()
-            latest = Task {
-                // An attempt that is under way has to end first: it would overwrite the newer one.
-                await earlier?.value
-                await insist(on: update)
+    // MARK: The configuration
+
+    /// - Parameter kept: the configuration that was valid before the broker's start.
+    private func use(_ update: ManagedConfigurationUpdate, kept: Data? = nil) {
+        if let problem = update.problem { log.error("managed configuration", metadata: ["problem": "\(problem)"]) }
+        var policy: DevicePolicy
+        switch update.inForce {
+        case .present(let configuration):
+            for key in configuration.unknownKeys {
+                let suggestion = ManagedConfiguration.suggestion(forUnknownKey: key).map { "; is “\($0)” meant?" } ?? ""
+                log.warning("unknown key in the configuration", metadata: ["key": "\(key)\(suggestion)"])
+            }
+            policy = DevicePolicy(configuration, hasManyUsers: options.hasManyUsers)
+            keep(configuration.json)
+        case .missing:
+            log.warning(
+                "there is no managed configuration: the device is personal",
+                metadata: ["file": "\(options.configurationFile)"]
+            )
+            let personal = ManagedConfiguration(sharedDeviceMode: false)
+            policy = DevicePolicy(personal, hasManyUsers: options.hasManyUsers)
+            keep(personal.json)
+        case nil:
+            // Not since the start; the last valid one was kept.
+            if let kept, let document = try? ManagedConfigurationDocument(kept, file: "the last valid configuration") {
+                policy = DevicePolicy(document.configuration, hasManyUsers: options.hasManyUsers)
+                log.warning("the last valid configuration stays in force")
+            } else {
+                policy = DevicePolicy()
+                policy.isConfigured = false
+                policy.cleanup = .strict
+                log.error("no configuration was ever valid: nobody signs in")
             }
         }
-        latest?.cancel()
+        policy.problem = update.problem?.description
+        engine.submit(.configured(policy))
+        followLogin(policy)
+        log.info("configured", metadata: ["mode": "\(policy.mode.rawValue)"])
     }
 
-    /// Puts a configuration in force, again and again until it is: the store may be busy for a while.
-    private func insist(on update: ManagedConfigurationUpdate) async {
-        while !Task.isCancelled {
-            do {
-                return try await take(update)
+    private func keep(_ configuration: Data) {
+        disk.submit { [store, log] in
+            do throws(StoreError) {
+                try store.keep(configuration: configuration)
             } catch {
-                log.error("the configuration is not in force yet", metadata: ["reason": "\(error)"])
-                try? await Task.sleep(for: .seconds(2))
+                log.error("the configuration is not kept for the next start", metadata: ["reason": "\(error)"])
             }
+        }
+    }
+
+    /// Asks logind only where it is wanted: a device without it is not asked.
+    private func followLogin(_ policy: DevicePolicy) {
+        let isWanted = policy.endsAtScreenLock || policy.endsAtLogout
+        let ended = login.withLock { login -> LoginWatch? in
+            if isWanted, login == nil {
+                // On the machine's bus it is the machine's broker, and minds the seat; otherwise its user's.
+                login = LoginWatch(
+                    bus: options.loginBus,
+                    scope: options.bus == .system ? .seat("seat0") : .user(geteuid()),
+                    log: log
+                ) { [weak self] event in self?.engine.submit(.login(event)) }
+            }
+            guard !isWanted else { return nil }
+            defer { login = nil }
+            return login
+        }
+        withExtendedLifetime(ended) {}
+    }
+
+    // MARK: The bus
+
+    private func heard(_ event: ConnectionEvent) {
+        switch event {
+        case .lost:
+            log.warning("the bus is lost")
+            callers.forgetAll()
+            engine.submit(.busLost)
+        case .restored(let failures):
+            log.notice("the bus is back", metadata: ["failures": "\(failures)"])
+            Task { await serveAgain() }
         }
     }
 
     /// After an outage: takes the name again, even if another process has taken it meanwhile, and tells all apps to ask.
-    private static func serveAgain(_ broker: DeviceBroker, _ connection: DBusConnection, _ log: Logger) async {
+    private func serveAgain() async {
         while true {
             do throws(DBusError) {
                 try await connection.requestName(BrokerProtocol.busName)
-                return await broker.announceAgain()
+                return engine.submit(.busRestored)
             } catch {
                 // The bus is lost again: the next restoration starts over.
                 guard error.code != .disconnected, error.code != .closed else { return }
@@ -209,59 +230,156 @@ package final class BrokerService: Sendable {
         }
     }
 
-    private func take(_ update: ManagedConfigurationUpdate) async throws {
-        status.update(update)
-        if let problem = update.problem { log.error("managed configuration", metadata: ["problem": "\(problem)"]) }
-        switch update.inForce {
-        case .missing:
-            log.warning(
-                "there is no managed configuration: the device is personal",
-                metadata: ["file": "\(configurationFile)"]
-            )
-        case .present(let configuration):
-            for key in configuration.unknownKeys {
-                let suggestion = ManagedConfiguration.suggestion(forUnknownKey: key).map { "; is “\($0)” meant?" } ?? ""
-                log.warning("unknown key in the configuration", metadata: ["key": "\(key)\(suggestion)"])
+    // MARK: Effects
+
+    /// Carries out an effect, on whichever thread brought the event. Nothing here waits.
+    private func perform(_ effect: Effect) {
+        switch effect {
+        case .reply(let number, let result): interface.reply(number, result)
+        case .noteState(let state): note(state)
+        case .announce(let modeChanged): announce(modeChanged)
+        case .commit(let batch): commit(batch)
+        case .authenticate(let number, let credentials, _):
+            let request = SignInRequest(username: credentials.username, password: credentials.password)
+            Task { [engine, provider] in
+                let result = await Result { () async throws(IdentityError) in try await provider.authenticate(request) }
+                engine.submit(.authenticated(number, result))
             }
-        case nil: break
+        case .issueToken(let number, let identity, let scopes):
+            Task { [engine, provider] in
+                let result = await Result { () async throws(IdentityError) in
+                    try await provider.issueToken(for: identity, scopes: scopes)
+                }
+                engine.submit(.issued(number, result))
+            }
+        case .endProviderSession(let identity):
+            // The device stays signed out even if the provider fails.
+            Task { [provider] in try? await provider.endSession(for: identity) }
+        case .startService(let app, let name): startService(app, name)
+        case .keepActivity(let date):
+            disk.submit { [activity, log] in
+                if let problem = activity.write(date) {
+                    log.warning("a restart will not know of the last activity", metadata: ["reason": "\(problem)"])
+                }
+            }
+        case .journal(let entry): log.info("\(entry.event.rawValue)", metadata: entry.metadata)
+        case .note(let level, let text, let details):
+            log.log(level: level.level, "\(text)", metadata: details.mapValues { "\($0)" })
         }
-        let configuration = update.inForce.map { content in
-            if case .present(let configuration) = content {
-                configuration
-            } else {
-                ManagedConfiguration(sharedDeviceMode: false)
+    }
+
+    /// How long a disk that stands still may hold up a broadcast.
+    private static let notePatience = DispatchTimeInterval.milliseconds(50)
+
+    /// The only effect that may wait: after the broadcast, no start of the broker may bring the session back.
+    private func note(_ state: DeviceState) {
+        let isNoted = DispatchSemaphore(value: 0)
+        notes.submit { [store] in
+            store.note(state, at: Date())
+            isNoted.signal()
+        }
+        _ = isNoted.wait(timeout: .now() + Self.notePatience)
+    }
+
+    private func announce(_ modeChanged: Bool) {
+        do throws(DBusError) {
+            try center.post(.sharedModeCurrentAccountChanged)
+            if modeChanged { try center.post(NotificationName(BrokerProtocol.modeChangedNotification)) }
+        } catch {
+            // When the bus is back, all are told to ask.
+            log.warning("not announced", metadata: ["reason": "\(error)"])
+        }
+    }
+
+    private func commit(_ batch: Batch) {
+        let isTaken = disk.submit { [store, engine, disk, log] in
+            do throws(StoreError) {
+                try store.commit(batch)
+                engine.submit(.committed(batch.number))
+            } catch {
+                engine.submit(.commitFailed(batch, "\(error)"))
+            }
+            guard batch.erases else { return }
+            // After what waits already: nobody waits for this.
+            disk.submit {
+                store.database.eraseRemnants()
+                guard let remnants = store.database.remnants else { return }
+                log.warning("left in the store's file", metadata: ["reason": "\(remnants)"])
             }
         }
-        enrolment.use(configuration)
-        callers.identifyAnew()
-        // Without a valid configuration the strict policy applies: the next sign-in waits.
-        await broker.use(configuration?.cleanup ?? CleanupPolicy(isStrict: true))
-        guard let configuration else { return }
-        // The rules of who may sign in come first, then the mode.
-        try await life.use(SessionPolicy(configuration))
-        let state = try await broker.apply(.modeChanged(configuration.mode), cause: "the managed configuration")
-        log.info("configured", metadata: ["mode": "\(configuration.mode.rawValue)", "epoch": "\(state.epoch)"])
+        if !isTaken { engine.submit(.commitFailed(batch, "the disk does not keep up")) }
+    }
+
+    private func startService(_ app: String, _ name: String) {
+        Task { [engine, connection] in
+            let outcome: ServiceStart
+            do throws(DBusError) {
+                let call = try DBusMessage.methodCall(
+                    destination: "org.freedesktop.DBus",
+                    path: "/org/freedesktop/DBus",
+                    interface: "org.freedesktop.DBus",
+                    member: "StartServiceByName",
+                    arguments: [.string(name), .uint32(0)]
+                )
+                // 1 means that the bus started it, 2 that it was running.
+                outcome = try await connection.call(call).first?.unsignedValue == 1 ? .started : .running
+            } catch {
+                outcome = error.code == .disconnected || error.code == .closed ? .noBus : .failed(error.message)
+            }
+            engine.submit(.serviceStarted(app: app, outcome))
+        }
     }
 }
 
-/// What the managed configuration says beyond the mode, for whoever asks.
-final class ConfigurationStatus: Sendable {
-    struct Content: Sendable {
-        var organization: String?
-        /// Why the present file is not in force; `nil` if it is.
-        var problem: String?
-    }
-
-    private let content = Locked(Content())
-
-    var current: Content { content.withLock { $0 } }
-
-    func update(_ update: ManagedConfigurationUpdate) {
-        content.withLock { content in
-            content.problem = update.problem?.description
-            guard let inForce = update.inForce else { return }
-            content.organization =
-                if case .present(let configuration) = inForce { configuration.organization } else { nil }
+extension Result where Success: Sendable, Failure == IdentityError {
+    fileprivate init(_ body: () async throws(IdentityError) -> Success) async {
+        do throws(IdentityError) {
+            self = .success(try await body())
+        } catch {
+            self = .failure(error)
         }
+    }
+}
+
+extension Effect.NoteLevel {
+    fileprivate var level: Logger.Level {
+        switch self {
+        case .info: .info
+        case .notice: .notice
+        case .warning: .warning
+        case .error: .error
+        }
+    }
+}
+
+extension AuditEntry {
+    /// As the journal has it: without names.
+    fileprivate var metadata: Logger.Metadata {
+        var metadata: Logger.Metadata = [:]
+        metadata["session"] = session.map { "\($0)" }
+        metadata["app"] = app.map { "\($0)" }
+        metadata["user"] = user.map { "\($0)" }
+        metadata["detail"] = detail.map { "\($0)" }
+        return metadata
+    }
+}
+
+extension DevicePolicy {
+    /// What the managed configuration says of it.
+    ///
+    /// - Parameter hasManyUsers: whether more than one user reaches the bus.
+    package init(_ configuration: ManagedConfiguration, hasManyUsers: Bool) {
+        mode = configuration.mode
+        organization = configuration.organization
+        requiresJoin = configuration.requiresJoin
+        tenantIdentifier = configuration.tenantIdentifier
+        cleanup = configuration.cleanup
+        schedule.inactivity = configuration.automaticSignOut.inactivity
+        schedule.shiftEnds = Set(configuration.automaticSignOut.shiftEnds.map { $0.hour * 60 + $0.minute })
+        endsAtScreenLock = configuration.automaticSignOut.onScreenLock
+        endsAtLogout = configuration.automaticSignOut.onLogout
+        endSessionURL = configuration.endSessionURL?.absoluteString
+        lists = configuration.eligibility
+        requiresEnrolment = configuration.requiresEnrolment ?? (configuration.cleanup.isStrict || hasManyUsers)
     }
 }

@@ -8,7 +8,8 @@ enum DeviceSchema {
     /// - Parameter firstEpoch: the epoch of a device that has had no session.
     static func migrator(firstEpoch: UInt64 = 0) -> DatabaseMigrator {
         var migrator = DatabaseMigrator()
-        migrator.registerMigration("1: device and users") { db in
+        let first = Int64(clamping: firstEpoch)
+        migrator.registerMigration("format 1") { db in
             try db.execute(
                 sql: """
                     PRAGMA application_id = \(applicationIdentifier);
@@ -16,13 +17,21 @@ enum DeviceSchema {
                         id INTEGER PRIMARY KEY CHECK (id = 1),
                         mode TEXT NOT NULL CHECK (mode IN ('shared', 'personal')),
                         epoch INTEGER NOT NULL CHECK (epoch >= 0),
+                        first_epoch INTEGER NOT NULL,
                         account_identifier TEXT,
                         account_username TEXT,
                         account_display_name TEXT,
                         CHECK ((account_identifier IS NULL) = (account_username IS NULL)),
                         CHECK (mode = 'shared' OR account_identifier IS NULL)
                     );
-                    INSERT INTO device (id, mode, epoch) VALUES (1, 'personal', 0);
+                    INSERT INTO device (id, mode, epoch, first_epoch) VALUES (1, 'personal', \(first), \(first));
+                    CREATE TABLE configuration (id INTEGER PRIMARY KEY CHECK (id = 1), content BLOB NOT NULL);
+                    CREATE TABLE membership (
+                        id INTEGER PRIMARY KEY CHECK (id = 1),
+                        organization TEXT,
+                        tenant_identifier TEXT NOT NULL,
+                        joined_at REAL NOT NULL
+                    );
                     CREATE TABLE directory (
                         id INTEGER PRIMARY KEY CHECK (id = 1),
                         tenant_identifier TEXT NOT NULL
@@ -33,18 +42,12 @@ enum DeviceSchema {
                         username_key TEXT NOT NULL UNIQUE,
                         display_name TEXT,
                         password_hash TEXT NOT NULL,
+                        role TEXT NOT NULL DEFAULT 'user' CHECK (role IN ('user', 'administrator')),
                         disabled INTEGER NOT NULL DEFAULT 0 CHECK (disabled IN (0, 1)),
                         created_at INTEGER NOT NULL
                     );
-                    """
-            )
-        }
-        migrator.registerMigration("2: ledger and log") { db in
-            try db.execute(
-                sql: """
                     CREATE TABLE session (
-                        epoch INTEGER PRIMARY KEY CHECK (epoch >= 0),
-                        subject INTEGER,
+                        number INTEGER PRIMARY KEY CHECK (number >= 0),
                         started_at REAL NOT NULL,
                         ended_at REAL,
                         outcome TEXT CHECK (outcome IN ('open', 'complete', 'expired')),
@@ -53,15 +56,16 @@ enum DeviceSchema {
                         account_display_name TEXT,
                         CHECK ((ended_at IS NULL) = (outcome IS NULL))
                     );
-                    CREATE TABLE participation (
+                    CREATE TABLE part (
                         session INTEGER NOT NULL,
                         app TEXT NOT NULL,
+                        user INTEGER NOT NULL,
                         progress TEXT,
                         told_at REAL,
                         begun_at REAL,
                         finished_at REAL,
                         detail TEXT,
-                        PRIMARY KEY (session, app)
+                        PRIMARY KEY (session, app, user)
                     ) WITHOUT ROWID;
                     CREATE TABLE subject (
                         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -74,38 +78,13 @@ enum DeviceSchema {
                         event TEXT NOT NULL,
                         session INTEGER,
                         app TEXT,
+                        user INTEGER,
                         subject INTEGER,
                         detail TEXT
                     );
                     CREATE TRIGGER audit_keeps_its_rows BEFORE UPDATE ON audit
-                    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
-                    CREATE TRIGGER audit_loses_no_rows BEFORE DELETE ON audit
-                    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
-                    CREATE TABLE enrolment (
-                        id INTEGER PRIMARY KEY CHECK (id = 1),
-                        organization TEXT,
-                        tenant_identifier TEXT NOT NULL,
-                        joined_at REAL NOT NULL,
-                        subject INTEGER
-                    );
-                    ALTER TABLE user ADD COLUMN role TEXT NOT NULL DEFAULT 'user' CHECK (role IN ('user', 'administrator'));
+                    BEGIN SELECT RAISE(ABORT, 'an entry of the audit log does not change'); END;
                     """
-            )
-            // Who is signed in goes on with a session that the ledger knows.
-            try db.execute(
-                sql: """
-                    INSERT INTO session (epoch, started_at, account_identifier, account_username, account_display_name)
-                    SELECT epoch, strftime('%s', 'now'), account_identifier, account_username, account_display_name
-                    FROM device WHERE account_identifier IS NOT NULL
-                    """
-            )
-        }
-        migrator.registerMigration("3: epochs that no earlier database had") { db in
-            let first = Int64(clamping: firstEpoch)
-            try db.execute(sql: "ALTER TABLE device ADD COLUMN first_epoch INTEGER NOT NULL DEFAULT 0")
-            try db.execute(
-                sql: "UPDATE device SET epoch = ?, first_epoch = ? WHERE epoch = 0",
-                arguments: [first, first]
             )
         }
         return migrator

@@ -13,12 +13,14 @@ public struct MatchRule: Sendable, Hashable, CustomStringConvertible {
     ///   - interface: the interface.
     ///   - member: the signal's name.
     ///   - argument0: the first argument, a string.
+    ///   - argument2: the third argument, a string.
     public init(
         signalFrom sender: String? = nil,
         path: String? = nil,
         interface: String? = nil,
         member: String? = nil,
-        argument0: String? = nil
+        argument0: String? = nil,
+        argument2: String? = nil
     ) {
         // Made in one go: a registration of ten thousand names makes ten thousand of these.
         var rule = "type='signal'"
@@ -28,6 +30,7 @@ public struct MatchRule: Sendable, Hashable, CustomStringConvertible {
         Self.append(",interface='", interface, to: &rule)
         Self.append(",member='", member, to: &rule)
         Self.append(",arg0='", argument0, to: &rule)
+        Self.append(",arg2='", argument2, to: &rule)
         description = rule
     }
 

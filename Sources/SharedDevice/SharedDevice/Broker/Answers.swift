@@ -93,6 +93,7 @@ extension CleanupReport.App {
         ]
         let times = [("toldAfter", toldAfter), ("begunAfter", begunAfter), ("finishedAfter", finishedAfter)]
         for case (let key, let time?) in times { fields[key] = .double(time) }
+        if let user { fields["user"] = .uint32(user) }
         if let detail { fields["detail"] = .string(detail) }
         return .fields(fields)
     }
@@ -107,6 +108,7 @@ extension CleanupReport.App {
         }
         self.init(
             identifier: identifier,
+            user: fields["user"]?.unsignedValue.flatMap(UInt32.init(exactly:)),
             progress: progress,
             toldAfter: time("toldAfter"),
             begunAfter: time("begunAfter"),

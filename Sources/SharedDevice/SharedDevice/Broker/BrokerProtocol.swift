@@ -11,7 +11,7 @@ package enum BrokerProtocol {
     package static let interface = "org.notifycenter.SharedDevice1"
     package static let errorPrefix = "org.notifycenter.SharedDevice1.Error."
 
-    package enum Method: String, Sendable {
+    package enum Method: String, Sendable, CaseIterable {
         case getDeviceInformation = "GetDeviceInformation"
         case getCurrentAccount = "GetCurrentAccount"
         case signIn = "SignIn"

@@ -38,6 +38,8 @@ public struct CleanupReport: Sendable, Hashable, Codable {
     public struct App: Sendable, Hashable, Codable {
         /// The app's identifier.
         public let identifier: String
+        /// The user that runs it; `nil` in the answer of a broker that does not tell apps by their users.
+        public let user: UInt32?
         /// How far it is.
         public let progress: Progress
         /// When it was told; `nil` before.
@@ -54,6 +56,7 @@ public struct CleanupReport: Sendable, Hashable, Codable {
         /// An entry with these values.
         public init(
             identifier: String,
+            user: UInt32? = nil,
             progress: Progress,
             toldAfter: Double? = nil,
             begunAfter: Double? = nil,
@@ -62,6 +65,7 @@ public struct CleanupReport: Sendable, Hashable, Codable {
             isRunning: Bool = false
         ) {
             self.identifier = identifier
+            self.user = user
             self.progress = progress
             self.toldAfter = toldAfter
             self.begunAfter = begunAfter

@@ -165,6 +165,12 @@ public final class DeviceApp: Sendable {
     /// Like ``end``, but `nil` if the test itself ended the process.
     var unexpectedEnd: Int32? { life.withLock { $0.isKilled } ? nil : end?.status }
 
+    /// Whether its process has ended by itself, and it is not known yet how.
+    var isEnding: Bool {
+        let life = life.withLock { $0 }
+        return life.process.map { !$0.isRunning } ?? false && life.end == nil && !life.isKilled
+    }
+
     private func ended(_ process: ChildProcess, _ status: Int32) {
         let isCurrent = life.withLock { life -> Bool in
             guard life.process === process else { return false }

@@ -90,7 +90,7 @@ extension TestDevice {
             do { known = try await control.connectedApps() } catch { problem = "\nthe broker: \(error)" }
             let missing = apps.filter { app in
                 let hasAsked = known.running.contains { TestApp.isNamed($0, app.identifier) }
-                return app.unexpectedEnd != nil
+                return app.unexpectedEnd != nil || app.isEnding
                     || app.isRunning
                         && !(hasAsked
                             && (!isSignedIn || known.holding.contains { TestApp.isNamed($0, app.identifier) }))

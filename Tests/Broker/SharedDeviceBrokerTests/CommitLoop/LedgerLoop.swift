@@ -1,59 +1,97 @@
+import DBusTransport
 import Foundation
 import SharedDevice
 import SharedDeviceBroker
 
-/// Anybody is who they say.
-private struct AnybodyProvider: IdentityProvider {
-    func authenticate(_ request: SignInRequest) async throws(IdentityError) -> AuthenticatedIdentity {
-        AuthenticatedIdentity(account: Account(identifier: "\(request.username).t", username: request.username))
+/// A broker without a bus: its state, and a store that takes each batch before the next event.
+private final class LoopDevice {
+    private var state: BrokerState
+    private let store: DeviceStore
+    private var events: [Event] = []
+    private var answers: [UInt64: Result<BrokerProtocol.Fields, Refusal>] = [:]
+    private var lastNumber: UInt64 = 0
+
+    init(_ directory: String) throws {
+        store = try DeviceStore(database: DeviceDatabase(directory: directory, firstEpoch: 0))
+        let content = try store.load(at: .now)
+        state = BrokerState(
+            device: content.device,
+            membership: content.membership,
+            ledger: content.ledger,
+            noted: content.noted,
+            at: .now
+        )
+        for app in ["a", "b", "c"] {
+            let credentials = AppCredentials(user: 1000, executable: "/usr/bin/\(app)")
+            feed(.arrived(Caller(connection: app, credentials: credentials, process: nil, isAdministrator: true)))
+        }
+        var policy = DevicePolicy()
+        policy.mode = .shared
+        feed(.configured(policy))
     }
 
-    func issueToken(
-        for identity: AuthenticatedIdentity,
-        scopes: Set<String>
-    ) async throws(IdentityError) -> AccessToken {
-        AccessToken(value: "token", scopes: scopes, expiresAt: Date(timeIntervalSinceNow: 3600))
+    var account: Account? { state.device.account }
+
+    /// Has an app ask, and lets the time pass until it is answered.
+    @discardableResult
+    func ask(_ app: String, _ call: Request.Call) throws -> BrokerProtocol.Fields {
+        lastNumber += 1
+        feed(.request(Request(number: lastNumber, connection: app, claimed: app, call: call, method: "test")))
+        guard let answer = answers.removeValue(forKey: lastNumber) else { throw Refusal.failed("no answer") }
+        return try answer.get()
     }
 
-    func endSession(for identity: AuthenticatedIdentity) async throws(IdentityError) {}
+    private func feed(_ event: Event) {
+        events.append(event)
+        while !events.isEmpty {
+            for effect in state.reduce(events.removeFirst(), at: .now) { perform(effect) }
+        }
+    }
+
+    /// Anybody is who they say.
+    private func perform(_ effect: Effect) {
+        switch effect {
+        case .reply(let number, let result): answers[number] = result
+        case .noteState(let state): store.note(state, at: Date())
+        case .commit(let batch):
+            do {
+                try store.commit(batch)
+                events.append(.committed(batch.number))
+            } catch {
+                events.append(.commitFailed(batch, "\(error)"))
+            }
+        case .authenticate(let number, let credentials, _):
+            let account = Account(identifier: "\(credentials.username).t", username: credentials.username)
+            events.append(.authenticated(number, .success(AuthenticatedIdentity(account: account))))
+        case .issueToken(let number, _, let scopes):
+            let token = AccessToken(value: "token", scopes: scopes, expiresAt: Date(timeIntervalSinceNow: 3600))
+            events.append(.issued(number, .success(token)))
+        default: break
+        }
+    }
 }
 
-/// Signs in and out for ever; three apps ask at once, and clean up. What is answered is written: `held EPOCH APP`, `out EPOCH`,
-/// `finished EPOCH APP`.
-func keepLedger(in directory: String) async throws {
-    let broker = try DeviceBroker(
-        database: DeviceDatabase(directory: directory, firstEpoch: 0),
-        provider: AnybodyProvider()
-    )
-    try await broker.apply(.modeChanged(.shared))
+/// Signs in and out for ever; three apps ask, and clean up. What is answered is written: `held NUMBER APP`, `out NUMBER`,
+/// `finished NUMBER APP`.
+func keepLedger(in directory: String) throws {
+    let device = try LoopDevice(directory)
+    func session(_ app: String) throws -> SessionAnswer { try SessionAnswer(device.ask(app, .currentAccount)) }
     while true {
-        if await broker.current.account == nil {
-            let request = SignInRequest(username: "torture", password: Secret("p"))
-            let grant = try await broker.signIn(request, scopes: [], by: "a")
-            report("held \(grant.epoch) a")
+        if device.account == nil {
+            let credentials = Request.Credentials(username: "torture", password: Secret("p"))
+            let call = Request.Call.signIn(credentials, scopes: [], patience: .zero, label: nil)
+            report("held \(try device.ask("a", call)["epoch"]?.unsignedValue ?? 0) a")
         }
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            for app in ["a", "b", "c"] {
-                group.addTask {
-                    let answer = try await broker.session(for: app)
-                    report("held \(answer.session.epoch) \(app)")
-                }
-            }
-            try await group.waitForAll()
-        }
-        let session = try await broker.signOut(nil, cause: "the test").session
-        report("out \(session)")
-        for app in ["a", "b"] {
-            for owed in try await broker.session(for: app).owed {
-                try await broker.report(.finished, of: owed.epoch, by: app, detail: nil)
+        for app in ["a", "b", "c"] { report("held \(try session(app).session.epoch) \(app)") }
+        let fields = try device.ask("a", .signOut(identifier: "torture.t", session: nil))
+        let ended = fields["session"]?.unsignedValue ?? 0
+        report("out \(ended)")
+        // The third comes every other time only.
+        for app in ended.isMultiple(of: 4) ? ["a", "b", "c"] : ["a", "b"] {
+            for owed in try session(app).owed {
+                try device.ask(app, .report(.finished, session: owed.epoch, detail: nil))
                 report("finished \(owed.epoch) \(app)")
             }
-        }
-        // The third comes every other time only.
-        guard session.isMultiple(of: 4) else { continue }
-        for owed in try await broker.session(for: "c").owed {
-            try await broker.report(.finished, of: owed.epoch, by: "c", detail: nil)
-            report("finished \(owed.epoch) c")
         }
     }
 }

@@ -11,17 +11,20 @@ func report(_ text: String) {
     guard write(STDOUT_FILENO, line, line.count) == line.count else { exit(1) }
 }
 
-if CommandLine.arguments.count > 2 { try await keepLedger(in: CommandLine.arguments[1]) }
-let store = try AccountStore(database: DeviceDatabase(directory: CommandLine.arguments[1], firstEpoch: 0))
-var state = try store.state()
-if state.mode == .personal {
-    state = state.next(mode: .shared, account: nil)
-    try store.commit(state)
+if CommandLine.arguments.count > 2 { try keepLedger(in: CommandLine.arguments[1]) }
+let store = try DeviceStore(database: DeviceDatabase(directory: CommandLine.arguments[1], firstEpoch: 0))
+var state = try store.load(at: .now).device
+
+/// Commits the next state, of a shared device with this account.
+@MainActor func commit(_ account: Account?) throws {
+    state = state.next(mode: .shared, account: account)
+    var batch = Batch(number: state.epoch)
+    batch.device = state
+    try store.commit(batch)
     report("\(state.epoch)")
 }
+
+if state.mode == .personal { try commit(nil) }
 while true {
-    let account = state.account == nil ? Account(identifier: "torture.tenant", username: "torture-user") : nil
-    state = state.next(mode: .shared, account: account)
-    try store.commit(state)
-    report("\(state.epoch)")
+    try commit(state.account == nil ? Account(identifier: "torture.tenant", username: "torture-user") : nil)
 }

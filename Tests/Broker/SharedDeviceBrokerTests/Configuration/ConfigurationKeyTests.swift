@@ -75,6 +75,15 @@ struct ConfigurationKeyTests {
         }
     }
 
+    @Test("a configuration that is kept means the same when it is read again")
+    func keptConfiguration() throws {
+        let texts = ["{}", #"{"cleanupPolicy": "strict"}"#, #"{"cleanupTimeout": 0, "organization": "\u00e9\"\n"}"#]
+        let configurations = try texts.map { try document($0).configuration } + [try Self.expected()]
+        for configuration in configurations {
+            #expect(try document(configuration.json).configuration == configuration)
+        }
+    }
+
     @Test("the extension's and the app's keys may be in ExtensionData, in both forms")
     func extensionData() throws {
         let payloadKeys: Set = ["Type", "ExtensionIdentifier", "TeamIdentifier", "URLs"]
@@ -95,7 +104,7 @@ struct ConfigurationKeyTests {
         #expect(configuration.eligibility == AppLists())
         #expect(!configuration.eligibility.isExclusive)
         #expect(!configuration.eligibility.allowsAllManagedApps)
-        #expect(!configuration.requiresEnrolment)
+        #expect(configuration.requiresEnrolment == nil)
         #expect(!configuration.requiresJoin)
         #expect(configuration.automaticSignOut == AutomaticSignOut())
         #expect(configuration.endSessionURL == nil)
@@ -110,14 +119,16 @@ struct ConfigurationKeyTests {
         #expect(profile.urls.isEmpty)
     }
 
-    @Test("a strict policy requires enrolment unless it is told not to, an advisory one only when it is told")
+    @Test("a strict policy, or a bus of many users, requires enrolment unless the file says otherwise")
     func enrolment() throws {
-        for (text, isRequired) in [
-            (#"{"cleanupPolicy": "strict"}"#, true), (#"{"cleanupPolicy": "advisory"}"#, false),
-            (#"{"cleanupPolicy": "strict", "requiresEnrolment": false}"#, false),
-            (#"{"requiresEnrolment": true}"#, true),
+        for (text, alone, amongMany) in [
+            (#"{"cleanupPolicy": "strict"}"#, true, true), (#"{"cleanupPolicy": "advisory"}"#, false, true),
+            (#"{"cleanupPolicy": "strict", "requiresEnrolment": false}"#, false, false),
+            (#"{"requiresEnrolment": true}"#, true, true), (#"{"requiresEnrolment": false}"#, false, false),
         ] {
-            #expect(try document(text).configuration.requiresEnrolment == isRequired, "\(text)")
+            let configuration = try document(text).configuration
+            #expect(DevicePolicy(configuration, hasManyUsers: false).requiresEnrolment == alone, "\(text)")
+            #expect(DevicePolicy(configuration, hasManyUsers: true).requiresEnrolment == amongMany, "\(text)")
         }
     }
 

@@ -1,12 +1,13 @@
-import DBusTransport
 import Foundation
+import Glibc
 import NotifyCenterTestKit
 import Synchronization
 import Testing
 
+@testable import DBusTransport
 @testable import SharedDeviceBroker
 
-@Suite("Which apps run, by what the bus says of their connections")
+@Suite("Who is behind each connection, by what bus and kernel say")
 struct CallersTests {
     private let bus: PrivateBus
     private let connection: DBusConnection
@@ -17,23 +18,17 @@ struct CallersTests {
         connection = try DBusConnection.open(bus.bus)
     }
 
-    private func callers() -> Callers {
-        Callers(
+    private func callers() async throws -> Callers {
+        let callers = Callers(
             connection: connection,
-            identify: { claimed, _ throws(DeviceRefusal) in
-                guard let claimed else { throw .notPermitted }
-                return AppIdentity(identifier: claimed)
-            },
-            appStarted: { app, _ in told.withLock { $0.append("+\(app.identifier)") } },
-            appEnded: { app in
-                // An end that is slow to be told must not come after the next start.
-                try? await Task.sleep(for: .milliseconds(20))
-                told.withLock { $0.append("-\(app)") }
-            }
+            arrived: { caller in told.withLock { $0.append("+\(caller.connection)") } },
+            left: { connection in told.withLock { $0.append("-\(connection)") } }
         )
+        try await callers.start()
+        return callers
     }
 
-    /// A connection of an app's process, and its name on the bus.
+    /// A connection of this process, and its name on the bus.
     private func peer() async throws -> (connection: DBusConnection, name: String) {
         let peer = try DBusConnection.open(bus.bus)
         let call = try DBusMessage.methodCall(
@@ -47,122 +42,140 @@ struct CallersTests {
         return (peer, try #require(peer.uniqueName))
     }
 
-    @Test("an app starts with its first connection and ends with its last")
-    func startAndEnd() async throws {
-        let callers = callers()
-        var first: (connection: DBusConnection, name: String)? = try await peer()
-        var second: (connection: DBusConnection, name: String)? = try await peer()
-        for name in [first?.name, second?.name, first?.name] {
-            _ = try await callers.caller(try #require(name), claiming: "a")
-        }
-        #expect(told.withLock { $0 } == ["+a"])
-        first?.connection.close()
-        first = nil
-        _ = try await callers.caller(try #require(second?.name), claiming: "b")
-        #expect(told.withLock { $0 } == ["+a", "+b"])
-        second?.connection.close()
-        second = nil
-        try await eventually("both are over") { told.withLock { $0.count } == 4 }
-        #expect(told.withLock { $0.suffix(2).sorted() } == ["-a", "-b"])
+    private func identify(_ callers: Callers, _ name: String) async -> Result<Caller, Refusal> {
+        await withCheckedContinuation { continuation in callers.identify(name) { continuation.resume(returning: $0) } }
     }
 
-    @Test("the end of an app is told before its next start, however quickly that follows")
-    func order() async throws {
-        let callers = callers()
-        for _ in 0..<20 {
-            let (peer, name) = try await peer()
-            _ = try await callers.caller(name, claiming: "a")
-            peer.close()
-        }
-        try await eventually("all are over") { told.withLock { $0.last == "-a" && $0.count { $0 == "-a" } >= 1 } }
-        let lines = told.withLock { $0 }
-        for (number, line) in lines.enumerated() {
-            #expect(line == (number.isMultiple(of: 2) ? "+a" : "-a"), "\(lines)")
-        }
+    private func call(_ sender: String, bytes: Int = 100) -> CallHeader {
+        CallHeader(sender: sender, interface: "i.i", member: "M", signature: "a{sv}", bodyBytes: bytes)
     }
 
-    @Test("a process that is gone before the bus was asked about it does not run for ever")
+    private func isTaken(_ admission: CallAdmission) -> Bool {
+        if case .take = admission { true } else { false }
+    }
+
+    @Test("a connection is this process, run by this user; its arrival is told once, before it is answered")
+    func identity() async throws {
+        let callers = try await callers()
+        let peer = try await peer()
+        for _ in 0..<3 {
+            let caller = try await identify(callers, peer.name).get()
+            #expect(told.withLock { $0 } == ["+\(peer.name)"])
+            #expect(caller.connection == peer.name)
+            #expect(caller.user == geteuid())
+            #expect(caller.process == UInt32(getpid()))
+            #expect(caller.isAdministrator)
+            let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+            #expect(caller.credentials.executable == program)
+        }
+        _ = peer.connection
+    }
+
+    @Test("calls that come before the bus has answered wait, and all of them are answered")
+    func together() async throws {
+        let callers = try await callers()
+        let peer = try await peer()
+        let names = await withTaskGroup(of: String?.self) { group in
+            for _ in 0..<20 { group.addTask { try? await identify(callers, peer.name).get().connection } }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(names == Array(repeating: peer.name, count: 20))
+        #expect(told.withLock { $0 } == ["+\(peer.name)"])
+        _ = peer.connection
+    }
+
+    @Test("the end of a connection is told once; of one that never called, it is not")
+    func end() async throws {
+        let callers = try await callers()
+        let (first, second, silent) = (try await peer(), try await peer(), try await peer())
+        for name in [first.name, second.name] { _ = try await identify(callers, name).get() }
+        silent.connection.close()
+        first.connection.close()
+        second.connection.close()
+        try await eventually("both are gone") { told.withLock { $0.count } >= 4 }
+        // Which of the two the bus finds closed first is its own affair.
+        let heard = told.withLock { $0 }
+        #expect(heard.prefix(2) == ["+\(first.name)", "+\(second.name)"])
+        #expect(heard.dropFirst(2).sorted() == ["-\(first.name)", "-\(second.name)"].sorted())
+    }
+
+    @Test("a process that is gone before the bus was asked about it does not stay for ever")
     func goneAtOnce() async throws {
-        let callers = callers()
+        let callers = try await callers()
         for _ in 0..<50 {
-            let (peer, name) = try await peer()
-            async let caller = callers.caller(name, claiming: "a")
-            peer.close()
-            _ = try? await caller
+            let peer = try await peer()
+            async let answer = identify(callers, peer.name)
+            peer.connection.close()
+            _ = await answer
         }
-        try await eventually("nobody runs") {
+        try await eventually("nobody is left") {
             let lines = told.withLock { $0 }
-            return lines.count { $0 == "+a" } == lines.count { $0 == "-a" }
+            return lines.count { $0.hasPrefix("+") } == lines.count { $0.hasPrefix("-") }
         }
+        let gone = await identify(callers, ":1.99999")
+        #expect(throws: Refusal.requestAbandoned) { try gone.get() }
     }
 
-    @Test("other rules end the apps that are no more what they were, and leave the others alone")
-    func otherRules() async throws {
-        let renamed = Shared<Set<String>>([])
-        let callers = Callers(
-            connection: connection,
-            identify: { claimed, _ throws(DeviceRefusal) in
-                guard let claimed else { throw .notPermitted }
-                return AppIdentity(
-                    identifier: renamed.withLock { $0.contains(claimed) } ? "\(claimed) (known)" : claimed
+    // S6
+    @Test("forty callers take one match rule")
+    func manyCallers() async throws {
+        let few = try PrivateBus(.init(matchRulesPerConnection: 8))
+        let callers = Callers(connection: try DBusConnection.open(few.bus), arrived: { _ in }, left: { _ in })
+        try await callers.start()
+        var peers: [DBusConnection] = []
+        for _ in 0..<40 {
+            let peer = try DBusConnection.open(few.bus)
+            _ = try await peer.call(
+                try .methodCall(
+                    destination: "org.freedesktop.DBus",
+                    path: "/org/freedesktop/DBus",
+                    interface: "org.freedesktop.DBus",
+                    member: "GetId",
+                    arguments: []
                 )
-            },
-            appStarted: { app, _ in told.withLock { $0.append("+\(app.identifier)") } },
-            appEnded: { app in told.withLock { $0.append("-\(app)") } }
-        )
-        let peer = try await peer()
-        for app in ["a", "b"] { _ = try await callers.caller(peer.name, claiming: app) }
-        renamed.withLock { $0 = ["b"] }
-        callers.identifyAnew()
-        for app in ["a", "b"] { _ = try await callers.caller(peer.name, claiming: app) }
-        #expect(told.withLock { $0 } == ["+a", "+b", "-b", "+b (known)"])
-        _ = peer.connection
+            )
+            _ = try await identify(callers, try #require(peer.uniqueName)).get()
+            peers.append(peer)
+        }
+        #expect(peers.count == 40)
     }
 
-    @Test("each of the first calls of an app waits until its start was told")
-    func startsFirst() async throws {
-        let (hasBegun, mayEnd) = (Shared(false), Shared(false))
-        let callers = Callers(
-            connection: connection,
-            identify: { _, _ in AppIdentity(identifier: "a") },
-            appStarted: { _, _ in
-                hasBegun.withLock { $0 = true }
-                while !mayEnd.withLock({ $0 }) { try? await Task.sleep(for: .milliseconds(1)) }
-                told.withLock { $0.append("+a") }
-            },
-            appEnded: { _ in }
-        )
-        let peer = try await peer()
-        let first = Task { _ = try await callers.caller(peer.name, claiming: "a") }
-        try await eventually("it is being told") { hasBegun.withLock { $0 } }
-        let second = Task {
-            _ = try await callers.caller(peer.name, claiming: "a")
-            told.withLock { $0.append("second") }
-        }
-        let other = Task {
-            _ = try await callers.caller(peer.name, claiming: "another name of it")
-            told.withLock { $0.append("other") }
-        }
-        // Time for what must not happen.
-        try await Task.sleep(for: .milliseconds(100))
-        mayEnd.withLock { $0 = true }
-        try await first.value
-        try await second.value
-        try await other.value
-        #expect(told.withLock { $0.first } == "+a")
-        #expect(told.withLock { $0.count } == 3)
-        _ = peer.connection
+    // MARK: Admission
+
+    // S4
+    @Test("a connection that is not known yet may say little")
+    func firstCalls() async throws {
+        let callers = try await callers()
+        #expect(isTaken(callers.admit(call(":1.77"))))
+        #expect(!isTaken(callers.admit(call(":1.77", bytes: 1 << 20))))
     }
 
-    @Test("a connection that makes up names is refused at some point, and goes on by those that it has")
-    func names() async throws {
-        let callers = callers()
-        let peer = try await peer()
-        for number in 0..<Callers.namesOfAConnection {
-            _ = try await callers.caller(peer.name, claiming: "app\(number)")
+    @Test("of a known user so many calls are under way at once, on however many connections; each end makes room")
+    func budget() async throws {
+        let callers = try await callers()
+        let (first, second) = (try await peer(), try await peer())
+        for name in [first.name, second.name] { _ = try await identify(callers, name).get() }
+        var ends: [@Sendable () -> Void] = []
+        while case .take(let ended?) = callers.admit(call(ends.count.isMultiple(of: 2) ? first.name : second.name)) {
+            ends.append(ended)
+            try #require(ends.count <= UserBudget.calls)
         }
-        await #expect(throws: DeviceRefusal.tooManyNames) { try await callers.caller(peer.name, claiming: "one more") }
-        _ = try await callers.caller(peer.name, claiming: "app0")
+        #expect(ends.count == UserBudget.calls)
+        #expect(!isTaken(callers.admit(call(second.name))))
+        ends[0]()
+        #expect(isTaken(callers.admit(call(second.name))))
+        #expect(!isTaken(callers.admit(call(second.name))))
+        withExtendedLifetime((first.connection, second.connection)) {}
+    }
+
+    @Test("after an outage every connection is a new one")
+    func outage() async throws {
+        let callers = try await callers()
+        let peer = try await peer()
+        _ = try await identify(callers, peer.name).get()
+        callers.forgetAll()
+        _ = try await identify(callers, peer.name).get()
+        #expect(told.withLock { $0 } == ["+\(peer.name)", "+\(peer.name)"])
         _ = peer.connection
     }
 }

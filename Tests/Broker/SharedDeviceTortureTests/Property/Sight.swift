@@ -98,11 +98,11 @@ struct TruthReader {
         return try queue.read { db in
             var truth = Truth(epoch: try UInt64.fetchOne(db, sql: "SELECT epoch FROM device") ?? 0)
             let sessions =
-                "SELECT epoch, ended_at IS NULL AS open, account_username AS user FROM session WHERE epoch > ?"
+                "SELECT number AS epoch, ended_at IS NULL AS open, account_username AS user FROM session WHERE number > ?"
             for row in try Row.fetchAll(db, sql: sessions, arguments: [base]) {
                 truth.sessions[row["epoch"]] = Truth.Session(isOpen: row["open"], user: row["user"])
             }
-            let parts = "SELECT session, app, progress FROM participation WHERE session > ?"
+            let parts = "SELECT session, app, progress FROM part WHERE session > ?"
             for row in try Row.fetchAll(db, sql: parts, arguments: [base]) {
                 let progress: String? = row["progress"]
                 let app: String = row["app"]

@@ -55,7 +55,7 @@ struct BrokerEdgeCaseTests {
         let database = try device.database()
         for event in ["INSERT", "UPDATE"] {
             let failure = "SELECT RAISE(ABORT, 'a test');"
-            let sql = "CREATE TRIGGER no_\(event) BEFORE \(event) ON participation BEGIN \(failure) END"
+            let sql = "CREATE TRIGGER no_\(event) BEFORE \(event) ON part BEGIN \(failure) END"
             try await database.write { db in try db.execute(sql: sql) }
         }
         app.resume()

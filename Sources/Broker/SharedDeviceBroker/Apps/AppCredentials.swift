@@ -1,0 +1,211 @@
+package import Glibc
+
+/// What is known of a program that calls the broker, by the word of bus and kernel.
+///
+/// What each of it is worth against another process of the same user: ``user``, ``unit`` and ``label`` are **proof**, because a process cannot
+/// change its own. ``executable`` and ``flatpak`` are **hints**: a process can run the app's program and make it do something else, with a
+/// debugger or a library loaded into it, or make a namespace with the file that names a Flatpak. Hints keep apps apart that mean well.
+package struct AppCredentials: Sendable, Equatable {
+    /// The user that its process runs as, as the bus says it.
+    package let user: uid_t
+    /// The program that its process runs: absolute, without symbolic links, and the same file in the broker's own view of the file system.
+    package let executable: String
+    /// The unit of the system's service manager that its process is in; `nil` for a user's own units and for none.
+    package let unit: String?
+    /// The label of its security module, as the bus says it: for AppArmor `PROFILE (enforce)`.
+    package let label: String?
+    /// The id of the Flatpak that its process is in.
+    package let flatpak: String?
+
+    package init(
+        user: uid_t,
+        executable: String,
+        unit: String? = nil,
+        label: String? = nil,
+        flatpak: String? = nil
+    ) {
+        self.user = user
+        self.executable = executable
+        self.unit = unit
+        self.label = label
+        self.flatpak = flatpak
+    }
+
+    /// The AppArmor profile, where it is enforced: one that only complains confines nobody.
+    package var enforcedProfile: String? {
+        guard let label, label.hasSuffix(" (enforce)") else { return nil }
+        return String(label.dropLast(" (enforce)".count))
+    }
+}
+
+/// Looks at a process. Each function asks the kernel's `/proc`, which answers without a disk.
+package enum ProcessView {
+    package static let unseen = "a program that cannot be seen"
+
+    /// What the kernel says of the process that the bus names.
+    ///
+    /// - Parameter label: the security label that the bus gave.
+    package static func credentials(ofProcess process: UInt32?, user: uid_t, label: String?) -> AppCredentials {
+        guard let process else { return AppCredentials(user: user, executable: unseen, label: label) }
+        return AppCredentials(
+            user: user,
+            executable: executable(of: process) ?? unseen,
+            unit: unit(of: process),
+            label: label,
+            flatpak: flatpak(of: process)
+        )
+    }
+
+    /// The path of the process's program; `nil` where it may not be seen, or is another file than the path leads to here: with a mount
+    /// namespace of its own, a process can have any path for its program.
+    ///
+    /// An update removes the file of a program that runs. It then counts if the file was root's, so that no one else can have made it.
+    static func executable(of process: UInt32) -> String? {
+        let link = "/proc/\(process)/exe"
+        guard let target = destination(of: link) else { return nil }
+        var (running, here) = (stat(), stat())
+        guard stat(link, &running) == 0 else { return nil }
+        if stat(target, &here) == 0, here.st_dev == running.st_dev, here.st_ino == running.st_ino { return target }
+        let mark = " (deleted)"
+        guard target.hasSuffix(mark), running.st_uid == 0, running.st_mode & (S_IWGRP | S_IWOTH) == 0 else {
+            return nil
+        }
+        return String(target.dropLast(mark.count))
+    }
+
+    /// When the process began, in the system's ticks: with it, a process is told from a later one of the same number.
+    package static func startTime(of process: UInt32) -> UInt64? {
+        guard let text = read("/proc/\(process)/stat", limit: 4096), let end = text.lastIndex(of: ")") else {
+            return nil
+        }
+        // The name before it may contain anything. The 22nd field is the 20th after it.
+        let fields = text[text.index(after: end)...].split(separator: " ")
+        return fields.count > 19 ? UInt64(fields[19]) : nil
+    }
+
+    /// The system's unit in a line of `/proc/PID/cgroup`; `nil` below a user's own service manager, where any process makes units.
+    static func unit(inControlGroups text: String) -> String? {
+        for line in text.split(separator: "\n") where line.hasPrefix("0::/") {
+            let parts = line.dropFirst(4).split(separator: "/")
+            guard !parts.contains(where: { $0.hasPrefix("user@") || $0.hasPrefix("user-") || $0 == "user.slice" })
+            else {
+                return nil
+            }
+            return parts.first { $0.hasSuffix(".service") || $0.hasSuffix(".scope") }.map(String.init)
+        }
+        return nil
+    }
+
+    private static func unit(of process: UInt32) -> String? {
+        read("/proc/\(process)/cgroup", limit: 8192).flatMap(unit(inControlGroups:))
+    }
+
+    /// The application's name in a `.flatpak-info` file.
+    static func flatpak(inInformation text: String) -> String? {
+        var isApplication = false
+        for line in text.split(separator: "\n") {
+            if line.hasPrefix("[") {
+                isApplication = line == "[Application]"
+            } else if isApplication, line.hasPrefix("name=") {
+                return String(line.dropFirst("name=".count))
+            }
+        }
+        return nil
+    }
+
+    private static func flatpak(of process: UInt32) -> String? {
+        read("/proc/\(process)/root/.flatpak-info", limit: 65_536).flatMap(flatpak(inInformation:))
+    }
+
+    private static func destination(of link: String) -> String? {
+        withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { buffer in
+            guard let start = buffer.baseAddress else { return nil }
+            let length = readlink(link, start, buffer.count)
+            guard length > 0 else { return nil }
+            return start.withMemoryRebound(to: UInt8.self, capacity: length) {
+                String(decoding: UnsafeBufferPointer(start: $0, count: length), as: UTF8.self)
+            }
+        }
+    }
+
+    /// A regular file's text, which has at most so many bytes. It is another program's: it may be a pipe or a link.
+    private static func read(_ path: String, limit: Int) -> String? {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        var information = stat()
+        guard fstat(descriptor, &information) == 0, information.st_mode & S_IFMT == S_IFREG else { return nil }
+        var bytes = [UInt8](repeating: 0, count: limit)
+        var count = 0
+        while count < limit {
+            let part = bytes.withUnsafeMutableBytes { Glibc.read(descriptor, $0.baseAddress! + count, limit - count) }
+            if part <= 0 { break }
+            count += part
+        }
+        return count < limit ? String(decoding: bytes[..<count], as: UTF8.self) : nil
+    }
+}
+
+/// An app that takes part.
+package struct AppIdentity: Sendable, Equatable {
+    /// What the broker keeps the app's entries under. A manifest's identifier; without a manifest a text that also has the
+    /// program and the user, so that no such app can be mistaken for an enrolled one.
+    package let identifier: String
+    /// The app's manifest, if it is enrolled.
+    package let manifest: AppManifest?
+
+    package init(identifier: String, manifest: AppManifest? = nil) {
+        self.identifier = identifier
+        self.manifest = manifest
+    }
+
+    /// Whether the app has a manifest.
+    package var isEnrolled: Bool { manifest != nil }
+}
+
+/// The forms of an app's identifier.
+enum AppIdentifier {
+    /// The longest that is taken, in bytes, as for names on a bus.
+    static let maximumLength = 255
+
+    /// Whether it has two parts or more with dots between, each of letters, digits, `-` and `_`.
+    static func isReverseDNS(_ identifier: String) -> Bool {
+        let parts = identifier.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        return identifier.utf8.count <= maximumLength && parts.count >= 2
+            && parts.allSatisfy { part in !part.isEmpty && part.allSatisfy(isPartOfName) }
+    }
+
+    /// Whether a program may say that this is its identifier: printable ASCII without blanks, so that it is one word in every
+    /// log.
+    static func isPlausible(_ identifier: String) -> Bool {
+        (1...maximumLength).contains(identifier.utf8.count) && identifier.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
+    }
+
+    private static func isPartOfName(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
+            true
+        default: false
+        }
+    }
+}
+
+/// The users of this system.
+enum SystemUser {
+    /// The number of the user with this name; `nil` where there is none.
+    static func identifier(ofUserNamed name: String) -> uid_t? {
+        guard !name.isEmpty, !name.utf8.contains(0) else { return nil }
+        var buffer = [CChar](repeating: 0, count: 16_384)
+        while true {
+            var entry = passwd()
+            var found: UnsafeMutablePointer<passwd>?
+            switch getpwnam_r(name, &entry, &buffer, buffer.count, &found) {
+            case 0: return found?.pointee.pw_uid
+            case ERANGE where buffer.count < 1_048_576: buffer = [CChar](repeating: 0, count: buffer.count * 2)
+            case EINTR: continue
+            default: return nil
+            }
+        }
+    }
+}

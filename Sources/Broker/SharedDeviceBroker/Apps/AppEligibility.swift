@@ -1,0 +1,234 @@
+/// Decides which apps take part in shared device mode. Pure: built from the configuration and the manifests, it asks nobody.
+///
+/// The rules, in this order:
+///
+/// 1. Who claims an identifier that has a manifest must be the manifest's program, run by the manifest's user if that names
+///    one. Who claims none, and is the program of exactly one manifest, is that app.
+/// 2. An enrolled app that was made for shared device mode takes part. No list touches it, as none touches an MSAL app on iOS.
+/// 3. Of the others, the block list keeps out those whose identifiers it has.
+/// 4. Where enrolment is required, apps without a manifest are kept out.
+/// 5. Those that the allow list has, or whose identifiers begin with one of its prefixes, take part.
+/// 6. `Enable_SSO_On_All_ManagedApps` lets all enrolled apps in.
+/// 7. The rest takes part unless enrolment is required, or there is an allow list or a prefix list.
+///
+/// Where more than one user reaches the bus, a manifest counts only if it names what another user cannot forge: a user, a unit or an AppArmor
+/// profile.
+package struct AppEligibility: Sendable {
+    /// What is decided of a caller.
+    package enum Decision: Sendable, Equatable {
+        /// It takes part, as this app.
+        case eligible(AppIdentity)
+        /// It does not, for this reason.
+        case refused(EligibilityRefusal)
+    }
+
+    private let lists: AppLists
+    private let requiresEnrolment: Bool
+    private let manifests: [AppManifest]
+    private let byIdentifier: [String: AppManifest]
+    private let requiresProof: Bool
+
+    /// - Parameters:
+    ///   - manifests: with one identifier twice, the first counts.
+    ///   - requiresProof: whether more than one user reaches the bus.
+    package init(
+        lists: AppLists = AppLists(),
+        requiresEnrolment: Bool = false,
+        manifests: [AppManifest] = [],
+        requiresProof: Bool = false
+    ) {
+        self.lists = lists
+        self.requiresEnrolment = requiresEnrolment
+        self.requiresProof = requiresProof
+        self.manifests = manifests
+        byIdentifier = Dictionary(manifests.map { ($0.identifier, $0) }) { first, _ in first }
+    }
+
+    /// What the lists and the manifests say together that is probably not meant, a line each.
+    package var warnings: [String] {
+        Set(lists.blocked).sorted()
+            .compactMap { byIdentifier[$0] }
+            .filter(\.supportsSharedDeviceMode)
+            .map { manifest in
+                "AppBlockList has \(manifest.identifier), which takes part all the same: it was made for shared device mode; "
+                    + "remove its manifest to keep it out"
+            }
+    }
+
+    /// Whether this caller takes part, and as whom.
+    ///
+    /// - Parameter claimed: which app it says it is, if it says so.
+    package func decide(_ credentials: AppCredentials, claiming claimed: String?) -> Decision {
+        do throws(EligibilityRefusal) {
+            return .eligible(try identity(of: Caller(credentials: credentials, identifier: claimed)))
+        } catch {
+            return .refused(error)
+        }
+    }
+
+    /// Which app this caller is or was, whether or not it takes part; `nil` if that is unknown. A caller that claims another app's identifier
+    /// keeps the key from before that app had a manifest, which contains the caller's own program and user.
+    func identityOfRefused(_ credentials: AppCredentials, claiming claimed: String?) -> AppIdentity? {
+        let caller = Caller(credentials: credentials, identifier: claimed)
+        do throws(EligibilityRefusal) {
+            return try identityAsFound(of: caller)
+        } catch {
+            return error.code == .malformedIdentifier ? nil : AppIdentity(identifier: Self.key(of: caller))
+        }
+    }
+
+    /// The keys that an enrolled app may have had before its manifest, without those that another program may still have.
+    func formerKeys(of app: AppIdentity, _ credentials: AppCredentials) -> [String] {
+        guard app.isEnrolled else { return [] }
+        return [app.identifier, nil]
+            .filter { identityOfRefused(credentials, claiming: $0)?.identifier == app.identifier }
+            .map { Self.key(of: Caller(credentials: credentials, identifier: $0)) }
+    }
+
+    /// A program, and the app that it says it is.
+    private struct Caller {
+        let credentials: AppCredentials
+        let identifier: String?
+        var executable: String { credentials.executable }
+    }
+
+    private func identity(of caller: Caller) throws(EligibilityRefusal) -> AppIdentity {
+        let identity = try identityAsFound(of: caller)
+        if identity.manifest?.supportsSharedDeviceMode == true { return identity }
+        try checkLists(identity.manifest?.identifier ?? caller.identifier, identity)
+        return identity
+    }
+
+    private func identityAsFound(of caller: Caller) throws(EligibilityRefusal) -> AppIdentity {
+        let manifest = try manifest(of: caller)
+        return AppIdentity(identifier: manifest?.identifier ?? Self.key(of: caller), manifest: manifest)
+    }
+
+    /// The manifest of this caller, if there is one.
+    private func manifest(of caller: Caller) throws(EligibilityRefusal) -> AppManifest? {
+        guard let identifier = caller.identifier else {
+            let candidates = manifests.filter { $0.mismatch(caller.credentials) == nil && isTrusted($0) }
+            return candidates.count == 1 ? candidates.first : nil
+        }
+        guard AppIdentifier.isPlausible(identifier) else {
+            throw EligibilityRefusal(
+                .malformedIdentifier,
+                "what \(caller.executable) says it is can be no identifier",
+                remedy: "use one such as org.example.orders"
+            )
+        }
+        guard let manifest = byIdentifier[identifier] else { return nil }
+        guard isTrusted(manifest) else {
+            throw EligibilityRefusal(
+                .noProof,
+                "the manifest of \(identifier) names nothing that another user cannot forge",
+                remedy: "add \"user\" to it, or \"unit\" or \"appArmor\""
+            )
+        }
+        switch manifest.mismatch(caller.credentials) {
+        case nil: return manifest
+        case "user"?:
+            throw EligibilityRefusal(
+                .notTheUser,
+                "\(caller.executable) says that it is \(identifier), and is not run by the user that its manifest names, but "
+                    + "by user \(caller.credentials.user)",
+                remedy: "run it as that user, or correct \"user\" in the manifest"
+            )
+        case "executable"?:
+            throw EligibilityRefusal(
+                .notTheProgram,
+                "\(caller.executable) says that it is \(identifier), and is not the program that its manifest names, "
+                    + (manifest.identity.executable ?? ""),
+                remedy: "if it is the app, correct \"executable\" in the manifest"
+            )
+        case let key?:
+            throw EligibilityRefusal(
+                .notTheProgram,
+                "\(caller.executable) says that it is \(identifier), and its process does not fit \"\(key)\" of the manifest",
+                remedy: "if it is the app, correct that key"
+            )
+        }
+    }
+
+    private func isTrusted(_ manifest: AppManifest) -> Bool { !requiresProof || manifest.identity.isProof }
+
+    /// The rules for apps that were not made for shared device mode, or have no manifest.
+    private func checkLists(_ identifier: String?, _ identity: AppIdentity) throws(EligibilityRefusal) {
+        if let identifier, lists.blocked.contains(identifier) {
+            throw EligibilityRefusal(
+                .blocked,
+                "\(identity.identifier) is blocked",
+                remedy: "take it out of AppBlockList to let it take part"
+            )
+        }
+        guard identity.isEnrolled || !requiresEnrolment else {
+            throw EligibilityRefusal(
+                .notEnrolled,
+                "\(identity.identifier) has no manifest",
+                remedy: "write a manifest for it, or set requiresEnrolment to false"
+            )
+        }
+        if let identifier {
+            if lists.allowed?.contains(identifier) == true { return }
+            if lists.allowedPrefixes?.contains(where: { identifier.hasPrefix($0) }) == true { return }
+        }
+        if identity.isEnrolled, lists.allowsAllManagedApps { return }
+        guard !requiresEnrolment, !lists.isExclusive else {
+            throw EligibilityRefusal(
+                .notListed,
+                "\(identity.identifier) is on no list of apps that take part",
+                remedy: "add it to AppAllowList"
+                    + (identity.isEnrolled
+                        ? ", or set Enable_SSO_On_All_ManagedApps to 1" : ", or write a manifest for it")
+            )
+        }
+    }
+
+    /// The key of a caller without a manifest. It contains a blank, so it is never a manifest's identifier.
+    private static func key(of caller: Caller) -> String {
+        // A path may contain anything, line breaks among it.
+        let program = (caller.credentials.flatpak.map { "Flatpak \($0)" } ?? caller.executable).forLog(500)
+        guard let identifier = caller.identifier else { return "\(program) (uid \(caller.credentials.user))" }
+        return "\(identifier) (\(program), uid \(caller.credentials.user))"
+    }
+}
+
+/// Why an app does not take part, and what an administrator can do about it.
+package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The kind of refusal. A struct, so that a new kind breaks no `switch`.
+    package struct Code: Sendable, Hashable, CustomStringConvertible {
+        private enum Kind: String {
+            case malformedIdentifier, notTheProgram, notTheUser, noProof, blocked, notEnrolled, notListed
+        }
+
+        private let kind: Kind
+
+        /// What the app says it is can be no identifier.
+        package static let malformedIdentifier = Code(kind: .malformedIdentifier)
+        /// The app says that it is one whose manifest names another program.
+        package static let notTheProgram = Code(kind: .notTheProgram)
+        /// It is the manifest's program, run by another user than the manifest names.
+        package static let notTheUser = Code(kind: .notTheUser)
+        /// Its manifest names nothing that another user cannot forge.
+        package static let noProof = Code(kind: .noProof)
+        /// The block list has it.
+        package static let blocked = Code(kind: .blocked)
+        /// It has no manifest, and only apps with one take part.
+        package static let notEnrolled = Code(kind: .notEnrolled)
+        /// No list has it, and only apps on a list take part.
+        package static let notListed = Code(kind: .notListed)
+
+        /// The code's name.
+        package var description: String { kind.rawValue }
+    }
+
+    /// The kind of refusal.
+    package let code: Code
+    /// Which app, what is wrong, and what helps.
+    package let description: String
+
+    init(_ code: Code, _ message: String, remedy: String) {
+        self.code = code
+        description = "\(message); \(remedy)"
+    }
+}

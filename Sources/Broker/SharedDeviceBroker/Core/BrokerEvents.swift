@@ -1,0 +1,204 @@
+package import Foundation
+package import SharedDevice
+
+// What happens to the broker, and what it does about it: the values that go into the reducer and come out of it.
+
+/// A program that is connected to the broker's bus and has called the broker.
+package struct Caller: Sendable, Equatable {
+    /// The bus's unique name of the connection.
+    package let connection: String
+    /// What tells apps apart, by the word of bus and kernel.
+    package let credentials: AppCredentials
+    /// Its process, for the log.
+    package let process: UInt32?
+    /// Whether it may do what the device's administrators may.
+    package let isAdministrator: Bool
+
+    package init(connection: String, credentials: AppCredentials, process: UInt32?, isAdministrator: Bool) {
+        self.connection = connection
+        self.credentials = credentials
+        self.process = process
+        self.isAdministrator = isAdministrator
+    }
+
+    package var user: UInt32 { credentials.user }
+
+    /// For the log. A path may contain anything, line breaks among it.
+    package var program: String {
+        let process = process.map { "pid \($0)" } ?? "pid unknown"
+        return "\(credentials.executable.forLog(500)), \(process), uid \(user)"
+    }
+}
+
+/// A call of a method.
+package struct Request: Sendable {
+    package enum Call: Sendable {
+        case deviceInformation
+        case currentAccount
+        case signIn(Credentials, scopes: Set<String>, patience: Duration, label: String?)
+        case cancelSignIn(label: String)
+        case acquireToken(identifier: String, scopes: Set<String>, refresh: Bool, session: UInt64?)
+        case signOut(identifier: String, session: UInt64?)
+        case report(CleanupReport.Progress, session: UInt64, detail: String?)
+        case round(session: UInt64?, after: UInt64?, awaitsEnd: Bool, patience: Duration)
+        case activity
+        case join(Credentials)
+        case leave(Credentials)
+        case signOutAnyone(identifier: String?, reason: String)
+        case waive(app: String, user: UInt32?, session: UInt64?, reason: String)
+        case runningApps
+    }
+
+    /// What a person gives to sign in.
+    package struct Credentials: Sendable {
+        package let username: String
+        package let password: Secret?
+
+        package init(username: String, password: Secret?) {
+            self.username = username
+            self.password = password
+        }
+    }
+
+    /// Names the request to whoever answers it.
+    package let number: UInt64
+    /// The connection that asks.
+    package let connection: String
+    /// Which app the caller says it is.
+    package let claimed: String?
+    package let call: Call
+    /// The method's name, for the log.
+    package let method: String
+
+    package init(number: UInt64, connection: String, claimed: String?, call: Call, method: String) {
+        self.number = number
+        self.connection = connection
+        self.claimed = claimed
+        self.call = call
+        self.method = method
+    }
+}
+
+/// What happens.
+package enum Event: Sendable {
+    /// A program has called for the first time. It comes before its first request.
+    case arrived(Caller)
+    /// A connection has left the bus.
+    case left(String)
+    case busLost
+    case busRestored
+    case request(Request)
+    /// A request has a wrong form, and was answered so already.
+    case malformed(connection: String, method: String, Refusal)
+    /// The identity provider has answered.
+    case authenticated(UInt64, Result<AuthenticatedIdentity, IdentityError>)
+    case issued(UInt64, Result<AccessToken, IdentityError>)
+    /// A batch is on the disk.
+    case committed(UInt64)
+    /// A batch is not on the disk, for this reason.
+    case commitFailed(Batch, String)
+    /// A managed configuration is in force.
+    case configured(DevicePolicy)
+    /// These manifests are in force.
+    case manifests([AppManifest])
+    /// The bus was asked to start an app: what it did, or `nil` if the app was running.
+    case serviceStarted(app: String, ServiceStart)
+    /// The screen was locked, or the person has logged out.
+    case login(LoginEvent)
+    /// The time that ``BrokerState/nextDeadline`` named has come.
+    case time
+    /// The broker is about to end: everything is to be on the disk.
+    case ending
+}
+
+/// What the person at the device has done, by logind's word.
+package enum LoginEvent: String, Sendable, Equatable {
+    case locked = "screen lock"
+    case ended = "logout"
+}
+
+/// What came of asking the bus to start an app.
+package enum ServiceStart: Sendable, Equatable {
+    case started
+    case running
+    case failed(String)
+    /// The bus is lost.
+    case noBus
+}
+
+/// What the broker does. Whoever carries effects out does so in their order, and waits for none of them.
+package enum Effect: Sendable {
+    case reply(UInt64, Result<BrokerProtocol.Fields, Refusal>)
+    /// Notes a state without an account, for a broker that starts before the state is on the disk.
+    case noteState(DeviceState)
+    /// Tells all apps to ask.
+    case announce(modeChanged: Bool)
+    /// Writes to the disk; answers with ``Event/committed(_:)`` or ``Event/commitFailed(_:_:)``.
+    case commit(Batch)
+    /// Answers with ``Event/authenticated(_:_:)``.
+    case authenticate(UInt64, Request.Credentials, user: UInt32)
+    /// Answers with ``Event/issued(_:_:)``.
+    case issueToken(UInt64, AuthenticatedIdentity, scopes: Set<String>)
+    case endProviderSession(AuthenticatedIdentity)
+    /// Answers with ``Event/serviceStarted(app:_:)``.
+    case startService(app: String, busName: String)
+    /// Somebody used the device at this time.
+    case keepActivity(Date)
+    /// An entry of the audit log, for the journal.
+    case journal(AuditEntry)
+    /// A line for the administrator.
+    case note(NoteLevel, String, [String: String])
+
+    package enum NoteLevel: Sendable {
+        case info, notice, warning, error
+    }
+}
+
+/// What goes to the disk in one transaction: rows as they are to be, by their keys.
+package struct Batch: Sendable {
+    /// Names the batch in the answer.
+    package var number: UInt64
+    package var device: DeviceState?
+    /// `.some(nil)` removes the row.
+    package var membership: Membership??
+    package var sessions: [UInt64: CleanupLedger.Session?] = [:]
+    package var parts: [UInt64: [Participant: CleanupLedger.Part?]] = [:]
+    package var log: [AuditEntry] = []
+    /// Whether a name leaves the rows, so that its bytes have to leave the file.
+    package var erases = false
+
+    package init(number: UInt64) { self.number = number }
+
+    /// The ledger's keys of it.
+    package var changes: CleanupLedger.Changes {
+        CleanupLedger.Changes(sessions: Set(sessions.keys), parts: parts.mapValues { Set($0.keys) })
+    }
+}
+
+/// What the managed configuration says of the broker's decisions.
+package struct DevicePolicy: Sendable, Equatable {
+    package var mode: ManagedMode = .personal
+    package var organization: String?
+    /// Why the present file is not in force; `nil` if it is.
+    package var problem: String?
+    /// Whether a configuration was ever valid. Without one nobody signs in.
+    package var isConfigured = true
+    package var requiresJoin = false
+    /// The tenant whose users may sign in on a device that is not joined; `nil` means any tenant.
+    package var tenantIdentifier: String?
+    package var cleanup = CleanupPolicy()
+    /// When the clock ends a session.
+    package var schedule = SignOutSchedule.Settings()
+    /// Whether locking the screen signs out.
+    package var endsAtScreenLock = false
+    /// Whether the end of the login session signs out.
+    package var endsAtLogout = false
+    /// The identity provider's end-session page, for the browsers of those who sign out (OpenID Connect RP-Initiated Logout 1.0, section
+    /// 2), with whatever query the administrator gives it.
+    package var endSessionURL: String?
+    package var lists = AppLists()
+    /// Whether only apps with a manifest take part.
+    package var requiresEnrolment = false
+
+    package init() {}
+}

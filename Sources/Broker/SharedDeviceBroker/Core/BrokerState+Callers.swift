@@ -1,0 +1,118 @@
+import DBusTransport
+import Foundation
+package import SharedDevice
+
+/// Who asks: the apps behind the connections, their arrival and their end.
+extension BrokerState {
+    /// Which app the caller is.
+    mutating func identify(_ request: Request, _ caller: Caller) throws(Refusal) -> Participant {
+        if let known = connected[request.connection]?.apps[request.claimed] { return known }
+        guard connected[request.connection].map({ $0.apps.count < Self.namesOfConnection }) ?? false else {
+            throw .tooManyNames
+        }
+        let identity: AppIdentity
+        switch eligibility.decide(caller.credentials, claiming: request.claimed) {
+        case .eligible(let found): identity = found
+        case .refused(let refusal): throw .appNotEligible(refusal.description)
+        }
+        let participant = Participant(app: identity.identifier, user: caller.user)
+        // What it owed before it had a manifest, it owes under its new name.
+        for key in eligibility.formerKeys(of: identity, caller.credentials) {
+            guard ledger.rename(Participant(app: key, user: caller.user), to: participant) else { continue }
+            needsDisk(within: .zero)
+            touch()
+        }
+        let wasRunning = isRunning(participant)
+        connected[request.connection]?.apps[request.claimed] = participant
+        if !wasRunning { touch() }
+        return participant
+    }
+
+    /// An app that may no longer take part and still owes a cleanup: without an answer it could never settle it.
+    func debtor(_ request: Request, _ caller: Caller) -> Participant? {
+        eligibility.identityOfRefused(caller.credentials, claiming: request.claimed).map {
+            Participant(app: $0.identifier, user: caller.user)
+        }
+    }
+
+    mutating func answerDebtor(
+        _ request: Request,
+        _ debtor: Participant,
+        _ refusal: Refusal
+    ) throws(Refusal) -> BrokerProtocol.Fields? {
+        let owed = ledger.owed(by: debtor, on: request.connection)
+        guard !owed.isEmpty else { throw refusal }
+        switch request.call {
+        case .currentAccount:
+            tell(debtor)
+            return SessionAnswer(
+                session: DeviceSession(account: nil, epoch: device.epoch),
+                owed: owed,
+                isWithheld: device.account != nil,
+                isStrict: policy.cleanup.isStrict
+            ).fields
+        case .report(let progress, let session, let detail):
+            return report(request, progress, session, debtor, detail)
+        default: throw refusal
+        }
+    }
+
+    /// Whether a process of the app is on the bus, as far as the broker has seen.
+    func isRunning(_ participant: Participant) -> Bool {
+        connected.values.contains { $0.apps.values.contains(participant) }
+    }
+
+    mutating func use(_ manifests: [AppManifest]) {
+        self.manifests = manifests
+        identifyAnew()
+        wakeDebtors()
+    }
+
+    /// Finds every connection's apps by the rules in force. An app that is the same by them goes on undisturbed; others end, and start again
+    /// with their next call.
+    mutating func identifyAnew() {
+        // Without a valid configuration it is unknown whom the administrator keeps out, so that only apps with a manifest take part.
+        eligibility = AppEligibility(
+            lists: policy.lists,
+            requiresEnrolment: policy.requiresEnrolment || !policy.isConfigured,
+            manifests: manifests,
+            requiresProof: requiresProof
+        )
+        var ended: Set<Participant> = []
+        for (connection, entry) in connected {
+            let kept = entry.apps.filter { claimed, participant in
+                guard case .eligible(let app) = eligibility.decide(entry.caller.credentials, claiming: claimed) else {
+                    return false
+                }
+                return app.identifier == participant.app
+            }
+            ended.formUnion(Set(entry.apps.values).subtracting(kept.values))
+            connected[connection]?.apps = kept
+        }
+        for participant in ended.sorted() where !isRunning(participant) { appEnded(participant) }
+    }
+
+    mutating func leave(_ connection: String) {
+        guard let entry = connected[connection] else { return }
+        for (number, waiting) in waiting where waiting.connection == connection {
+            self.waiting[number] = nil
+            if case .signIn(let request, _) = waiting.reason {
+                refuse(request, .requestAbandoned)
+            } else {
+                effects.append(.reply(number, .failure(.requestAbandoned)))
+            }
+        }
+        for (number, asked) in asked where asked.request.connection == connection { abandon(number) }
+        if let pending, pending.asked.request.connection == connection {
+            // A person whose app has ended may have left the device.
+            dropPendingSignIn(because: .requestAbandoned)
+        }
+        connected[connection] = nil
+        for (session, participant) in ledger.connectionEnded(connection, at: now) {
+            noteSettled(.finished, session, participant, detail: "its last process has ended")
+            needsDisk(within: .zero)
+        }
+        for participant in Set(entry.apps.values).sorted() where !isRunning(participant) { appEnded(participant) }
+        touch()
+    }
+}

@@ -1,0 +1,262 @@
+import DBusTransport
+package import Foundation
+package import SharedDevice
+
+/// The rounds of cleanup after each session (architecture, D10), and what ends a session by itself.
+extension BrokerState {
+    // MARK: Reports
+
+    /// Takes an app's report. The answer to a settled duty waits for the disk. A report on a cleanup that the app does not owe changes
+    /// nothing: the same report may come twice.
+    mutating func report(
+        _ request: Request,
+        _ progress: CleanupReport.Progress,
+        _ session: UInt64,
+        _ participant: Participant,
+        _ detail: String?
+    ) -> BrokerProtocol.Fields? {
+        let effect = ledger.report(
+            progress,
+            of: session,
+            by: participant,
+            on: request.connection,
+            detail: detail,
+            at: now
+        )
+        switch effect {
+        case .none: break
+        case .detailed: needsDisk(within: Self.lazyWrite)
+        case .recorded, .completed:
+            noteSettled(progress, session, participant, detail: detail)
+            needsDisk(within: progress == .begun ? Self.lazyWrite : .zero)
+            touch()
+        }
+        guard progress != .begun else { return [:] }
+        wait(request, .stored([:], change: disk.changes, goesOnWithoutDisk: false))
+        return nil
+    }
+
+    /// An administrator declares an app's cleanup done.
+    ///
+    /// - Parameters:
+    ///   - user: the user that runs the app; `nil` means every one.
+    ///   - session: `nil` means every session that the app owes.
+    mutating func waive(
+        _ request: Request,
+        _ app: String,
+        _ user: UInt32?,
+        _ session: UInt64?,
+        _ reason: String
+    ) -> BrokerProtocol.Fields? {
+        var waived: Set<UInt64> = []
+        for participant in ledger.debtors.sorted()
+        where participant.app == app && (user ?? participant.user) == participant.user {
+            for number in ledger.owed(by: participant).map(\.epoch) where session == nil || session == number {
+                _ = ledger.report(.waived, of: number, by: participant, on: nil, detail: reason, at: now)
+                noteSettled(.waived, number, participant, detail: reason)
+                waived.insert(number)
+            }
+        }
+        needsDisk(within: .zero)
+        touch()
+        let fields: BrokerProtocol.Fields = ["sessions": .array(waived.sorted().map { .uint64($0) }, of: "t")]
+        wait(request, .stored(fields, change: disk.changes, goesOnWithoutDisk: false))
+        return nil
+    }
+
+    /// Enters an app's progress into the log, and the round's completion.
+    mutating func noteSettled(
+        _ progress: CleanupReport.Progress,
+        _ session: UInt64,
+        _ participant: Participant,
+        detail: String?
+    ) {
+        let event: AuditEntry.Event
+        switch progress {
+        case .begun: event = .begun
+        case .failed: event = .failed
+        case .finished: event = .finished
+        case .waived: event = .waived
+        case .owed, .told: return
+        }
+        // What an app can repeat is bounded; what settles a duty happens once.
+        if progress.isSettled || reports.admits(participant.user, participant.app, "reports", at: now.uptime) {
+            enterLog(event, session: session, participant: participant, detail: detail)
+        }
+        noteCompletion(session)
+    }
+
+    mutating func noteCompletion(_ session: UInt64, detail: String? = nil) {
+        guard ledger.sessions[session]?.outcome == .complete else { return }
+        enterLog(.completed, session: session, detail: detail)
+        erases = true
+    }
+
+    mutating func tell(_ participant: Participant) {
+        // The note that an app was told is for people only: what it owes is on the disk already.
+        for number in ledger.tell(participant, at: now) {
+            if reports.admits(participant.user, participant.app, "told", at: now.uptime) {
+                enterLog(.told, session: number, participant: participant)
+            }
+            needsDisk(within: Self.lazyWrite)
+            touch()
+        }
+    }
+
+    /// The app's last process has left the bus. It owes again what it had begun, and the bus is asked to start it.
+    mutating func appEnded(_ participant: Participant) {
+        for number in ledger.processEnded(participant) {
+            if reports.admits(participant.user, participant.app, "interrupted", at: now.uptime) {
+                enterLog(.interrupted, session: number, participant: participant)
+            }
+            needsDisk(within: Self.lazyWrite)
+        }
+        touch()
+        if ledger.debtors.contains(participant) { wake(participant.app) }
+    }
+
+    // MARK: Questions
+
+    /// A round and its revision, which grows with each change.
+    mutating func round(_ request: Request, isLate: Bool = false, until: Duration? = nil) -> BrokerProtocol.Fields? {
+        guard case .round(let session, let known, let awaitsEnd, let patience) = request.call else { return [:] }
+        guard let number = session ?? ledger.rounds.last, let outcome = ledger.sessions[number]?.outcome else {
+            return [:]
+        }
+        let deadline = until ?? now.uptime + patience
+        if outcome == .complete || (revision != known && !awaitsEnd) || isLate || deadline <= now.uptime {
+            guard let report = ledger.report(of: number, isRunning: { isRunning($0) }) else { return [:] }
+            return ["round": report.fields, "revision": .uint64(revision)]
+        }
+        wait(request, until: deadline, .round(request))
+        return nil
+    }
+
+    // MARK: The next sign-in
+
+    /// Whether an open round holds up the next sign-in. A round that outlasts the policy's timeout expires and holds up nobody; a policy
+    /// without a timeout waits for rounds that expired under an earlier policy too.
+    var isSignInHeld: Bool {
+        if waitsWithoutEnd { return ledger.hasIncompleteRounds }
+        return policy.cleanup.timeout != nil && !ledger.openRounds.isEmpty
+    }
+
+    /// The apps that a sign-in has to wait for.
+    var awaited: [String] {
+        Set((waitsWithoutEnd ? ledger.debtors : ledger.awaited).map(\.app)).sorted()
+    }
+
+    private var waitsWithoutEnd: Bool { policy.cleanup.isStrict && policy.cleanup.timeout == nil }
+
+    // MARK: Reminding and starting apps
+
+    static let firstReminder = Duration.seconds(2)
+    static let longestPause = Duration.seconds(60)
+
+    /// Announces again, at growing intervals, while an app that runs has not asked: a broadcast that it lost must not keep a round open.
+    mutating func remind() { reminder = (now.uptime + Self.firstReminder, Self.firstReminder) }
+
+    mutating func remindIfDue() {
+        guard let due = reminder, due.at <= now.uptime else { return }
+        guard ledger.unaware.contains(where: { isRunning($0) }) else {
+            reminder = nil
+            return
+        }
+        effects.append(.announce(modeChanged: false))
+        let pause = min(due.pause * 2, Self.longestPause)
+        reminder = (now.uptime + pause, pause)
+    }
+
+    /// The bus's attempts to start an app that owes a cleanup. They go on while it owes something, at intervals that grow to a minute: an app
+    /// that crashes at each start does not keep the device busy, and one that is repaired is started.
+    struct Wake: Sendable {
+        /// When the next attempt is due; `nil` while one is under way.
+        var next: Duration?
+        var pause = Duration.milliseconds(500)
+        /// Why the last attempt failed. The same reason is logged once.
+        var problem: String?
+    }
+
+    mutating func wakeDebtors() { for app in Set(ledger.debtors.map(\.app)).sorted() { wake(app) } }
+
+    /// Starts the app if it has a bus name. An app without one has to start by itself.
+    private mutating func wake(_ app: String) {
+        guard wakes[app] == nil, busName(of: app) != nil else { return }
+        wakes[app] = Wake()
+        startService(app)
+    }
+
+    mutating func startService(_ app: String) {
+        guard ledger.debtors.contains(where: { $0.app == app }), let name = busName(of: app) else {
+            wakes[app] = nil
+            return
+        }
+        wakes[app]?.next = nil
+        effects.append(.startService(app: app, busName: name))
+    }
+
+    mutating func serviceStarted(_ app: String, _ outcome: ServiceStart) {
+        guard var wake = wakes[app] else { return }
+        let name = busName(of: app) ?? "?"
+        switch outcome {
+        case .started:
+            wake.problem = nil
+            enterLog(.woken, app: app, detail: "started as \(name)")
+        case .running: wake.problem = nil
+        case .failed(let reason):
+            let detail = "could not be started as \(name): \(reason.forLog(300))"
+            if detail != wake.problem { enterLog(.woken, app: app, detail: detail) }
+            wake.problem = detail
+        case .noBus: break
+        }
+        wake.next = now.uptime + wake.pause
+        wake.pause = min(wake.pause * 2, Self.longestPause)
+        wakes[app] = wake
+    }
+
+    private func busName(of app: String) -> String? { manifests.first { $0.identifier == app }?.busName }
+
+    // MARK: What ends a session by itself
+
+    /// Somebody is using the device.
+    mutating func noteActivity() {
+        guard schedule != nil else { return }
+        schedule?.schedule.noteActivity(at: now.wall)
+        // Often enough for timeouts that are a matter of minutes.
+        if abs(now.wall.timeIntervalSince(lastActivity ?? .distantPast)) >= 1 {
+            lastActivity = now.wall
+            effects.append(.keepActivity(now.wall))
+        }
+        lookAtSchedule()
+    }
+
+    /// Asks the schedule about the present session.
+    mutating func lookAtSchedule() {
+        guard device.account != nil, let session = ledger.sessions[device.epoch] else {
+            schedule = nil
+            return
+        }
+        var next: SignOutSchedule
+        if let schedule, schedule.epoch == device.epoch {
+            next = schedule.schedule
+        } else {
+            // A session of an earlier run goes on from the last time that anybody used the device then; in any other, signing in was that.
+            next = SignOutSchedule(
+                settings: policy.schedule,
+                calendar: .autoupdatingCurrent,
+                startedAt: session.startedAt,
+                lastActivity: lastActivity ?? now.wall
+            )
+        }
+        let decision = next.look(at: now.wall)
+        schedule = (device.epoch, next, nil)
+        switch decision {
+        case .look(nil): break
+        case .look(let date?):
+            // The clock may be set meanwhile: nobody waits longer than a minute to see that.
+            let wait = Duration.seconds(max(0.01, date.timeIntervalSince(now.wall)))
+            schedule?.nextLook = now.uptime + min(wait, Self.longestPause)
+        case .signOut(let reason): signOutAutomatically(because: reason.description)
+        }
+    }
+}

@@ -1,0 +1,393 @@
+import DBusTransport
+package import Foundation
+package import SharedDevice
+
+/// What programs ask for.
+extension BrokerState {
+    /// A request that waits.
+    struct Waiting: Sendable {
+        enum Reason: Sendable {
+            /// The disk has to have this change before the app gets the account.
+            case account(Request, Participant, change: UInt64)
+            /// The same for a token.
+            case token(Request, Participant, Grant, change: UInt64)
+            /// A sign-out or a receipt has to be on the disk.
+            case stored(BrokerProtocol.Fields, change: UInt64, goesOnWithoutDisk: Bool)
+            /// Open rounds hold up a sign-in.
+            case signIn(Request, Participant)
+            /// The round is to change.
+            case round(Request)
+        }
+
+        let connection: String
+        /// When the request is answered at the latest; `nil` means that the disk decides.
+        let until: Duration?
+        let reason: Reason
+    }
+
+    /// A request that waits for the identity provider.
+    struct Asked: Sendable {
+        enum Purpose: Sendable {
+            case signIn(scopes: Set<String>, label: String?)
+            case join, leave
+            case token(scopes: Set<String>, epoch: UInt64, identifier: String)
+        }
+
+        let request: Request
+        let participant: Participant
+        let purpose: Purpose
+        /// What the throttle knows the attempt by.
+        var throttleName = ""
+        /// Who signs in, once the provider has said so.
+        var identity: AuthenticatedIdentity?
+
+        var isPassword: Bool {
+            if case .token = purpose { false } else { true }
+        }
+    }
+
+    /// A sign-in whose session is not on the disk yet.
+    struct PendingSignIn: Sendable {
+        let asked: Asked
+        let next: DeviceState
+        let identity: AuthenticatedIdentity
+        let token: AccessToken
+        let change: UInt64
+    }
+
+    /// The result of a sign-in or a token request.
+    struct Grant: Sendable {
+        let account: Account
+        let epoch: UInt64
+        let token: AccessToken
+
+        var fields: BrokerProtocol.Fields {
+            let token = WireToken(
+                value: token.value,
+                scopes: token.scopes.sorted(),
+                expiresAt: token.expiresAt.timeIntervalSince1970
+            )
+            return ["account": account.fields, "epoch": .uint64(epoch), "token": token.fields]
+        }
+    }
+
+    package static let version = "0.1.0"
+    /// How many app names one connection may use. A caller makes up names at no cost, and each becomes an app that may owe a cleanup.
+    static let namesOfConnection = 16
+    /// How long the answer to a sign-out waits for the disk. Account and tokens are withheld and all apps are told before.
+    static let signOutPatience = Duration.milliseconds(500)
+    /// How many password checks of one user wait at a time, and how many of its tokens.
+    static let checksOfUser = 4
+    static let tokensOfUser = 64
+    /// How many apps of one user a session knows. Where no app needs a manifest, callers make up names at no cost.
+    static let appsOfUser = 200
+
+    // MARK: Who asks
+
+    /// Takes a request, and answers it or lets it wait.
+    mutating func take(_ request: Request) {
+        do throws(Refusal) {
+            guard let caller = connected[request.connection]?.caller else { throw .requestAbandoned }
+            if let fields = try answer(request, caller) { reply(request.number, fields) }
+        } catch {
+            refuse(request, error)
+        }
+    }
+
+    /// - Returns: the answer; `nil` if the request waits.
+    private mutating func answer(_ request: Request, _ caller: Caller) throws(Refusal) -> BrokerProtocol.Fields? {
+        switch request.call {
+        case .deviceInformation: return deviceInformation
+        case .join(let credentials):
+            guard caller.isAdministrator else { throw .notPermitted }
+            try authenticate(credentials, request, Participant(app: "enrolment", user: caller.user), .join)
+            return nil
+        case .leave(let credentials):
+            guard caller.isAdministrator else { throw .notPermitted }
+            try authenticate(credentials, request, Participant(app: "enrolment", user: caller.user), .leave)
+            return nil
+        case .signOutAnyone(let identifier, let reason):
+            guard caller.isAdministrator else { throw .notPermitted }
+            return try signOut(request, identifier, nil, cause: reason)
+        case .waive(let app, let user, let session, let reason):
+            guard caller.isAdministrator else { throw .notPermitted }
+            return waive(request, app, user, session, reason)
+        case .runningApps:
+            guard caller.isAdministrator else { throw .notPermitted }
+            return runningApps
+        default: break
+        }
+        let participant: Participant
+        do throws(Refusal) {
+            participant = try identify(request, caller)
+        } catch {
+            guard error.code == .appNotEligible, let debtor = debtor(request, caller) else { throw error }
+            return try answerDebtor(request, debtor, error)
+        }
+        switch request.call {
+        case .currentAccount: return try currentAccount(request, participant)
+        case .signIn: return try signIn(request, participant)
+        case .cancelSignIn(let label):
+            cancelSignIn(label, of: request.connection)
+            return [:]
+        case .acquireToken(let identifier, let scopes, let refresh, let session):
+            return try acquireToken(request, participant, identifier, scopes, refresh, session)
+        case .signOut(let identifier, let session):
+            return try signOut(request, identifier, session, cause: participant.app)
+        case .report(let progress, let session, let detail):
+            return report(request, progress, session, participant, detail)
+        case .round: return round(request)
+        case .activity:
+            noteActivity()
+            return [:]
+        default: return nil
+        }
+    }
+
+    // MARK: Answers
+
+    mutating func reply(_ number: UInt64, _ fields: BrokerProtocol.Fields) {
+        effects.append(.reply(number, .success(fields)))
+    }
+
+    mutating func refuse(_ request: Request, _ refusal: Refusal) {
+        effects.append(.reply(request.number, .failure(refusal)))
+        let entry = connected[request.connection]
+        let app =
+            switch request.call {
+            case .join, .leave: "enrolment"
+            case .signOutAnyone, .waive, .runningApps: "administrator"
+            default:
+                entry?.apps[request.claimed]?.app
+                    ?? "\(request.claimed?.forLog(200) ?? "an app without a name") (not eligible)"
+            }
+        noteRefusal(refusal, method: request.method, app: app, user: entry?.caller.user ?? .max)
+    }
+
+    mutating func noteRefusal(_ refusal: Refusal, method: String, app: String, user: UInt32) {
+        guard refusals.admits(user, app, refusal.code.description, at: now.uptime) else { return }
+        enterLog(.refused, app: app, detail: "\(refusal.code) \(method)")
+        let details = ["request": method, "app": app, "reason": refusal.description.forLog(1000)]
+        effects.append(.note(.notice, "refused", details))
+    }
+
+    /// Looks at every request that waits, where something has changed or its time is over.
+    mutating func answerWaiting() {
+        let hasChanged = isTouched
+        isTouched = false
+        for (number, entry) in waiting.sorted(by: { $0.key < $1.key }) {
+            guard hasChanged || entry.until.map({ $0 <= now.uptime }) ?? false else { continue }
+            waiting[number] = nil
+            let isLate = entry.until.map { $0 <= now.uptime } ?? false
+            switch entry.reason {
+            case .account(let request, let participant, let change):
+                resume(request, entry, waitsFor: change) { state throws(Refusal) in
+                    try state.currentAccount(request, participant)
+                }
+            case .token(let request, let participant, let grant, let change):
+                resume(request, entry, waitsFor: change) { state throws(Refusal) in
+                    try state.handOver(request, participant, grant)
+                }
+            case .stored(let fields, let change, let goesOn):
+                if disk.committed >= change {
+                    reply(number, fields)
+                } else if goesOn, isLate || (disk.problem != nil && !disk.isWriting) {
+                    // The device is signed out; whoever asks may know that the disk does not have it yet.
+                    reply(number, fields.merging(["stored": .boolean(false)]) { $1 })
+                } else if let problem = disk.problem {
+                    effects.append(.reply(number, .failure(.notStored(problem))))
+                } else {
+                    waiting[number] = entry
+                }
+            case .signIn(let request, let participant):
+                do throws(Refusal) {
+                    if let fields = try signIn(request, participant, isLate: isLate, until: entry.until) {
+                        reply(number, fields)
+                    }
+                } catch {
+                    refuse(request, error)
+                }
+            case .round(let request):
+                if let fields = round(request, isLate: isLate, until: entry.until) { reply(number, fields) }
+            }
+        }
+    }
+
+    private mutating func resume(
+        _ request: Request,
+        _ entry: Waiting,
+        waitsFor change: UInt64,
+        _ body: (inout BrokerState) throws(Refusal) -> BrokerProtocol.Fields?
+    ) {
+        do throws(Refusal) {
+            guard disk.committed >= change else {
+                if let problem = disk.problem { throw .notStored(problem) }
+                waiting[request.number] = entry
+                return
+            }
+            if let fields = try body(&self) { reply(request.number, fields) }
+        } catch {
+            refuse(request, error)
+        }
+    }
+
+    mutating func wait(_ request: Request, until: Duration? = nil, _ reason: Waiting.Reason) {
+        waiting[request.number] = Waiting(connection: request.connection, until: until, reason: reason)
+        if case .stored = reason { urge() }
+    }
+
+    private var deviceInformation: BrokerProtocol.Fields {
+        var fields: BrokerProtocol.Fields = [
+            "mode": .string(device.mode.rawValue),
+            "epoch": .uint64(device.epoch),
+            "brokerVersion": .string(Self.version),
+            "joined": .boolean(rules.isJoined),
+        ]
+        if isSignInHeld {
+            fields["signInHeldFor"] = .array(awaited.map { .string($0) }, of: "s")
+        }
+        fields["tenant"] = rules.tenantIdentifier.map { .string($0) }
+        fields["organization"] = policy.organization.map { .string($0) }
+        fields["configurationProblem"] = policy.problem.map { .string($0) }
+        fields["storeProblem"] = disk.problem.map { .string($0) }
+        return fields
+    }
+
+    private var runningApps: BrokerProtocol.Fields {
+        let running = Set(connected.values.flatMap { $0.apps.values.map(\.app) })
+        let holding = device.account == nil ? [] : Set((ledger.parts[device.epoch] ?? [:]).keys.map(\.app))
+        return [
+            "apps": .array(running.sorted().map { .string($0) }, of: "s"),
+            "holding": .array(holding.sorted().map { .string($0) }, of: "s"),
+        ]
+    }
+
+    // MARK: The current account
+
+    /// Tells an app who is signed in and what it owes. Before the app hears of the account, the disk has it that the app may hold its data.
+    private mutating func currentAccount(
+        _ request: Request,
+        _ participant: Participant
+    ) throws(Refusal) -> BrokerProtocol.Fields? {
+        let owed = ledger.owed(by: participant, on: request.connection)
+        if !owed.isEmpty { tell(participant) }
+        let isWithheld = policy.cleanup.isStrict && !owed.isEmpty && device.account != nil
+        let account = isWithheld ? nil : device.account
+        if account != nil, let change = try hold(participant, request.connection) {
+            wait(request, .account(request, participant, change: change))
+            return nil
+        }
+        return SessionAnswer(
+            session: DeviceSession(account: account, epoch: device.epoch),
+            owed: owed,
+            isWithheld: isWithheld,
+            isStrict: policy.cleanup.isStrict
+        ).fields
+    }
+
+    /// Records that the app may hold data of the session.
+    ///
+    /// - Returns: the change that the disk has to have first; `nil` if it has it.
+    /// - Throws: ``Refusal`` where the session knows too many apps of this user.
+    private mutating func hold(_ participant: Participant, _ connection: String) throws(Refusal) -> UInt64? {
+        let known = ledger.parts[device.epoch] ?? [:]
+        guard known[participant] != nil || known.keys.count(where: { $0.user == participant.user }) < Self.appsOfUser
+        else { throw .tooManyNames }
+        if ledger.hold(device.epoch, by: participant, on: connection) {
+            enterLog(.held, session: device.epoch, participant: participant)
+            holds[participant] = needsDisk(within: .zero)
+            touch()
+        }
+        guard let change = holds[participant], disk.committed < change else { return nil }
+        return change
+    }
+
+    // MARK: Tokens
+
+    private mutating func acquireToken(
+        _ request: Request,
+        _ participant: Participant,
+        _ identifier: String,
+        _ scopes: Set<String>,
+        _ refresh: Bool,
+        _ session: UInt64?
+    ) throws(Refusal) -> BrokerProtocol.Fields? {
+        let account = try checkAccount(identifier, session)
+        if policy.cleanup.isStrict, !ledger.owed(by: participant, on: request.connection).isEmpty {
+            throw .cleanupRequired
+        }
+        if !refresh, let kept = tokens.token(for: participant, scopes: scopes, at: now) {
+            return try handOver(request, participant, Grant(account: account, epoch: device.epoch, token: kept))
+        }
+        try checkRoom(of: participant.user, isPassword: false)
+        asked[request.number] = Asked(
+            request: request,
+            participant: participant,
+            purpose: .token(scopes: scopes, epoch: device.epoch, identifier: identifier)
+        )
+        let identity = identity ?? AuthenticatedIdentity(account: account)
+        effects.append(.issueToken(request.number, identity, scopes: scopes))
+        return nil
+    }
+
+    /// Gives the app a token, when the disk has it that the app may hold data of the session.
+    mutating func handOver(
+        _ request: Request,
+        _ participant: Participant,
+        _ grant: Grant
+    ) throws(Refusal) -> BrokerProtocol.Fields? {
+        guard grant.epoch == device.epoch, device.account != nil else { throw sessionIsOver(grant.account.identifier) }
+        if let change = try hold(participant, request.connection) {
+            wait(request, .token(request, participant, grant, change: change))
+            return nil
+        }
+        return grant.fields
+    }
+
+    private func checkAccount(_ identifier: String, _ session: UInt64? = nil) throws(Refusal) -> Account {
+        guard device.mode == .shared else { throw .notSharedDevice }
+        guard let account = device.account else { throw .noCurrentAccount }
+        guard account.hasIdentifier(identifier), session == nil || session == device.epoch else {
+            throw .currentAccountMismatch
+        }
+        return account
+    }
+
+    /// The refusal for a session that ended during the request, even where the same person has signed in again (edge case E14).
+    func sessionIsOver(_ identifier: String) -> Refusal {
+        do throws(Refusal) {
+            _ = try checkAccount(identifier)
+            return .currentAccountMismatch
+        } catch {
+            return error
+        }
+    }
+
+    /// Bounds what one user lets the identity provider do at a time.
+    func checkRoom(of user: UInt32, isPassword: Bool) throws(Refusal) {
+        let own = asked.values.count { $0.participant.user == user && $0.isPassword == isPassword }
+        guard own < (isPassword ? Self.checksOfUser : Self.tokensOfUser) else { throw .tooManyQuestions }
+    }
+
+    // MARK: Signing out
+
+    private mutating func signOut(
+        _ request: Request,
+        _ identifier: String?,
+        _ session: UInt64?,
+        cause: String
+    ) throws(Refusal) -> BrokerProtocol.Fields? {
+        let ended = device.epoch
+        enter(try device.signingOut(identifier, session: session), cause: cause)
+        var fields: BrokerProtocol.Fields = ["epoch": .uint64(device.epoch), "session": .uint64(ended)]
+        if case .signOut = request.call { fields["endSessionURL"] = policy.endSessionURL.map { .string($0) } }
+        let program = connected[request.connection]?.caller.program ?? ""
+        effects.append(.note(.notice, "signed out", ["epoch": "\(device.epoch)", "caller": program]))
+        wait(
+            request,
+            until: now.uptime + Self.signOutPatience,
+            .stored(fields, change: disk.changes, goesOnWithoutDisk: true)
+        )
+        return nil
+    }
+}

@@ -1,0 +1,247 @@
+import DBusTransport
+import Foundation
+package import SharedDevice
+
+/// Signing in, joining and leaving: what asks the identity provider.
+extension BrokerState {
+    /// Lets the next step of a sign-in begin: first the rounds of those before have to allow it, then the provider is asked.
+    mutating func signIn(
+        _ request: Request,
+        _ participant: Participant,
+        isLate: Bool = false,
+        until: Duration? = nil
+    ) throws(Refusal) -> BrokerProtocol.Fields? {
+        guard case .signIn(let credentials, let scopes, let patience, let label) = request.call else { return nil }
+        // All of it before the password is looked at: a refusal must not tell whether it was right.
+        try checkSignIn()
+        if isSignInHeld {
+            let deadline = until ?? now.uptime + patience
+            guard !isLate, deadline > now.uptime else { throw .cleanupPending(awaited) }
+            wait(request, until: deadline, .signIn(request, participant))
+            return nil
+        }
+        if policy.cleanup.isStrict, !ledger.owed(by: participant, on: request.connection).isEmpty {
+            throw .cleanupRequired
+        }
+        try authenticate(credentials, request, participant, .signIn(scopes: scopes, label: label))
+        return nil
+    }
+
+    private func checkSignIn() throws(Refusal) {
+        guard policy.isConfigured else { throw .neverConfigured }
+        try device.checkSignIn(rules)
+        guard pending == nil else { throw .signInUnderWay }
+    }
+
+    mutating func authenticate(
+        _ credentials: Request.Credentials,
+        _ request: Request,
+        _ participant: Participant,
+        _ purpose: Asked.Purpose
+    ) throws(Refusal) {
+        try checkRoom(of: participant.user, isPassword: true)
+        var next = Asked(request: request, participant: participant, purpose: purpose)
+        next.throttleName = Self.throttleName(credentials.username)
+        switch throttle.admit(next.throttleName, of: participant.user, at: now.uptime) {
+        case .admitted: break
+        case .refused(let wait): throw Refusal(.slowDown(wait))
+        }
+        asked[request.number] = next
+        effects.append(.authenticate(request.number, credentials, user: participant.user))
+    }
+
+    /// All names that are too long for any user count as one, so that they do not fill the memory.
+    private static func throttleName(_ username: String) -> String {
+        username.utf8.count > 4 * Username.maximumLength ? "" : Username.key(of: username)
+    }
+
+    // MARK: What the provider says
+
+    mutating func authenticated(_ number: UInt64, _ result: Result<AuthenticatedIdentity, IdentityError>) {
+        guard var attempt = asked[number] else {
+            // Nobody waits for it any more.
+            if case .success(let identity) = result { effects.append(.endProviderSession(identity)) }
+            return
+        }
+        do throws(Refusal) {
+            let identity = try heed(result, of: attempt)
+            switch attempt.purpose {
+            case .signIn(let scopes, _):
+                attempt.identity = identity
+                asked[number] = attempt
+                effects.append(.issueToken(number, identity, scopes: scopes))
+            case .join, .leave:
+                asked[number] = nil
+                // The provider's session served this request only.
+                effects.append(.endProviderSession(identity))
+                guard identity.isAdministrator else { throw .notOrganisationAdministrator }
+                if case .join = attempt.purpose {
+                    try join(attempt.request, identity.account)
+                } else {
+                    try leave(attempt.request, identity.account)
+                }
+            case .token: break
+            }
+        } catch {
+            asked[number] = nil
+            refuse(attempt.request, error)
+        }
+    }
+
+    /// Tells the throttle, and passes the identity on.
+    private mutating func heed(
+        _ result: Result<AuthenticatedIdentity, IdentityError>,
+        of attempt: Asked
+    ) throws(Refusal) -> AuthenticatedIdentity {
+        switch result {
+        case .success(let identity):
+            throttle.succeeded(attempt.throttleName, of: attempt.participant.user)
+            return identity
+        case .failure(let error):
+            if error.code == .accountDisabled {
+                throttle.succeeded(attempt.throttleName, of: attempt.participant.user)
+            } else if error.code != .invalidGrant {
+                throttle.cancelled(attempt.throttleName, of: attempt.participant.user)
+            }
+            throw Refusal(error)
+        }
+    }
+
+    mutating func issued(_ number: UInt64, _ result: Result<AccessToken, IdentityError>) {
+        guard let attempt = asked.removeValue(forKey: number) else { return }
+        do throws(Refusal) {
+            let token: AccessToken
+            switch result {
+            case .success(let issued): token = issued
+            case .failure(let error): throw Refusal(error)
+            }
+            switch attempt.purpose {
+            case .signIn: try begin(attempt, token)
+            case .token(let scopes, let epoch, let identifier):
+                guard let account = device.account, epoch == device.epoch else { throw sessionIsOver(identifier) }
+                tokens.store(token, for: attempt.participant, scopes: scopes, at: now)
+                let grant = Grant(account: account, epoch: epoch, token: token)
+                if let fields = try handOver(attempt.request, attempt.participant, grant) {
+                    reply(number, fields)
+                }
+            case .join, .leave: break
+            }
+        } catch {
+            if let identity = attempt.identity { effects.append(.endProviderSession(identity)) }
+            refuse(attempt.request, error)
+        }
+    }
+
+    /// The person is known: decides again, because somebody else may have signed in or out meanwhile, and lets the disk have the session.
+    private mutating func begin(_ attempt: Asked, _ token: AccessToken) throws(Refusal) {
+        guard let identity = attempt.identity else { throw .requestAbandoned }
+        try checkSignIn()
+        if isSignInHeld { throw .cleanupPending(awaited) }
+        let (participant, connection) = (attempt.participant, attempt.request.connection)
+        if policy.cleanup.isStrict, !ledger.owed(by: participant, on: connection).isEmpty { throw .cleanupRequired }
+        let next = try device.signingIn(identity.account, rules)
+        if let problem = disk.problem { throw .notStored(problem) }
+        ledger.begin(next.epoch, account: identity.account, at: now)
+        // The answer gives the app the account, so that the ledger lists it from the start.
+        _ = ledger.hold(next.epoch, by: participant, on: connection)
+        // In the same transaction as the session: each session that a restart finds is in the log.
+        enterLog(.signedIn, session: next.epoch, account: identity.account, detail: participant.app)
+        enterLog(.held, session: next.epoch, participant: participant)
+        isDeviceDirty = true
+        let change = needsDisk(within: .zero)
+        holds = [participant: change]
+        pending = PendingSignIn(asked: attempt, next: next, identity: identity, token: token, change: change)
+    }
+
+    /// The disk has the session: now the person is signed in.
+    mutating func finishSignIn() {
+        guard let pending, disk.committed >= pending.change else { return }
+        self.pending = nil
+        let request = pending.asked.request
+        let account = pending.identity.account
+        enter(pending.next, cause: pending.asked.participant.app)
+        identity = pending.identity
+        guard case .signIn(let scopes, let label) = pending.asked.purpose else { return }
+        tokens.store(pending.token, for: pending.asked.participant, scopes: scopes, at: now)
+        lastSignIn = label.map { ($0, request.connection, device.epoch) }
+        noteActivity()
+        let program = connected[request.connection]?.caller.program ?? ""
+        effects.append(.note(.notice, "signed in", ["epoch": "\(device.epoch)", "caller": program]))
+        reply(request.number, Grant(account: account, epoch: device.epoch, token: pending.token).fields)
+    }
+
+    /// The session that is being written comes to nothing. The disk may have it already, so that its number is used up, and its end is
+    /// written like any other's.
+    mutating func dropPendingSignIn(because refusal: Refusal) {
+        guard let pending else { return }
+        self.pending = nil
+        ledger.remove(pending.next.epoch)
+        enterLog(
+            .signedOut,
+            session: pending.next.epoch,
+            account: pending.identity.account,
+            detail: "the sign-in came to nothing: \(refusal.code)"
+        )
+        device = pending.next.next(mode: device.mode, account: nil)
+        tokens.enter(epoch: device.epoch)
+        isDeviceDirty = true
+        erases = true
+        needsDisk(within: .zero)
+        effects.append(.noteState(device))
+        effects.append(.endProviderSession(pending.identity))
+        refuse(pending.asked.request, refusal)
+    }
+
+    // MARK: Cancelling
+
+    /// Cancels the sign-in that this connection began under this label. If it has signed somebody in already, signs that account out again.
+    mutating func cancelSignIn(_ label: String, of connection: String) {
+        func isMeant(_ request: Request) -> Bool {
+            guard request.connection == connection, case .signIn(_, _, _, label) = request.call else { return false }
+            return true
+        }
+        if let pending, isMeant(pending.asked.request) { dropPendingSignIn(because: .requestAbandoned) }
+        for (number, attempt) in asked where isMeant(attempt.request) { abandon(number) }
+        for (number, entry) in waiting {
+            guard case .signIn(let request, _) = entry.reason, isMeant(request) else { continue }
+            waiting[number] = nil
+            refuse(request, .requestAbandoned)
+        }
+        guard let lastSignIn, lastSignIn.label == label, lastSignIn.connection == connection,
+            lastSignIn.epoch == device.epoch, let next = try? device.signingOut(nil)
+        else { return }
+        enter(next, cause: "the sign-in was cancelled")
+    }
+
+    /// Nobody waits for the provider's answer any more.
+    mutating func abandon(_ number: UInt64) {
+        guard let attempt = asked.removeValue(forKey: number) else { return }
+        if let identity = attempt.identity { effects.append(.endProviderSession(identity)) }
+        refuse(attempt.request, .requestAbandoned)
+    }
+
+    // MARK: The organisation
+
+    private mutating func join(_ request: Request, _ account: Account) throws(Refusal) {
+        let tenant = account.tenantIdentifier.lowercased()
+        if let membership {
+            guard membership.tenantIdentifier == tenant else { throw .joinedElsewhere }
+        } else {
+            if let meant = policy.tenantIdentifier, meant.lowercased() != tenant { throw .tenantMismatch }
+            let next = Membership(
+                organization: policy.organization,
+                tenantIdentifier: tenant,
+                joinedAt: now.wall
+            )
+            join(next, by: account)
+        }
+        wait(request, .stored(["tenant": .string(tenant)], change: disk.changes, goesOnWithoutDisk: false))
+    }
+
+    private mutating func leave(_ request: Request, _ account: Account) throws(Refusal) {
+        guard let membership else { throw .notJoined }
+        guard membership.tenantIdentifier == account.tenantIdentifier.lowercased() else { throw .tenantMismatch }
+        join(nil, by: account)
+        wait(request, .stored([:], change: disk.changes, goesOnWithoutDisk: false))
+    }
+}

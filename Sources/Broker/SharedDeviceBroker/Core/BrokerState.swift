@@ -1,0 +1,387 @@
+package import Foundation
+package import SharedDevice
+
+/// All that the broker knows and decides: `reduce` takes what happens and returns what is to be done about it. Pure: it asks no clock, no disk
+/// and no bus, so that a test or a simulation can drive it through every order of events.
+///
+/// Two rules hold throughout (architecture, D9 and D10). An app is given an account only after the disk has it that the app may hold its data,
+/// and somebody is signed in only after the disk says so. A sign-out waits for nobody: account and tokens are withheld and all apps are told at
+/// once, and the disk follows.
+package struct BrokerState: Sendable {
+    // MARK: The device
+
+    package internal(set) var device: DeviceState
+    package internal(set) var membership: Membership?
+    package internal(set) var policy = DevicePolicy()
+    package internal(set) var manifests: [AppManifest] = []
+    var eligibility = AppEligibility()
+    let requiresProof: Bool
+    package internal(set) var ledger: CleanupLedger
+    var tokens: TokenVault
+    /// What the provider returned at sign-in. A restart loses it; tokens are then issued for the account alone.
+    var identity: AuthenticatedIdentity?
+    /// The sign-in whose session is being written to the disk.
+    var pending: PendingSignIn?
+    /// The change that the disk has to have before this app is given the account of the open session.
+    var holds: [Participant: UInt64] = [:]
+    /// The session that was begun last, and the request that began it.
+    var lastSignIn: (label: String, connection: String, epoch: UInt64)?
+
+    // MARK: Who asks
+
+    /// A connection, and the apps that it has said it is.
+    struct Connected: Sendable {
+        let caller: Caller
+        /// By the name that the caller gave. One process may be several apps.
+        var apps: [String?: Participant] = [:]
+    }
+
+    var connected: [String: Connected] = [:]
+    /// Requests that wait for a change, for the disk or for a time.
+    var waiting: [UInt64: Waiting] = [:]
+    /// Requests that wait for the identity provider.
+    var asked: [UInt64: Asked] = [:]
+    var throttle = PasswordThrottle()
+    var refusals = LogLimiter()
+    var reports = LogLimiter(limit: 60)
+
+    // MARK: Time
+
+    /// The present event's time.
+    var now: Moment
+    var schedule: (epoch: UInt64, schedule: SignOutSchedule, nextLook: Duration?)?
+    var reminder: (at: Duration, pause: Duration)?
+    var wakes: [String: Wake] = [:]
+    /// When somebody used the device last, before this run of the broker.
+    var lastActivity: Date?
+
+    // MARK: The disk
+
+    var disk = Disk()
+    var isDeviceDirty = false
+    var isMembershipDirty = false
+    var erases = false
+    var log: [AuditEntry] = []
+    /// Grows with each change that somebody may wait for.
+    package internal(set) var revision: UInt64 = 0
+    var isTouched = false
+    var effects: [Effect] = []
+
+    /// - Parameters:
+    ///   - device: what the store holds, with `membership` and `ledger`.
+    ///   - noted: a later state without an account, if the disk could only note that, and when.
+    ///   - requiresProof: whether more than one user reaches the bus.
+    ///   - lastActivity: when somebody used the device last; `nil` if nobody knows.
+    package init(
+        device: DeviceState = .initial,
+        membership: Membership? = nil,
+        ledger: CleanupLedger = CleanupLedger(),
+        noted: (state: DeviceState, date: Date)? = nil,
+        lastActivity: Date? = nil,
+        requiresProof: Bool = false,
+        at now: Moment
+    ) {
+        self.device = device
+        self.membership = membership
+        self.ledger = ledger
+        self.lastActivity = lastActivity
+        self.requiresProof = requiresProof
+        self.now = now
+        tokens = TokenVault(epoch: device.epoch)
+        // Without a session in the ledger, nobody would record who holds the account's data.
+        if let account = device.account, ledger.sessions[device.epoch] == nil {
+            self.ledger.begin(device.epoch, account: account, at: now)
+        }
+        identifyAnew()
+        if let noted, noted.state.epoch > device.epoch {
+            self.now.wall = min(noted.date, now.wall)
+            enter(noted.state, cause: "what the broker had noted before this start")
+            self.now = now
+        }
+        effects = []
+    }
+
+    /// Takes one event.
+    ///
+    /// - Returns: what is to be done, in this order.
+    package mutating func reduce(_ event: Event, at now: Moment) -> [Effect] {
+        self.now = now
+        switch event {
+        case .arrived(let caller): connected[caller.connection] = Connected(caller: caller)
+        case .left(let connection): leave(connection)
+        case .busLost: for connection in connected.keys.sorted() { leave(connection) }
+        case .busRestored: announceAgain()
+        case .request(let request): take(request)
+        case .malformed(let connection, let method, let refusal):
+            noteRefusal(refusal, method: method, app: "an app", user: connected[connection]?.caller.user ?? .max)
+        case .authenticated(let number, let result): authenticated(number, result)
+        case .issued(let number, let result): issued(number, result)
+        case .committed(let number):
+            disk.committed = max(disk.committed, number)
+            disk.isWriting = false
+            disk.problem = nil
+            isTouched = true
+        case .commitFailed(let batch, let problem): commitFailed(batch, problem)
+        case .configured(let policy): configure(policy)
+        case .manifests(let manifests): use(manifests)
+        case .serviceStarted(let app, let outcome): serviceStarted(app, outcome)
+        case .login(let event): login(event)
+        case .time: break
+        case .ending: urge()
+        }
+        passTime()
+        finishSignIn()
+        writeIfDue()
+        answerWaiting()
+        writeIfDue()
+        defer { effects = [] }
+        return effects
+    }
+
+    // MARK: Changes of the device
+
+    /// Who may sign in. On a device that has joined an organisation, the membership names the tenant; the tenant of the configuration then
+    /// matters for joining only.
+    var rules: SignInRules {
+        SignInRules(
+            requiresJoin: policy.requiresJoin,
+            isJoined: membership != nil,
+            tenantIdentifier: membership?.tenantIdentifier ?? policy.tenantIdentifier
+        )
+    }
+
+    /// Makes `next` the device's state at once, and tells everybody.
+    ///
+    /// - Parameter cause: who or what wants it, for the log.
+    mutating func enter(_ next: DeviceState, cause: String) {
+        let before = device
+        if let account = before.account, next.account == nil {
+            ledger.end(before.epoch, at: now)
+            enterLog(.signedOut, session: before.epoch, account: account, detail: cause)
+            noteCompletion(before.epoch, detail: "no app held any data")
+        }
+        if next.mode != before.mode { enterLog(.modeChanged, detail: "\(next.mode.rawValue), by \(cause)") }
+        enterLog(.announced, session: next.account.map { _ in next.epoch }, detail: "epoch \(next.epoch)")
+        device = next
+        isDeviceDirty = true
+        erases = erases || before.account != nil
+        tokens.enter(epoch: next.epoch)
+        if let left = identity, next.account == nil {
+            effects.append(.endProviderSession(left))
+            identity = nil
+        }
+        prune()
+        needsDisk(within: .zero)
+        if next.account == nil {
+            effects.append(.noteState(next))
+            // Tried at once, also on a disk that has just failed: what was noted has to get there at least.
+            disk.due = now.uptime
+        }
+        effects.append(.announce(modeChanged: next.mode != before.mode))
+        remind()
+        lookAtSchedule()
+        wakeDebtors()
+        touch()
+    }
+
+    /// Everybody has to ask again: after a start and after an outage, apps may have missed a broadcast.
+    private mutating func announceAgain() {
+        effects.append(.announce(modeChanged: false))
+        remind()
+        wakeDebtors()
+        lookAtSchedule()
+    }
+
+    private mutating func configure(_ policy: DevicePolicy) {
+        let before = self.policy
+        self.policy = policy
+        if before != policy { identifyAnew() }
+        let mode = policy.isConfigured ? policy.mode : device.mode
+        if pending?.next.under(mode, rules) != nil {
+            dropPendingSignIn(because: mode == .shared ? .tenantMismatch : .notSharedDevice)
+        }
+        if let next = device.under(mode, rules) { enter(next, cause: "the managed configuration") }
+        schedule?.schedule.settings = policy.schedule
+        lookAtSchedule()
+        touch()
+    }
+
+    /// The device's membership has changed. An account that the new rules do not admit is signed out.
+    mutating func join(_ next: Membership?, by account: Account) {
+        enterLog(next == nil ? .left : .joined, account: account, detail: next.map { "tenant \($0.tenantIdentifier)" })
+        membership = next
+        isMembershipDirty = true
+        dropPendingSignIn(because: next == nil ? .deviceNotJoined : .tenantMismatch)
+        if next == nil, device.account != nil {
+            enter(device.next(mode: device.mode, account: nil), cause: "the device's leaving")
+        } else if let state = device.under(device.mode, rules) {
+            enter(state, cause: "the device's joining")
+        }
+        needsDisk(within: .zero)
+        touch()
+    }
+
+    private mutating func login(_ event: LoginEvent) {
+        guard event == .locked ? policy.endsAtScreenLock : policy.endsAtLogout else { return }
+        signOutAutomatically(because: event.rawValue)
+    }
+
+    mutating func signOutAutomatically(because reason: String) {
+        dropPendingSignIn(because: .requestAbandoned)
+        guard let next = try? device.signingOut(nil) else { return }
+        enter(next, cause: reason)
+        effects.append(.note(.notice, "signed out automatically", ["reason": reason]))
+    }
+
+    // MARK: The disk
+
+    struct Disk: Sendable {
+        /// The number of the latest change.
+        var changes: UInt64 = 0
+        /// All changes up to this number are on the disk.
+        var committed: UInt64 = 0
+        var isWriting = false
+        /// When the next write begins at the latest; `nil` where nothing is to be written.
+        var due: Duration?
+        /// Why the last write failed; `nil` if it did not.
+        var problem: String?
+    }
+
+    /// The pause after a write that failed.
+    static let diskPause = Duration.seconds(1)
+    /// How long a change may stay in memory that a crash may lose.
+    static let lazyWrite = Duration.milliseconds(200)
+    /// How many entries of the log wait for a disk that fails. The oldest go first.
+    static let longestLog = 5000
+    /// How many complete rounds are kept for later questions, and how long names of accounts whose data an app never deleted.
+    static let keptRounds = 100
+    static let keptNames: TimeInterval = 30 * 24 * 3600
+
+    /// Something has changed that the disk is to have.
+    ///
+    /// - Returns: the change's number.
+    @discardableResult
+    mutating func needsDisk(within delay: Duration) -> UInt64 {
+        disk.changes += 1
+        let due = now.uptime + delay
+        // After a failure the pause stays; whoever needs the disk is refused meanwhile.
+        if disk.problem == nil || disk.due == nil { disk.due = min(disk.due ?? due, due) }
+        return disk.changes
+    }
+
+    /// Somebody waits for the disk to have all changes up to now.
+    mutating func urge() {
+        if disk.committed < disk.changes, disk.problem == nil { disk.due = min(disk.due ?? now.uptime, now.uptime) }
+        isTouched = true
+    }
+
+    mutating func enterLog(
+        _ event: AuditEntry.Event,
+        session: UInt64? = nil,
+        participant: Participant? = nil,
+        app: String? = nil,
+        account: Account? = nil,
+        detail: String? = nil
+    ) {
+        let entry = AuditEntry(
+            event,
+            at: now.wall,
+            session: session,
+            app: participant?.app ?? app,
+            user: participant?.user,
+            account: account?.identifier.lowercased(),
+            accountName: account?.username,
+            detail: detail
+        )
+        log.append(entry)
+        if log.count > Self.longestLog { log.removeFirst(log.count - Self.longestLog) }
+        effects.append(.journal(entry))
+        needsDisk(within: Self.lazyWrite)
+    }
+
+    private mutating func prune() {
+        ledger.prune(keeping: Self.keptRounds, namesSince: now.wall.addingTimeInterval(-Self.keptNames))
+    }
+
+    private mutating func writeIfDue() {
+        guard !disk.isWriting, let due = disk.due, due <= now.uptime else { return }
+        var batch = Batch(number: disk.changes)
+        if isDeviceDirty { batch.device = pending?.next ?? device }
+        if isMembershipDirty { batch.membership = .some(membership) }
+        let changes = ledger.takeChanges()
+        for number in changes.sessions { batch.sessions[number] = .some(ledger.sessions[number]) }
+        for (number, participants) in changes.parts {
+            for participant in participants {
+                batch.parts[number, default: [:]][participant] = .some(ledger.parts[number]?[participant])
+            }
+        }
+        batch.log = log
+        batch.erases = erases || batch.sessions.values.contains { $0?.account == nil }
+        (isDeviceDirty, isMembershipDirty, erases, log) = (false, false, false, [])
+        disk.isWriting = true
+        disk.due = nil
+        effects.append(.commit(batch))
+    }
+
+    private mutating func commitFailed(_ batch: Batch, _ problem: String) {
+        disk.isWriting = false
+        isTouched = true
+        isDeviceDirty = isDeviceDirty || batch.device != nil
+        isMembershipDirty = isMembershipDirty || batch.membership != nil
+        erases = erases || batch.erases
+        ledger.putBack(batch.changes)
+        log = (batch.log + log).suffix(Self.longestLog)
+        if disk.problem == nil { effects.append(.note(.error, "not on the disk yet", ["reason": problem])) }
+        disk.problem = problem
+        disk.due = now.uptime + Self.diskPause
+        if let pending, pending.change <= batch.number { dropPendingSignIn(because: .notStored(problem)) }
+    }
+
+    /// Whether everything is on the disk.
+    package var isOnDisk: Bool { !disk.isWriting && disk.due == nil }
+
+    /// What manifests and lists say together that is probably not meant.
+    package var warnings: [String] { eligibility.warnings }
+
+    mutating func touch() {
+        revision += 1
+        isTouched = true
+    }
+
+    // MARK: Time
+
+    /// When the broker wants to be woken, at the latest; `nil` means never.
+    package var nextDeadline: Duration? {
+        var times: [Duration?] = waiting.values.map(\.until)
+        if !disk.isWriting { times.append(disk.due) }
+        times.append(schedule?.nextLook)
+        times.append(reminder?.at)
+        times.append(refusals.nextSummary)
+        times.append(reports.nextSummary)
+        times += wakes.values.map(\.next)
+        if let timeout = policy.cleanup.timeout {
+            times += ledger.openRounds.map { ($0.ended ?? now.uptime) + timeout }
+        }
+        return times.compactMap { $0 }.min()
+    }
+
+    private mutating func passTime() {
+        if let timeout = policy.cleanup.timeout {
+            for number in ledger.expire(timeout: timeout, at: now) {
+                let owing = ledger.report(of: number)?.owing.map(\.identifier).joined(separator: ", ") ?? ""
+                enterLog(.expired, session: number, detail: "still owing: \(owing)")
+                needsDisk(within: .zero)
+                touch()
+            }
+        }
+        if let look = schedule?.nextLook, look <= now.uptime { lookAtSchedule() }
+        remindIfDue()
+        for (app, wake) in wakes where wake.next.map({ $0 <= now.uptime }) ?? false { startService(app) }
+        for summary in refusals.summaries(at: now.uptime) {
+            enterLog(.refused, app: summary.app, detail: summary.detail)
+        }
+        for summary in reports.summaries(at: now.uptime) {
+            enterLog(.reported, app: summary.app, detail: summary.detail)
+        }
+    }
+}

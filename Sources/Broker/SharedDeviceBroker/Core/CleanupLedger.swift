@@ -1,0 +1,365 @@
+package import Foundation
+package import SharedDevice
+
+/// An app as one user runs it: each user has data of their own, so that each pair owes a cleanup of its own.
+package struct Participant: Sendable, Hashable, Comparable {
+    /// The app's identifier.
+    package let app: String
+    /// The user that its processes run as.
+    package let user: UInt32
+
+    package init(app: String, user: UInt32) {
+        self.app = app
+        self.user = user
+    }
+
+    package static func < (left: Participant, right: Participant) -> Bool {
+        (left.app, left.user) < (right.app, right.user)
+    }
+}
+
+/// Records which app of which user holds whose data, and which one has reported that the data is gone (architecture, D10). Pure: the caller
+/// passes the time, and writes what ``changes`` names to the disk.
+///
+/// The ledger lists an app under a session before the app is given the session's account. Only the app's own report or an administrator's
+/// waiver settles the entry; the end of the app does not. Where several processes of an app were given the account, each one that still
+/// runs has to report.
+package struct CleanupLedger: Sendable, Equatable {
+    /// One account's stay on the device, by the number of its session.
+    package struct Session: Sendable, Equatable {
+        /// Whose it is; `nil` once nobody holds data of it.
+        package var account: Account?
+        /// When it began, by the wall clock.
+        package var startedAt: Date
+        /// When it ended; `nil` while it is open.
+        package var endedAt: Date?
+        /// When it ended, by the clock that never jumps.
+        package var endedUptime: Duration?
+        /// What became of its round; `nil` while it is open.
+        package var outcome: CleanupReport.Outcome?
+    }
+
+    /// One app's part in a session.
+    package struct Part: Sendable, Equatable {
+        /// How far its cleanup is; `nil` while the session is open.
+        package var progress: CleanupReport.Progress?
+        package var toldAt: Date?
+        package var begunAt: Date?
+        package var finishedAt: Date?
+        package var detail: String?
+        /// The connections that were given the account and have not reported. Not on the disk: a restarted broker is asked anew.
+        package var connections: Set<String> = []
+        /// Whether a process has reported that the data is gone from the disk. The processes of ``connections`` still have it in memory.
+        package var isReported = false
+    }
+
+    /// What is still to be written to the disk, by its keys.
+    package struct Changes: Sendable, Equatable {
+        package var sessions: Set<UInt64> = []
+        package var parts: [UInt64: Set<Participant>] = [:]
+
+        package var isEmpty: Bool { sessions.isEmpty && parts.isEmpty }
+
+        package mutating func merge(_ other: Changes) {
+            sessions.formUnion(other.sessions)
+            parts.merge(other.parts) { $0.union($1) }
+        }
+    }
+
+    /// What a report changed.
+    package enum Effect: Sendable, Equatable {
+        /// Nothing: there is no such duty, it was settled before, or the report says what is known.
+        case none
+        /// Only the words of the report.
+        case detailed
+        /// The app's progress.
+        case recorded
+        /// With it, nobody owes anything of this session any more.
+        case completed
+    }
+
+    package private(set) var sessions: [UInt64: Session] = [:]
+    package private(set) var parts: [UInt64: [Participant: Part]] = [:]
+    package private(set) var changes = Changes()
+
+    package init() {}
+
+    /// What the store holds.
+    package init(sessions: [UInt64: Session], parts: [UInt64: [Participant: Part]]) {
+        self.sessions = sessions
+        self.parts = parts
+    }
+
+    /// Hands over what is to be written.
+    package mutating func takeChanges() -> Changes {
+        defer { changes = Changes() }
+        return changes
+    }
+
+    /// What could not be written is still to be written.
+    package mutating func putBack(_ changes: Changes) { self.changes.merge(changes) }
+
+    // MARK: Sessions
+
+    /// Somebody signed in.
+    package mutating func begin(_ number: UInt64, account: Account, at now: Moment) {
+        setSession(number, Session(account: account, startedAt: now.wall))
+    }
+
+    /// Takes back a session that never came to be.
+    package mutating func remove(_ number: UInt64) {
+        setSession(number, nil)
+        parts[number] = nil
+        changes.parts[number] = nil
+    }
+
+    /// The session is over: every app that was given its account owes a cleanup.
+    package mutating func end(_ number: UInt64, at now: Moment) {
+        guard var session = sessions[number], session.outcome == nil else { return }
+        session.endedAt = now.wall
+        session.endedUptime = now.uptime
+        session.outcome = .open
+        setSession(number, session)
+        for participant in (parts[number] ?? [:]).keys { change(number, participant) { $0.progress = .owed } }
+        completeIfSettled(number)
+    }
+
+    /// The app is about to be given the account of an open session, on this connection. Returns whether the ledger did not list the app yet.
+    package mutating func hold(_ number: UInt64, by participant: Participant, on connection: String?) -> Bool {
+        guard let session = sessions[number], session.outcome == nil else { return false }
+        let isNews = parts[number]?[participant] == nil
+        if isNews { change(number, participant) { _ in } }
+        if let connection { parts[number]?[participant]?.connections.insert(connection) }
+        return isNews
+    }
+
+    // MARK: Cleanups
+
+    /// The app has asked, and is told all that it owes. Returns the sessions of which it had not been told.
+    package mutating func tell(_ participant: Participant, at now: Moment) -> [UInt64] {
+        let news = parts.filter { $0.value[participant]?.progress == .owed }.keys.sorted()
+        for number in news {
+            change(number, participant) { part in
+                part.progress = .told
+                part.toldAt = now.wall
+            }
+        }
+        return news
+    }
+
+    /// Records an app's report on its cleanup. A settled cleanup stays settled.
+    ///
+    /// - Parameter connection: the process that reports; `nil` for the administrator's waiver, which settles the whole entry.
+    package mutating func report(
+        _ progress: CleanupReport.Progress,
+        of number: UInt64,
+        by participant: Participant,
+        on connection: String?,
+        detail: String?,
+        at now: Moment
+    ) -> Effect {
+        guard let part = parts[number]?[participant], let before = part.progress, !before.isSettled else {
+            return .none
+        }
+        var next = part
+        next.detail = detail
+        // An app that reports on a session has heard of its end.
+        if progress != .waived { next.toldAt = part.toldAt ?? now.wall }
+        switch progress {
+        // Only the broker itself sets these.
+        case .owed, .told: return .none
+        case .begun:
+            next.progress = .begun
+            if before != .begun { next.begunAt = now.wall }
+            next.finishedAt = nil
+        case .failed:
+            next.progress = .failed
+            if before != .failed || detail != part.detail { next.finishedAt = now.wall }
+        case .waived:
+            next.progress = .waived
+            next.finishedAt = now.wall
+        case .finished:
+            if let connection { next.connections.remove(connection) }
+            next.isReported = true
+            next.progress = next.connections.isEmpty ? .finished : .begun
+            if next.connections.isEmpty { next.finishedAt = now.wall }
+        }
+        guard next != part else { return .none }
+        change(number, participant) { $0 = next }
+        if completeIfSettled(number) { return .completed }
+        return next.progress == before && next.isReported == part.isReported ? .detailed : .recorded
+    }
+
+    /// A connection has left the bus: its process holds nothing in memory any more.
+    ///
+    /// - Returns: the cleanups that waited for this process alone, and are finished now.
+    package mutating func connectionEnded(
+        _ connection: String,
+        at now: Moment
+    ) -> [(session: UInt64, participant: Participant)] {
+        var finished: [(session: UInt64, participant: Participant)] = []
+        for (number, participants) in parts {
+            for (participant, part) in participants where part.connections.contains(connection) {
+                parts[number]?[participant]?.connections.remove(connection)
+                guard part.connections.count == 1, part.isReported, part.progress?.isSettled == false else { continue }
+                change(number, participant) { part in
+                    part.progress = .finished
+                    part.finishedAt = now.wall
+                }
+                finished.append((number, participant))
+                completeIfSettled(number)
+            }
+        }
+        return finished
+    }
+
+    /// The app's last process is gone: it owes again every cleanup that it was told of or had begun. A failed cleanup stays failed.
+    ///
+    /// - Returns: the sessions whose cleanup was interrupted.
+    package mutating func processEnded(_ participant: Participant) -> [UInt64] {
+        let interrupted = parts.filter {
+            let progress = $0.value[participant]?.progress
+            return progress == .begun || progress == .told
+        }.keys.sorted()
+        for number in interrupted {
+            change(number, participant) { part in
+                part.progress = .owed
+                part.begunAt = nil
+            }
+        }
+        return interrupted
+    }
+
+    /// Lets the rounds expire whose session ended longer than `timeout` ago, and returns their numbers.
+    package mutating func expire(timeout: Duration, at now: Moment) -> [UInt64] {
+        let late = openRounds.filter { ($0.ended ?? now.uptime) + timeout <= now.uptime }.map(\.number)
+        for number in late { changeSession(number) { $0.outcome = .expired } }
+        return late
+    }
+
+    /// Moves what is listed under `old` to `new`: the same app, which now has a manifest. Returns whether the ledger has changed.
+    package mutating func rename(_ old: Participant, to new: Participant) -> Bool {
+        guard old != new else { return false }
+        var isNews = false
+        for (number, participants) in parts {
+            guard let part = participants[old] else { continue }
+            isNews = true
+            parts[number]?[old] = nil
+            changes.parts[number, default: []].insert(old)
+            // If both are listed, the entry that still owes stays, and waits for the processes of both.
+            if let other = participants[new], other.progress?.isSettled != true || part.progress?.isSettled == true {
+                parts[number]?[new]?.connections.formUnion(part.connections)
+                if part.progress?.isSettled != true {
+                    parts[number]?[new]?.isReported = other.isReported && part.isReported
+                }
+                continue
+            }
+            change(number, new) { $0 = part }
+        }
+        return isNews
+    }
+
+    /// Forgets complete rounds but for the last `count`, and the names of accounts whose session ended before `date`.
+    package mutating func prune(keeping count: Int, namesSince date: Date) {
+        let complete = sessions.filter { $0.value.outcome == .complete }.keys.sorted()
+        for number in complete.dropLast(count) { remove(number) }
+        for (number, session) in sessions where session.account != nil && session.endedAt.map({ $0 < date }) ?? false {
+            changeSession(number) { $0.account = nil }
+        }
+    }
+
+    @discardableResult
+    private mutating func completeIfSettled(_ number: UInt64) -> Bool {
+        guard let session = sessions[number], session.endedAt != nil, session.outcome != .complete,
+            (parts[number] ?? [:]).values.allSatisfy({ $0.progress?.isSettled == true })
+        else { return false }
+        changeSession(number) { session in
+            session.outcome = .complete
+            // No app needs the account's name any more.
+            session.account = nil
+        }
+        return true
+    }
+
+    private mutating func setSession(_ number: UInt64, _ session: Session?) {
+        sessions[number] = session
+        changes.sessions.insert(number)
+    }
+
+    private mutating func changeSession(_ number: UInt64, _ body: (inout Session) -> Void) {
+        guard var session = sessions[number] else { return }
+        body(&session)
+        setSession(number, session)
+    }
+
+    private mutating func change(_ number: UInt64, _ participant: Participant, _ body: (inout Part) -> Void) {
+        body(&parts[number, default: [:]][participant, default: Part()])
+        changes.parts[number, default: []].insert(participant)
+    }
+
+    // MARK: Questions
+
+    /// The rounds that a sign-in may have to wait for, oldest first, each with the time when its session ended.
+    package var openRounds: [(number: UInt64, ended: Duration?)] {
+        sessions.filter { $0.value.outcome == .open }.sorted { $0.key < $1.key }.map { ($0.key, $0.value.endedUptime) }
+    }
+
+    /// The sessions whose cleanup the app owes, oldest first.
+    ///
+    /// - Parameter connection: the process that asks; one that has reported owes nothing more, although another one of its app may. `nil`
+    ///   asks for the whole app.
+    package func owed(by participant: Participant, on connection: String? = nil) -> [OwedSession] {
+        parts.compactMap { number, participants in
+            guard let part = participants[participant], let progress = part.progress, !progress.isSettled else {
+                return nil
+            }
+            if let connection, part.isReported, !part.connections.contains(connection) { return nil }
+            return OwedSession(epoch: number, account: sessions[number]?.account)
+        }.sorted { $0.epoch < $1.epoch }
+    }
+
+    /// Whoever owes something and satisfies the condition.
+    package func participants(where condition: (UInt64, Part) -> Bool) -> Set<Participant> {
+        var found: Set<Participant> = []
+        for (number, participants) in parts {
+            for (participant, part) in participants where part.progress?.isSettled == false && condition(number, part) {
+                found.insert(participant)
+            }
+        }
+        return found
+    }
+
+    /// Whoever owes something.
+    package var debtors: Set<Participant> { participants { _, _ in true } }
+    /// Whoever owes something and was not told.
+    package var unaware: Set<Participant> { participants { $1.progress == .owed } }
+    /// Whoever open rounds wait for.
+    package var awaited: Set<Participant> { participants { number, _ in sessions[number]?.outcome == .open } }
+    /// Whether a round is not complete; one that has expired is not.
+    package var hasIncompleteRounds: Bool {
+        sessions.values.contains { $0.outcome == .open || $0.outcome == .expired }
+    }
+    /// The rounds that are known, oldest first.
+    package var rounds: [UInt64] { sessions.filter { $0.value.endedAt != nil }.keys.sorted() }
+
+    /// The round of a session; `nil` if the session is open or unknown.
+    package func report(of number: UInt64, isRunning: (Participant) -> Bool = { _ in false }) -> CleanupReport? {
+        guard let session = sessions[number], let endedAt = session.endedAt, let outcome = session.outcome else {
+            return nil
+        }
+        let since: (Date?) -> Double? = { date in date.map { max(0, $0.timeIntervalSince(endedAt)) } }
+        let apps = (parts[number] ?? [:]).sorted { $0.key < $1.key }.map { participant, part in
+            CleanupReport.App(
+                identifier: participant.app,
+                user: participant.user,
+                progress: part.progress ?? .owed,
+                toldAfter: since(part.toldAt),
+                begunAfter: since(part.begunAt),
+                finishedAfter: since(part.finishedAt),
+                detail: part.detail,
+                isRunning: isRunning(participant)
+            )
+        }
+        return CleanupReport(session: number, endedAt: endedAt, outcome: outcome, apps: apps)
+    }
+}

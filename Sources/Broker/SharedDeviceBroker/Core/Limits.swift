@@ -1,0 +1,228 @@
+package import Foundation
+
+// What one process, one user and all of them together may ask of the broker. All of it is pure: the caller passes the time of the clock that
+// never jumps.
+
+/// Bounds the calls of each user that are under way. What one connection may have under way, the bus connection itself bounds.
+package struct UserBudget: Sendable {
+    /// How many calls of one user may be under way, and of how many bytes.
+    package static let calls = 256
+    package static let bytes = 512 * 1024
+
+    private struct Use {
+        var calls = 0
+        var bytes = 0
+    }
+
+    private var users: [UInt32: Use] = [:]
+
+    package init() {}
+
+    /// Whether one more call of this user fits. It counts until ``end(_:bytes:)``.
+    package mutating func begin(_ user: UInt32, bytes: Int) -> Bool {
+        let use = users[user] ?? Use()
+        guard use.calls < Self.calls, use.bytes + bytes <= Self.bytes else { return false }
+        users[user] = Use(calls: use.calls + 1, bytes: use.bytes + bytes)
+        return true
+    }
+
+    /// The call was answered.
+    package mutating func end(_ user: UInt32, bytes: Int) {
+        guard let use = users[user] else { return }
+        users[user] = use.calls > 1 ? Use(calls: use.calls - 1, bytes: use.bytes - bytes) : nil
+    }
+}
+
+/// Slows down who guesses passwords. It counts by the user that calls and the name that is tried, so that nobody locks out another user's
+/// callers; and by the user alone, so that trying one password with many names is slowed down, too. Whether a person of that name exists
+/// makes no difference.
+///
+/// An attempt counts as failed from its admission until it has succeeded, so that many attempts at once do not slip through before the first
+/// has failed.
+package struct PasswordThrottle: Sendable {
+    /// What an attempt is told.
+    package enum Admission: Sendable, Equatable {
+        /// Go on, and report a success.
+        case admitted
+        /// Not yet.
+        case refused(retryAfter: Duration)
+    }
+
+    private struct Attempt: Hashable {
+        let user: UInt32
+        /// `nil` counts all attempts of the user.
+        let name: String?
+    }
+
+    private struct Entry {
+        var failures: Int
+        var lastAttempt: Duration
+    }
+
+    /// How many attempts with one name may fail before one has to wait.
+    package let allowedFailures: Int
+    /// How many attempts of one user with any names may fail before one has to wait.
+    package let allowedOfUser: Int
+    /// How long after the latest admitted attempt the next is refused.
+    package let wait: Duration
+    /// How long after the latest admitted attempt the failures are forgotten.
+    package let memory: Duration
+    /// How many names are remembered at most for each user.
+    package let capacity: Int
+
+    private var entries: [Attempt: Entry] = [:]
+
+    package init(
+        allowedFailures: Int = 5,
+        allowedOfUser: Int = 50,
+        wait: Duration = .seconds(30),
+        memory: Duration = .seconds(900),
+        capacity: Int = 256
+    ) {
+        self.allowedFailures = allowedFailures
+        self.allowedOfUser = allowedOfUser
+        self.wait = wait
+        self.memory = memory
+        self.capacity = capacity
+    }
+
+    /// How many names are remembered.
+    package var count: Int { entries.keys.count { $0.name != nil } }
+
+    /// Whether this user's attempt with this name may go on now. If it may, it is counted.
+    package mutating func admit(_ name: String, of user: UInt32, at now: Duration) -> Admission {
+        let (one, all) = (Attempt(user: user, name: name), Attempt(user: user, name: nil))
+        for (attempt, allowed) in [(one, allowedFailures), (all, allowedOfUser)] {
+            guard let entry = entries[attempt], now - entry.lastAttempt < memory else {
+                entries[attempt] = nil
+                continue
+            }
+            let waited = now - entry.lastAttempt
+            if entry.failures >= allowed, waited < wait { return .refused(retryAfter: wait - waited) }
+        }
+        if entries[one] == nil { makeRoom(user, at: now) }
+        for attempt in [one, all] {
+            entries[attempt] = Entry(failures: (entries[attempt]?.failures ?? 0) + 1, lastAttempt: now)
+        }
+        return .admitted
+    }
+
+    /// The person has given the right password: earlier failures with this name were slips.
+    package mutating func succeeded(_ name: String, of user: UInt32) {
+        cancelled(name, of: user)
+        entries[Attempt(user: user, name: name)] = nil
+    }
+
+    /// An admitted attempt came to no verdict, through no fault of the person's.
+    package mutating func cancelled(_ name: String, of user: UInt32) {
+        for attempt in [Attempt(user: user, name: name), Attempt(user: user, name: nil)] {
+            guard let entry = entries[attempt] else { continue }
+            entries[attempt] =
+                entry.failures > 1 ? Entry(failures: entry.failures - 1, lastAttempt: entry.lastAttempt) : nil
+        }
+    }
+
+    /// Forgets what is due, or else the user's name with the fewest failures: a name under attack is not pushed out by many names that
+    /// were tried once. What other users have tried stays.
+    private mutating func makeRoom(_ user: UInt32, at now: Duration) {
+        guard entries.keys.count(where: { $0.user == user && $0.name != nil }) >= capacity else { return }
+        entries = entries.filter { now - $0.value.lastAttempt < memory }
+        let names = entries.filter { $0.key.user == user && $0.key.name != nil }
+        guard names.count >= capacity else { return }
+        let weakest = names.min {
+            ($0.value.failures, $0.value.lastAttempt) < ($1.value.failures, $1.value.lastAttempt)
+        }
+        if let weakest { entries[weakest.key] = nil }
+    }
+}
+
+/// Keeps callers from filling the log. It admits a number of entries a minute for each user, app and reason, and then one entry that counts
+/// the rest.
+package struct LogLimiter: Sendable {
+    private struct Key: Hashable {
+        let user: UInt32
+        let app: String
+        let reason: String
+    }
+
+    private struct Window {
+        let beganAt: Duration
+        var admitted = 0
+        var suppressed = 0
+    }
+
+    /// The entries that were only counted, in a minute that is over.
+    package struct Summary: Sendable, Equatable {
+        package let app: String
+        package let reason: String
+        package let count: Int
+
+        /// What the log says of it.
+        package var detail: String { "\(reason) … and \(count) more" }
+    }
+
+    package static let window = Duration.seconds(60)
+    /// How many pairs of app and reason have a window of their own, for each user. Callers make up names at no cost, so that all further
+    /// pairs of the user share one window.
+    package static let windowsOfUser = 50
+    /// The name in the log for the pairs that share a window.
+    package static let others = "other apps"
+
+    private let limit: Int
+    private var windows: [Key: Window] = [:]
+
+    /// - Parameter limit: entries a minute for each user, app and reason.
+    package init(limit: Int = 10) { self.limit = limit }
+
+    /// Whether the log gets an entry. One that it does not get is counted.
+    package mutating func admits(_ user: UInt32, _ app: String, _ reason: String, at now: Duration) -> Bool {
+        var key = Key(user: user, app: app, reason: reason)
+        if windows[key] == nil, windows.keys.count(where: { $0.user == user }) >= Self.windowsOfUser {
+            windows = windows.filter { $0.value.suppressed > 0 || !isOver($0.value, at: now) }
+            if windows.keys.count(where: { $0.user == user }) >= Self.windowsOfUser {
+                key = Key(user: user, app: Self.others, reason: "")
+            }
+        }
+        var current = windows[key] ?? Window(beganAt: now)
+        // A window that is over goes on until its summary was taken.
+        if isOver(current, at: now), current.suppressed == 0 { current = Window(beganAt: now) }
+        defer { windows[key] = current }
+        guard current.admitted < limit else {
+            current.suppressed += 1
+            return false
+        }
+        current.admitted += 1
+        return true
+    }
+
+    /// When the next summary is due; `nil` where nothing was only counted.
+    package var nextSummary: Duration? {
+        windows.values.filter { $0.suppressed > 0 }.map { $0.beganAt + Self.window }.min()
+    }
+
+    /// The summaries of the windows that are over. Forgets those windows.
+    package mutating func summaries(at now: Duration) -> [Summary] {
+        let over = windows.filter { isOver($0.value, at: now) }
+        for key in over.keys { windows[key] = nil }
+        return over.filter { $0.value.suppressed > 0 }
+            .map { Summary(app: $0.key.app, reason: $0.key.reason, count: $0.value.suppressed) }
+            .sorted { ($0.app, $0.reason) < ($1.app, $1.reason) }
+    }
+
+    private func isOver(_ window: Window, at now: Duration) -> Bool { now >= window.beganAt + Self.window }
+}
+
+/// Bounds a text of another process. It counts Unicode scalars, because one character may have any length.
+extension String {
+    /// At most so many Unicode scalars of it, without line breaks and control characters: nobody can write a line of the log that looks
+    /// like another one's.
+    package func forLog(_ length: Int) -> String {
+        let kept = unicodeScalars.prefix(length).map { scalar -> Unicode.Scalar in
+            switch scalar.properties.generalCategory {
+            case .control, .lineSeparator, .paragraphSeparator, .format, .surrogate: "\u{FFFD}"
+            default: scalar
+            }
+        }
+        return String(String.UnicodeScalarView(kept))
+    }
+}

@@ -1,0 +1,125 @@
+public import Foundation
+package import SharedDevice
+
+/// A token that lets an app act for the account. It shows its value in no log.
+public struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomDebugStringConvertible,
+    CustomReflectable
+{
+    /// The token itself, which means nothing to whoever carries it.
+    public let value: String
+    /// What it permits.
+    public let scopes: Set<String>
+    /// When it ends, by the wall clock.
+    public let expiresAt: Date
+
+    /// A token of these parts.
+    public init(value: String, scopes: Set<String>, expiresAt: Date) {
+        self.value = value
+        self.scopes = scopes
+        self.expiresAt = expiresAt
+    }
+
+    /// The scopes and the end, without the value.
+    public var description: String { "AccessToken(\(scopes.sorted().joined(separator: " ")), until \(expiresAt))" }
+
+    /// Like `description`.
+    public var debugDescription: String { description }
+
+    /// Without the value.
+    public var customMirror: Mirror { Mirror(self, children: ["scopes": scopes, "expiresAt": expiresAt]) }
+}
+
+extension AccessToken {
+    /// A token of 256 random bits, in base64url.
+    static func makeRandom(scopes: Set<String>, expiresAt: Date) -> AccessToken {
+        var generator = SystemRandomNumberGenerator()
+        let bytes = (0..<32).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
+        let value = Data(bytes).base64EncodedString()
+            .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+        return AccessToken(value: value, scopes: scopes, expiresAt: expiresAt)
+    }
+}
+
+/// The access tokens of the one session that is open, in memory only. Pure: the caller brings the time.
+///
+/// Each app has tokens of its own. All of them belong to one epoch, and go with it.
+package struct TokenVault: Sendable {
+    private struct Key: Hashable {
+        let participant: Participant
+        let scopes: Set<String>
+    }
+
+    private struct Kept {
+        let token: AccessToken
+        let since: Duration
+    }
+
+    /// The epoch of the session that the tokens are for.
+    package private(set) var epoch: UInt64
+    /// How long a token must still be valid to be handed out, in seconds: it has yet to travel.
+    package let margin: TimeInterval
+    /// How many tokens of one user's apps are kept at most; over that, the one that ends first goes.
+    package let capacity: Int
+    /// How long a token is handed out again without asking the provider, which may have disabled the account.
+    package let freshness: Duration
+
+    private var tokens: [Key: Kept] = [:]
+
+    package init(
+        epoch: UInt64,
+        margin: TimeInterval = 60,
+        capacity: Int = 200,
+        freshness: Duration = .seconds(5)
+    ) {
+        self.epoch = epoch
+        self.margin = margin
+        self.capacity = capacity
+        self.freshness = freshness
+    }
+
+    /// How many tokens are kept.
+    package var count: Int { tokens.count }
+
+    /// Makes `epoch` the current one. All tokens of another epoch are dropped.
+    package mutating func enter(epoch: UInt64) {
+        guard epoch != self.epoch else { return }
+        self.epoch = epoch
+        tokens = [:]
+    }
+
+    /// Keeps `token`, in place of an earlier one of the same app for the same scopes.
+    ///
+    /// - Parameter scopes: What was asked for, which may be more than the token permits.
+    package mutating func store(
+        _ token: AccessToken,
+        for participant: Participant,
+        scopes: Set<String>,
+        at now: Moment
+    ) {
+        let key = Key(participant: participant, scopes: scopes)
+        if tokens[key] == nil { makeRoom(participant.user, at: now) }
+        tokens[key] = Kept(token: token, since: now.uptime)
+    }
+
+    /// The app's token for these scopes; `nil` where there is none, it ends too soon, or the provider has not been asked for long.
+    package func token(for participant: Participant, scopes: Set<String>, at now: Moment) -> AccessToken? {
+        guard let kept = tokens[Key(participant: participant, scopes: scopes)], isUsable(kept.token, at: now.wall),
+            now.uptime - kept.since < freshness
+        else { return nil }
+        return kept.token
+    }
+
+    private func isUsable(_ token: AccessToken, at now: Date) -> Bool {
+        token.expiresAt.timeIntervalSince(now) > margin
+    }
+
+    private mutating func makeRoom(_ user: UInt32, at now: Moment) {
+        guard tokens.keys.count(where: { $0.participant.user == user }) >= capacity else { return }
+        tokens = tokens.filter { isUsable($0.value.token, at: now.wall) }
+        let own = tokens.filter { $0.key.participant.user == user }
+        guard own.count >= capacity,
+            let first = own.min(by: { $0.value.token.expiresAt < $1.value.token.expiresAt })
+        else { return }
+        tokens[first.key] = nil
+    }
+}

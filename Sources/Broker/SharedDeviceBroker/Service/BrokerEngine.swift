@@ -1,0 +1,114 @@
+import DBusTransport
+import Dispatch
+import Foundation
+import Glibc
+import SharedDevice
+import Synchronization
+
+/// Feeds a ``BrokerState`` with events, one after the other, and carries its effects out in their order.
+///
+/// Whoever brings an event while no other is under way carries it through on its own thread: a question that can be answered at once is
+/// answered on the thread that read it. Effects therefore wait for nothing; what waits goes to threads of its own and comes back as an event.
+final class BrokerEngine: Sendable {
+    private struct Box {
+        var state: BrokerState
+        var events: [Event] = []
+        var isRunning = false
+        var armed: Duration?
+    }
+
+    private let box: Locked<Box>
+    /// A struct around the closure: a generic lock that hands a bare closure out wraps it once more each time.
+    private struct Performer: Sendable {
+        let perform: @Sendable (Effect) -> Void
+    }
+
+    private let performer: Locked<Performer?> = Locked(nil)
+    private let clock: @Sendable () -> Moment
+    private let timer: Alarm
+
+    init(_ state: BrokerState, clock: @escaping @Sendable () -> Moment = { .now }) {
+        box = Locked(Box(state: state))
+        self.clock = clock
+        timer = Alarm()
+        timer.onFire { [weak self] in self?.submit(.time) }
+    }
+
+    /// From here on effects are carried out by `perform`, and events are taken.
+    func start(_ perform: @escaping @Sendable (Effect) -> Void) {
+        performer.withLock { $0 = Performer(perform: perform) }
+    }
+
+    /// A view of the state between two events.
+    func read<Value>(_ body: (BrokerState) -> Value) -> Value { box.withLock { body($0.state) } }
+
+    /// Takes an event, on any thread.
+    func submit(_ event: Event) {
+        let isMine = box.withLock { box in
+            box.events.append(event)
+            defer { box.isRunning = true }
+            return !box.isRunning
+        }
+        guard isMine, let performer = performer.withLock({ $0 }) else { return }
+        while let effects = step() {
+            for effect in effects { performer.perform(effect) }
+        }
+    }
+
+    /// - Returns: the effects of the next event; `nil` if there is none.
+    private func step() -> [Effect]? {
+        let now = clock()
+        return box.withLock { box in
+            guard !box.events.isEmpty else {
+                box.isRunning = false
+                arm(&box, now)
+                return nil
+            }
+            let event = box.events.removeFirst()
+            // The timer has fired: the next deadline is set anew, also if it is the same.
+            if case .time = event { box.armed = nil }
+            return box.state.reduce(event, at: now)
+        }
+    }
+
+    private func arm(_ box: inout Box, _ now: Moment) {
+        let deadline = box.state.nextDeadline
+        guard deadline != box.armed else { return }
+        box.armed = deadline
+        // The timer's clock may be ahead by the fraction that it rounds away.
+        timer.set(deadline.map { max(.zero, $0 - now.uptime) + .milliseconds(1) })
+    }
+}
+
+/// A timer that is set again and again.
+///
+/// Unchecked: libdispatch's source is safe on any thread, which its type does not say.
+private final class Alarm: @unchecked Sendable {
+    private let source = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "SharedDeviceBroker.time"))
+
+    deinit { source.cancel() }
+
+    func onFire(_ handler: @escaping @Sendable () -> Void) {
+        source.setEventHandler(handler: handler)
+        source.activate()
+    }
+
+    /// - Parameter wait: `nil` means never.
+    func set(_ wait: Duration?) {
+        guard let wait else { return source.schedule(deadline: .distantFuture) }
+        let (seconds, attoseconds) = wait.components
+        source.schedule(deadline: .now() + .seconds(Int(seconds)) + .nanoseconds(Int(attoseconds / 1_000_000_000)))
+    }
+}
+
+extension Moment {
+    /// The present, by the system's clocks.
+    package static var now: Moment {
+        var time = timespec()
+        clock_gettime(CLOCK_BOOTTIME, &time)
+        return Moment(
+            wall: Date(),
+            uptime: .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
+        )
+    }
+}

@@ -1,0 +1,172 @@
+package import Foundation
+import GRDB
+
+/// One line of the audit log: what happened, when, in which session, by which app. On the disk it names no person: the account has a number
+/// there, which leads to a name only as long as the account is on the device.
+package struct AuditEntry: Sendable, Equatable {
+    /// What happened. The raw values are in databases and in scripts: none of them changes its meaning.
+    package enum Event: String, Sendable, CaseIterable {
+        case signedIn = "signed-in"
+        case signedOut = "signed-out"
+        case modeChanged = "mode-changed"
+        /// All apps were told to ask.
+        case announced
+        /// An app was given the account of the session, and may hold its data from here on.
+        case held
+        /// An app has asked, and was told that it owes the cleanup.
+        case told
+        case begun
+        case finished
+        case failed
+        case waived
+        /// An app ended before it had reported the end of a cleanup.
+        case interrupted
+        /// The bus was asked to start an app.
+        case woken
+        /// Nobody owes anything of the session any more.
+        case completed
+        /// The policy waits no longer for the session's cleanup.
+        case expired
+        /// An app has reported on its cleanup more often than the log takes.
+        case reported
+        /// A request was refused.
+        case refused
+        /// The device joined its organisation.
+        case joined
+        /// The device left its organisation.
+        case left
+    }
+
+    package var event: Event
+    package var at: Date
+    /// The session's epoch.
+    package var session: UInt64?
+    /// The app's identifier.
+    package var app: String?
+    /// The user that runs the app.
+    package var user: UInt32?
+    /// The account's identifier, in small letters. The log keeps a number in its place.
+    package var account: String?
+    /// The account's name, which leads the number back to the person as long as the account is on the device.
+    package var accountName: String?
+    /// What else there is to say, for people; for `refused`, it begins with the error's code.
+    package var detail: String?
+
+    package init(
+        _ event: Event,
+        at: Date,
+        session: UInt64? = nil,
+        app: String? = nil,
+        user: UInt32? = nil,
+        account: String? = nil,
+        accountName: String? = nil,
+        detail: String? = nil
+    ) {
+        self.event = event
+        self.at = at
+        self.session = session
+        self.app = app
+        self.user = user
+        self.account = account
+        self.accountName = accountName
+        self.detail = detail
+    }
+}
+
+/// Reads the audit log, also while the broker writes it: each call sees one state of the file.
+package final class AuditLog: Sendable {
+    /// Criteria for entries. `nil` means any.
+    package struct Filter: Sendable {
+        /// Only entries after the one of this number.
+        package var after: Int64?
+        /// Only entries at this time or later.
+        package var since: Date?
+        package var session: UInt64?
+        package var app: String?
+        package var event: AuditEntry.Event?
+        /// Only the last entries that the other criteria admit, this many.
+        package var last: Int?
+
+        package init(
+            after: Int64? = nil,
+            since: Date? = nil,
+            session: UInt64? = nil,
+            app: String? = nil,
+            event: AuditEntry.Event? = nil,
+            last: Int? = nil
+        ) {
+            self.after = after
+            self.since = since
+            self.session = session
+            self.app = app
+            self.event = event
+            self.last = last
+        }
+    }
+
+    /// An entry as it is read.
+    package struct Line: Sendable {
+        /// The entry's number: later ones have larger ones.
+        package let sequence: Int64
+        package let entry: AuditEntry
+        /// Whose session it is: the name, or “account #3” where the account is no longer on the device; `nil` where the entry names none.
+        package let account: String?
+    }
+
+    private let database: DeviceDatabase
+
+    package init(database: DeviceDatabase) { self.database = database }
+
+    /// The entries that the filter admits, oldest first.
+    ///
+    /// - Throws: `StoreError`; `damaged` where a row makes no sense.
+    package func lines(_ filter: Filter = Filter()) throws(StoreError) -> [Line] {
+        var conditions: [String] = []
+        var arguments: [(any DatabaseValueConvertible)?] = []
+        func require(_ condition: String, _ value: (any DatabaseValueConvertible)?) {
+            guard let value else { return }
+            conditions.append(condition)
+            arguments.append(value)
+        }
+        require("sequence > ?", filter.after)
+        require("at >= ?", filter.since?.timeIntervalSince1970)
+        require("session = ?", filter.session.map { Int64(clamping: $0) })
+        require("app = ?", filter.app)
+        require("event = ?", filter.event?.rawValue)
+        let constraint = conditions.isEmpty ? "" : "WHERE " + conditions.joined(separator: " AND ")
+        let sql = """
+            SELECT sequence, at, event, session, app, user, subject, detail,
+                (SELECT username FROM subject WHERE number = audit.subject) AS username
+            FROM audit \(constraint) ORDER BY sequence DESC LIMIT ?
+            """
+        // SQLite takes a negative limit as no limit.
+        arguments.append(filter.last.map { max(0, $0) } ?? -1)
+        let path = database.path
+        let values = StatementArguments(arguments)
+        return try database.read("read the audit log") { db in
+            try Row.fetchAll(db, sql: sql, arguments: values).reversed().map { try Self.line($0, path: path) }
+        }
+    }
+
+    private static func line(_ row: Row, path: String) throws -> Line {
+        let sequence: Int64? = row.value("sequence")
+        let at: Double? = row.value("at")
+        let event: String? = row.value("event")
+        guard let sequence, let at, DeviceStore.isTime(at), let event = event.flatMap(AuditEntry.Event.init) else {
+            throw StoreError.damaged(attempted: "read the audit log", message: "\(path): a row makes no sense")
+        }
+        let session: Int64? = row.value("session")
+        let subject: Int64? = row.value("subject")
+        let user: Int64? = row.value("user")
+        let username: String? = row.value("username")
+        let entry = AuditEntry(
+            event,
+            at: Date(timeIntervalSince1970: at),
+            session: session.flatMap(UInt64.init(exactly:)),
+            app: row.value("app"),
+            user: user.flatMap(UInt32.init(exactly:)),
+            detail: row.value("detail")
+        )
+        return Line(sequence: sequence, entry: entry, account: subject.map { username ?? "account #\($0)" })
+    }
+}

@@ -1,0 +1,142 @@
+import Foundation
+import Glibc
+import Testing
+
+import class NotifyCenterTestKit.ChildProcess
+
+@testable import SharedDeviceBroker
+
+// S9, DT-1 to DT-4
+@Suite("By what an app's processes are known")
+struct AppCredentialsTests {
+    private func credentials(
+        _ executable: String = "/usr/bin/a",
+        user: UInt32 = 1000,
+        unit: String? = nil,
+        label: String? = nil,
+        flatpak: String? = nil
+    ) -> AppCredentials {
+        AppCredentials(user: user, executable: executable, unit: unit, label: label, flatpak: flatpak)
+    }
+
+    private func mismatch(_ identity: AppManifest.Identity, _ credentials: AppCredentials) -> String? {
+        AppManifest(identifier: "a.b", identity: identity).mismatch(credentials)
+    }
+
+    @Test("all that a manifest names has to fit, and the first that does not is told")
+    func mismatches() {
+        let identity = AppManifest.Identity(executable: "/usr/bin/a", user: 1000, unit: "a.service", appArmor: "a")
+        let fitting = credentials(unit: "a.service", label: "a (enforce)")
+        #expect(mismatch(identity, fitting) == nil)
+        #expect(mismatch(identity, credentials("/usr/bin/b", unit: "a.service", label: "a (enforce)")) == "executable")
+        #expect(mismatch(identity, credentials(label: "a (enforce)")) == "unit")
+        #expect(mismatch(identity, credentials(unit: "a.service")) == "appArmor")
+        #expect(mismatch(identity, credentials(user: 7, unit: "a.service", label: "a (enforce)")) == "user")
+    }
+
+    @Test("a profile counts only where it is enforced")
+    func profiles() {
+        #expect(credentials(label: "snap.a.b (enforce)").enforcedProfile == "snap.a.b")
+        for label in ["a (complain)", "unconfined", "a", "", nil] {
+            #expect(credentials(label: label).enforcedProfile == nil)
+        }
+    }
+
+    @Test("a Flatpak's process is no other app's, whatever the path of its program in the sandbox")
+    func flatpaks() {
+        #expect(mismatch(.init(executable: "/usr/bin/a"), credentials(flatpak: "org.evil.A")) == "flatpak")
+        #expect(mismatch(.init(flatpak: "org.example.A"), credentials("/app/bin/x", flatpak: "org.example.A")) == nil)
+        #expect(mismatch(.init(flatpak: "org.example.A"), credentials("/app/bin/x")) == "flatpak")
+    }
+
+    @Test("where many users reach the bus, a manifest counts only with what another user cannot forge")
+    func proof() throws {
+        func refusal(_ identity: AppManifest.Identity) -> EligibilityRefusal.Code? {
+            let manifest = AppManifest(identifier: "a.b", identity: identity)
+            let eligibility = AppEligibility(requiresEnrolment: true, manifests: [manifest], requiresProof: true)
+            let caller = credentials(unit: "a.service", label: "a (enforce)", flatpak: identity.flatpak)
+            guard case .refused(let refusal) = eligibility.decide(caller, claiming: "a.b") else { return nil }
+            return refusal.code
+        }
+        #expect(refusal(.init(executable: "/usr/bin/a")) == .noProof)
+        #expect(refusal(.init(flatpak: "org.example.A")) == .noProof)
+        for identity in [
+            AppManifest.Identity(executable: "/usr/bin/a", user: 1000), .init(unit: "a.service"), .init(appArmor: "a"),
+        ] {
+            #expect(refusal(identity) == nil)
+        }
+        #expect(refusal(.init(executable: "/usr/bin/a", user: 7)) == .notTheUser)
+        #expect(refusal(.init(unit: "b.service")) == .notTheProgram)
+    }
+
+    @Test("whoever claims nothing is not found by a manifest without proof either")
+    func proofWithoutClaim() {
+        let manifest = AppManifest(identifier: "a.b", identity: .init(executable: "/usr/bin/a"))
+        for (requiresProof, identifier) in [(false, "a.b"), (true, "/usr/bin/a (uid 1000)")] {
+            let eligibility = AppEligibility(manifests: [manifest], requiresProof: requiresProof)
+            guard case .eligible(let app) = eligibility.decide(credentials(), claiming: nil) else {
+                Issue.record("it takes part")
+                continue
+            }
+            #expect(app.identifier == identifier)
+        }
+    }
+
+    // MARK: What the kernel says
+
+    @Test("a unit is the system's; below a user's own service manager there is none, whatever it is called")
+    func units() {
+        for (text, unit) in [
+            ("0::/system.slice/orders.service\n", "orders.service"),
+            ("0::/system.slice/orders.service/sub\n", "orders.service"),
+            ("0::/machine.slice/vm.scope\n", "vm.scope"),
+            ("12:cpu:/x\n0::/system.slice/orders.service\n", "orders.service"),
+            ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/orders.service\n", nil),
+            ("0::/user.slice/user-1000.slice/session-1.scope\n", nil), ("0::/\n", nil), ("", nil), ("\n\n0:", nil),
+            ("1:name=systemd:/system.slice/orders.service\n", nil),
+        ] as [(String, String?)] {
+            #expect(ProcessView.unit(inControlGroups: text) == unit, "\(text)")
+        }
+    }
+
+    @Test("a Flatpak's id is in the section of the application, and nowhere else")
+    func flatpakInformation() {
+        #expect(ProcessView.flatpak(inInformation: "[Application]\nname=org.a.B\nruntime=x\n") == "org.a.B")
+        #expect(
+            ProcessView.flatpak(inInformation: "[Context]\nname=org.evil\n[Application]\nname=org.a.B\n") == "org.a.B"
+        )
+        for text in ["", "name=org.a.B", "[Context]\nname=org.a.B\n", "[Application]\n[Other]\nname=org.a.B"] {
+            #expect(ProcessView.flatpak(inInformation: text) == nil)
+        }
+    }
+
+    @Test("this process is seen as it is")
+    func ownProcess() throws {
+        let seen = ProcessView.credentials(ofProcess: UInt32(getpid()), user: geteuid(), label: nil)
+        #expect(seen.executable == (try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")))
+        #expect(seen.user == geteuid() && seen.flatpak == nil)
+        #expect(ProcessView.startTime(of: UInt32(getpid())) != nil)
+        for process in [nil, UInt32.max] {
+            let unseen = ProcessView.credentials(ofProcess: process, user: 7, label: nil)
+            #expect(unseen.executable == ProcessView.unseen)
+        }
+    }
+
+    @Test("a program whose path leads to another file is not seen: it was moved, or has a mount namespace of its own")
+    func otherFile() async throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.file("sleeper")
+        // Copied by another process: a thread of this one that forks meanwhile would hold the file open for writing.
+        try await Self.run("cp /bin/sleep '\(path)'")
+        let process = try ChildProcess(path, ["600"])
+        let identifier = UInt32(process.identifier)
+        #expect(ProcessView.executable(of: identifier)?.hasSuffix("/sleeper") == true)
+        try await Self.run("mv '\(path)' '\(path).old'; cp /bin/sleep '\(path)'")
+        // The kernel follows the file to its new name, and the new file at the old one is not what runs.
+        #expect(ProcessView.executable(of: identifier)?.hasSuffix("/sleeper") == false)
+    }
+
+    private static func run(_ script: String) async throws {
+        #expect(try await ChildProcess("sh", ["-e", "-c", script]).exitStatus() == 0)
+    }
+}

@@ -1,0 +1,241 @@
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Which apps take part")
+struct AppEligibilityTests {
+    private let orders = AppManifest(
+        identifier: "org.example.orders",
+        identity: .init(executable: "/usr/bin/orders", user: 1001)
+    )
+    private let legacy = AppManifest(
+        identifier: "org.example.legacy",
+        identity: .init(executable: "/usr/bin/legacy"),
+        supportsSharedDeviceMode: false
+    )
+
+    private func decide(
+        _ identifier: String?,
+        _ executable: String,
+        user: UInt32 = 1001,
+        lists: AppLists = AppLists(),
+        requiresEnrolment: Bool = false,
+        manifests: [AppManifest]? = nil
+    ) -> AppEligibility.Decision {
+        AppEligibility(lists: lists, requiresEnrolment: requiresEnrolment, manifests: manifests ?? [orders, legacy])
+            .decide(AppCredentials(user: user, executable: executable), claiming: identifier)
+    }
+
+    private func refusal(_ decision: AppEligibility.Decision) -> EligibilityRefusal? {
+        if case .refused(let refusal) = decision { refusal } else { nil }
+    }
+
+    @Test("a claimed identifier with a manifest needs that program, and that user")
+    func claims() throws {
+        let identity = AppIdentity(identifier: "org.example.orders", manifest: orders)
+        #expect(decide("org.example.orders", "/usr/bin/orders") == .eligible(identity))
+        #expect(identity.isEnrolled)
+
+        let program = try #require(refusal(decide("org.example.orders", "/usr/bin/other")))
+        #expect(program.code == .notTheProgram)
+        #expect(program.description.contains("is not the program that its manifest names"))
+        let user = try #require(refusal(decide("org.example.orders", "/usr/bin/orders", user: 1002)))
+        #expect(user.code == .notTheUser)
+        #expect(user.description.contains("1002"))
+        // Without a user in the manifest any will do.
+        let free = AppManifest(identifier: "org.example.orders", identity: .init(executable: "/usr/bin/orders"))
+        for user: UInt32 in [0, 1001, 1002] {
+            let decision = decide("org.example.orders", "/usr/bin/orders", user: user, manifests: [free])
+            #expect(decision == .eligible(AppIdentity(identifier: "org.example.orders", manifest: free)))
+        }
+    }
+
+    @Test("who claims nothing is the app whose program it is, if that is exactly one")
+    func noClaim() {
+        #expect(
+            decide(nil, "/usr/bin/orders") == .eligible(AppIdentity(identifier: "org.example.orders", manifest: orders))
+        )
+        let stranger = AppIdentity(identifier: "/usr/bin/orders (uid 1002)")
+        #expect(decide(nil, "/usr/bin/orders", user: 1002) == .eligible(stranger))
+        #expect(!stranger.isEnrolled)
+        let twin = AppManifest(identifier: "org.example.twin", identity: .init(executable: "/usr/bin/orders"))
+        let decision = decide(nil, "/usr/bin/orders", manifests: [orders, twin])
+        #expect(decision == .eligible(AppIdentity(identifier: "/usr/bin/orders (uid 1001)")))
+        // The other user's process is one of the two only.
+        let other = decide(nil, "/usr/bin/orders", user: 1002, manifests: [orders, twin])
+        #expect(other == .eligible(AppIdentity(identifier: "org.example.twin", manifest: twin)))
+    }
+
+    @Test("an app without a manifest is kept under what it says, its program and its user")
+    func strangers() {
+        #expect(
+            decide("com.example.a", "/opt/a", user: 7)
+                == .eligible(AppIdentity(identifier: "com.example.a (/opt/a, uid 7)"))
+        )
+        #expect(decide(nil, "/opt/a", user: 7) == .eligible(AppIdentity(identifier: "/opt/a (uid 7)")))
+    }
+
+    @Test(
+        "what can be no identifier is refused",
+        arguments: ["", "a b", "a\nb", "\u{1b}[2J", "é", String(repeating: "a", count: 256)]
+    )
+    func malformed(identifier: String) {
+        #expect(refusal(decide(identifier, "/opt/a"))?.code == .malformedIdentifier)
+    }
+
+    /// One row of the table of precedence: an app, the lists, and whether it takes part.
+    struct Row: Sendable, CustomTestStringConvertible {
+        enum App: String { case made, enrolled, unknown }
+        let app: App
+        var block = false
+        var allow: [String]?
+        var prefix: [String]?
+        var all = false
+        var required = false
+        /// `nil`: it takes part.
+        let refusal: EligibilityRefusal.Code?
+
+        var testDescription: String {
+            "\(app.rawValue) block:\(block) allow:\(allow ?? []) prefix:\(prefix ?? []) all:\(all) required:\(required)"
+        }
+    }
+
+    private static let itself = ["%"]
+    private static let other = ["com.other.app"]
+
+    @Test(
+        "made for it > block > enrolment > allow > prefix > all managed > the rest",
+        arguments: [
+            // Made for shared device mode: nothing touches it.
+            Row(app: .made, refusal: nil), Row(app: .made, block: true, refusal: nil),
+            Row(app: .made, block: true, allow: other, required: true, refusal: nil),
+            // Enrolled, and not made for it.
+            Row(app: .enrolled, refusal: nil), Row(app: .enrolled, block: true, refusal: .blocked),
+            Row(app: .enrolled, block: true, allow: itself, prefix: itself, all: true, refusal: .blocked),
+            Row(app: .enrolled, allow: itself, refusal: nil), Row(app: .enrolled, allow: other, refusal: .notListed),
+            Row(app: .enrolled, prefix: itself, refusal: nil), Row(app: .enrolled, prefix: other, refusal: .notListed),
+            Row(app: .enrolled, allow: other, prefix: itself, refusal: nil),
+            Row(app: .enrolled, allow: other, all: true, refusal: nil),
+            Row(app: .enrolled, required: true, refusal: .notListed),
+            Row(app: .enrolled, all: true, required: true, refusal: nil),
+            Row(app: .enrolled, allow: itself, required: true, refusal: nil),
+            Row(app: .enrolled, prefix: itself, required: true, refusal: nil),
+            // Without a manifest.
+            Row(app: .unknown, refusal: nil), Row(app: .unknown, block: true, refusal: .blocked),
+            Row(app: .unknown, block: true, allow: itself, refusal: .blocked),
+            Row(app: .unknown, block: true, prefix: itself, refusal: .blocked),
+            Row(app: .unknown, allow: itself, refusal: nil), Row(app: .unknown, allow: other, refusal: .notListed),
+            Row(app: .unknown, prefix: itself, refusal: nil), Row(app: .unknown, prefix: other, refusal: .notListed),
+            Row(app: .unknown, all: true, refusal: nil),
+            Row(app: .unknown, allow: other, all: true, refusal: .notListed),
+            Row(app: .unknown, required: true, refusal: .notEnrolled),
+            Row(app: .unknown, allow: itself, prefix: itself, all: true, required: true, refusal: .notEnrolled),
+        ]
+    )
+    func precedence(row: Row) {
+        let identifier =
+            switch row.app {
+            case .made: "org.example.orders"
+            case .enrolled: "org.example.legacy"
+            case .unknown: "org.example.unknown"
+            }
+        let lists = AppLists(
+            allowed: row.allow?.map { $0 == "%" ? identifier : $0 },
+            blocked: row.block ? [identifier] : ["org.example"],
+            allowedPrefixes: row.prefix?.map { $0 == "%" ? "org.example." : $0 },
+            allowsAllManagedApps: row.all
+        )
+        let program = identifier.replacingPrefix("org.example.", with: "/usr/bin/")
+        let decision = decide(identifier, program, lists: lists, requiresEnrolment: row.required)
+        #expect(refusal(decision)?.code == row.refusal)
+    }
+
+    @Test("an exact list takes no beginning, and a list cannot have an app that says nothing")
+    func exact() {
+        #expect(refusal(decide("com.a.bc", "/opt/a", lists: AppLists(allowed: ["com.a.b"])))?.code == .notListed)
+        #expect(
+            refusal(decide(nil, "/opt/a", lists: AppLists(allowed: ["/opt/a"], allowedPrefixes: ["/"])))?.code
+                == .notListed
+        )
+        // A manifest found by the program alone counts for the lists, too.
+        #expect(
+            refusal(decide(nil, "/usr/bin/legacy", lists: AppLists(blocked: ["org.example.legacy"])))?.code == .blocked
+        )
+    }
+
+    @Test("a configuration brings its lists and its enrolment")
+    func configuration() {
+        let strict = ManagedConfiguration(sharedDeviceMode: true, cleanup: CleanupPolicy(isStrict: true))
+        let device = VirtualDevice()
+        device.use(orders)
+        device.configure { $0 = DevicePolicy(strict, hasManyUsers: false) }
+        let stranger = device.send(device.app(nil, user: 0, executable: "/opt/a"), .currentAccount)
+        #expect(device.refusal(stranger)?.code == .appNotEligible)
+        #expect(throws: Never.self) {
+            try device.session(for: device.app(nil, user: 1001, executable: "/usr/bin/orders"))
+        }
+        let listed = ManagedConfiguration(sharedDeviceMode: true, eligibility: AppLists(blocked: ["com.a.b"]))
+        device.configure { $0 = DevicePolicy(listed, hasManyUsers: false) }
+        #expect(
+            device.refusal(device.send(device.app("com.a.b"), .currentAccount))?.description.contains("AppBlockList")
+                == true
+        )
+    }
+
+    @Test("a block list that names an app made for the mode is warned of")
+    func warnings() throws {
+        let lists = AppLists(blocked: ["org.example.orders", "org.example.legacy", "com.other"])
+        let warnings = AppEligibility(lists: lists, manifests: [orders, legacy]).warnings
+        #expect(warnings.count == 1)
+        #expect(warnings.first?.contains("org.example.orders") == true)
+    }
+}
+
+extension String {
+    fileprivate func replacingPrefix(_ prefix: String, with other: String) -> String {
+        hasPrefix(prefix) ? other + dropFirst(prefix.count) : self
+    }
+}
+
+extension AppEligibilityTests {
+    @Test(
+        "an app takes over what it owed before it had a manifest, and not what another program of its interpreter owes"
+    )
+    func formerKeys() {
+        let one = AppManifest(identifier: "org.example.one", identity: .init(executable: "/usr/bin/python3"))
+        let two = AppManifest(identifier: "org.example.two", identity: .init(executable: "/usr/bin/python3"))
+        let app = AppIdentity(identifier: "org.example.one", manifest: one)
+        func keys(_ manifests: [AppManifest], _ app: AppIdentity) -> [String] {
+            AppEligibility(manifests: manifests)
+                .formerKeys(of: app, AppCredentials(user: 7, executable: "/usr/bin/python3"))
+        }
+        let own = "org.example.one (/usr/bin/python3, uid 7)"
+        // Where the program is one app's only, so is what it owes without a name.
+        #expect(keys([one], app) == [own, "/usr/bin/python3 (uid 7)"])
+        #expect(keys([one, two], app) == [own])
+        #expect(keys([one], AppIdentity(identifier: own)).isEmpty)
+    }
+
+    @Test("who an app is that is kept out can be told, and it is never somebody else's app")
+    func refused() {
+        let legacy = AppManifest(
+            identifier: "org.example.legacy",
+            identity: .init(executable: "/usr/bin/legacy"),
+            supportsSharedDeviceMode: false
+        )
+        let eligibility = AppEligibility(
+            lists: AppLists(blocked: ["org.example.legacy"]),
+            requiresEnrolment: true,
+            manifests: [orders, legacy]
+        )
+        func identifier(_ claimed: String?, _ executable: String) -> String? {
+            eligibility.identityOfRefused(AppCredentials(user: 1001, executable: executable), claiming: claimed)?
+                .identifier
+        }
+        #expect(identifier("org.example.legacy", "/usr/bin/legacy") == "org.example.legacy")
+        #expect(identifier("org.example.guest", "/usr/bin/guest") == "org.example.guest (/usr/bin/guest, uid 1001)")
+        #expect(identifier("org.example.orders", "/usr/bin/bad") == "org.example.orders (/usr/bin/bad, uid 1001)")
+        #expect(identifier("org.example.orders (/usr/bin/orders, uid 1001)", "/usr/bin/bad") == nil)
+    }
+}

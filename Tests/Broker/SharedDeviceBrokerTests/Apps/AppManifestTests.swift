@@ -1,0 +1,236 @@
+import Foundation
+import Glibc
+import SharedDeviceBroker
+import Testing
+
+@Suite("App manifests")
+struct AppManifestTests {
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory() }
+
+    private func manifest(_ text: String) throws -> AppManifest {
+        try AppManifest(json: Data(text.utf8), file: "orders.json")
+    }
+
+    private func failure(_ text: String) -> ManagedConfigurationError? {
+        do throws(ManagedConfigurationError) {
+            _ = try AppManifest(json: Data(text.utf8), file: "orders.json")
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test("every key is read, and those that may be absent have their defaults")
+    func keys() throws {
+        let all = try manifest(
+            #"""
+            {"id": "org.example.orders-2_x", "executable": "/no/such/orders", "user": "root", "busName": "org.example.orders",
+             "stores": ["orders database", "photos"], "sharedDeviceModeSupported": false, "store": 1}
+            """#
+        )
+        #expect(
+            all
+                == AppManifest(
+                    identifier: "org.example.orders-2_x",
+                    identity: .init(executable: "/no/such/orders", user: 0),
+                    busName: "org.example.orders",
+                    stores: ["orders database", "photos"],
+                    supportsSharedDeviceMode: false,
+                    unknownKeys: ["store"]
+                )
+        )
+        #expect(AppManifest.suggestion(forUnknownKey: "store") == "stores")
+        let least = try manifest(#"{"id": "org.example.orders", "executable": "/no/such/orders"}"#)
+        #expect(least == AppManifest(identifier: "org.example.orders", identity: .init(executable: "/no/such/orders")))
+        #expect(least.supportsSharedDeviceMode)
+    }
+
+    @Test("a user may be a number, which need not have a name")
+    func userNumber() throws {
+        #expect(try manifest(#"{"id": "a.b", "executable": "/no/b", "user": 4711}"#).identity.user == 4711)
+    }
+
+    @Test("symbolic links in the executable's path are followed")
+    func links() throws {
+        try directory.write("", to: "orders-1.2")
+        #expect(symlink(directory.file("orders-1.2"), directory.file("orders")) == 0)
+        let real = try #require(realpath(directory.file("orders-1.2"), nil))
+        defer { free(real) }
+        let read = try manifest(#"{"id": "a.b", "executable": "\#(directory.path)/./orders"}"#)
+        #expect(read.identity.executable == String(cString: real))
+    }
+
+    @Test(
+        "a mistake names the file, the key and the remedy",
+        arguments: [
+            (#"{"executable": "/a/b"}"#, "id", "org.example.orders"),
+            (#"{"id": "a.b"}"#, "executable", "absolute path"),
+            (#"{"id": "orders", "executable": "/a/b"}"#, "id", "two or more parts"),
+            (#"{"id": "a..b", "executable": "/a/b"}"#, "id", "two or more parts"),
+            (#"{"id": ".a.b", "executable": "/a/b"}"#, "id", "two or more parts"),
+            (#"{"id": "a.b (c)", "executable": "/a/b"}"#, "id", "two or more parts"),
+            (#"{"id": "a.\u00e9", "executable": "/a/b"}"#, "id", "two or more parts"),
+            (#"{"id": 7, "executable": "/a/b"}"#, "id", "a string"),
+            (#"{"id": "a.b", "executable": "orders"}"#, "executable", "/usr/bin/orders"),
+            (#"{"id": "a.b", "executable": "/usr/bin/"}"#, "executable", "/usr/bin/orders"),
+            (#"{"id": "a.b", "executable": "/usr/bin/a\u0000b"}"#, "executable", "/usr/bin/orders"),
+            (#"{"id": "a.b", "executable": ["/a/b"]}"#, "executable", "a string"),
+            (#"{"id": "a.b", "executable": "/a/b", "user": "no such user"}"#, "user", "make the user"),
+            (#"{"id": "a.b", "executable": "/a/b", "user": -1}"#, "user", "user's name"),
+            (#"{"id": "a.b", "executable": "/a/b", "user": 4294967295}"#, "user", "user's name"),
+            (#"{"id": "a.b", "executable": "/a/b", "user": true}"#, "user", "user's name"),
+            (#"{"id": "a.b", "executable": "/a/b", "busName": "orders"}"#, "busName", "org.example.orders"),
+            (#"{"id": "a.b", "executable": "/a/b", "busName": ":1.7"}"#, "busName", "org.example.orders"),
+            (#"{"id": "a.b", "executable": "/a/b", "busName": ""}"#, "busName", "org.example.orders"),
+            (#"{"id": "a.b", "executable": "/a/b", "stores": "photos"}"#, "stores", "an array of strings"),
+            (#"{"id": "a.b", "executable": "/a/b", "stores": ["photos", "photos"]}"#, "stores", "once"),
+            (#"{"id": "a.b", "executable": "/a/b", "stores": [" "]}"#, "stores", "orders database"),
+            (
+                #"{"id": "a.b", "executable": "/a/b", "sharedDeviceModeSupported": 1}"#, "sharedDeviceModeSupported",
+                "true"
+            ),
+        ]
+    )
+    func mistakes(text: String, key: String, remedy: String) throws {
+        let error = try #require(failure(text))
+        #expect(error.key == key)
+        #expect(error.remedy.contains(remedy), "\(error)")
+        #expect(error.description.hasPrefix("orders.json: \"\(key)\": "))
+    }
+
+    // S9, DT-1 to DT-4
+    @Test("an app may be known by its unit, its AppArmor profile, its snap or its Flatpak in place of its program")
+    func kinds() throws {
+        for (text, identity) in [
+            (#""unit": "orders.service""#, AppManifest.Identity(unit: "orders.service")),
+            (#""appArmor": "orders""#, .init(appArmor: "orders")),
+            (#""snap": "orders.app""#, .init(appArmor: "snap.orders.app")),
+            (#""flatpak": "org.example.Orders""#, .init(flatpak: "org.example.Orders")),
+            (
+                #""unit": "a.service", "executable": "/no/a", "user": 7"#,
+                .init(executable: "/no/a", user: 7, unit: "a.service")
+            ),
+        ] {
+            #expect(try manifest(#"{"id": "a.b", \#(text)}"#).identity == identity)
+        }
+        for text in [#""user": 7"#, #""unit": "two words", "executable": "/a""#, #""flatpak": """#] {
+            #expect(failure(#"{"id": "a.b", \#(text)}"#)?.code == .invalidValue, "\(text)")
+        }
+    }
+
+    @Test("what is no JSON object is an error")
+    func noObject() {
+        for text in ["", "[]", "<plist/>", "{"] { #expect(failure(text)?.code == .invalidJSON) }
+    }
+}
+
+@Suite("The directory of app manifests", .timeLimit(.minutes(5)))
+struct AppManifestDirectoryTests {
+    private let directory: TemporaryDirectory
+    private let apps: AppManifestDirectory
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        apps = AppManifestDirectory(path: directory.file("apps"))
+    }
+
+    private func write(_ name: String, _ identifier: String, executable: String = "/no/such/app") throws {
+        mkdir(apps.path, 0o755)
+        try directory.write(#"{"id": "\#(identifier)", "executable": "\#(executable)"}"#, to: "apps/\(name)")
+    }
+
+    private func manifest(_ identifier: String) -> AppManifest {
+        AppManifest(identifier: identifier, identity: .init(executable: "/no/such/app"))
+    }
+
+    @Test("the manifests are beside the configuration unless told otherwise")
+    func place() {
+        #expect(AppManifestDirectory.defaultPath == "/etc/shared-device/apps")
+        #expect(ManagedConfigurationFile(path: "managed.json").appManifestDirectory == "./apps")
+        #expect(ManagedConfigurationFile(path: "/managed.json").appManifestDirectory == "/apps")
+    }
+
+    @Test("a missing directory means no manifests, and is no problem")
+    func missing() {
+        #expect(apps.load() == AppManifests())
+    }
+
+    @Test("all JSON files are read, in the order of their names; others and hidden ones are not")
+    func load() throws {
+        try write("b.json", "org.example.b")
+        try write("a.json", "org.example.a")
+        try write(".c.json", "org.example.c")
+        try write("d.json~", "org.example.d")
+        #expect(apps.load() == AppManifests(manifests: [manifest("org.example.a"), manifest("org.example.b")]))
+    }
+
+    @Test("a bad manifest is told and does not hide the others")
+    func bad() throws {
+        try write("a.json", "org.example.a")
+        try write("b.json", "no reverse DNS")
+        try write("c.json", "org.example.c")
+        mkdir(directory.file("apps/d.json"), 0o755)
+        try write("e.json", "org.example.e")
+        chmod(directory.file("apps/e.json"), 0o666)
+        let loaded = apps.load()
+        #expect(loaded.manifests.map(\.identifier) == ["org.example.a", "org.example.c"])
+        #expect(loaded.problems.map(\.code) == [.invalidValue, .unreadable, .insecure])
+        #expect(loaded.problems.map(\.file) == ["b", "d", "e"].map { directory.file("apps/\($0).json") })
+    }
+
+    @Test("of two manifests with one identifier the first by name counts, and the other is told")
+    func duplicates() throws {
+        try write("a.json", "org.example.a", executable: "/no/first")
+        try write("b.json", "org.example.a", executable: "/no/second")
+        let loaded = apps.load()
+        #expect(loaded.manifests.map(\.identity.executable) == ["/no/first"])
+        #expect(loaded.problems.map(\.code) == [.contradiction])
+        #expect(loaded.problems.first?.file == directory.file("apps/b.json"))
+        #expect(loaded.problems.first?.message.contains(directory.file("apps/a.json")) == true)
+    }
+
+    @Test("a directory that anyone may write to enrols nobody")
+    func insecure() throws {
+        try write("a.json", "org.example.a")
+        chmod(apps.path, 0o777)
+        let loaded = apps.load()
+        #expect(loaded.manifests.isEmpty)
+        #expect(loaded.problems.map(\.code) == [.insecure])
+    }
+
+    @Test("manifests that come, change, break, are mended and go are seen")
+    func watch() async throws {
+        var updates = try await onceInotifyIsFree { try apps.updates(quietPeriod: .milliseconds(5)) }
+            .makeAsyncIterator()
+        func wait(_ wanted: AppManifests) async throws {
+            while let update = await updates.next(isolation: #isolation) {
+                if update == wanted { return }
+            }
+            Issue.record("the updates have ended")
+        }
+        let (a, b) = (manifest("org.example.a"), manifest("org.example.b"))
+        try await wait(AppManifests())
+        try write("a.json", "org.example.a")
+        try await wait(AppManifests(manifests: [a]))
+        try write("b.json", "org.example.b")
+        try await wait(AppManifests(manifests: [a, b]))
+
+        // A broken one keeps what it said last, and does not touch the other.
+        try directory.write("{", to: "apps/a.json")
+        var broken = await updates.next(isolation: #isolation)
+        while let update = broken, update.problems.isEmpty { broken = await updates.next(isolation: #isolation) }
+        #expect(broken?.manifests == [a, b])
+        #expect(broken?.problems.map(\.code) == [.invalidJSON])
+        try write("a.json", "org.example.a2")
+        try await wait(AppManifests(manifests: [manifest("org.example.a2"), b]))
+
+        #expect(unlink(directory.file("apps/a.json")) == 0)
+        try await wait(AppManifests(manifests: [b]))
+        #expect(rename(apps.path, directory.file("elsewhere")) == 0)
+        try await wait(AppManifests())
+        #expect(rename(directory.file("elsewhere"), apps.path) == 0)
+        try await wait(AppManifests(manifests: [b]))
+    }
+}

@@ -1,0 +1,113 @@
+import Foundation
+import Glibc
+import Testing
+
+@Suite("shared-device configuration check")
+struct ConfigurationCommandTests {
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory() }
+
+    private func check(_ text: String, _ arguments: String...) async throws -> Program.Outcome {
+        try directory.write(text, to: "managed")
+        return try await check(arguments)
+    }
+
+    private func check(_ arguments: [String]) async throws -> Program.Outcome {
+        try await Program.sharedDevice.run(["configuration", "check", directory.file("managed")] + arguments)
+    }
+
+    private func object(_ outcome: Program.Outcome) throws -> [String: Any] {
+        let value = try JSONSerialization.jsonObject(with: Data(outcome.output.utf8))
+        return try #require(value as? [String: Any])
+    }
+
+    @Test("a valid file is told with all values, defaults filled in, and its warnings")
+    func valid() async throws {
+        let outcome = try await check(
+            #"{"sharedDeviceMode": true, "cleanupPolicy": "strict", "shiftEnds": ["06:00"], "Url": 1}"#
+        )
+        #expect(outcome.status == 0)
+        #expect(outcome.errors == "")
+        let lines = outcome.output.split(separator: "\n").map { $0.split(separator: " ").joined(separator: " ") }
+        #expect(lines.first == "The device is shared. The file is valid (JSON).")
+        for line in [
+            "sharedDeviceMode true", "cleanupPolicy strict", "requiresEnrolment -", "shiftEnds 06:00",
+            "organization -",
+            "browser_sso_interaction_enabled 1", "warning: \"Url\" means nothing; is “URLs” meant?",
+        ] {
+            #expect(lines.contains(line), "\(line)")
+        }
+    }
+
+    @Test("with --json a program reads the same")
+    func json() async throws {
+        try directory.write("", to: "managed")
+        try fixture("shared-device.mobileconfig").write(to: URL(fileURLWithPath: directory.file("managed")))
+        let outcome = try await check(["--json"])
+        #expect(outcome.status == 0)
+        let object = try object(outcome)
+        #expect(object["valid"] as? Bool == true)
+        #expect(object["format"] as? String == "propertyList")
+        #expect(object["mode"] as? String == "shared")
+        let settings = try #require(object["settings"] as? [String: Any])
+        #expect(settings["sharedDeviceMode"] as? Bool == true)
+        #expect(settings["cleanupPolicy"] as? String == "advisory")
+        #expect((settings["URLs"] as? [String])?.count == 9)
+        #expect(settings["organization"] is NSNull)
+        let warnings = try #require(object["warnings"] as? [[String: Any]])
+        #expect(warnings.compactMap { $0["key"] as? String } == ["Type", "ExtensionIdentifier", "URLs"])
+    }
+
+    @Test("a mistake ends with 65, and is told on standard error, and with --json on standard output too")
+    func invalid() async throws {
+        let plain = try await check(#"{"sharedDeviceMode": 1}"#)
+        #expect(plain.status == 65)
+        #expect(plain.output == "")
+        let wanted =
+            "shared-device: \(directory.file("managed")): \"sharedDeviceMode\": the value is of the wrong type; "
+        #expect(plain.errors.hasPrefix(wanted))
+
+        let json = try await check(["--json"])
+        #expect(json.status == 65)
+        #expect(json.errors == plain.errors)
+        let object = try object(json)
+        #expect(object["valid"] as? Bool == false)
+        let problems = try #require(object["problems"] as? [[String: Any]])
+        #expect(problems.map { $0["code"] as? String } == ["wrongType"])
+        #expect(problems.map { $0["key"] as? String } == ["sharedDeviceMode"])
+    }
+
+    @Test("a file that is not there ends with 66")
+    func missing() async throws {
+        let outcome = try await check([])
+        #expect(outcome.status == 66)
+        #expect(outcome.errors == "shared-device: there is no file \(directory.file("managed"))\n")
+    }
+
+    @Test("the apps beside the file are told; a bad manifest ends with 65 and hides nothing")
+    func apps() async throws {
+        mkdir(directory.file("apps"), 0o755)
+        try directory.write(
+            #"{"id": "org.example.orders", "executable": "/no/orders", "store": 1}"#,
+            to: "apps/orders.json"
+        )
+        let good = try await check(#"{"sharedDeviceMode": true, "AppBlockList": "org.example.orders"}"#)
+        #expect(good.status == 0)
+        #expect(good.output.contains("org.example.orders  /no/orders  any user"))
+        #expect(good.output.contains("is “stores” meant?"))
+        #expect(good.output.contains("AppBlockList has org.example.orders, which takes part all the same"))
+
+        try directory.write("{", to: "apps/photos.json")
+        let bad = try await check(["--json"])
+        #expect(bad.status == 65)
+        #expect(bad.errors.contains(directory.file("apps/photos.json")))
+        let object = try object(bad)
+        #expect(object["valid"] as? Bool == false)
+        #expect((object["apps"] as? [[String: Any]])?.compactMap { $0["id"] as? String } == ["org.example.orders"])
+
+        let elsewhere = try await check(["--apps", directory.file("none")])
+        #expect(elsewhere.status == 0)
+        #expect(!elsewhere.output.contains("org.example.orders  /no/orders"))
+    }
+}

@@ -1,0 +1,272 @@
+import Foundation
+import Glibc
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("shared-device user")
+struct UserCommandTests {
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory() }
+
+    private func run(
+        _ arguments: String...,
+        input: String = "",
+        preparation: String = ""
+    ) async throws -> Program.Outcome {
+        try await Program.sharedDevice.run(
+            ["user"] + arguments + ["--state", directory.state],
+            input: input,
+            preparation: preparation
+        )
+    }
+
+    private func add(_ name: String, _ password: String = "correct horse") async throws {
+        let outcome = try await run("add", name, "--password-stdin", input: password + "\n")
+        try #require(outcome.status == 0, "\(outcome.errors)")
+    }
+
+    private func isPassword(_ text: String, of name: String) throws -> Bool {
+        let users = UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0))
+        let stored = try #require(try users.credentials(ofUserNamed: name)).passwordHash
+        return try PasswordHash(stored: stored).matches(Secret(text))
+    }
+
+    @Test("a user is added, with the first line of standard input as password")
+    func add() async throws {
+        let outcome = try await run(
+            "add",
+            "ada@example.com",
+            "--display-name",
+            "Ada Lovelace",
+            "--password-stdin",
+            input: "correct horse\nsecond line\n"
+        )
+        #expect(outcome.status == 0)
+        #expect(outcome.errors == "")
+        let users = try UserDirectory(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).users()
+        #expect(users.map(\.account.displayName) == ["Ada Lovelace"])
+        let identifier = try #require(users.first).account.identifier
+        #expect(outcome.output == "added ada@example.com (\(identifier))\n")
+        #expect(try isPassword("correct horse", of: "ada@example.com"))
+    }
+
+    @Test("a password needs no line end")
+    func passwordWithoutLineEnd() async throws {
+        let outcome = try await run("add", "ada", "--password-stdin", input: "correct horse")
+        #expect(outcome.status == 0)
+        #expect(try isPassword("correct horse", of: "ada"))
+    }
+
+    @Test("whatever the umask, the state is the owner's alone and can be used", arguments: ["000", "022", "777"])
+    func umask(_ umask: String) async throws {
+        let outcome = try await run(
+            "add",
+            "ada",
+            "--password-stdin",
+            input: "correct horse\n",
+            preparation: "umask \(umask)"
+        )
+        #expect(outcome.status == 0, "\(outcome.errors)")
+        #expect(mode(of: directory.state) == 0o700)
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory.state)
+        #expect(names.contains(DeviceDatabase.fileName))
+        for name in names { #expect(mode(of: directory.state + "/" + name) == 0o600, "\(name)") }
+    }
+
+    @Test("the list is for people, and for programs with --json")
+    func list() async throws {
+        try await add("grace")
+        try await add("ada@example.com")
+        #expect(try await run("disable", "grace").status == 0)
+        let table = try await run("list").output.split(separator: "\n")
+        #expect(table.count == 3)
+        #expect(table[1].hasPrefix("ada@example.com  "))
+        #expect(table[1].contains("  enabled  "))
+        #expect(table[2].contains("  disabled  "))
+
+        struct User: Decodable {
+            let identifier: String
+            let username: String
+            let displayName: String?
+            let disabled: Bool
+            let signedIn: Bool
+            let createdAt: Date
+        }
+        let decoder = JSONDecoder()
+        decoder.dateDecodingStrategy = .iso8601
+        let users = try decoder.decode([User].self, from: Data(try await run("list", "--json").output.utf8))
+        #expect(users.map(\.username) == ["ada@example.com", "grace"])
+        #expect(users.map(\.disabled) == [false, true])
+        #expect(users.allSatisfy { !$0.signedIn && abs($0.createdAt.timeIntervalSinceNow) < 600 })
+    }
+
+    @Test("disable and enable take effect, and name in another case is the same user")
+    func disable() async throws {
+        try await add("ada")
+        let users = UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0))
+        #expect(try await run("disable", "ADA").status == 0)
+        #expect(try users.user(named: "ada")?.isDisabled == true)
+        #expect(try await run("enable", "ada").status == 0)
+        #expect(try users.user(named: "ada")?.isDisabled == false)
+    }
+
+    @Test("a new password replaces the old one")
+    func password() async throws {
+        try await add("ada")
+        #expect(try await run("password", "ada", "--password-stdin", input: "battery staple\n").status == 0)
+        #expect(try isPassword("battery staple", of: "ada"))
+        #expect(try !isPassword("correct horse", of: "ada"))
+    }
+
+    @Test("a removed user is gone")
+    func remove() async throws {
+        try await add("ada.lovelace")
+        #expect(try await run("remove", "ada.lovelace").output == "removed ada.lovelace\n")
+        #expect(try !directory.contains("ada.lovelace"))
+    }
+
+    @Test("who is signed in is not removed, and disabled only with a warning")
+    func signedIn() async throws {
+        try await add("ada")
+        let database = try DeviceDatabase(directory: directory.state)
+        let account = try #require(try UserDirectory(database: database).user(named: "ada")).account
+        let epoch = try database.device().epoch
+        try database.save(DeviceState(mode: .shared, account: nil, epoch: epoch + 1))
+        try database.save(DeviceState(mode: .shared, account: account, epoch: epoch + 2))
+        let removal = try await run("remove", "ada")
+        #expect(removal.status == EX_TEMPFAIL)
+        #expect(removal.errors.contains("ada is signed in on this device; sign the account out first"))
+        #expect(try await run("list").output.contains("enabled, signed in"))
+        let disabling = try await run("disable", "ada")
+        #expect(disabling.status == 0)
+        #expect(disabling.errors.contains("ada is signed in on this device"))
+    }
+
+    @Test("each failure has its exit status, one line on standard error, and nothing on standard output")
+    func failures() async throws {
+        try await add("ada")
+        let outcomes: [(Program.Outcome, CInt)] = [
+            (try await run("add", "ADA", "--password-stdin", input: "correct horse\n"), EX_CANTCREAT),
+            (try await run("add", "grace", "--password-stdin", input: "short\n"), EX_DATAERR),
+            (try await run("add", "gr ace", "--password-stdin", input: "correct horse\n"), EX_DATAERR),
+            (try await run("add", "grace", "--password-stdin"), EX_NOINPUT),
+            (try await run("add", "grace"), EX_USAGE),
+            (try await run("password", "grace", "--password-stdin", input: "correct horse\n"), EX_NOUSER),
+            (try await run("remove", "grace"), EX_NOUSER),
+            (try await run("disable", "grace"), EX_NOUSER),
+            (try await run("enable", "grace"), EX_NOUSER),
+        ]
+        for (number, (outcome, status)) in outcomes.enumerated() {
+            #expect(outcome.status == status, "number \(number): \(outcome.errors)")
+            #expect(outcome.output == "", "number \(number)")
+            #expect(outcome.errors.hasPrefix("shared-device: "), "number \(number)")
+            #expect(outcome.errors.count { $0 == "\n" } == 1, "number \(number): \(outcome.errors)")
+        }
+        #expect(
+            try UserDirectory(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).users().count == 1
+        )
+        #expect(try await run("add").status == EX_USAGE)
+        #expect(try await run("rename", "ada", "grace").status == EX_USAGE)
+    }
+
+    @Test("without a state there is nothing to list, and none is made")
+    func noState() async throws {
+        for arguments in [["list"], ["remove", "ada"]] {
+            let outcome = try await Program.sharedDevice.run(["user"] + arguments + ["--state", directory.state])
+            #expect(outcome.status == EX_NOINPUT)
+            #expect(outcome.errors.contains(directory.state))
+        }
+        #expect(mode(of: directory.state) == nil)
+    }
+
+    @Test("a directory that others may write to is refused")
+    func unsafeDirectory() async throws {
+        mkdir(directory.state, 0o700)
+        chmod(directory.state, 0o777)
+        let outcome = try await run("add", "ada", "--password-stdin", input: "correct horse\n")
+        #expect(outcome.status == EX_NOPERM)
+        #expect(outcome.errors.contains("chmod 700"))
+    }
+
+    @Test("another user's state is refused", .enabled(if: geteuid() == 0, "only root can be two users"))
+    func anotherUser() async throws {
+        try await add("ada")
+        // So that only what the program itself checks is in the way.
+        chmod(directory.path, 0o755)
+        chmod(directory.state, 0o755)
+        let program = directory.file("program")
+        for arguments in [["add", "eve", "--password-stdin"], ["list"]] {
+            let outcome = try await Program.sharedDevice.run(
+                ["user"] + arguments + ["--state", directory.state],
+                input: "correct horse\n",
+                // Copied by the shell: a descriptor that this process writes through could be inherited by a child of another
+                // test, and the program would be “busy”.
+                preparation:
+                    "cp -f \"$0\" '\(program)'; exec setpriv --reuid=65534 --clear-groups -- '\(program)' \"$@\""
+            )
+            #expect(outcome.status == EX_NOPERM, "\(outcome.errors)")
+            #expect(outcome.errors.contains("it belongs to user 0"))
+        }
+    }
+
+    @Test("a damaged file is refused and left alone")
+    func damaged() async throws {
+        mkdir(directory.state, 0o700)
+        try directory.write(String(repeating: "not a database ", count: 500), to: "state/" + DeviceDatabase.fileName)
+        let outcome = try await run("add", "ada", "--password-stdin", input: "correct horse\n")
+        #expect(outcome.status == EX_DATAERR)
+        #expect(try directory.contains("not a database not a database"))
+    }
+
+    @Test("the environment names the state directory where no option does")
+    func environment() async throws {
+        let outcome = try await Program.sharedDevice.run(
+            ["user", "add", "ada", "--password-stdin"],
+            input: "correct horse\n",
+            environment: ["SHARED_DEVICE_STATE": directory.state]
+        )
+        #expect(outcome.status == 0)
+        #expect(
+            try UserDirectory(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).user(named: "ada")
+                != nil
+        )
+    }
+
+    @Test("commands at the same time on a new device all take effect")
+    func atTheSameTime() async throws {
+        let state = directory.state
+        let statuses = try await withThrowingTaskGroup(of: Program.Outcome.self) { group in
+            for number in 0..<6 {
+                group.addTask {
+                    try await Program.sharedDevice.run(
+                        ["user", "add", "user\(number)", "--password-stdin", "--state", state],
+                        input: "correct horse\n"
+                    )
+                }
+            }
+            return try await group.reduce(into: []) { $0.append("\($1.status)\($1.errors)") }
+        }
+        #expect(statuses == Array(repeating: "0", count: 6))
+        let users = try UserDirectory(database: DeviceDatabase(directory: state, firstEpoch: 0)).users()
+        #expect(users.count == 6)
+        #expect(Set(users.map(\.account.tenantIdentifier)).count == 1)
+    }
+}
+
+@Suite("Programs that the tests run")
+struct ProgramTests {
+    // Several times: the program may end before the first byte is written or after the pipe is full.
+    @Test("one that ends without reading its input is no matter", arguments: 1...10)
+    func unreadInput(_ round: Int) async throws {
+        let outcome = try await Program.sharedDevice.run(
+            ["--help"],
+            input: String(repeating: "x", count: 1 << 20),
+            preparation: "exec true"
+        )
+        #expect(outcome.status == 0)
+        #expect(outcome.output == "")
+    }
+}

@@ -1,0 +1,313 @@
+import DBusTransport
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("What one caller, one user and all of them may have the broker do")
+struct AdmissionTests {
+    private let device = VirtualDevice()
+
+    private func signIn(_ name: String, _ password: String = "right", label: String? = nil) -> Request.Call {
+        VirtualDevice.signIn(name, password: password, label: label)
+    }
+
+    // MARK: Passwords
+
+    // S5
+    @Test("whoever guesses a name's password locks out nobody else's callers")
+    func lockout() throws {
+        let (guesser, honest) = (device.app("a", user: 65534), device.app("desk"))
+        for _ in 0..<100 { device.send(guesser, signIn("ada", "wrong")) }
+        #expect(device.refusal(device.send(guesser, signIn("ada")))?.code == .tooManyAttempts)
+        #expect(device.passwordChecks == 5)
+        #expect(throws: Never.self) { try device.signIn("ada", by: honest) }
+    }
+
+    // S5
+    @Test("one password tried with many names is slowed down, too, and by that user alone")
+    func spraying() {
+        let (sprayer, honest) = (device.app("a", user: 65534), device.app("desk"))
+        for number in 0..<500 { device.send(sprayer, signIn("user\(number)", "wrong")) }
+        #expect(device.passwordChecks == PasswordThrottle().allowedOfUser)
+        #expect(throws: Never.self) { try device.signIn("ada", by: honest) }
+    }
+
+    @Test("a name written otherwise is the same one to the throttle, and a right password starts the count anew")
+    func throttle() throws {
+        let desk = device.app("desk")
+        for number in 0..<5 { device.send(desk, signIn(number.isMultiple(of: 2) ? "ada" : "ADA", "wrong")) }
+        #expect(device.refusal(device.send(desk, signIn("ada")))?.code == .tooManyAttempts)
+        device.advance(by: .seconds(30))
+        try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        for _ in 0..<4 { device.send(desk, signIn("ada", "wrong")) }
+        #expect(throws: Never.self) { try device.signIn("ada", by: desk) }
+    }
+
+    @Test("names as long as books fill no memory: all of them are one name")
+    func hugeNames() {
+        let desk = device.app("desk")
+        for number in 0..<20 { device.send(desk, signIn(String(repeating: "a", count: 2000 + number), "wrong")) }
+        #expect(device.passwordChecks == 5)
+    }
+
+    // S5
+    @Test("whoever may not sign in learns from no answer whether a password is right", arguments: ["right", "wrong"])
+    func oracle(password: String) {
+        device.configure { $0.requiresEnrolment = true }
+        let app = device.app("a", user: 65534)
+        let credentials = Request.Credentials(username: "ada", password: Secret(password))
+        #expect(device.refusal(device.send(app, signIn("ada", password)))?.code == .appNotEligible)
+        #expect(device.refusal(device.send(app, .join(credentials))) == .notPermitted)
+        #expect(device.refusal(device.send(app, .leave(credentials))) == .notPermitted)
+        #expect(device.passwordChecks == 0)
+        device.configure { $0.requiresEnrolment = false }
+        device.configure { $0.requiresJoin = true }
+        #expect(device.refusal(device.send(app, signIn("ada", password))) == .deviceNotJoined)
+        device.configure { $0.mode = .personal }
+        #expect(device.refusal(device.send(app, signIn("ada", password))) == .notSharedDevice)
+        #expect(device.passwordChecks == 0)
+    }
+
+    // S1
+    @Test("a few password checks of one user wait at a time; the others are refused, and other users' go on")
+    func checksAtOnce() {
+        device.holdsProvider = true
+        let flooder = device.app("a", user: 65534)
+        let requests = (0..<100).map { device.send(flooder, signIn("user\($0)")) }
+        #expect(device.passwordChecks == BrokerState.checksOfUser)
+        #expect(requests.dropFirst(BrokerState.checksOfUser).allSatisfy { device.refusal($0) == .tooManyQuestions })
+        let honest = device.send(device.app("desk"), signIn("ada"))
+        #expect(device.passwordChecks == BrokerState.checksOfUser + 1)
+        #expect(device.refusal(honest) == nil)
+    }
+
+    // MARK: Configuration
+
+    // S7
+    @Test("a device that never had a valid configuration lets nobody in, whatever the password, and says why")
+    func neverConfigured() throws {
+        let program = AppManifest(identifier: "org.example.app", identity: .init(executable: "/usr/bin/app"))
+        device.use(program)
+        let app = device.app(nil)
+        try device.signIn("ada", by: app)
+        device.configure {
+            $0 = DevicePolicy()
+            $0.isConfigured = false
+            $0.cleanup = .strict
+            $0.problem = "managed.json: broken"
+        }
+        #expect(device.state.device.account != nil, "nobody is signed out because of a typing error")
+        let information = try device.ask(app, .deviceInformation)
+        #expect(information["configurationProblem"]?.stringValue == "managed.json: broken")
+        #expect(information["mode"]?.stringValue == "shared")
+        try device.signOut(by: app)
+        try device.finish(app)
+        let checks = device.passwordChecks
+        #expect(device.refusalOfSignIn("ada", by: app) == .neverConfigured)
+        #expect(device.passwordChecks == checks)
+        // Whom the lists keep out is unknown, so that a manifest is needed.
+        #expect(device.refusal(device.send(device.app("other"), .currentAccount))?.code == .appNotEligible)
+    }
+
+    @Test("a configuration that changes while a sign-in is written counts for it")
+    func configuredMeanwhile() {
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        let request = device.send(device.app("desk"), signIn("ada@fabrikam"))
+        device.configure { $0.tenantIdentifier = "contoso" }
+        #expect(device.refusal(request) == .tenantMismatch)
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(device.state.device.account == nil && device.disk.device.account == nil)
+    }
+
+    // MARK: Cancelling
+
+    // S12
+    @Test("a cancellation is heeded for the caller's own sign-in alone, however many others cancel")
+    func cancel() throws {
+        let (desk, other) = (device.app("desk"), device.app("other"))
+        device.holdsProvider = true
+        let request = device.send(desk, signIn("ada", label: "x"))
+        for number in 0..<1000 { device.send(other, .cancelSignIn(label: number == 0 ? "x" : "\(number)")) }
+        #expect(device.replies[request] == nil)
+        try device.ask(desk, .cancelSignIn(label: "x"))
+        #expect(device.refusal(request) == .requestAbandoned)
+        device.letProviderAnswer()
+        #expect(device.state.device.account == nil)
+        #expect(device.endedProviderSessions == ["ada"])
+    }
+
+    // S12
+    @Test("a cancellation that comes after the sign-in signs out again, and never a later session")
+    func cancelLate() throws {
+        let (desk, other) = (device.app("desk"), device.app("other"))
+        try device.ask(desk, signIn("ada", label: "x"))
+        for label in ["x", "y"] { try device.ask(other, .cancelSignIn(label: label)) }
+        try device.ask(desk, .cancelSignIn(label: "y"))
+        #expect(device.state.device.account != nil)
+        try device.ask(desk, .cancelSignIn(label: "x"))
+        #expect(device.state.device.account == nil)
+        try device.signIn("grace", by: desk)
+        try device.ask(desk, .cancelSignIn(label: "x"))
+        #expect(device.state.device.account != nil)
+    }
+
+    @Test("a sign-in that waits for a round, or for the disk, can be cancelled")
+    func cancelWaiting() throws {
+        device.configure { $0.cleanup = .strict }
+        let desk = device.app("desk")
+        try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        let waiting = device.send(desk, VirtualDevice.signIn("grace", patience: .seconds(60), label: "x"))
+        try device.ask(desk, .cancelSignIn(label: "x"))
+        #expect(device.refusal(waiting) == .requestAbandoned)
+        try device.finish(desk)
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        let writing = device.send(desk, signIn("grace", label: "y"))
+        try device.ask(desk, .cancelSignIn(label: "y"))
+        #expect(device.refusal(writing) == .requestAbandoned)
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(device.state.device.account == nil && device.disk.device.account == nil)
+    }
+
+    @Test("an app that leaves the bus signs nobody in")
+    func left() {
+        device.holdsProvider = true
+        let desk = device.app("desk")
+        let request = device.send(desk, signIn("ada"))
+        device.quit(desk)
+        #expect(device.refusal(request) == .requestAbandoned)
+        device.letProviderAnswer()
+        #expect(device.state.device.account == nil)
+        #expect(device.endedProviderSessions == ["ada"])
+    }
+
+    // MARK: Names
+
+    @Test("a connection that makes up names is refused at some point, and goes on by those that it has")
+    func names() throws {
+        var app = device.app("app0")
+        for number in 0..<BrokerState.namesOfConnection {
+            app.name = "app\(number)"
+            _ = try device.session(for: app)
+        }
+        app.name = "one more"
+        #expect(device.refusal(device.send(app, .currentAccount)) == .tooManyNames)
+        app.name = "app0"
+        #expect(throws: Never.self) { try device.session(for: app) }
+    }
+
+    // S14
+    @Test("one user's made-up apps fill no session; the others' are still given the account")
+    func appsOfUser() throws {
+        try device.signIn("ada", by: device.app("desk"))
+        let answers = (0..<300).map { device.send(device.app("app\($0)", user: 65534), .currentAccount) }
+        #expect(answers.count { device.refusal($0) == nil } == BrokerState.appsOfUser)
+        #expect(device.refusal(answers[299]) == .tooManyNames)
+        #expect(try device.session(for: device.app("a")).session.account != nil)
+    }
+
+    // S14
+    @Test("whom nobody has cleaned up after for a month is named to nobody any more, in memory and on the disk")
+    func oldNames() throws {
+        let (desk, a) = (device.app("desk"), device.app("a"))
+        let session = try device.signIn("ada", by: desk)
+        _ = try device.session(for: a)
+        try device.signOut(by: desk)
+        device.advance(by: .seconds(31 * 24 * 3600))
+        try device.signIn("grace", by: desk)
+        #expect(try device.session(for: a).owed == [OwedSession(epoch: session, account: nil)])
+        #expect(device.disk.sessions[session]?.account == nil)
+    }
+
+    // MARK: Tokens
+
+    // S15
+    @Test("each app has tokens of its own, though their scopes are the same")
+    func ownTokens() throws {
+        let (desk, a) = (device.app("desk"), device.app("a"))
+        try device.signIn("ada", by: desk)
+        let tokens = [try device.token(for: "ada", by: desk), try device.token(for: "ada", by: a)]
+        #expect(Set(tokens).count == 2)
+        #expect(try device.token(for: "ada", by: desk) == tokens[0])
+    }
+
+    // S15
+    @Test("an account that was disabled gets no tokens after a few seconds, though some are kept")
+    func disabledAccount() throws {
+        let desk = device.app("desk")
+        try device.signIn("ada", by: desk)
+        _ = try device.token(for: "ada", by: desk)
+        device.tokenError = .accountDisabled
+        device.advance(by: .seconds(6))
+        #expect(device.refusal(device.send(desk, device.acquireToken(for: "ada")))?.code == .authenticationFailed)
+        #expect(
+            device.refusal(device.send(device.app("a"), device.acquireToken(for: "ada")))?.code == .authenticationFailed
+        )
+    }
+
+    // MARK: The log
+
+    // S2
+    @Test("refusals beyond the limit are one entry, when the minute is over; names are cut, and stay on one line")
+    func refusals() {
+        let app = device.app("a\n" + String(repeating: "b", count: 9999))
+        for _ in 0..<500 { device.send(app, .signOut(identifier: "ada.t", session: nil)) }
+        #expect(device.journal.count { $0.event == .refused } == 10)
+        device.advance(by: .seconds(61))
+        let entries = device.disk.entries(.refused)
+        #expect(entries.count == 11)
+        #expect(entries.last?.detail?.hasSuffix("… and 490 more") == true)
+        #expect(entries.allSatisfy { ($0.app?.unicodeScalars.count ?? 0) < 250 && $0.app?.contains("\n") == false })
+    }
+
+    // S2
+    @Test("a program that reports again and again, asks or reconnects adds a bounded number of entries a minute")
+    func reports() throws {
+        let desk = device.app("desk")
+        let session = try device.signIn("ada", by: desk)
+        let a = device.app("a")
+        _ = try device.session(for: a)
+        try device.signOut(by: desk)
+        device.advance(by: .seconds(1))
+        let before = device.disk.log.count
+        for number in 0..<2000 {
+            device.send(a, .report(.begun, session: session, detail: "\(number)"))
+            device.send(a, .report(.failed, session: session, detail: "\(number)"))
+        }
+        for _ in 0..<500 {
+            let again = device.app("a")
+            _ = try device.owed(by: again)
+            device.quit(again)
+        }
+        device.advance(by: .milliseconds(300))
+        #expect(device.disk.log.count - before <= 200)
+    }
+
+    // S2
+    @Test("a disk that fails for long lets no list grow without end")
+    func failingDisk() {
+        device.diskMode = .fails("no space")
+        for number in 0..<6000 {
+            let app = device.app("a\(number % 40)", user: UInt32(number / 40))
+            device.send(app, .signOut(identifier: "x", session: nil))
+            device.quit(app)
+            if number.isMultiple(of: 200) { device.advance(by: .seconds(1)) }
+        }
+        device.advance(by: .seconds(1))
+        #expect(device.lastBatch?.log.count == BrokerState.longestLog)
+        #expect(device.notes.count { $0 == "not on the disk yet" } == 1)
+    }
+
+    @Test("a request of a connection that never arrived is refused")
+    func stranger() {
+        let request = device.send(VirtualDevice.App(connection: ":9.9", name: nil), signIn("ada"))
+        #expect(device.refusal(request) == .requestAbandoned)
+    }
+}

@@ -1,0 +1,309 @@
+import DBusTransport
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Every change of the device goes one way: decided, announced, and on the disk before anybody relies on it")
+struct BrokerStateTests {
+    private let device = VirtualDevice()
+
+    // MARK: The disk comes first
+
+    @Test("a sign-in is announced, and answered with the account, only after the disk has the session")
+    func signInAfterCommit() throws {
+        let desk = device.app("desk")
+        device.diskMode = .holds
+        device.finishWriting()
+        let announced = device.announcements
+        let request = device.send(desk, VirtualDevice.signIn("ada"))
+        #expect(device.held?.device?.account?.username == "ada")
+        #expect(device.state.device.account == nil)
+        #expect(device.announcements == announced)
+        #expect(throws: VirtualDevice.NotAnswered.self) { try device.answer(request) }
+        device.finishWriting()
+        #expect(device.disk.device.account?.username == "ada")
+        #expect(device.announcements == announced + 1)
+        #expect(try device.answer(request)["epoch"]?.unsignedValue == device.disk.device.epoch)
+        #expect(device.disk.part("desk", of: device.disk.device.epoch) != nil, "whoever signs in holds the data, too")
+    }
+
+    @Test("a sign-in whose session the disk does not take leaves nobody signed in, and ends the provider's session")
+    func failedCommit() throws {
+        let desk = device.app("desk")
+        let announced = device.announcements
+        device.diskMode = .fails("no space")
+        #expect(device.refusalOfSignIn("ada", by: desk) == .notStored("no space"))
+        #expect(device.state.device.account == nil)
+        #expect(device.announcements == announced)
+        #expect(device.endedProviderSessions == ["ada"])
+        #expect(try device.session(for: desk).session.account == nil)
+        #expect(device.state.ledger.sessions.isEmpty && device.state.ledger.parts.isEmpty)
+        device.diskMode = .commits
+        device.advance(by: .seconds(2))
+        #expect(device.disk.sessions.isEmpty && device.disk.device.account == nil)
+        #expect(try device.signIn("grace", by: desk) == device.disk.device.epoch)
+    }
+
+    @Test("an app is given the account only after the disk has it that the app may hold its data")
+    func heldBeforeAnswer() throws {
+        let session = try device.signIn("ada", by: device.app("desk"))
+        device.diskMode = .holds
+        device.advance(by: .seconds(1))
+        device.finishWriting()
+        let (a, b) = (device.app("a"), device.app("b"))
+        let account = device.send(a, .currentAccount)
+        let token = device.send(b, device.acquireToken(for: "ada"))
+        #expect(device.replies[account] == nil && device.replies[token] == nil)
+        // The first batch has “a”; “b” comes with the next.
+        device.finishWriting()
+        #expect(device.disk.part("a", of: session) != nil)
+        #expect(try SessionAnswer(device.answer(account)).session.account?.username == "ada")
+        #expect(device.replies[token] == nil)
+        device.finishWriting()
+        #expect(device.disk.part("b", of: session) != nil)
+        #expect(try device.answer(token)["token"] != nil)
+        // From here on the app is answered at once.
+        #expect(try device.session(for: a).session.account?.username == "ada")
+    }
+
+    @Test("a disk that does not take the hold keeps the account from the app, which gets it when the disk does again")
+    func diskRefusesHold() throws {
+        let session = try device.signIn("ada", by: device.app("desk"))
+        device.diskMode = .fails("no space")
+        let app = device.app("a")
+        #expect(throws: Refusal.notStored("no space")) { try device.session(for: app) }
+        let again = device.send(app, .currentAccount)
+        #expect(device.replies[again] == nil, "the next attempt is a second away")
+        device.advance(by: .seconds(1))
+        #expect(device.refusal(again) == .notStored("no space"))
+        device.diskMode = .commits
+        device.advance(by: .seconds(1))
+        #expect(try device.session(for: app).session.account?.username == "ada")
+        #expect(device.disk.part("a", of: session) != nil)
+    }
+
+    @Test("a receipt is answered only after the disk has it")
+    func receiptAfterCommit() throws {
+        let desk = device.app("desk")
+        let session = try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        device.diskMode = .holds
+        let receipt = device.send(desk, .report(.finished, session: session, detail: nil))
+        #expect(device.replies[receipt] == nil)
+        // So is one that comes again meanwhile.
+        let again = device.send(desk, .report(.finished, session: session, detail: nil))
+        #expect(device.replies[again] == nil)
+        device.finishWriting()
+        #expect(device.disk.part("desk", of: session)?.progress == .finished)
+        #expect(throws: Never.self) { try device.answer(receipt) }
+        #expect(throws: Never.self) { try device.answer(again) }
+    }
+
+    @Test("a receipt that the disk does not take is refused, and taken with the app's next attempt")
+    func failedReceipt() throws {
+        let desk = device.app("desk")
+        let session = try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        device.diskMode = .fails("no space")
+        #expect(throws: Refusal.notStored("no space")) { try device.report(.finished, of: session, by: desk) }
+        device.diskMode = .commits
+        device.advance(by: .seconds(1))
+        try device.report(.finished, of: session, by: desk)
+        #expect(device.disk.part("desk", of: session)?.progress == .finished)
+    }
+
+    @Test("many apps that ask while the disk is busy share one transaction")
+    func groupCommit() throws {
+        let session = try device.signIn("ada", by: device.app("desk"))
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        let before = device.batches.count
+        let requests = (0..<100).map { device.send(device.app("app \($0)"), .currentAccount) }
+        // A name with a blank is none.
+        #expect(requests.allSatisfy { device.refusal($0)?.code == .appNotEligible })
+        let asked = (0..<100).map { device.send(device.app("app\($0)"), .currentAccount) }
+        device.finishWriting()
+        device.finishWriting()
+        #expect(device.batches.count == before + 2)
+        #expect(asked.allSatisfy { device.replies[$0] != nil })
+        #expect(device.disk.parts[session]?.count == 101)
+    }
+
+    @Test("whoever is signed in by the state has a session, though the ledger has none")
+    func stateWithoutSession() throws {
+        device.disk.device = DeviceState(mode: .shared, account: .ada, epoch: 2)
+        device.restart()
+        let app = device.app("a")
+        _ = try device.session(for: app)
+        try device.signOut(by: app)
+        #expect(try device.owed(by: app) == [2])
+    }
+
+    // MARK: Changes
+
+    @Test("every way to lose the account announces once: by an app, an administrator, the end of shared mode, a logout")
+    func everyPath() throws {
+        let desk = device.app("desk")
+        let administrator = device.administrator
+        device.configure { $0.endsAtLogout = true }
+        let ways: [() throws -> Void] = [
+            { try self.device.signOut(by: desk) },
+            { try self.device.ask(administrator, .signOutAnyone(identifier: nil, reason: "closing time")) },
+            { self.device.configure { $0.mode = .personal } },
+            { self.device.feed(.login(.ended)) },
+            { self.device.configure { $0.tenantIdentifier = "contoso" } },
+        ]
+        for way in ways {
+            device.configure {
+                $0.mode = .shared
+                $0.tenantIdentifier = nil
+            }
+            try device.signIn("ada", by: desk)
+            let (announced, epoch) = (device.announcements, device.state.device.epoch)
+            try way()
+            #expect(device.announcements == announced + 1)
+            #expect(device.state.device.account == nil)
+            #expect(device.state.device.epoch == epoch + 1)
+            #expect(device.disk.device == device.state.device)
+        }
+    }
+
+    @Test("only a change of the mode announces the mode, too")
+    func modeAnnouncements() throws {
+        let before = device.modeAnnouncements
+        try device.signIn("ada", by: device.app("desk"))
+        #expect(device.modeAnnouncements == before)
+        device.configure { $0.mode = .personal }
+        #expect(device.modeAnnouncements == before + 1)
+        device.configure { $0.organization = "Contoso" }
+        #expect(device.modeAnnouncements == before + 1)
+    }
+
+    @Test("a refused request changes nothing and announces nothing")
+    func refusal() throws {
+        let (announced, state) = (device.announcements, device.state.device)
+        let desk = device.app("desk")
+        #expect(throws: Refusal.noCurrentAccount) { try device.ask(desk, .signOut(identifier: "ada.t", session: nil)) }
+        #expect(throws: Refusal.notPermitted) { try device.ask(desk, .signOutAnyone(identifier: nil, reason: "x")) }
+        #expect(device.announcements == announced)
+        #expect(device.state.device == state)
+    }
+
+    @Test("a restart keeps the account, and asks the provider for tokens anew")
+    func restart() throws {
+        let desk = device.app("desk")
+        try device.signIn("ada", by: desk)
+        let token = try device.token(for: "ada", by: desk)
+        #expect(try device.token(for: "ADA", by: desk) == token, "the case of an identifier does not matter")
+        device.restart()
+        #expect(device.state.device.account?.username == "ada")
+        let other = device.app("desk")
+        #expect(try device.token(for: "ada", by: other) != token)
+        try device.signOut(by: other)
+        #expect(throws: Refusal.noCurrentAccount) { try device.token(for: "ada", by: other) }
+    }
+
+    @Test("a sign-out ends the provider's session")
+    func providerSession() throws {
+        let desk = device.app("desk")
+        try device.signIn("ada", by: desk)
+        #expect(device.endedProviderSessions.isEmpty)
+        try device.signOut(by: desk)
+        #expect(device.endedProviderSessions == ["ada"])
+    }
+
+    // MARK: Races
+
+    // E18
+    @Test("of two sign-ins at once one wins, the other is told, and its provider's session ends")
+    func racingSignIns() throws {
+        device.holdsProvider = true
+        let requests = ["ada", "grace"].map { device.send(device.app($0), VirtualDevice.signIn($0)) }
+        device.letProviderAnswer()
+        #expect(throws: Never.self) { try device.answer(requests[0]) }
+        #expect(device.refusal(requests[1])?.code == .accountAlreadySignedIn)
+        #expect(device.state.device.account?.username == "ada")
+        #expect(device.endedProviderSessions == ["grace"])
+    }
+
+    @Test("while one sign-in is written to the disk, another is told to try again")
+    func signInWhileWriting() throws {
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        let first = device.send(device.app("a"), VirtualDevice.signIn("ada"))
+        #expect(device.refusalOfSignIn("grace", by: device.app("b")) == .signInUnderWay)
+        device.finishWriting()
+        #expect(throws: Never.self) { try device.answer(first) }
+    }
+
+    @Test("a session that was abandoned on its way to the disk leaves nothing of itself to the next one")
+    func abandonedOnTheWay() throws {
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        let desk = device.app("desk")
+        device.send(desk, VirtualDevice.signIn("ada"))
+        #expect(device.held?.device?.account?.username == "ada")
+        device.quit(desk)
+        let other = device.app("other")
+        let grace = device.send(other, VirtualDevice.signIn("grace"))
+        device.diskMode = .commits
+        device.finishWriting()
+        let session = try #require(try device.answer(grace)["epoch"]?.unsignedValue)
+        device.advance(by: .seconds(1))
+        #expect(device.disk.sessions.keys.sorted() == [session])
+        #expect(device.disk.sessions[session]?.account?.username == "grace")
+        #expect(device.disk.parts[session]?.keys.map(\.app) == [VirtualDevice.key("other")])
+        #expect(device.batches.compactMap { $0.sessions[session]??.account?.username }.allSatisfy { $0 == "grace" })
+    }
+
+    // E14
+    @Test("a token that is under way when its session ends is not handed out, even if the same person is back")
+    func tokenAcrossSignOut() throws {
+        let desk = device.app("desk")
+        try device.signIn("ada", by: desk)
+        device.holdsProvider = true
+        let request = device.send(device.app("late"), device.acquireToken(for: "ada", ["x"], refresh: true))
+        let answers = device.questions
+        try device.signOut(by: desk)
+        device.holdsProvider = false
+        try device.signIn("ada", by: desk)
+        for answer in answers { device.feed(answer) }
+        #expect(device.refusal(request) == .currentAccountMismatch)
+    }
+
+    // E14
+    @Test("an app that asks for a token while the account is signed out gets none, and nobody new holds the session")
+    func tokenDuringSignOut() throws {
+        let desk = device.app("desk")
+        let session = try device.signIn("ada", by: desk)
+        device.holdsProvider = true
+        let late = device.app("late")
+        let request = device.send(late, device.acquireToken(for: "ada", ["x"], refresh: true))
+        try device.signOut(by: desk)
+        device.letProviderAnswer()
+        #expect(device.refusal(request) == .noCurrentAccount)
+        #expect(try device.round(session, by: desk)?.apps.map(\.identifier) == [VirtualDevice.key("desk")])
+        #expect(try device.owed(by: late).isEmpty)
+    }
+
+    @Test("apps that ask while somebody signs out hear of the account only if they are in its round")
+    func askDuringSignOut() throws {
+        let desk = device.app("desk")
+        let session = try device.signIn("ada", by: desk)
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        let requests = (0..<8).map { device.send(device.app("a\($0)"), .currentAccount) }
+        let signOut = device.send(desk, .signOut(identifier: "ada.t", session: nil))
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(throws: Never.self) { try device.answer(signOut) }
+        let listed = Set(try device.round(session, by: desk)?.apps.map(\.identifier) ?? [])
+        for (number, request) in requests.enumerated() {
+            let heard = try SessionAnswer(device.answer(request)).session.account != nil
+            #expect(!heard || listed.contains(VirtualDevice.key("a\(number)")))
+            #expect(!heard, "the account was withheld at once")
+        }
+    }
+}

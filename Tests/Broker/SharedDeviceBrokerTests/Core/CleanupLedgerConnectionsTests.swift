@@ -1,0 +1,138 @@
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+// S8
+@Suite("The cleanup ledger: several processes of an app, and several users")
+struct CleanupLedgerConnectionsTests {
+    /// A ledger in which session 2 was Ada's and is over; app “a” was given her account on these connections.
+    private func ended(_ connections: String...) -> CleanupLedger {
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: .ada, at: .at(0))
+        for connection in connections { _ = ledger.hold(2, by: "a", on: connection) }
+        ledger.end(2, at: .at(10))
+        return ledger
+    }
+
+    private func finish(_ ledger: inout CleanupLedger, on connection: String?) -> CleanupLedger.Effect {
+        ledger.report(.finished, of: 2, by: "a", on: connection, detail: nil, at: .at(20))
+    }
+
+    @Test("each process that was given the account has to report; what one has done the others still owe")
+    func eachReports() {
+        var ledger = ended(":1", ":2")
+        let first = finish(&ledger, on: ":1")
+        #expect(first == .recorded)
+        #expect(ledger.parts[2]?["a"]?.progress == .begun)
+        #expect(ledger.parts[2]?["a"]?.finishedAt == nil)
+        #expect(ledger.owed(by: "a", on: ":1").isEmpty)
+        #expect(ledger.owed(by: "a", on: ":2").map(\.epoch) == [2])
+        #expect(ledger.owed(by: "a").map(\.epoch) == [2])
+        let again = finish(&ledger, on: ":1")
+        #expect(again == .none, "a receipt that comes again says nothing new")
+        let second = finish(&ledger, on: ":2")
+        #expect(second == .completed)
+        #expect(ledger.parts[2]?["a"]?.progress == .finished)
+    }
+
+    @Test("a process that was not given the account does not settle it for those that were")
+    func stranger() {
+        var ledger = ended(":1")
+        let early = finish(&ledger, on: ":9")
+        #expect(early == .recorded)
+        #expect(ledger.parts[2]?["a"]?.progress == .begun)
+        #expect(ledger.owed(by: "a", on: ":9").isEmpty, "the data on the disk is gone, and it has none in memory")
+        #expect(ledger.owed(by: "a", on: ":1").map(\.epoch) == [2])
+        let last = finish(&ledger, on: ":1")
+        #expect(last == .completed)
+    }
+
+    @Test("the end of a process settles its part in memory, and the whole where the disk was clean already")
+    func connectionEnded() {
+        var ledger = ended(":1", ":2")
+        _ = finish(&ledger, on: ":1")
+        let ended = ledger.connectionEnded(":2", at: .at(30))
+        #expect(ended.map(\.session) == [2] && ended.map(\.participant) == ["a"])
+        #expect(ledger.sessions[2]?.outcome == .complete)
+        #expect(ledger.parts[2]?["a"]?.finishedAt == Moment.at(30).wall)
+    }
+
+    @Test("the end of all processes settles nothing where none has reported: the data is on the disk")
+    func allEnd() {
+        var ledger = ended(":1", ":2")
+        for connection in [":1", ":2", ":3"] {
+            let ended = ledger.connectionEnded(connection, at: .at(30))
+            #expect(ended.isEmpty)
+        }
+        #expect(ledger.sessions[2]?.outcome == .open)
+        #expect(ledger.parts[2]?["a"]?.progress == .owed)
+        // One process that starts later does it for all.
+        let effect = finish(&ledger, on: ":4")
+        #expect(effect == .completed)
+    }
+
+    @Test("the end of a process in an open session takes nothing from the list")
+    func endInOpenSession() {
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: .ada, at: .at(0))
+        _ = ledger.hold(2, by: "a", on: ":1")
+        let ended = ledger.connectionEnded(":1", at: .at(1))
+        #expect(ended.isEmpty)
+        ledger.end(2, at: .at(2))
+        #expect(ledger.owed(by: "a").map(\.epoch) == [2])
+    }
+
+    @Test("an administrator's waiver settles it for all processes")
+    func waiver() {
+        var ledger = ended(":1", ":2")
+        let effect = ledger.report(.waived, of: 2, by: "a", on: nil, detail: "was removed", at: .at(20))
+        #expect(effect == .completed)
+        #expect(ledger.owed(by: "a", on: ":1").isEmpty)
+    }
+
+    @Test("an app that two users run has two duties, and neither user's receipt settles the other's")
+    func users() {
+        let (ada, grace) = (Participant(app: "a", user: 1), Participant(app: "a", user: 2))
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: .ada, at: .at(0))
+        _ = ledger.hold(2, by: ada, on: ":1")
+        _ = ledger.hold(2, by: grace, on: ":2")
+        ledger.end(2, at: .at(10))
+        let first = ledger.report(.finished, of: 2, by: ada, on: ":1", detail: nil, at: .at(20))
+        #expect(first == .recorded)
+        #expect(ledger.debtors == [grace])
+        #expect(ledger.report(of: 2)?.apps.map(\.user) == [1, 2])
+        let second = ledger.report(.finished, of: 2, by: grace, on: ":2", detail: nil, at: .at(20))
+        #expect(second == .completed)
+    }
+
+    @Test("a rename takes the processes along")
+    func rename() {
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: .ada, at: .at(0))
+        _ = ledger.hold(2, by: "a", on: ":1")
+        _ = ledger.hold(2, by: "old", on: ":2")
+        _ = ledger.rename("old", to: "a")
+        ledger.end(2, at: .at(10))
+        #expect(ledger.parts[2]?["a"]?.connections == [":1", ":2"])
+        _ = finish(&ledger, on: ":1")
+        #expect(ledger.sessions[2]?.outcome == .open)
+        let last = finish(&ledger, on: ":2")
+        #expect(last == .completed)
+    }
+
+    @Test("what changes is named for the disk, and what could not be written is named again")
+    func changes() {
+        var ledger = ended(":1")
+        let changes = ledger.takeChanges()
+        #expect(changes.sessions == [2] && changes.parts == [2: ["a"]])
+        #expect(ledger.changes.isEmpty)
+        _ = ledger.hold(2, by: "a", on: ":1")
+        #expect(ledger.changes.isEmpty, "connections are not for the disk")
+        _ = finish(&ledger, on: ":1")
+        ledger.putBack(changes)
+        #expect(ledger.changes == changes)
+    }
+}

@@ -1,0 +1,230 @@
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+/// Numbers that a seed repeats (SplitMix64).
+struct SeededGenerator: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+        return z ^ (z >> 31)
+    }
+}
+
+@Suite("The cleanup ledger, whatever happens in whatever order")
+struct CleanupLedgerPropertyTests {
+    private enum Step {
+        case begin, end
+        case hold(Participant, String)
+        case tell(Participant)
+        case report(CleanupReport.Progress, Participant, UInt64, String?)
+        case disconnected(String)
+        case gone(Participant)
+        case expire(Double)
+        case rename(Participant, Participant)
+        case prune
+    }
+
+    /// Two apps, each run by two users.
+    private let participants = ["a", "b"].flatMap { app in [1, 2].map { Participant(app: app, user: $0) } }
+    private let connections = [":1", ":2", ":3"]
+
+    private func step(_ number: UInt64, using generator: inout SeededGenerator) -> Step {
+        let one = participants.randomElement(using: &generator) ?? "a"
+        let other = participants.randomElement(using: &generator) ?? "b"
+        let connection = connections.randomElement(using: &generator) ?? ":1"
+        let session = UInt64.random(in: 0...(number + 1), using: &generator)
+        let progress = CleanupReport.Progress.allCases.randomElement(using: &generator) ?? .begun
+        return switch Int.random(in: 0..<22, using: &generator) {
+        case 0..<2: .begin
+        case 2..<4: .end
+        case 4..<8: .hold(one, connection)
+        case 8..<10: .tell(one)
+        // The administrator's waiver is of no process; an app's report is no waiver.
+        case 10..<16: .report(progress, one, session, progress == .waived ? nil : connection)
+        case 16: .gone(one)
+        case 17: .expire(Double.random(in: 0...50, using: &generator))
+        case 18: .rename(one, other)
+        case 19..<21: .disconnected(connection)
+        default: .prune
+        }
+    }
+
+    /// How far a duty is, as it may only grow: a cleanup that failed may be begun again.
+    private func rank(_ progress: CleanupReport.Progress) -> Int {
+        switch progress {
+        case .owed: 0
+        case .told: 1
+        case .begun, .failed: 2
+        case .finished, .waived: 3
+        }
+    }
+
+    @Test("a duty goes only by a receipt or a waiver, and what the ledger says of itself agrees", arguments: 0..<60)
+    func invariants(seed: Int) {
+        var generator = SeededGenerator(state: UInt64(seed))
+        var ledger = CleanupLedger()
+        var number: UInt64 = 0
+        var isOpen = false
+        // What a disk has that takes each change.
+        var stored = (sessions: ledger.sessions, parts: ledger.parts)
+        for turn in 0..<300 {
+            let before = ledger
+            let now = Moment.at(Double(turn))
+            let step = step(number, using: &generator)
+            switch step {
+            case .begin:
+                guard !isOpen else { continue }
+                (number, isOpen) = (number + 1, true)
+                ledger.begin(number, account: .ada, at: now)
+            case .end:
+                guard isOpen else { continue }
+                ledger.end(number, at: now)
+                (number, isOpen) = (number + 1, false)
+            case .hold(let app, let connection): _ = ledger.hold(number, by: app, on: connection)
+            case .tell(let app): _ = ledger.tell(app, at: now)
+            case .report(let progress, let app, let session, let connection):
+                _ = ledger.report(progress, of: session, by: app, on: connection, detail: nil, at: now)
+            case .disconnected(let connection): _ = ledger.connectionEnded(connection, at: now)
+            case .gone(let app): _ = ledger.processEnded(app)
+            case .expire(let timeout): _ = ledger.expire(timeout: .seconds(timeout), at: now)
+            case .rename(let old, let new): _ = ledger.rename(old, to: new)
+            case .prune: ledger.prune(keeping: 3, namesSince: .distantPast)
+            }
+            let context = "seed \(seed), turn \(turn): \(step)"
+            check(ledger, after: before, step, context)
+            if !isConsistent(ledger) {
+                Issue.record("the ledger contradicts itself; \(context)")
+                return
+            }
+            write(ledger.takeChanges(), of: ledger, to: &stored)
+            if stored.sessions != ledger.sessions || !hasSame(stored.parts, ledger.parts) {
+                Issue.record("the changes do not name all that has changed; \(context)")
+                return
+            }
+        }
+        #expect(number > 5, "the sequence went somewhere")
+    }
+
+    private typealias Parts = [UInt64: [Participant: CleanupLedger.Part]]
+
+    private func write(
+        _ changes: CleanupLedger.Changes,
+        of ledger: CleanupLedger,
+        to stored: inout (sessions: [UInt64: CleanupLedger.Session], parts: Parts)
+    ) {
+        for number in changes.sessions {
+            stored.sessions[number] = ledger.sessions[number]
+            // The store removes a session with its parts.
+            if ledger.sessions[number] == nil { stored.parts[number] = nil }
+        }
+        for (number, participants) in changes.parts {
+            for participant in participants {
+                stored.parts[number, default: [:]][participant] = ledger.parts[number]?[participant]
+            }
+        }
+    }
+
+    /// Whether both are the same but for what is in memory only.
+    private func hasSame(_ stored: Parts, _ parts: Parts) -> Bool {
+        func strip(_ parts: Parts) -> Parts {
+            parts.mapValues { parts in
+                parts.mapValues { part in
+                    var part = part
+                    part.connections = []
+                    part.isReported = false
+                    return part
+                }
+            }.filter { !$0.value.isEmpty }
+        }
+        return strip(stored) == strip(parts)
+    }
+
+    private func check(_ ledger: CleanupLedger, after before: CleanupLedger, _ step: Step, _ context: String) {
+        for (number, parts) in before.parts {
+            for (app, old) in parts {
+                if case .rename(let from, let to) = step, app == from || app == to {
+                    let held = [from, to].compactMap { parts[$0] }.filter { $0.progress?.isSettled == false }
+                    let new = ledger.parts[number]?[to]
+                    let isOwed = new?.progress?.isSettled == false
+                    if !held.isEmpty, !isOwed { Issue.record("a rename settled a duty; \(context)") }
+                    if held.contains(where: { !$0.connections.isSubset(of: new?.connections ?? []) }) {
+                        Issue.record("a rename forgot a process; \(context)")
+                    }
+                    continue
+                }
+                let new = ledger.parts[number]?[app]
+                guard let progress = old.progress else {
+                    // Open: it stays until the session ends.
+                    if new == nil { Issue.record("a holder was forgotten; \(context)") }
+                    continue
+                }
+                if progress.isSettled {
+                    if let new, new.progress != old.progress {
+                        Issue.record("what was settled has changed; \(context)")
+                    }
+                    continue
+                }
+                guard let next = new?.progress else {
+                    Issue.record("a duty has disappeared; \(context)")
+                    continue
+                }
+                if next.isSettled {
+                    if !maySettle(old, step, app, number) {
+                        Issue.record("a duty was settled by nobody's word; \(context)")
+                    }
+                    continue
+                }
+                if case .gone(app) = step { continue }
+                if rank(next) < rank(progress) { Issue.record("progress went back; \(context)") }
+            }
+        }
+    }
+
+    /// Whether this step may settle the duty: a waiver, the receipt of the last process that was given the account, or the end of that
+    /// process where another one has reported.
+    private func maySettle(_ old: CleanupLedger.Part, _ step: Step, _ app: Participant, _ number: UInt64) -> Bool {
+        switch step {
+        case .report(.waived, app, number, nil): true
+        case .report(.finished, app, number, let connection?): old.connections.subtracting([connection]).isEmpty
+        case .disconnected(let connection): old.isReported && old.connections == [connection]
+        default: false
+        }
+    }
+
+    private func isConsistent(_ ledger: CleanupLedger) -> Bool {
+        for (number, session) in ledger.sessions {
+            let parts = (ledger.parts[number] ?? [:]).values
+            let isSettled = parts.allSatisfy { $0.progress?.isSettled == true }
+            switch session.outcome {
+            case nil:
+                guard session.endedAt == nil, session.account != nil, parts.allSatisfy({ $0.progress == nil }) else {
+                    return false
+                }
+            case .complete: guard isSettled, session.account == nil else { return false }
+            case .open, .expired:
+                guard !isSettled, session.account != nil, parts.allSatisfy({ $0.progress != nil }) else { return false }
+            }
+        }
+        let owed = participants.flatMap { app in ledger.owed(by: app).map { "\(app.app) \(app.user) \($0.epoch)" } }
+        let reported = ledger.rounds.flatMap { number in
+            (ledger.report(of: number)?.owing ?? []).map { "\($0.identifier) \($0.user ?? 0) \(number)" }
+        }
+        return owed.sorted() == reported.sorted()
+            && ledger.debtors == Set(participants.filter { !ledger.owed(by: $0).isEmpty })
+            && ledger.parts.filter { !$0.value.isEmpty }.keys.allSatisfy { ledger.sessions[$0] != nil }
+            && ledger.awaited.isSubset(of: ledger.debtors)
+            // Whoever owes as an app owes on some connection, and whoever owes on a connection owes as an app.
+            && participants.allSatisfy { app in
+                let all = Set(ledger.owed(by: app).map(\.epoch))
+                let each = (connections + [":new"]).map { Set(ledger.owed(by: app, on: $0).map(\.epoch)) }
+                return each.reduce([]) { $0.union($1) } == all
+            }
+    }
+}

@@ -1,0 +1,314 @@
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+extension Participant: ExpressibleByStringLiteral {
+    /// The app of this name, run by user 1000.
+    public init(stringLiteral app: String) { self.init(app: app, user: 1000) }
+}
+
+extension Moment {
+    /// So many seconds after the start of a test, by both clocks. Halves are exact, so that times come back from the disk as they went.
+    static func at(_ seconds: Double) -> Moment {
+        Moment(wall: Date(timeIntervalSince1970: 1_000_000.5 + seconds), uptime: .seconds(5000 + seconds))
+    }
+}
+
+@Suite("The cleanup ledger: who holds whose data, and what becomes of it")
+struct CleanupLedgerTests {
+    typealias Progress = CleanupReport.Progress
+
+    /// A ledger in which session 2 was Ada's and is over, with these apps.
+    private func ended(_ apps: Participant...) -> CleanupLedger {
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: .ada, at: .at(0))
+        for app in apps { _ = ledger.hold(2, by: app, on: nil) }
+        ledger.end(2, at: .at(10))
+        return ledger
+    }
+
+    /// The app's part at this progress.
+    private func ledger(_ progress: Progress, app: Participant = "a") -> CleanupLedger {
+        var ledger = ended(app, "other")
+        if progress != .owed { _ = ledger.tell(app, at: .at(11)) }
+        if progress != .owed, progress != .told {
+            _ = ledger.report(progress, of: 2, by: app, on: nil, detail: nil, at: .at(12))
+        }
+        return ledger
+    }
+
+    private func progress(_ ledger: CleanupLedger, _ app: Participant = "a", of epoch: UInt64 = 2) -> Progress? {
+        ledger.parts[epoch]?[app]?.progress
+    }
+
+    // MARK: Sessions
+
+    @Test("an app enters an open session's list once; never one that is over or unknown")
+    func hold() {
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: .ada, at: .at(0))
+        let (first, second) = (ledger.hold(2, by: "a", on: nil), ledger.hold(2, by: "a", on: nil))
+        #expect(first && !second)
+        let unknown = ledger.hold(3, by: "a", on: nil)
+        #expect(!unknown)
+        #expect(ledger.owed(by: "a").isEmpty, "nothing is owed while the session is open")
+        #expect(ledger.report(of: 2) == nil)
+        ledger.end(2, at: .at(1))
+        let late = ledger.hold(2, by: "b", on: nil)
+        #expect(!late)
+        #expect(ledger.parts[2]?.keys.sorted() == ["a"])
+    }
+
+    @Test("a session that ends leaves each of its apps with a duty, in its report and in what each owes")
+    func end() {
+        let ledger = ended("b", "a")
+        #expect(ledger.openRounds.map(\.number) == [2])
+        #expect(ledger.awaited == ["a", "b"])
+        #expect(ledger.debtors == ["a", "b"])
+        #expect(ledger.unaware == ["a", "b"])
+        #expect(ledger.owed(by: "a") == [OwedSession(epoch: 2, account: .ada)])
+        let report = ledger.report(of: 2) { $0 == "b" }
+        #expect(report?.outcome == .open)
+        #expect(report?.endedAt == Moment.at(10).wall)
+        #expect(report?.apps.map(\.identifier) == ["a", "b"])
+        #expect(report?.apps.map(\.user) == [1000, 1000])
+        #expect(report?.apps.map(\.progress) == [.owed, .owed])
+        #expect(report?.apps.map(\.isRunning) == [false, true])
+    }
+
+    @Test("a session that no app was told of is complete at once, and its name is gone")
+    func endWithoutApps() {
+        let ledger = ended()
+        #expect(ledger.report(of: 2)?.isComplete == true)
+        #expect(ledger.sessions[2]?.account == nil)
+        #expect(ledger.openRounds.isEmpty)
+    }
+
+    @Test("ending a session again, or one that never was, changes nothing")
+    func endTwice() {
+        var ledger = ledger(.begun)
+        let before = ledger
+        ledger.end(2, at: .at(99))
+        ledger.end(77, at: .at(99))
+        #expect(ledger == before)
+    }
+
+    // MARK: Steps
+
+    @Test("who asks is told of all that it owes, once")
+    func tell() {
+        var ledger = ended("a")
+        ledger.begin(4, account: .grace, at: .at(20))
+        _ = ledger.hold(4, by: "a", on: nil)
+        ledger.end(4, at: .at(30))
+        let first = ledger.tell("a", at: .at(31))
+        #expect(first == [2, 4])
+        #expect(progress(ledger) == .told && progress(ledger, of: 4) == .told)
+        #expect(ledger.parts[2]?["a"]?.toldAt == Moment.at(31).wall)
+        #expect(ledger.unaware.isEmpty)
+        let (second, stranger) = (ledger.tell("a", at: .at(32)), ledger.tell("b", at: .at(32)))
+        #expect(second.isEmpty && stranger.isEmpty)
+        #expect(ledger.parts[2]?["a"]?.toldAt == Moment.at(31).wall)
+    }
+
+    @Test(
+        "a report moves a duty from wherever it is, but never one that is settled",
+        arguments: Progress.allCases,
+        [Progress.begun, .failed, .finished, .waived]
+    )
+    func report(before: Progress, reported: Progress) {
+        var ledger = ledger(before)
+        let effect = ledger.report(reported, of: 2, by: "a", on: nil, detail: "words", at: .at(20))
+        guard !before.isSettled else {
+            #expect(effect == .none)
+            #expect(ledger == self.ledger(before))
+            return
+        }
+        #expect(effect == (reported == before ? .detailed : .recorded))
+        #expect(progress(ledger) == reported)
+        let part = ledger.parts[2]?["a"]
+        #expect(part?.detail == "words")
+        #expect(
+            part?.begunAt == (before == .begun ? Moment.at(12).wall : reported == .begun ? Moment.at(20).wall : nil)
+        )
+        #expect(part?.finishedAt == (reported == .begun ? nil : Moment.at(20).wall))
+        // Who reports knows of the sign-out; for whom somebody else speaks may not.
+        #expect((part?.toldAt != nil) == (before != .owed || reported != .waived))
+    }
+
+    @Test("only the broker says that an app owes or was told", arguments: [Progress.owed, .told])
+    func reservedProgress(_ progress: Progress) {
+        var ledger = ledger(.begun)
+        let before = ledger
+        let effect = ledger.report(progress, of: 2, by: "a", on: nil, detail: nil, at: .at(20))
+        #expect(effect == .none)
+        #expect(ledger == before)
+    }
+
+    @Test("the same report again is no news", arguments: [Progress.begun, .failed])
+    func repeated(_ progress: Progress) {
+        var ledger = ledger(progress)
+        let before = ledger
+        let effect = ledger.report(progress, of: 2, by: "a", on: nil, detail: nil, at: .at(20))
+        #expect(effect == .none)
+        #expect(ledger == before)
+    }
+
+    @Test("a report of who has no duty, or of a session that is open or unknown, changes nothing")
+    func reportWithoutDuty() {
+        var ledger = ended("a")
+        ledger.begin(4, account: .grace, at: .at(20))
+        _ = ledger.hold(4, by: "a", on: nil)
+        let before = ledger
+        for (app, epoch) in [("stranger", 2), ("a", 4), ("a", 77)] as [(Participant, UInt64)] {
+            let effect = ledger.report(.finished, of: epoch, by: app, on: nil, detail: nil, at: .at(21))
+            #expect(effect == .none)
+        }
+        #expect(ledger == before)
+    }
+
+    @Test(
+        "the last receipt, or waiver, completes the round and erases the name",
+        arguments: [Progress.finished, .waived]
+    )
+    func completion(_ last: Progress) {
+        var ledger = ended("a", "b")
+        let first = ledger.report(.finished, of: 2, by: "b", on: nil, detail: "3 files", at: .at(11))
+        #expect(first == .recorded)
+        #expect(ledger.sessions[2]?.account == .ada)
+        let second = ledger.report(last, of: 2, by: "a", on: nil, detail: nil, at: .at(12))
+        #expect(second == .completed)
+        #expect(ledger.sessions[2]?.account == nil)
+        let report = ledger.report(of: 2)
+        #expect(report?.isComplete == true)
+        #expect(report?.owing.isEmpty == true)
+        #expect(report?.apps.last?.finishedAfter == 1)
+        #expect(report?.apps.last?.detail == "3 files")
+        #expect(ledger.debtors.isEmpty && ledger.openRounds.isEmpty && ledger.awaited.isEmpty)
+    }
+
+    @Test("an app that ends before its receipt owes all of it again", arguments: Progress.allCases)
+    func processEnded(_ before: Progress) {
+        var ledger = ledger(before)
+        let other = ledger.parts[2]?["other"]
+        let interrupted = ledger.processEnded("a")
+        let isInterrupted = before == .told || before == .begun
+        #expect(interrupted == (isInterrupted ? [2] : []))
+        #expect(progress(ledger) == (isInterrupted ? .owed : before))
+        if isInterrupted { #expect(ledger.parts[2]?["a"]?.begunAt == nil) }
+        #expect(ledger.parts[2]?["other"] == other)
+    }
+
+    // MARK: Expiry
+
+    // S19
+    @Test("a round expires when its time is over, by the clock that never jumps; its duties stay")
+    func expire() {
+        for (uptime, jump, isLate) in [
+            (19.9, 0, false), (20, 0, true), (500, 0, true), (19.9, 1000, false), (19.9, -1000, false),
+            (20, -1000, true),
+        ] as [(Double, Double, Bool)] {
+            var ledger = ended("a")
+            var now = Moment.at(uptime)
+            now.wall += jump
+            let expired = ledger.expire(timeout: .seconds(10), at: now)
+            #expect(expired == (isLate ? [2] : []), "at \(uptime), with the wall clock set by \(jump)")
+            #expect(ledger.sessions[2]?.outcome == (isLate ? .expired : .open))
+            #expect(ledger.owed(by: "a").map(\.account) == [.ada])
+        }
+    }
+
+    @Test(
+        "a round that has expired, or is complete, does not expire; one that has expired is completed by the last receipt"
+    )
+    func expireTwice() {
+        var ledger = ended("a")
+        _ = ledger.expire(timeout: .seconds(1), at: .at(100))
+        let again = ledger.expire(timeout: .seconds(1), at: .at(200))
+        #expect(again.isEmpty)
+        #expect(ledger.awaited.isEmpty)
+        let effect = ledger.report(.finished, of: 2, by: "a", on: nil, detail: nil, at: .at(201))
+        #expect(effect == .completed)
+        let complete = ledger.expire(timeout: .seconds(1), at: .at(300))
+        #expect(complete.isEmpty)
+        #expect(ledger.sessions[2]?.outcome == .complete)
+    }
+
+    @Test("a session that is open does not expire")
+    func openSessionDoesNotExpire() {
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: .ada, at: .at(0))
+        let expired = ledger.expire(timeout: .seconds(0), at: .at(1000))
+        #expect(expired.isEmpty)
+    }
+
+    // MARK: Names and memory
+
+    @Test(
+        "where two names turn out to be one app, the duty that is not settled stays",
+        arguments: Progress.allCases,
+        Progress.allCases
+    )
+    func rename(old: Progress, new: Progress) {
+        var ledger = ended("old", "new", "third")
+        for (app, progress) in [("old", old), ("new", new)] as [(Participant, Progress)] where progress != .owed {
+            _ = ledger.tell(app, at: .at(11))
+            _ = ledger.report(progress, of: 2, by: app, on: nil, detail: nil, at: .at(12))
+        }
+        let isNews = ledger.rename("old", to: "new")
+        #expect(isNews)
+        #expect(ledger.parts[2]?.keys.sorted() == ["new", "third"])
+        #expect(progress(ledger, "new")?.isSettled == (old.isSettled && new.isSettled))
+        if new.isSettled == false { #expect(progress(ledger, "new") == new) }
+    }
+
+    @Test("a rename takes along what an open session has, and nothing where there is nothing")
+    func renameInOpenSession() {
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: .ada, at: .at(0))
+        _ = ledger.hold(2, by: "old", on: nil)
+        let same = ledger.rename("old", to: "old")
+        let unknown = ledger.rename("stranger", to: "new")
+        #expect(!same && !unknown)
+        _ = ledger.rename("old", to: "new")
+        ledger.end(2, at: .at(1))
+        #expect(ledger.owed(by: "new").map(\.epoch) == [2])
+        #expect(ledger.owed(by: "old").isEmpty)
+    }
+
+    @Test("pruning forgets the oldest complete rounds, never one that somebody still owes")
+    func prune() {
+        var ledger = CleanupLedger()
+        for epoch: UInt64 in 1...6 {
+            ledger.begin(epoch, account: .ada, at: .at(0))
+            _ = ledger.hold(epoch, by: "a", on: nil)
+            ledger.end(epoch, at: .at(1))
+            if epoch != 2 { _ = ledger.report(.finished, of: epoch, by: "a", on: nil, detail: nil, at: .at(2)) }
+        }
+        ledger.begin(7, account: .grace, at: .at(3))
+        ledger.prune(keeping: 2, namesSince: .distantPast)
+        #expect(ledger.sessions.keys.sorted() == [2, 5, 6, 7])
+        #expect(ledger.parts.keys.sorted() == [2, 5, 6])
+    }
+
+    // S14
+    @Test("pruning forgets the name of an account whose data an app never deleted; the duty stays")
+    func pruneNames() {
+        var ledger = ended("a")
+        ledger.begin(4, account: .grace, at: .at(20))
+        ledger.prune(keeping: 100, namesSince: Moment.at(10).wall)
+        #expect(ledger.owed(by: "a").map(\.account) == [.ada])
+        ledger.prune(keeping: 100, namesSince: Moment.at(11).wall)
+        #expect(ledger.owed(by: "a") == [OwedSession(epoch: 2, account: nil)])
+        #expect(ledger.sessions[4]?.account == .grace, "an open session keeps its name")
+    }
+
+    @Test("times in a report do not go below zero when the clock was set back")
+    func clockSetBack() {
+        var ledger = ended("a")
+        _ = ledger.report(.finished, of: 2, by: "a", on: nil, detail: nil, at: .at(-100))
+        #expect(ledger.report(of: 2)?.apps.first?.finishedAfter == 0)
+    }
+}

@@ -1,0 +1,205 @@
+import DBusTransport
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("What the cleanup policy makes of the ledger: who signs in, and who hears of it")
+struct CleanupPolicyTests {
+    /// Ada was signed in by the desk, and app “a” was told of her; now she is signed out.
+    private struct Scene {
+        let device: VirtualDevice
+        let desk: VirtualDevice.App
+        let a: VirtualDevice.App
+        let session: UInt64
+
+        init(_ policy: CleanupPolicy) throws {
+            device = VirtualDevice(policy)
+            desk = device.app("desk")
+            a = device.app("a")
+            session = try device.signIn("ada", by: desk)
+            _ = try device.session(for: a)
+            try device.signOut(by: desk)
+        }
+
+        func key(_ app: String) -> String { VirtualDevice.key(app) }
+    }
+
+    private static let halfMinute = CleanupPolicy(isStrict: true, timeout: .seconds(30))
+
+    // MARK: Advisory
+
+    @Test("an advisory policy lets the next user in; what is owed stays on record and is told each time")
+    func advisory() throws {
+        let scene = try Scene(.advisory)
+        try scene.device.signIn("grace", by: scene.desk)
+        for _ in 0..<2 {
+            let answer = try scene.device.session(for: scene.a)
+            #expect(answer.session.account?.username == "grace")
+            #expect(answer.owed == [OwedSession(epoch: scene.session, account: .named("ada"))])
+            #expect(!answer.isWithheld && !answer.isStrict)
+        }
+    }
+
+    // MARK: Strict
+
+    @Test("under a strict policy nobody signs in while anybody owes a cleanup, and the refusal names who does")
+    func strictRefusal() throws {
+        let scene = try Scene(.strict)
+        let device = scene.device
+        #expect(device.heldFor == [scene.key("a"), scene.key("desk")])
+        let checks = device.passwordChecks
+        let first = device.refusalOfSignIn("grace", by: scene.desk)
+        #expect(first == .cleanupPending([scene.key("a"), scene.key("desk")]))
+        #expect(device.passwordChecks == checks, "the password is not looked at before")
+        try device.finish(scene.desk)
+        #expect(device.refusalOfSignIn("grace", by: scene.desk) == .cleanupPending([scene.key("a")]))
+        #expect(device.state.device.account == nil)
+        try device.finish(scene.a)
+        try device.signIn("grace", by: scene.desk)
+        #expect(device.heldFor.isEmpty)
+    }
+
+    @Test("a sign-in that is patient goes on with the last receipt")
+    func strictPatience() throws {
+        let scene = try Scene(.strict)
+        let device = scene.device
+        let waiting = device.send(scene.desk, VirtualDevice.signIn("grace", patience: .seconds(60)))
+        try device.finish(scene.desk)
+        #expect(device.replies[waiting] == nil && device.state.device.account == nil)
+        try device.finish(scene.a)
+        #expect(try #require(device.answer(waiting)["epoch"]?.unsignedValue) > scene.session)
+        #expect(device.state.device.account?.username == "grace")
+    }
+
+    @Test("a sign-in that is patient is refused when its time is over")
+    func patienceEnds() throws {
+        let scene = try Scene(.strict)
+        let waiting = scene.device.send(scene.desk, VirtualDevice.signIn("grace", patience: .seconds(60)))
+        scene.device.advance(by: .seconds(59))
+        #expect(scene.device.replies[waiting] == nil)
+        scene.device.advance(by: .seconds(1))
+        #expect(scene.device.refusal(waiting)?.code == .cleanupPending)
+    }
+
+    @Test("a round that opens while the password is looked at is in the way, too")
+    func roundDuringSignIn() throws {
+        let device = VirtualDevice(.strict)
+        let (desk, a) = (device.app("desk"), device.app("a"))
+        device.holdsProvider = true
+        let late = device.send(a, VirtualDevice.signIn("grace"))
+        let answers = device.questions
+        device.holdsProvider = false
+        try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        for answer in answers { device.feed(answer) }
+        #expect(device.refusal(late) == .cleanupPending([VirtualDevice.key("desk")]))
+        #expect(device.endedProviderSessions == ["ada", "grace"])
+    }
+
+    @Test("when the time is over the next user gets in, but not to the app that still owes")
+    func quarantine() throws {
+        let scene = try Scene(Self.halfMinute)
+        let (device, session) = (scene.device, scene.session)
+        try device.finish(scene.desk)
+        #expect(device.refusalOfSignIn("grace", by: scene.desk) == .cleanupPending([scene.key("a")]))
+        device.advance(by: .seconds(31))
+        #expect(try device.round(session, by: scene.desk)?.outcome == .expired)
+        try device.signIn("grace", by: scene.desk)
+        let answer = try device.session(for: scene.a)
+        #expect(answer.isWithheld && answer.isStrict && answer.session.account == nil)
+        #expect(answer.owed.map(\.epoch) == [session])
+        #expect(throws: Refusal.cleanupRequired) { try device.token(for: "grace", by: scene.a) }
+        #expect(try device.session(for: device.app("b")).session.account?.username == "grace")
+        try device.finish(scene.a)
+        #expect(try device.session(for: scene.a).session.account?.username == "grace")
+        #expect(try device.round(session, by: scene.desk)?.outcome == .complete)
+        device.advance(by: .seconds(1))
+        #expect(device.disk.entries(.expired).map(\.detail) == ["still owing: \(scene.key("a"))"])
+        #expect(device.disk.entries(.completed, of: session).count == 1)
+    }
+
+    @Test("an app that owes a cleanup signs nobody in, when its round has expired")
+    func quarantinedSignIn() throws {
+        let scene = try Scene(Self.halfMinute)
+        scene.device.advance(by: .seconds(31))
+        #expect(scene.device.refusalOfSignIn("grace", by: scene.a) == .cleanupRequired)
+    }
+
+    @Test("a policy that waits without end waits for what expired under another one, too")
+    func stricterPolicy() throws {
+        let scene = try Scene(Self.halfMinute)
+        let device = scene.device
+        device.advance(by: .seconds(31))
+        #expect(device.heldFor.isEmpty)
+        device.configure { $0.cleanup = .strict }
+        #expect(device.heldFor == [scene.key("a"), scene.key("desk")])
+        #expect(device.refusalOfSignIn("grace", by: scene.desk)?.code == .cleanupPending)
+        for app in [scene.a, scene.desk] { try device.report(.finished, of: scene.session, by: app) }
+        try device.signIn("grace", by: scene.desk)
+    }
+
+    // S19
+    @Test("a round expires by itself, neither earlier nor later where somebody sets the clock")
+    func expiry() throws {
+        for jump in [0.0, 100_000, -100_000] {
+            let scene = try Scene(Self.halfMinute)
+            let (device, session) = (scene.device, scene.session)
+            let call = Request.Call.round(session: session, after: nil, awaitsEnd: true, patience: .seconds(60))
+            let waiting = device.send(scene.desk, call)
+            device.setClock(forwardBy: jump)
+            device.advance(by: .seconds(29))
+            #expect(device.state.ledger.sessions[session]?.outcome == .open, "set by \(jump)")
+            device.advance(by: .seconds(1))
+            #expect(device.state.ledger.sessions[session]?.outcome == .expired, "set by \(jump)")
+            #expect(device.replies[waiting] == nil, "who waits for the end waits on: the round is not complete")
+            try device.finish(scene.desk, scene.a)
+            #expect(try CleanupReport(device.answer(waiting)["round"]).isComplete)
+        }
+    }
+
+    // S19
+    @Test("a restart makes no round wait longer, nor, where the clock was set back, shorter than from the restart on")
+    func expiryAcrossRestart() throws {
+        let scene = try Scene(Self.halfMinute)
+        scene.device.advance(by: .seconds(20))
+        scene.device.restart()
+        scene.device.advance(by: .seconds(9))
+        #expect(scene.device.state.ledger.sessions[scene.session]?.outcome == .open)
+        scene.device.advance(by: .seconds(1))
+        #expect(scene.device.state.ledger.sessions[scene.session]?.outcome == .expired)
+
+        let other = try Scene(Self.halfMinute)
+        other.device.advance(by: .seconds(20))
+        other.device.setClock(forwardBy: -100_000)
+        other.device.restart()
+        other.device.advance(by: .seconds(29))
+        #expect(other.device.state.ledger.sessions[other.session]?.outcome == .open)
+        other.device.advance(by: .seconds(1))
+        #expect(other.device.state.ledger.sessions[other.session]?.outcome == .expired)
+    }
+
+    // MARK: Several processes, several users
+
+    // S8
+    @Test("another user's receipt, or another process's, settles nothing of an app that still has the account")
+    func oneReceiptIsNotAll() throws {
+        let device = VirtualDevice(.strict)
+        device.use(AppManifest(identifier: "org.example.app", identity: .init(executable: "/usr/bin/app")))
+        let ada = device.app("org.example.app", user: 65534)
+        let (root, second) = (device.app("org.example.app", user: 0), device.app("org.example.app", user: 65534))
+        let session = try device.signIn("ada", by: ada)
+        for app in [ada, second] { #expect(try device.session(for: app).session.account != nil) }
+        try device.signOut(by: ada)
+        try device.report(.finished, of: session, by: root)
+        #expect(device.heldFor == ["org.example.app"])
+        try device.report(.finished, of: session, by: ada)
+        #expect(device.refusalOfSignIn("grace", by: root)?.code == .cleanupPending)
+        #expect(try device.owed(by: ada).isEmpty)
+        #expect(try device.owed(by: second) == [session])
+        device.quit(second)
+        #expect(try device.round(session, by: ada)?.isComplete == true)
+        try device.signIn("grace", by: root)
+    }
+}

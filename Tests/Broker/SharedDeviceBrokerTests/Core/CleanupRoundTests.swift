@@ -1,0 +1,193 @@
+import DBusTransport
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Rounds of cleanup: receipts, waivers, processes that end, and who waits for them")
+struct CleanupRoundTests {
+    private let device = VirtualDevice()
+    private let desk: VirtualDevice.App
+    private let a: VirtualDevice.App
+
+    init() {
+        desk = device.app("desk")
+        a = device.app("a")
+    }
+
+    /// Ada was signed in by the desk, and app “a” was told of her; now she is signed out. Returns her session.
+    private func adaWasHere() throws -> UInt64 {
+        let session = try device.signIn("ada", by: desk)
+        _ = try device.session(for: a)
+        try device.signOut(by: desk)
+        return session
+    }
+
+    private func round(_ session: UInt64? = nil, after: UInt64? = nil, patience: Duration = .zero) -> Request.Call {
+        .round(session: session, after: after, awaitsEnd: false, patience: patience)
+    }
+
+    @Test("an administrator's word settles what an app owes, in one session or all, with the reason in the log")
+    func waive() throws {
+        let administrator = device.administrator
+        let sessions = [try adaWasHere(), try adaWasHere()]
+        func waive(_ session: UInt64?, user: UInt32? = nil) throws -> [UInt64] {
+            let call = Request.Call.waive(
+                app: VirtualDevice.key("a"),
+                user: user,
+                session: session,
+                reason: "was removed"
+            )
+            return try device.ask(administrator, call)["sessions"]?.elementsValue?.compactMap(\.unsignedValue) ?? []
+        }
+        #expect(try waive(sessions[0], user: 7).isEmpty, "another user's")
+        #expect(try waive(sessions[0]) == [sessions[0]])
+        #expect(try device.owed(by: a) == [sessions[1]])
+        #expect(try waive(nil) == [sessions[1]])
+        #expect(try waive(nil) == [])
+        #expect(try device.owed(by: a).isEmpty)
+        let entries = device.disk.entries(.waived, app: VirtualDevice.key("a"))
+        #expect(entries.map(\.session) == sessions)
+        #expect(entries.map(\.detail) == ["was removed", "was removed"])
+        let call = Request.Call.waive(app: "a", user: nil, session: nil, reason: "mine")
+        #expect(throws: Refusal.notPermitted) { try device.ask(a, call) }
+    }
+
+    @Test("a receipt that comes again, or for nothing, is taken and changes nothing")
+    func receiptTwice() throws {
+        let session = try adaWasHere()
+        for _ in 0..<3 { try device.report(.finished, of: session, by: a) }
+        try device.report(.finished, of: 999, by: a)
+        try device.report(.finished, of: session, by: device.app("stranger"))
+        device.advance(by: .seconds(1))
+        #expect(device.disk.entries(.finished).count == 1)
+        let apps = try device.round(session, by: a)?.apps.map(\.identifier)
+        #expect(apps == [VirtualDevice.key("a"), VirtualDevice.key("desk")])
+    }
+
+    @Test("that a cleanup has begun is answered without the disk, which has it soon")
+    func begun() throws {
+        let session = try adaWasHere()
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        try device.report(.begun, of: session, by: a)
+        #expect(device.held == nil)
+        device.advance(by: .milliseconds(200))
+        device.finishWriting()
+        #expect(device.disk.part("a", of: session)?.progress == .begun)
+    }
+
+    @Test("an app whose last process ends before its receipt owes all of it again")
+    func interrupted() throws {
+        let session = try adaWasHere()
+        try device.report(.begun, of: session, by: a)
+        device.quit(a)
+        #expect(try device.round(session, by: desk)?.apps.first?.progress == .owed)
+        device.advance(by: .seconds(1))
+        #expect(device.disk.entries(.interrupted).map(\.session) == [session])
+        #expect(try device.owed(by: device.app("a")) == [session])
+    }
+
+    @Test("what apps owe is there after a restart, and they are told to ask")
+    func restart() throws {
+        let session = try adaWasHere()
+        try device.report(.finished, of: session, by: desk)
+        let announced = device.announcements
+        device.restart()
+        #expect(device.announcements == announced + 1)
+        #expect(try device.owed(by: device.app("a")) == [session])
+        #expect(try device.owed(by: device.app("desk")).isEmpty)
+    }
+
+    @Test("an app that runs and has not asked is reminded, at growing intervals, until it asks")
+    func reminders() throws {
+        let session = try adaWasHere()
+        try device.report(.finished, of: session, by: desk)
+        let announced = device.announcements
+        device.advance(by: .seconds(2))
+        #expect(device.announcements == announced + 1)
+        device.advance(by: .seconds(4))
+        #expect(device.announcements == announced + 2)
+        device.advance(by: .seconds(3600))
+        #expect((announced + 50...announced + 70).contains(device.announcements), "about once a minute")
+        let last = device.announcements
+        _ = try device.owed(by: a)
+        device.advance(by: .seconds(3600))
+        #expect(device.announcements == last)
+    }
+
+    @Test("whoever waits for a round hears of each change, and at the end that it is complete")
+    func waitForRound() throws {
+        let session = try adaWasHere()
+        let first = try device.ask(desk, round())
+        #expect(try CleanupReport(first["round"]).session == session)
+        let revision = try #require(first["revision"]?.unsignedValue)
+        let waiting = device.send(desk, round(session, after: revision, patience: .seconds(60)))
+        #expect(device.replies[waiting] == nil)
+        try device.report(.begun, of: session, by: a)
+        let second = try #require(device.answer(waiting)["revision"]?.unsignedValue)
+        #expect(second > revision)
+        try device.finish(a, desk)
+        let last = try device.ask(desk, round(session, after: second, patience: .seconds(60)))
+        #expect(try CleanupReport(last["round"]).isComplete)
+        #expect(try device.ask(desk, round(999)).isEmpty)
+    }
+
+    @Test("whoever waits for a round that does not change is answered when its time is over")
+    func waitInVain() throws {
+        let session = try adaWasHere()
+        let revision = try device.ask(desk, round())["revision"]?.unsignedValue
+        let waiting = device.send(desk, round(session, after: revision, patience: .seconds(10)))
+        device.advance(by: .seconds(9))
+        #expect(device.replies[waiting] == nil)
+        device.advance(by: .seconds(1))
+        #expect(throws: Never.self) { try device.answer(waiting) }
+    }
+
+    @Test("the log has each step, in order and once")
+    func log() throws {
+        let session = try adaWasHere()
+        try device.finish(desk)
+        try device.report(.begun, of: session, by: a)
+        try device.report(.failed, of: session, by: a, detail: "disk")
+        try device.report(.finished, of: session, by: a)
+        device.advance(by: .seconds(1))
+        let events = device.disk.log.filter { $0.session == session }.map(\.event)
+        #expect(
+            events == [
+                .signedIn, .held, .announced, .held, .signedOut, .told, .finished, .begun, .failed, .finished,
+                .completed,
+            ]
+        )
+        #expect(device.journal.count == device.disk.log.count)
+    }
+
+    @Test("an app that may no longer take part can still settle what it owes, and hears of nobody else")
+    func debtorOfOldRules() throws {
+        let session = try adaWasHere()
+        device.use(AppManifest(identifier: "org.example.new", identity: .init(executable: "/usr/bin/new")))
+        device.configure { $0.requiresEnrolment = true }
+        let new = device.app(nil, executable: "/usr/bin/new")
+        try device.signIn("grace", by: new)
+        let answer = try device.session(for: a)
+        #expect(answer.session.account == nil && answer.isWithheld)
+        #expect(answer.owed.map(\.epoch) == [session])
+        #expect(device.refusal(device.send(a, device.acquireToken(for: "grace")))?.code == .appNotEligible)
+        try device.report(.finished, of: session, by: a)
+        #expect(device.disk.part("a", of: session)?.progress == .finished)
+        #expect(device.refusal(device.send(a, .currentAccount))?.code == .appNotEligible)
+    }
+
+    @Test("an app that gets a manifest takes what it owes along")
+    func newManifest() throws {
+        let early = device.app("org.example.app")
+        let session = try device.signIn("ada", by: early)
+        try device.signOut(by: early)
+        device.use(AppManifest(identifier: "org.example.app", identity: .init(executable: "/usr/bin/app")))
+        #expect(try device.owed(by: early) == [session])
+        #expect(try device.round(session, by: early)?.apps.map(\.identifier) == ["org.example.app"])
+        try device.report(.finished, of: session, by: early)
+        #expect(device.disk.parts[session]?.keys.map(\.app) == ["org.example.app"])
+    }
+}

@@ -1,0 +1,224 @@
+import DBusTransport
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Rules of the one signed-in account")
+struct DeviceStateTests {
+    private let idle = DeviceState(mode: .shared, account: nil, epoch: 7)
+    private let active = DeviceState(mode: .shared, account: .ada, epoch: 7)
+    private let personal = DeviceState(mode: .personal, account: nil, epoch: 7)
+    private let rules = SignInRules()
+
+    private func refusal(_ change: () throws(Refusal) -> DeviceState) -> String? {
+        do throws(Refusal) {
+            _ = try change()
+            return nil
+        } catch {
+            return error.code.description
+        }
+    }
+
+    private func signIn(_ account: Account, in state: DeviceState, _ rules: SignInRules = SignInRules()) -> String? {
+        refusal { () throws(Refusal) in try state.signingIn(account, rules) }
+    }
+
+    private func signOut(_ identifier: String?, session: UInt64? = nil, in state: DeviceState) -> String? {
+        refusal { () throws(Refusal) in try state.signingOut(identifier, session: session) }
+    }
+
+    @Test("on an idle shared device a sign-in is accepted")
+    func signIn() throws {
+        let new = try idle.signingIn(.ada, rules)
+        #expect(new == DeviceState(mode: .shared, account: .ada, epoch: 8))
+    }
+
+    @Test("while someone is signed in nobody else can sign in, and not the same account either")
+    func secondSignIn() {
+        #expect(signIn(.grace, in: active) == "account_already_signed_in")
+        #expect(signIn(.ada, in: active) == "account_already_signed_in")
+    }
+
+    @Test("on a personal device nobody can sign in")
+    func personalSignIn() {
+        #expect(signIn(.ada, in: personal) == "not_shared_device")
+    }
+
+    @Test("the current account is signed out, by name or without, in whatever case its id is written")
+    func signOut() throws {
+        for identifier in [nil, Account.ada.identifier, Account.ada.identifier.uppercased()] {
+            #expect(try active.signingOut(identifier) == DeviceState(mode: .shared, account: nil, epoch: 8))
+        }
+    }
+
+    @Test("signing out an account that is not the current one is refused, and so is a session that is over")
+    func mismatch() {
+        #expect(signOut(Account.grace.identifier, in: active) == "current_account_mismatch")
+        #expect(signOut(Account.ada.identifier, session: 5, in: active) == "current_account_mismatch")
+        #expect(signOut(Account.ada.identifier, session: 7, in: active) == nil)
+    }
+
+    @Test("signing out when nobody is signed in is refused")
+    func signOutOfNobody() {
+        #expect(signOut(nil, in: idle) == "no_current_account")
+        #expect(signOut(Account.ada.identifier, in: idle) == "no_current_account")
+        #expect(signOut(nil, in: personal) == "no_current_account")
+    }
+
+    @Test("turning the mode to personal signs the account out in the same step")
+    func toPersonal() {
+        #expect(active.under(.personal, rules) == DeviceState(mode: .personal, account: nil, epoch: 8))
+    }
+
+    @Test("turning the mode to shared signs nobody in")
+    func toShared() {
+        #expect(personal.under(.shared, rules) == DeviceState(mode: .shared, account: nil, epoch: 8))
+    }
+
+    @Test("the same mode again is no change")
+    func sameMode() {
+        #expect(active.under(.shared, rules) == nil)
+        #expect(personal.under(.personal, rules) == nil)
+    }
+
+    @Test("whatever happens in whatever order, every change is one epoch and a personal device has no account")
+    func invariants() {
+        let changes: [(DeviceState) throws -> DeviceState?] = [
+            { try $0.signingIn(.ada, SignInRules()) }, { try $0.signingIn(.grace, SignInRules()) },
+            { try $0.signingOut(nil) }, { try $0.signingOut(Account.ada.identifier) },
+            { $0.under(.shared, SignInRules()) }, { $0.under(.personal, SignInRules()) },
+            { $0.under(.shared, SignInRules(tenantIdentifier: "contoso")) },
+        ]
+        var reached: Set<String> = []
+        var generator = SeededGenerator(state: 12)
+        var state = DeviceState.initial
+        for _ in 0..<5000 {
+            guard let new = try? changes.randomElement(using: &generator)?(state) else { continue }
+            #expect(new.epoch == state.epoch + 1)
+            #expect(new.mode == .shared || new.account == nil)
+            #expect(new.mode != state.mode || new.account != state.account, "nothing has changed in \(state)")
+            state = new
+            reached.insert("\(state.mode) \(state.account?.username ?? "nobody")")
+        }
+        #expect(reached.count == 4, "not every state was reached: \(reached)")
+    }
+
+    @Test("a refusal tells what helps and names nobody")
+    func refusalTexts() {
+        let refusals: [Refusal] = [
+            .noCurrentAccount, .currentAccountMismatch, .accountAlreadySignedIn, .signInUnderWay, .notSharedDevice,
+            .neverConfigured, .cleanupRequired, .cleanupPending(["a"]), .tooManyNames, .requestAbandoned,
+            .tenantMismatch, .deviceNotJoined, .notJoined, .joinedElsewhere, .notOrganisationAdministrator,
+            .tooManyQuestions,
+        ]
+        #expect(Set(refusals).count == refusals.count)
+        for refusal in refusals {
+            #expect(refusal.description.contains(";"), "no remedy: \(refusal)")
+            #expect(!refusal.description.contains("ada"))
+        }
+    }
+}
+
+@Suite("Who may sign in on a device of an organisation")
+struct SignInRulesTests {
+    private let idle = DeviceState(mode: .shared, account: nil, epoch: 7)
+    private let active = DeviceState(mode: .shared, account: .ada, epoch: 7)
+
+    private func signIn(_ account: Account, _ rules: SignInRules) -> String? {
+        do throws(Refusal) {
+            _ = try idle.signingIn(account, rules)
+            return nil
+        } catch {
+            return error.code.description
+        }
+    }
+
+    @Test("where joining is required, nobody signs in before it")
+    func joinRequired() {
+        #expect(signIn(.ada, SignInRules(requiresJoin: true)) == "workplace_join_required")
+        #expect(signIn(.ada, SignInRules(requiresJoin: true, isJoined: true)) == nil)
+        #expect(signIn(.ada, SignInRules()) == nil)
+    }
+
+    // E19
+    @Test("users of another tenant are refused; the case of a tenant does not matter")
+    func tenants() {
+        let other = SignInRules(isJoined: true, tenantIdentifier: "contoso")
+        #expect(signIn(.ada, other) == "brt_tenant_mismatch")
+        let own = SignInRules(tenantIdentifier: Account.ada.tenantIdentifier.uppercased())
+        #expect(signIn(.ada, own) == nil)
+        #expect(signIn(Account(identifier: "ada", username: "ada"), own) == "brt_tenant_mismatch")
+    }
+
+    @Test("rules that allow the signed-in account change nothing; others sign it out, in one step")
+    func rulesChanged() {
+        #expect(active.under(.shared, SignInRules()) == nil)
+        #expect(idle.under(.shared, SignInRules(requiresJoin: true)) == nil)
+        for rules in [SignInRules(requiresJoin: true), SignInRules(tenantIdentifier: "contoso")] {
+            #expect(active.under(.shared, rules) == DeviceState(mode: .shared, account: nil, epoch: 8))
+        }
+    }
+}
+
+@Suite("The device's membership in an organisation")
+struct MembershipTests {
+    private let device = VirtualDevice()
+
+    init() { device.administrators = ["boss@contoso", "chief@fabrikam"] }
+
+    private func credentials(_ name: String) -> Request.Credentials {
+        Request.Credentials(username: name, password: Secret("right"))
+    }
+
+    @Test("an organisation's administrator joins the device; from then on only its users sign in")
+    func join() throws {
+        let (administrator, desk) = (device.administrator, device.app("desk"))
+        #expect(try device.ask(administrator, .join(credentials("boss@contoso")))["tenant"]?.stringValue == "contoso")
+        #expect(device.disk.membership?.tenantIdentifier == "contoso")
+        #expect(device.refusalOfSignIn("eve@fabrikam", by: desk) == .tenantMismatch)
+        try device.signIn("ada@contoso", by: desk)
+        #expect(throws: Refusal.joinedElsewhere) { try device.ask(administrator, .join(credentials("chief@fabrikam"))) }
+        device.restart()
+        #expect(device.state.membership?.tenantIdentifier == "contoso")
+    }
+
+    @Test("only the device's administrators ask, and only the organisation's have it done")
+    func rights() {
+        let (administrator, app) = (device.administrator, device.app("desk"))
+        #expect(throws: Refusal.notPermitted) { try device.ask(app, .join(credentials("boss@contoso"))) }
+        #expect(throws: Refusal.notPermitted) { try device.ask(app, .leave(credentials("boss@contoso"))) }
+        #expect(device.passwordChecks == 0, "no password is looked at for whoever may not ask")
+        #expect(throws: Refusal.notOrganisationAdministrator) {
+            try device.ask(administrator, .join(credentials("ada@contoso")))
+        }
+        #expect(throws: Refusal.notJoined) { try device.ask(administrator, .leave(credentials("boss@contoso"))) }
+        #expect(device.state.membership == nil)
+        // The provider's sessions served these requests only.
+        #expect(device.endedProviderSessions == ["ada@contoso", "boss@contoso"])
+    }
+
+    @Test("joining signs out whoever is another organisation's, and leaving whoever is signed in")
+    func signsOut() throws {
+        let (administrator, desk) = (device.administrator, device.app("desk"))
+        try device.signIn("eve@fabrikam", by: desk)
+        try device.ask(administrator, .join(credentials("boss@contoso")))
+        #expect(device.state.device.account == nil)
+        try device.signIn("ada@contoso", by: desk)
+        #expect(throws: Refusal.tenantMismatch) { try device.ask(administrator, .leave(credentials("chief@fabrikam"))) }
+        #expect(device.state.device.account != nil)
+        try device.ask(administrator, .leave(credentials("boss@contoso")))
+        #expect(device.state.device.account == nil)
+        #expect(device.disk.membership == nil)
+        #expect(device.disk.device == device.state.device)
+    }
+
+    @Test("a device that its configuration gives to one organisation joins no other")
+    func tenantOfConfiguration() {
+        device.configure { $0.tenantIdentifier = "Contoso" }
+        #expect(throws: Refusal.tenantMismatch) {
+            try device.ask(device.administrator, .join(credentials("chief@fabrikam")))
+        }
+        #expect(throws: Never.self) { try device.ask(device.administrator, .join(credentials("boss@contoso"))) }
+    }
+}

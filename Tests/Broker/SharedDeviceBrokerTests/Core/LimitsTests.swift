@@ -1,0 +1,245 @@
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Throttle of wrong passwords")
+struct PasswordThrottleTests {
+    private func after(_ seconds: Int) -> Duration { .seconds(1000 + seconds) }
+
+    @Test("five attempts may fail, the sixth waits 30 s after the fifth")
+    func sixth() {
+        var throttle = PasswordThrottle()
+        for second in 0..<5 { #expect(throttle.admit("ada", of: 1, at: after(second)) == .admitted) }
+        #expect(throttle.admit("ada", of: 1, at: after(5)) == .refused(retryAfter: .seconds(29)))
+        #expect(throttle.admit("ada", of: 1, at: after(33)) == .refused(retryAfter: .seconds(1)))
+        #expect(throttle.admit("ada", of: 1, at: after(34)) == .admitted)
+    }
+
+    @Test("after the wait it is one attempt in 30 s, not five")
+    func steadyState() {
+        var throttle = PasswordThrottle()
+        for _ in 0..<5 { _ = throttle.admit("ada", of: 1, at: after(0)) }
+        #expect(throttle.admit("ada", of: 1, at: after(30)) == .admitted)
+        #expect(throttle.admit("ada", of: 1, at: after(31)) == .refused(retryAfter: .seconds(29)))
+    }
+
+    @Test("a refused attempt does not prolong the wait")
+    func refusedAttempts() {
+        var throttle = PasswordThrottle()
+        for _ in 0..<5 { _ = throttle.admit("ada", of: 1, at: after(0)) }
+        for second in 1..<30 { _ = throttle.admit("ada", of: 1, at: after(second)) }
+        #expect(throttle.admit("ada", of: 1, at: after(30)) == .admitted)
+    }
+
+    @Test("attempts at once do not slip through before the first has failed")
+    func attemptsAtOnce() {
+        var throttle = PasswordThrottle()
+        let admitted = (0..<100).count { _ in throttle.admit("ada", of: 1, at: after(0)) == .admitted }
+        #expect(admitted == 5)
+    }
+
+    @Test("a success makes earlier failures with this name forgotten")
+    func success() {
+        var throttle = PasswordThrottle()
+        for _ in 0..<5 { _ = throttle.admit("ada", of: 1, at: after(0)) }
+        throttle.succeeded("ada", of: 1)
+        for _ in 0..<5 { #expect(throttle.admit("ada", of: 1, at: after(0)) == .admitted) }
+        #expect(throttle.count == 1)
+    }
+
+    @Test("an attempt that came to no verdict is not counted")
+    func cancellation() {
+        var throttle = PasswordThrottle()
+        for _ in 0..<200 {
+            #expect(throttle.admit("ada", of: 1, at: after(0)) == .admitted)
+            throttle.cancelled("ada", of: 1)
+        }
+        #expect(throttle.count == 0)
+    }
+
+    // S5
+    @Test("one name's failures are not another's, and one user's are not another's")
+    func keys() {
+        var throttle = PasswordThrottle()
+        for _ in 0..<5 { _ = throttle.admit("ada", of: 1, at: after(0)) }
+        #expect(throttle.admit("grace", of: 1, at: after(0)) == .admitted)
+        #expect(throttle.admit("ada", of: 2, at: after(0)) == .admitted)
+        throttle.succeeded("ada", of: 2)
+        #expect(throttle.admit("ada", of: 1, at: after(0)) == .refused(retryAfter: .seconds(30)))
+    }
+
+    // S5
+    @Test("a user who tries many names is slowed down, and others are not")
+    func spraying() {
+        var throttle = PasswordThrottle(allowedOfUser: 20)
+        let admitted = (0..<100).count { throttle.admit("name\($0)", of: 1, at: after(0)) == .admitted }
+        #expect(admitted == 20)
+        #expect(throttle.admit("ada", of: 2, at: after(0)) == .admitted)
+        // From here on it is one name in 30 s.
+        let later = (0..<300).count { throttle.admit("other\($0)", of: 1, at: after(1 + $0)) == .admitted }
+        #expect(later == 10)
+    }
+
+    // S5
+    @Test("a right password does not buy further guesses with other names")
+    func successAmongGuesses() {
+        var throttle = PasswordThrottle(allowedOfUser: 20)
+        var admitted = 0
+        for number in 0..<100 {
+            if throttle.admit("name\(number)", of: 1, at: after(0)) == .admitted { admitted += 1 }
+            if throttle.admit("own", of: 1, at: after(0)) == .admitted { throttle.succeeded("own", of: 1) }
+        }
+        #expect(admitted == 20)
+    }
+
+    @Test("failures are forgotten after a quarter of an hour")
+    func forgetting() {
+        var throttle = PasswordThrottle()
+        for _ in 0..<5 { _ = throttle.admit("ada", of: 1, at: after(0)) }
+        for _ in 0..<5 { #expect(throttle.admit("ada", of: 1, at: after(900)) == .admitted) }
+    }
+
+    @Test("a flood of names takes bounded memory, and frees no name under attack, of this user or another")
+    func flood() {
+        var throttle = PasswordThrottle(allowedOfUser: .max, capacity: 100)
+        for user in [1, 2] as [UInt32] { for _ in 0..<5 { _ = throttle.admit("ada", of: user, at: after(0)) } }
+        for number in 0..<2000 { _ = throttle.admit("name\(number)", of: 1, at: after(1)) }
+        #expect(throttle.count == 101)
+        for user in [1, 2] as [UInt32] {
+            #expect(throttle.admit("ada", of: user, at: after(2)) == .refused(retryAfter: .seconds(28)))
+        }
+    }
+}
+
+@Suite("How many entries of one kind get into the log")
+struct LogLimiterTests {
+    private func at(_ seconds: Double) -> Duration { .seconds(seconds) }
+
+    @Test("so many of an app and a reason are logged in a minute, and the rest in one entry")
+    func limit() {
+        var limiter = LogLimiter(limit: 3)
+        let verdicts = (0..<420).map { limiter.admits(1, "a", "x", at: at(100 + Double($0) / 10)) }
+        #expect(verdicts.prefix(3).allSatisfy { $0 } && !verdicts.dropFirst(3).contains(true))
+        #expect(limiter.nextSummary == at(160))
+        let early = limiter.summaries(at: at(159))
+        #expect(early.isEmpty)
+        let summaries = limiter.summaries(at: at(160))
+        #expect(summaries == [.init(app: "a", reason: "x", count: 417)])
+        #expect(summaries.first?.detail == "x … and 417 more")
+        #expect(limiter.nextSummary == nil)
+        let again = limiter.summaries(at: at(1000))
+        #expect(again.isEmpty, "said once")
+    }
+
+    @Test("users, apps and reasons do not use up each other's share")
+    func keys() {
+        var limiter = LogLimiter(limit: 1)
+        for (user, app, reason) in [(1, "a", "x"), (1, "b", "x"), (1, "a", "y"), (2, "a", "x")]
+            as [(UInt32, String, String)]
+        {
+            let isAdmitted = limiter.admits(user, app, reason, at: .zero)
+            #expect(isAdmitted)
+        }
+        let isAdmitted = limiter.admits(1, "a", "x", at: at(1))
+        #expect(!isAdmitted)
+        #expect(limiter.nextSummary == at(60))
+    }
+
+    @Test("a new minute begins with the first entry after the old one")
+    func nextWindow() {
+        var limiter = LogLimiter(limit: 1)
+        let verdicts = [0.0, 60, 61].map { limiter.admits(1, "a", "x", at: at($0)) }
+        #expect(verdicts == [true, true, false])
+        #expect(limiter.nextSummary == at(120))
+    }
+
+    @Test("a window with a summary to come counts on until that is made")
+    func lateSummary() {
+        var limiter = LogLimiter(limit: 1)
+        let verdicts = [0.0, 1, 65].map { limiter.admits(1, "a", "x", at: at($0)) }
+        #expect(verdicts == [true, false, false])
+        let summaries = limiter.summaries(at: at(66))
+        #expect(summaries.map(\.count) == [2])
+        let next = limiter.admits(1, "a", "x", at: at(67))
+        #expect(next)
+    }
+
+    // S2
+    @Test("made-up names do not get around the limit, nor fill the memory, nor use up another user's share")
+    func manyNames() {
+        var limiter = LogLimiter(limit: 2)
+        let logged = (0..<5000).count { limiter.admits(1, "app \($0)", "x", at: .zero) }
+        #expect(logged <= LogLimiter.windowsOfUser + 2)
+        let other = limiter.admits(2, "a", "x", at: .zero)
+        #expect(other)
+        let summaries = limiter.summaries(at: at(61))
+        #expect(summaries.map(\.app) == [LogLimiter.others])
+        let after = limiter.admits(1, "app 4999", "x", at: at(62))
+        #expect(after)
+    }
+}
+
+@Suite("What calls of one user may be under way")
+struct UserBudgetTests {
+    @Test("so many calls, and no more until one has ended; another user's are not counted")
+    func calls() {
+        var budget = UserBudget()
+        let admitted = (0..<1000).count { _ in budget.begin(1, bytes: 1) }
+        #expect(admitted == UserBudget.calls)
+        let other = budget.begin(2, bytes: 1)
+        #expect(other)
+        budget.end(1, bytes: 1)
+        let (next, more) = (budget.begin(1, bytes: 1), budget.begin(1, bytes: 1))
+        #expect(next && !more)
+    }
+
+    // S4
+    @Test("so many bytes")
+    func bytes() {
+        var budget = UserBudget()
+        let (whole, more) = (budget.begin(1, bytes: UserBudget.bytes), budget.begin(1, bytes: 1))
+        #expect(whole && !more)
+        budget.end(1, bytes: UserBudget.bytes)
+        let (tooLarge, small) = (budget.begin(1, bytes: UserBudget.bytes + 1), budget.begin(1, bytes: 1))
+        #expect(!tooLarge && small)
+    }
+
+    @Test("an end that never began gives nothing away")
+    func strayEnd() {
+        var budget = UserBudget()
+        for _ in 0..<10 { budget.end(1, bytes: 1000) }
+        let admitted = (0..<1000).count { _ in budget.begin(1, bytes: 1) }
+        #expect(admitted == UserBudget.calls)
+    }
+}
+
+@Suite("What other processes say, for the log")
+struct ForeignTextTests {
+    @Test("one character of any length is cut, too")
+    func combining() {
+        let long = "e" + String(repeating: "\u{301}", count: 100_000)
+        #expect(long.count == 1)
+        #expect(long.forLog(500).unicodeScalars.count == 500)
+        #expect("Grüße an alle".forLog(500) == "Grüße an alle")
+    }
+
+    // S16
+    @Test("it stays on its line, and cannot turn it around")
+    func lines() {
+        #expect(
+            "org.example.a\n2026 notice: signed in\u{1B}[2J".forLog(200)
+                == "org.example.a\u{FFFD}2026 notice: signed in\u{FFFD}[2J"
+        )
+        for scalar in ["\u{2028}", "\u{2029}", "\u{85}", "\u{202E}", "\u{0}"] {
+            #expect(scalar.forLog(9) == "\u{FFFD}")
+        }
+    }
+
+    // S16
+    @Test("so does the path of a caller's program")
+    func program() {
+        let credentials = AppCredentials(user: 7, executable: "/tmp/a\nbroker: signed in")
+        let caller = Caller(connection: ":1.1", credentials: credentials, process: 42, isAdministrator: false)
+        #expect(caller.program == "/tmp/a\u{FFFD}broker: signed in, pid 42, uid 7")
+    }
+}

@@ -1,0 +1,244 @@
+import DBusTransport
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+// S3
+@Suite("A sign-out cannot fail: not for want of a disk, a provider or time")
+struct SignOutTests {
+    private let device = VirtualDevice()
+    private let desk: VirtualDevice.App
+
+    init() { desk = device.app("desk") }
+
+    private var signOut: Request.Call { .signOut(identifier: "ada.t", session: nil) }
+
+    private func isStored(_ fields: BrokerProtocol.Fields) -> Bool { fields["stored"]?.booleanValue ?? true }
+
+    @Test("on a disk that fails, all are told and the account is withheld at once; the answer says what is not stored")
+    func fullDisk() throws {
+        let session = try device.signIn("ada", by: desk)
+        let announced = device.announcements
+        device.diskMode = .fails("no space")
+        let fields = try device.ask(desk, signOut)
+        #expect(!isStored(fields))
+        #expect(fields["session"]?.unsignedValue == session)
+        #expect(device.announcements == announced + 1)
+        #expect(device.state.device.account == nil)
+        let place = try #require(device.happenings.lastIndex(of: .announced))
+        #expect(device.happenings[place...].contains(.notCommitted), "all were told before the disk was tried")
+        #expect(throws: Refusal.noCurrentAccount) { try device.token(for: "ada", by: desk) }
+        #expect(try device.session(for: desk).session.account == nil)
+        #expect(try device.session(for: desk).owed.map(\.epoch) == [session])
+        let information = try device.ask(desk, .deviceInformation)
+        #expect(information["storeProblem"]?.stringValue == "no space")
+    }
+
+    @Test("it is committed as soon as there is room, and then nothing is left to say")
+    func committedLater() throws {
+        let session = try device.signIn("ada", by: desk)
+        device.diskMode = .fails("no space")
+        try device.ask(desk, signOut)
+        device.advance(by: .seconds(600))
+        #expect(device.disk.device.account != nil)
+        device.diskMode = .commits
+        device.advance(by: .seconds(1))
+        #expect(device.disk.device == device.state.device)
+        #expect(device.disk.sessions[session]?.outcome == .open)
+        #expect(device.disk.entries(.signedOut).count == 1)
+        #expect(try device.ask(desk, .deviceInformation)["storeProblem"] == nil)
+    }
+
+    @Test("a disk that answers nothing holds the answer up for half a second, and the broadcast not at all")
+    func hangingDisk() throws {
+        try device.signIn("ada", by: desk)
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        let announced = device.announcements
+        let request = device.send(desk, signOut)
+        #expect(device.announcements == announced + 1)
+        #expect(device.state.device.account == nil)
+        device.advance(by: .milliseconds(499))
+        #expect(device.replies[request] == nil)
+        device.advance(by: .milliseconds(1))
+        #expect(!isStored(try device.answer(request)))
+        device.finishWriting()
+        #expect(device.disk.device.account == nil)
+    }
+
+    @Test("a sign-out during another write is announced at once and written next")
+    func duringWrite() throws {
+        try device.signIn("ada", by: desk)
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        device.send(device.app("a"), .currentAccount)
+        let announced = device.announcements
+        let request = device.send(desk, signOut)
+        #expect(device.announcements == announced + 1)
+        device.finishWriting()
+        #expect(device.replies[request] == nil && device.disk.device.account != nil)
+        device.finishWriting()
+        #expect(isStored(try device.answer(request)) && device.disk.device.account == nil)
+    }
+
+    @Test("a restart does not bring back a session that the disk had no room to end; its time is the true one")
+    func restart() throws {
+        let session = try device.signIn("ada", by: desk)
+        device.advance(by: .seconds(10))
+        device.diskMode = .fails("no space")
+        try device.ask(desk, signOut)
+        let ended = device.now.wall
+        device.advance(by: .seconds(100))
+        #expect(device.disk.device.account != nil, "the rows still have it")
+        device.restart()
+        #expect(device.state.device.account == nil)
+        #expect(device.state.ledger.sessions[session]?.endedAt == ended)
+        #expect(try device.owed(by: device.app("desk")) == [session])
+        device.diskMode = .commits
+        device.advance(by: .seconds(2))
+        #expect(device.disk.device.account == nil)
+        device.restart()
+        #expect(device.state.device.account == nil)
+        #expect(try device.signIn("grace", by: device.app("desk")) > session + 1)
+    }
+
+    @Test("a session that was abandoned on its way to the disk does not come back with a restart")
+    func abandonedSignIn() throws {
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        device.send(desk, VirtualDevice.signIn("ada"))
+        device.quit(desk)
+        device.finishWriting()
+        #expect(device.disk.device.account != nil)
+        device.diskMode = .fails("no space")
+        device.finishWriting()
+        device.restart()
+        #expect(device.state.device.account == nil)
+    }
+
+    @Test("a provider that does not answer holds up no sign-out")
+    func hangingProvider() throws {
+        try device.signIn("ada", by: desk)
+        device.holdsProvider = true
+        let token = device.send(desk, device.acquireToken(for: "ada", refresh: true))
+        #expect(isStored(try device.ask(desk, signOut)))
+        device.letProviderAnswer()
+        #expect(device.refusal(token) == .noCurrentAccount)
+    }
+
+    @Test("the answer names the session that has ended, and the page that ends the browser's")
+    func answer() throws {
+        device.configure { $0.endSessionURL = "https://login.example.com/logout" }
+        let session = try device.signIn("ada", by: desk)
+        let fields = try device.ask(desk, signOut)
+        #expect(fields["session"]?.unsignedValue == session)
+        #expect(fields["epoch"]?.unsignedValue == session + 1)
+        #expect(fields["endSessionURL"]?.stringValue == "https://login.example.com/logout")
+    }
+
+    @Test("an app that names a session ends no later one")
+    func lateRequest() throws {
+        let session = try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        try device.signIn("ada", by: desk)
+        #expect(throws: Refusal.currentAccountMismatch) {
+            try device.ask(desk, .signOut(identifier: "ada.t", session: session))
+        }
+        #expect(device.state.device.account != nil)
+    }
+}
+
+@Suite("What ends a session by itself")
+struct AutomaticSignOutTests {
+    private let device = VirtualDevice()
+    private let desk: VirtualDevice.App
+
+    init() {
+        desk = device.app("desk")
+        device.configure { $0.schedule.inactivity = .seconds(600) }
+    }
+
+    // S11
+    @Test("asking for the account and for tokens is no activity; saying that somebody is there is")
+    func activity() throws {
+        try device.signIn("ada", by: desk)
+        for _ in 0..<9 {
+            device.advance(by: .seconds(60))
+            _ = try device.token(for: "ada", refresh: true, by: desk)
+            _ = try device.session(for: desk)
+        }
+        #expect(device.state.device.account != nil)
+        try device.ask(desk, .activity)
+        device.advance(by: .seconds(599))
+        #expect(device.state.device.account != nil)
+        device.advance(by: .seconds(1))
+        #expect(device.state.device.account == nil)
+        device.advance(by: .seconds(1))
+        #expect(device.disk.entries(.signedOut).map(\.detail) == ["inactivity for 600 s"])
+    }
+
+    @Test("a restart goes on from the last time that somebody used the device")
+    func restart() throws {
+        try device.signIn("ada", by: desk)
+        device.advance(by: .seconds(300))
+        try device.ask(desk, .activity)
+        device.advance(by: .seconds(500))
+        device.restart()
+        device.advance(by: .seconds(99))
+        #expect(device.state.device.account != nil)
+        device.advance(by: .seconds(2))
+        #expect(device.state.device.account == nil)
+    }
+
+    @Test("a clock that is set does not keep a session for longer than the timeout")
+    func clock() throws {
+        try device.signIn("ada", by: desk)
+        device.setClock(forwardBy: -100_000)
+        device.advance(by: .seconds(665))
+        #expect(device.state.device.account == nil)
+        try device.signIn("ada", by: desk)
+        device.setClock(forwardBy: 100_000)
+        device.advance(by: .seconds(61))
+        #expect(device.state.device.account == nil, "by the new clock nobody has used it for a day")
+    }
+
+    @Test("a new timeout counts at once; without one nothing ends by itself")
+    func settings() throws {
+        try device.signIn("ada", by: desk)
+        device.advance(by: .seconds(300))
+        device.configure { $0.schedule.inactivity = nil }
+        device.advance(by: .seconds(100_000))
+        #expect(device.state.device.account != nil)
+        device.configure { $0.schedule.inactivity = .seconds(60) }
+        #expect(device.state.device.account == nil)
+    }
+
+    @Test("locking the screen and logging out end a session only where that is wanted")
+    func login() throws {
+        try device.signIn("ada", by: desk)
+        for event in [LoginEvent.locked, .ended] {
+            device.feed(.login(event))
+            #expect(device.state.device.account != nil)
+        }
+        device.configure { $0.endsAtScreenLock = true }
+        device.feed(.login(.ended))
+        #expect(device.state.device.account != nil)
+        device.feed(.login(.locked))
+        #expect(device.state.device.account == nil)
+    }
+
+    @Test("a screen that is locked during a sign-in ends that, too")
+    func lockedDuringSignIn() throws {
+        device.configure { $0.endsAtScreenLock = true }
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        let request = device.send(desk, VirtualDevice.signIn("ada"))
+        device.feed(.login(.locked))
+        #expect(device.refusal(request) == .requestAbandoned)
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(device.state.device.account == nil && device.disk.device.account == nil)
+    }
+}

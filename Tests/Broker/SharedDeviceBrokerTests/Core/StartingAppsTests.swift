@@ -1,0 +1,110 @@
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Apps that owe a cleanup are started by the bus")
+struct StartingAppsTests {
+    private let device = VirtualDevice()
+    private let orders: VirtualDevice.App
+
+    init() {
+        let identity = AppManifest.Identity(executable: "/usr/bin/app")
+        device.use(
+            AppManifest(identifier: "org.example.orders", identity: identity, busName: "org.example.Orders"),
+            AppManifest(identifier: "org.example.photos", identity: identity)
+        )
+        orders = device.app("org.example.orders")
+    }
+
+    /// Ada was signed in by this app, and is signed out.
+    @discardableResult
+    private func adaWasHere(_ app: VirtualDevice.App) throws -> UInt64 {
+        let session = try device.signIn("ada", by: app)
+        try device.signOut(by: app)
+        return session
+    }
+
+    @Test("one that owes is started: at the sign-out, after a start of the broker, and when its last process ends")
+    func occasions() throws {
+        let session = try adaWasHere(orders)
+        #expect(device.startedServices == ["org.example.orders"])
+        device.restart()
+        #expect(device.startedServices == ["org.example.orders", "org.example.orders"])
+        let app = device.app("org.example.orders")
+        try device.finish(app)
+        #expect(device.state.ledger.debtors.isEmpty)
+        device.advance(by: .seconds(60))
+        let before = device.startedServices.count
+        device.quit(app)
+        device.advance(by: .seconds(60))
+        #expect(device.startedServices.count == before, "one that owes nothing is left alone")
+        _ = session
+    }
+
+    @Test("one that ends while it cleans up is started again")
+    func endedWhileCleaning() throws {
+        let session = try device.signIn("ada", by: orders)
+        let desk = device.app("org.example.photos")
+        try device.signOut(by: desk)
+        try device.report(.begun, of: session, by: orders)
+        device.advance(by: .seconds(3600))
+        let before = device.startedServices.count
+        device.quit(orders)
+        device.advance(by: .seconds(61))
+        #expect(device.startedServices.count > before)
+    }
+
+    @Test("it is tried again while the app owes, at intervals that grow to a minute")
+    func intervals() throws {
+        let session = try adaWasHere(orders)
+        device.advance(by: .milliseconds(500))
+        #expect(device.startedServices.count == 2)
+        device.advance(by: .seconds(1))
+        #expect(device.startedServices.count == 3)
+        device.advance(by: .seconds(3600))
+        #expect((60...75).contains(device.startedServices.count))
+        try device.report(.finished, of: session, by: orders)
+        let before = device.startedServices.count
+        device.advance(by: .seconds(3600))
+        #expect(device.startedServices.count == before)
+    }
+
+    @Test("why it cannot be started is said once, and again when the reason is another")
+    func failures() throws {
+        device.service = .failed("exit 3\nforged line")
+        try adaWasHere(orders)
+        device.advance(by: .seconds(600))
+        device.service = .failed("no such file")
+        device.advance(by: .seconds(600))
+        let details = device.disk.entries(.woken).map(\.detail)
+        #expect(
+            details == [
+                "could not be started as org.example.Orders: exit 3\u{FFFD}forged line",
+                "could not be started as org.example.Orders: no such file",
+            ]
+        )
+    }
+
+    @Test("that it was started is in the log; that it ran already, or that the bus is lost, is not")
+    func log() throws {
+        device.service = .noBus
+        try adaWasHere(orders)
+        device.service = .running
+        device.advance(by: .seconds(1))
+        #expect(device.disk.entries(.woken).isEmpty)
+        device.service = .started
+        device.advance(by: .seconds(2))
+        #expect(device.disk.entries(.woken).map(\.detail) == ["started as org.example.Orders"])
+    }
+
+    @Test("one without a name on the bus is left alone, until its manifest has one")
+    func withoutName() throws {
+        try adaWasHere(device.app("org.example.photos"))
+        device.advance(by: .seconds(600))
+        #expect(device.startedServices.isEmpty)
+        let identity = AppManifest.Identity(executable: "/usr/bin/app")
+        device.use(AppManifest(identifier: "org.example.photos", identity: identity, busName: "org.example.Photos"))
+        #expect(device.startedServices == ["org.example.photos"])
+    }
+}

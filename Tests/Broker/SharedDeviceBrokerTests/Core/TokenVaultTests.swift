@@ -1,0 +1,82 @@
+import Foundation
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Token vault")
+struct TokenVaultTests {
+    private let now = Moment.at(0)
+
+    private func token(_ value: String, endsAfter seconds: Double = 3600) -> AccessToken {
+        AccessToken(value: value, scopes: ["a"], expiresAt: now.wall.addingTimeInterval(seconds))
+    }
+
+    @Test("a token is handed out to its app for its scopes, and to no other app and for no others")
+    func lookup() {
+        var vault = TokenVault(epoch: 3)
+        vault.store(token("t"), for: "a", scopes: ["a", "b"], at: now)
+        #expect(vault.token(for: "a", scopes: ["b", "a"], at: now)?.value == "t")
+        #expect(vault.token(for: "a", scopes: ["a"], at: now) == nil)
+        #expect(vault.token(for: "b", scopes: ["a", "b"], at: now) == nil)
+        #expect(vault.token(for: Participant(app: "a", user: 7), scopes: ["a", "b"], at: now) == nil)
+    }
+
+    @Test("a new token replaces the old one")
+    func replacement() {
+        var vault = TokenVault(epoch: 3)
+        vault.store(token("old"), for: "a", scopes: ["a"], at: now)
+        vault.store(token("new"), for: "a", scopes: ["a"], at: now)
+        #expect(vault.token(for: "a", scopes: ["a"], at: now)?.value == "new")
+        #expect(vault.count == 1)
+    }
+
+    @Test("another epoch drops every token, and the same epoch none")
+    func epochs() {
+        var vault = TokenVault(epoch: 3)
+        vault.store(token("t"), for: "a", scopes: ["a"], at: now)
+        vault.enter(epoch: 3)
+        #expect(vault.count == 1)
+        vault.enter(epoch: 4)
+        #expect(vault.count == 0)
+        vault.enter(epoch: 3)
+        #expect(vault.token(for: "a", scopes: ["a"], at: now) == nil)
+    }
+
+    @Test("a token that has ended, or will before it arrives, is not handed out")
+    func expiry() {
+        var vault = TokenVault(epoch: 3, margin: 60, freshness: .seconds(100_000))
+        vault.store(token("t", endsAfter: 100), for: "a", scopes: ["a"], at: now)
+        func isThere(after seconds: Double) -> Bool { vault.token(for: "a", scopes: ["a"], at: .at(seconds)) != nil }
+        #expect(isThere(after: 39))
+        #expect(!isThere(after: 40))
+        #expect(!isThere(after: 100))
+        #expect(!isThere(after: 10_000))
+    }
+
+    // S15
+    @Test("after a few seconds the provider is asked again, by the clock that never jumps")
+    func freshness() {
+        var vault = TokenVault(epoch: 3, freshness: .seconds(5))
+        vault.store(token("t"), for: "a", scopes: ["a"], at: now)
+        #expect(vault.token(for: "a", scopes: ["a"], at: .at(4.5)) != nil)
+        #expect(vault.token(for: "a", scopes: ["a"], at: .at(5)) == nil)
+        var jumped = Moment.at(4.5)
+        jumped.wall += 1000
+        #expect(vault.token(for: "a", scopes: ["a"], at: jumped) != nil)
+    }
+
+    @Test("an app that asks for ever new scopes fills no memory: what ends first makes room, of that user alone")
+    func capacity() {
+        var vault = TokenVault(epoch: 3, capacity: 10)
+        let other = Participant(app: "a", user: 7)
+        vault.store(token("other", endsAfter: 1000), for: other, scopes: ["0"], at: now)
+        for number in 0..<50 {
+            vault.store(token("\(number)", endsAfter: 3600 + Double(number)), for: "a", scopes: ["\(number)"], at: now)
+        }
+        #expect(vault.count == 11)
+        #expect(vault.token(for: "a", scopes: ["49"], at: now) != nil)
+        #expect(vault.token(for: "a", scopes: ["40"], at: now) != nil)
+        #expect(vault.token(for: "a", scopes: ["39"], at: now) == nil)
+        #expect(vault.token(for: other, scopes: ["0"], at: now) != nil)
+    }
+}

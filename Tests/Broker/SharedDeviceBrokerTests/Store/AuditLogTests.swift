@@ -1,0 +1,112 @@
+import Foundation
+import GRDB
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("The audit log")
+struct AuditLogTests {
+    private let directory: TemporaryDirectory
+    private let database: DeviceDatabase
+    private let log: AuditLog
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+        log = AuditLog(database: database)
+    }
+
+    private func at(_ seconds: Double) -> Date { Date(timeIntervalSince1970: 1_000_000 + seconds) }
+
+    private func append(_ entries: AuditEntry...) throws {
+        try database.append(entries)
+    }
+
+    @Test("entries are read in order, whole")
+    func order() throws {
+        let entries = AuditEntry.Event.allCases.enumerated().map { number, event in
+            AuditEntry(event, at: at(Double(number)), session: 2, app: "a", user: 1000, detail: "\(number)")
+        }
+        try database.append(entries)
+        let lines = try log.lines()
+        #expect(lines.map(\.entry) == entries)
+        #expect(lines.map(\.sequence) == lines.map(\.sequence).sorted())
+    }
+
+    @Test("each filter lets through what it names, and several only what all of them name")
+    func filters() throws {
+        try append(
+            AuditEntry(.held, at: at(0), session: 2, app: "a"),
+            AuditEntry(.held, at: at(1), session: 2, app: "b"),
+            AuditEntry(.told, at: at(2), session: 4, app: "a"),
+            AuditEntry(.modeChanged, at: at(3)),
+            AuditEntry(.held, at: at(4), session: 4, app: "a")
+        )
+        let first = try #require(try log.lines().first).sequence
+        func found(_ filter: AuditLog.Filter) throws -> [Int64] { try log.lines(filter).map { $0.sequence - first } }
+        #expect(try found(.init(after: first + 2)) == [3, 4])
+        #expect(try found(.init(since: at(3))) == [3, 4])
+        #expect(try found(.init(session: 2)) == [0, 1])
+        #expect(try found(.init(app: "a")) == [0, 2, 4])
+        #expect(try found(.init(event: .held)) == [0, 1, 4])
+        #expect(try found(.init(last: 2)) == [3, 4])
+        #expect(try found(.init(last: 0)) == [])
+        #expect(try found(.init(session: 4, app: "a", event: .held)) == [4])
+        #expect(try found(.init(app: "a", last: 2)) == [2, 4], "the last of those that the rest admits")
+        #expect(try found(.init(app: "'; DROP TABLE audit; --")) == [])
+    }
+
+    @Test("an account is shown by its name while it is on the device, and by its number when it was removed")
+    func subject() throws {
+        let users = UserDirectory(database: database, passwordCost: .minimal)
+        let user = try users.add(username: "xquentinx", password: Secret("correct horse"))
+        let identifier = user.account.identifier
+        let entry = AuditEntry(.signedIn, at: at(0), session: 2, account: identifier, accountName: "xquentinx")
+        try append(entry, AuditEntry(.announced, at: at(0)), entry)
+        #expect(try log.lines().map(\.account) == ["xquentinx", nil, "xquentinx"])
+        try users.remove(username: "xquentinx")
+        #expect(try log.lines().map(\.account) == ["account #1", nil, "account #1"])
+        #expect(try !directory.contains("xquentinx"))
+        // The number is not given to anybody else.
+        try append(AuditEntry(.signedIn, at: at(1), session: 4, account: "g.t", accountName: "grace"))
+        try directory.sql("DELETE FROM subject")
+        let last = try #require(log.lines().last?.account)
+        #expect(last.hasPrefix("account #") && last != "account #1")
+    }
+
+    // The oldest entries are removed where the log grows too long: see the tests of the store.
+    @Test("an entry can be added, and not changed")
+    func appendOnly() throws {
+        try append(AuditEntry(.signedIn, at: at(0), session: 2, detail: "d"))
+        #expect(throws: DatabaseError.self) { try directory.sql("UPDATE audit SET detail = 'x'") }
+        #expect(try log.lines().map(\.entry.detail) == ["d"])
+    }
+
+    @Test(
+        "an entry that makes no sense is an error, not a trap",
+        arguments: ["'x', 'held'", "1e300, 'held'", "1, 'unheard-of'"]
+    )
+    func damaged(values: String) throws {
+        try directory.sql("INSERT INTO audit (at, event) VALUES (\(values))")
+        let error = #expect(throws: StoreError.self) { try log.lines() }
+        #expect(error?.code == .damaged)
+    }
+
+    @Test("ten thousand entries take less than two megabytes")
+    func size() throws {
+        let entries = (0..<10_000).map { number in
+            AuditEntry(
+                .finished,
+                at: at(Double(number)),
+                session: 1234,
+                app: "org.example.point-of-sale",
+                detail: "17 files"
+            )
+        }
+        try database.append(entries)
+        database.eraseRemnants()
+        let size = try FileManager.default.attributesOfItem(atPath: directory.databaseFile)[.size] as? Int
+        #expect((100_000..<2_000_000).contains(size ?? 0))
+    }
+}

@@ -1,0 +1,123 @@
+import Foundation
+import Glibc
+import SharedDevice
+import Testing
+
+import class NotifyCenterTestKit.ChildProcess
+
+@testable import SharedDeviceBroker
+
+@Suite("kill -9 at any instant")
+struct CrashTests {
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory() }
+
+    @Test("a writer that is killed again and again leaves every commit that returned, and at most one more")
+    func killWhileCommitting() async throws {
+        var epoch: UInt64 = 0
+        for _ in 0..<40 {
+            epoch = try await check(directory.state, from: epoch, killAfter: .random(in: 1...40))
+        }
+        #expect(epoch >= 40)
+    }
+
+    @Test("a process that is killed while it makes the database leaves one that opens")
+    func killWhileCreating() async throws {
+        for turn in 0..<10 {
+            // The kills are spread over the time that this takes here and now.
+            let start = ContinuousClock.now
+            _ = try await CommitLoop.killed([directory.file("whole \(turn)")], afterLines: 1, within: .zero)
+            let delay = ContinuousClock.now - start
+            for round in 0..<4 {
+                _ = try await check(directory.file("\(turn) \(round)"), from: 0, killAfter: 0, within: delay)
+            }
+        }
+    }
+
+    /// Kills a process that commits in a loop, and checks that the store is sound. Returns its epoch.
+    private func check(
+        _ path: String,
+        from before: UInt64,
+        killAfter count: Int,
+        within delay: Duration = .milliseconds(8)
+    ) async throws -> UInt64 {
+        let reported = try await CommitLoop.killed([path], afterLines: count, within: delay).compactMap { UInt64($0) }
+        #expect(reported.count >= count)
+        let state = try DeviceDatabase(directory: path, firstEpoch: 0).device()
+        let last = reported.last ?? before
+        #expect(state.epoch == last || state.epoch == last + 1, "\(last) was reported, \(state.epoch) is stored")
+        // The loop makes the device shared, then signs in and out by turns.
+        #expect(state.mode == (state.epoch == 0 ? .personal : .shared))
+        #expect((state.account != nil) == (state.epoch > 0 && state.epoch.isMultiple(of: 2)))
+        return state.epoch
+    }
+}
+
+@Suite("kill -9 of a broker at any instant: state and ledger")
+struct LedgerCrashTests {
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory() }
+
+    @Test("state and ledger agree after each kill, and what was answered is in them")
+    func killWhileKeepingLedger() async throws {
+        var answered = 0
+        for _ in 0..<25 { answered += try await check(killAfter: .random(in: 1...20)) }
+        #expect(answered >= 25)
+    }
+
+    /// Runs a broker until it has answered so often, kills it, and looks at what it left. Returns how many answers there were.
+    private func check(killAfter count: Int) async throws -> Int {
+        let path = directory.state
+        let answers = try await CommitLoop.killed([path, "ledger"], afterLines: count, within: .milliseconds(8))
+            .map { $0.split(separator: " ") }
+        #expect(answers.count >= count)
+        let database = try DeviceDatabase(directory: path, firstEpoch: 0)
+        let content = try DeviceStore.read(database)
+        let (state, ledger) = (content.device, content.ledger)
+        // The one session that is open is the device's.
+        let open = ledger.sessions.filter { $0.value.outcome == nil }.keys.sorted()
+        #expect(open == (state.account == nil ? [] : [state.epoch]))
+        func part(_ app: Substring, _ number: UInt64) -> CleanupLedger.Part? {
+            ledger.parts[number]?[Participant(app: "\(app) (/usr/bin/\(app), uid 1000)", user: 1000)]
+        }
+        for answer in answers {
+            let epoch = try #require(UInt64(answer[1]))
+            // A round that was completed long ago is forgotten.
+            guard let session = ledger.sessions[epoch] else {
+                let oldest = try #require(ledger.sessions.keys.min())
+                #expect(epoch < ledger.sessions.keys.max() ?? 0 || epoch < oldest, "session \(epoch) is lost")
+                continue
+            }
+            switch answer[0] {
+            case "held": #expect(part(answer[2], epoch) != nil, "\(answer) is lost")
+            case "out": #expect(session.outcome != nil, "\(answer) is lost")
+            default:
+                #expect(part(answer[2], epoch)?.progress == .finished, "\(answer) is lost")
+            }
+        }
+        // Each sign-in and sign-out that happened is in the log, once.
+        let log = AuditLog(database: database)
+        let ins = try log.lines(.init(event: .signedIn)).compactMap(\.entry.session)
+        let outs = try log.lines(.init(event: .signedOut)).compactMap(\.entry.session)
+        #expect(Set(ins).count == ins.count && Set(outs).count == outs.count)
+        #expect(ins.filter { !outs.contains($0) } == open)
+        return answers.count
+    }
+}
+
+/// The program of these tests that writes a line after each commit.
+private enum CommitLoop {
+    /// Starts it, waits until it has written so many lines, kills it at a random moment within `delay` from then, and returns all that it
+    /// wrote. Meanwhile the next commit, or its start, goes on.
+    static func killed(_ arguments: [String], afterLines count: Int, within delay: Duration) async throws -> [String] {
+        let wait = Duration.nanoseconds(Int64.random(in: 0...max(0, Int64(delay / .nanoseconds(1)))))
+        let process = try ChildProcess(Program.commitLoop.path, arguments)
+        while process.lines.count < count, process.isRunning { try await Task.sleep(for: .milliseconds(1)) }
+        try await Task.sleep(for: wait)
+        process.kill()
+        #expect(await process.exitStatus() == 128 + SIGKILL, "it ended by itself: \(process.errorText)")
+        return process.lines
+    }
+}

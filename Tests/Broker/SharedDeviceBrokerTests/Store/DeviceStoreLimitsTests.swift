@@ -1,0 +1,223 @@
+import Dispatch
+import Foundation
+import GRDB
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("What the store forgets, and what it keeps on a full disk")
+struct DeviceStoreLimitsTests {
+    private let directory: TemporaryDirectory
+    private let database: DeviceDatabase
+    private let store: DeviceStore
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+        store = try DeviceStore(database: database)
+    }
+
+    private let quentin = Account(identifier: "q.t", username: "xquentinx", displayName: "Xquentin")
+
+    /// A ledger in which this session was Quentin's and is over; app “a” owes a cleanup.
+    private func owed(_ number: UInt64 = 2) -> CleanupLedger {
+        var ledger = CleanupLedger()
+        ledger.begin(number, account: quentin, at: .at(0))
+        _ = ledger.hold(number, by: "a", on: nil)
+        ledger.end(number, at: .at(1))
+        return ledger
+    }
+
+    // MARK: Names
+
+    @Test("after the sign-out no file holds the account's name or identity")
+    func erasure() throws {
+        try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
+        #expect(try directory.contains(Account.ada.username), "the test would see no erasure")
+        // Another's stay in between moves the row about in its page.
+        try database.save(DeviceState(mode: .shared, account: nil, epoch: 3))
+        try database.save(DeviceState(mode: .shared, account: .grace, epoch: 4))
+        try database.save(DeviceState(mode: .shared, account: nil, epoch: 5))
+        database.eraseRemnants()
+        for account in [Account.ada, .grace] {
+            #expect(try !directory.contains(account.username))
+            #expect(try !directory.contains(account.identifier))
+        }
+        #expect(try !directory.contains("Lovelace"))
+    }
+
+    @Test("a reader elsewhere delays the erasure, which shows, and is made up for")
+    func delayedErasure() async throws {
+        let database = try DeviceDatabase(directory: directory.state, busyTimeout: .milliseconds(20), firstEpoch: 0)
+        try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
+        let reader = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+        try database.save(DeviceState(mode: .shared, account: .ada, epoch: 4))
+        let (isReading, mayEnd) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        async let reading: Void = onThread {
+            try reader.read("hold a transaction") { db in
+                _ = try DeviceStore.device(db, path: "")
+                isReading.signal()
+                mayEnd.wait()
+            }
+        }
+        try await onThread { isReading.wait() }
+        try database.save(DeviceState(mode: .shared, account: nil, epoch: 5))
+        database.eraseRemnants()
+        #expect(database.remnants?.code == .busy)
+        #expect(try directory.contains(Account.ada.username))
+        mayEnd.signal()
+        try await reading
+        database.eraseRemnants()
+        #expect(database.remnants == nil)
+        #expect(try !directory.contains(Account.ada.username))
+    }
+
+    @Test("a name leaves the file when its last receipt is in, and stays as long as one is owed")
+    func erasureOfRounds() throws {
+        var ledger = owed()
+        try store.save(&ledger)
+        database.eraseRemnants()
+        for name in ["xquentinx", "Xquentin"] { #expect(try directory.contains(name)) }
+        _ = ledger.report(.finished, of: 2, by: "a", on: nil, detail: nil, at: .at(2))
+        try store.save(&ledger)
+        database.eraseRemnants()
+        for name in ["xquentinx", "Xquentin"] { #expect(try !directory.contains(name)) }
+    }
+
+    // S14
+    @Test("a user who was removed is named in no row, and no later batch writes the name again")
+    func removedUser() throws {
+        let users = UserDirectory(database: database, passwordCost: .minimal)
+        let account = try users.add(username: "xquentinx", password: Secret("correct horse")).account
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: account, at: .at(0))
+        _ = ledger.hold(2, by: "a", on: nil)
+        ledger.end(2, at: .at(1))
+        let entry = AuditEntry(
+            .signedIn,
+            at: Moment.at(0).wall,
+            session: 2,
+            account: account.identifier,
+            accountName: "xquentinx"
+        )
+        try store.save(&ledger, log: [entry])
+        try users.remove(username: "xquentinx")
+        #expect(try !directory.contains("xquentinx"))
+        // The broker that runs meanwhile has the name in memory, and writes the round's row again.
+        _ = ledger.expire(timeout: .seconds(1), at: .at(100))
+        _ = ledger.tell("a", at: .at(101))
+        try store.save(&ledger)
+        let read = try store.load(at: .at(200)).ledger
+        #expect(read.sessions[2]?.outcome == .expired && read.sessions[2]?.account == nil)
+        #expect(try !directory.contains("xquentinx"))
+    }
+
+    // MARK: The log
+
+    // S2
+    @Test("the log is cut to so many bytes, the oldest entries first, and never those of a round that is open")
+    func cutLog() throws {
+        let store = try DeviceStore(database: database, longestLog: 100_000)
+        var ledger = owed()
+        try store.save(&ledger, log: [AuditEntry(.held, at: Moment.at(0).wall, session: 2, app: "a", detail: "open")])
+        let words = String(repeating: "x", count: 200)
+        for turn in 0..<10 {
+            var batch = Batch(number: 1)
+            batch.log = (0..<500).map { number in
+                AuditEntry(
+                    .refused,
+                    at: Moment.at(Double(turn)).wall,
+                    app: "a",
+                    detail: "\(turn * 500 + number) \(words)"
+                )
+            }
+            try store.commit(batch)
+        }
+        let lines = try AuditLog(database: database).lines()
+        #expect(lines.count < 1500)
+        #expect(lines.first?.entry.detail == "open")
+        #expect(lines.last?.entry.detail?.hasPrefix("4999 ") == true)
+        // What is left is the newest of all.
+        let numbers = lines.dropFirst().compactMap { $0.entry.detail?.split(separator: " ").first.flatMap { Int($0) } }
+        #expect(numbers == Array((numbers.first ?? 0)...4999))
+    }
+
+    @Test("entries of a round go when it is complete and their turn comes")
+    func cutCompleteRounds() throws {
+        let store = try DeviceStore(database: database, longestLog: 1000)
+        var ledger = owed()
+        _ = ledger.report(.finished, of: 2, by: "a", on: nil, detail: nil, at: .at(2))
+        try store.save(
+            &ledger,
+            log: [AuditEntry(.held, at: Moment.at(0).wall, session: 2, app: "a", detail: "complete")]
+        )
+        var batch = Batch(number: 1)
+        batch.log = (0..<2000).map { AuditEntry(.refused, at: Moment.at(1).wall, app: "a", detail: "\($0)") }
+        try store.commit(batch)
+        let lines = try AuditLog(database: database).lines()
+        #expect(lines.count <= 10)
+        #expect(!lines.contains { $0.entry.detail == "complete" })
+    }
+
+    // MARK: A full disk
+
+    // S3
+    @Test("the end of a session that finds no room is noted in the space kept for it, and a start heeds it")
+    func reserve() throws {
+        let before = Date()
+        try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
+        try fillDisk()
+        var batch = Batch(number: 1)
+        batch.device = DeviceState(mode: .shared, account: nil, epoch: 3)
+        store.note(DeviceState(mode: .shared, account: nil, epoch: 3), at: before)
+        #expect(throws: StoreError.self) { try store.commit(batch) }
+        let content = try DeviceStore(database: DeviceDatabase(directory: directory.state)).load(at: .now)
+        #expect(content.device.account == .ada)
+        let noted = try #require(content.noted)
+        #expect(abs(noted.date.timeIntervalSince(before)) < 0.001)
+        let state = BrokerState(device: content.device, ledger: content.ledger, noted: noted, at: .now)
+        #expect(state.device.account == nil && state.device.epoch == 3)
+        // When there is room, the rows say it themselves.
+        try emptyDisk()
+        try store.commit(batch)
+        #expect(try store.load(at: .now).noted == nil)
+    }
+
+    @Test("a note of an earlier session ends no later one")
+    func oldNote() throws {
+        try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
+        try fillDisk()
+        var batch = Batch(number: 1)
+        batch.device = DeviceState(mode: .shared, account: nil, epoch: 3)
+        store.note(DeviceState(mode: .shared, account: nil, epoch: 3), at: Date())
+        #expect(throws: StoreError.self) { try store.commit(batch) }
+        try emptyDisk()
+        try store.commit(batch)
+        try database.save(DeviceState(mode: .shared, account: .grace, epoch: 4))
+        #expect(try store.load(at: .now).noted == nil)
+    }
+
+    @Test(
+        "a note that makes no sense is none",
+        arguments: [
+            "", "nobody", "nobody 3", "nobody 3 shared", "nobody x shared 5", "nobody 3 mine 5",
+            "nobody 3 shared 1e300", "somebody 3 shared 5",
+        ]
+    )
+    func senselessNote(text: String) throws {
+        try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
+        let path = directory.databaseFile + ".signed-out"
+        #expect(mode(of: path) == 0o600)
+        let content = Data(text.utf8) + Data(repeating: 0, count: 4096 - text.utf8.count)
+        try content.write(to: URL(fileURLWithPath: path))
+        #expect(try store.load(at: .now).noted == nil)
+    }
+
+    /// No row is taken any more, as on a full disk.
+    private func fillDisk() throws {
+        try directory.sql("CREATE TRIGGER full BEFORE UPDATE ON device BEGIN SELECT RAISE(ABORT, 'full'); END")
+    }
+
+    private func emptyDisk() throws { try directory.sql("DROP TRIGGER full") }
+}

@@ -1,0 +1,249 @@
+import Foundation
+import GRDB
+import Glibc
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("The device's store: what was committed is there, whole, and nothing else")
+struct DeviceStoreTests {
+    private let directory: TemporaryDirectory
+    private let database: DeviceDatabase
+    private let store: DeviceStore
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+        store = try DeviceStore(database: database)
+    }
+
+    private func content() throws -> DeviceStore.Content { try store.load(at: .at(200)) }
+
+    /// The ledger as it is read again: without what is in memory only.
+    private func stored(_ ledger: CleanupLedger) -> CleanupLedger {
+        let parts = ledger.parts.mapValues { parts in
+            parts.mapValues { part in
+                var part = part
+                part.connections = []
+                part.isReported = false
+                return part
+            }
+        }
+        return CleanupLedger(sessions: ledger.sessions, parts: parts.filter { !$0.value.isEmpty })
+    }
+
+    /// One of everything: an open session, rounds of each outcome, apps at each progress, of two users.
+    private func fullLedger() -> CleanupLedger {
+        var ledger = CleanupLedger()
+        let apps = CleanupReport.Progress.allCases.flatMap { progress in
+            [1, 2].map { (progress, Participant(app: progress.rawValue, user: $0)) }
+        }
+        for number: UInt64 in [2, 4, 6] {
+            ledger.begin(number, account: .ada, at: .at(0))
+            for (_, app) in apps { _ = ledger.hold(number, by: app, on: nil) }
+            ledger.end(number, at: .at(1))
+            for (progress, app) in apps where progress != .owed {
+                _ = ledger.tell(app, at: .at(2))
+                _ = ledger.report(progress, of: number, by: app, on: nil, detail: "d", at: .at(3))
+            }
+            if number == 2 { _ = ledger.expire(timeout: .seconds(1), at: .at(100)) }
+            if number == 4 {
+                for (_, app) in apps {
+                    _ = ledger.report(.finished, of: number, by: app, on: nil, detail: nil, at: .at(4))
+                }
+            }
+        }
+        ledger.begin(8, account: .grace, at: .at(9))
+        _ = ledger.hold(8, by: "a", on: ":1")
+        return ledger
+    }
+
+    // MARK: The device
+
+    @Test("a new store is personal, empty, of epoch 0, and has no configuration")
+    func fresh() throws {
+        let content = try content()
+        #expect(content.device == .initial)
+        #expect(content.membership == nil && content.configuration == nil && content.noted == nil)
+        #expect(content.ledger == CleanupLedger())
+    }
+
+    @Test("a database that is made anew does not count again from where the one before began")
+    func epochsOfAnotherDatabase() throws {
+        let before = UInt64(time(nil))
+        let path = directory.file("other")
+        let first = try DeviceDatabase(directory: path).device().epoch
+        #expect(first >= before)
+        try DeviceDatabase(directory: path).save(DeviceState(mode: .shared, account: nil, epoch: first + 1))
+        #expect(try DeviceDatabase(directory: path).device().epoch == first + 1, "it goes on from where it is")
+    }
+
+    @Test("what was committed is there after opening again, with every field")
+    func persistence() throws {
+        var batch = Batch(number: 1)
+        batch.device = DeviceState(mode: .shared, account: .ada, epoch: 2)
+        batch.membership = .some(
+            Membership(organization: "Contoso", tenantIdentifier: "t", joinedAt: Moment.at(5).wall)
+        )
+        try store.commit(batch)
+        try store.keep(configuration: Data("{}".utf8))
+        let other = try DeviceStore(database: DeviceDatabase(directory: directory.state)).load(at: .at(0))
+        #expect(other.device == batch.device)
+        #expect(other.device.account?.displayName == "Ada Lovelace")
+        #expect(.some(other.membership) == batch.membership)
+        #expect(other.configuration == Data("{}".utf8))
+        batch = Batch(number: 2)
+        batch.membership = .some(nil)
+        try store.commit(batch)
+        #expect(try content().membership == nil)
+        #expect(try content().device.account == .ada, "what a batch does not name stays")
+    }
+
+    @Test("the configuration that was kept last is there")
+    func configuration() throws {
+        for text in ["one", "two"] { try store.keep(configuration: Data(text.utf8)) }
+        #expect(try content().configuration == Data("two".utf8))
+    }
+
+    @Test("a personal device cannot be stored with an account")
+    func personalWithAccount() throws {
+        let error = #expect(throws: StoreError.self) {
+            try database.save(DeviceState(mode: .personal, account: .ada, epoch: 1))
+        }
+        #expect(error?.code == .failed)
+        #expect(try database.device().epoch == 0)
+    }
+
+    @Test("each commit is synced, deleted bytes are overwritten, references are checked")
+    func settings() throws {
+        let (synchronous, secureDelete, foreignKeys, journal) = try database.read("look at the settings") { db in
+            (
+                try Int.fetchOne(db, sql: "PRAGMA synchronous"), try Int.fetchOne(db, sql: "PRAGMA secure_delete"),
+                try Int.fetchOne(db, sql: "PRAGMA foreign_keys"), try String.fetchOne(db, sql: "PRAGMA journal_mode")
+            )
+        }
+        #expect(synchronous == 2)
+        #expect(secureDelete == 1)
+        #expect(foreignKeys == 1)
+        #expect(journal == "wal")
+    }
+
+    // MARK: The ledger
+
+    @Test("what is committed is read again, each outcome, progress and time of it, of each user")
+    func roundTrip() throws {
+        var ledger = fullLedger()
+        #expect(Set(ledger.sessions.values.map(\.outcome)) == [nil, .open, .complete, .expired])
+        try store.save(&ledger)
+        #expect(try content().ledger == stored(ledger))
+    }
+
+    @Test("of random changes, each commit leaves the disk with what was committed", arguments: 0..<5)
+    func randomChanges(seed: Int) throws {
+        var generator = SeededGenerator(state: UInt64(seed))
+        var ledger = CleanupLedger()
+        var number: UInt64 = 0
+        for turn in 0..<60 {
+            for _ in 0..<Int.random(in: 1...4, using: &generator) {
+                let app = (["a", "b", "c"] as [Participant]).randomElement(using: &generator) ?? "a"
+                let now = Moment.at(Double(turn))
+                switch Int.random(in: 0..<9, using: &generator) {
+                case 0:
+                    number += 2
+                    ledger.end(number - 2, at: now)
+                    ledger.begin(number, account: .ada, at: now)
+                case 1..<4: _ = ledger.hold(number, by: app, on: nil)
+                case 4: _ = ledger.tell(app, at: now)
+                case 5: _ = ledger.rename(app, to: "d")
+                case 6: ledger.prune(keeping: 1, namesSince: .distantPast)
+                case 7 where ledger.sessions[number]?.outcome == nil && ledger.sessions[number] != nil:
+                    ledger.remove(number)
+                default:
+                    for owed in ledger.owed(by: app) {
+                        _ = ledger.report(.finished, of: owed.epoch, by: app, on: nil, detail: nil, at: now)
+                    }
+                }
+            }
+            try store.save(&ledger)
+            #expect(try content().ledger == stored(ledger), "seed \(seed), turn \(turn)")
+        }
+    }
+
+    @Test("only the rows that a batch names are written")
+    func rows() throws {
+        var ledger = fullLedger()
+        try store.save(&ledger)
+        // Whoever wrote a row again would undo this mark.
+        try directory.sql("UPDATE part SET detail = 'mark' WHERE app <> 'owed'")
+        try directory.sql("UPDATE session SET started_at = 77")
+        _ = ledger.tell(Participant(app: "owed", user: 1), at: .at(50))
+        try store.save(&ledger)
+        let read = try content().ledger
+        #expect(read.parts[6]?[Participant(app: "owed", user: 1)]?.progress == .told)
+        #expect(read.parts[6]?[Participant(app: "owed", user: 2)]?.progress == .owed)
+        #expect(read.sessions.values.allSatisfy { $0.startedAt.timeIntervalSince1970 == 77 })
+        for (app, part) in read.parts[6] ?? [:] where app.app != "owed" { #expect(part.detail == "mark") }
+    }
+
+    @Test("device, membership, ledger and log are committed together or not at all")
+    func allOrNothing() throws {
+        try database.save(DeviceState(mode: .shared, account: nil, epoch: 1))
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: .ada, at: .at(0))
+        _ = ledger.hold(2, by: "a", on: nil)
+        let entry = AuditEntry(.signedIn, at: Moment.at(0).wall, session: 2)
+        let state = DeviceState(mode: .shared, account: .ada, epoch: 2)
+        // The log comes last in the transaction.
+        try directory.sql("CREATE TRIGGER no_log BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END")
+        let changes = ledger.changes
+        #expect(throws: StoreError.self) { try store.save(&ledger, device: state, log: [entry]) }
+        #expect(try content().device.epoch == 1)
+        #expect(try content().ledger == CleanupLedger())
+        try directory.sql("DROP TRIGGER no_log")
+        ledger.putBack(changes)
+        try store.save(&ledger, device: state, log: [entry])
+        #expect(try content().device.account == .ada)
+        #expect(try content().ledger == stored(ledger))
+        #expect(try AuditLog(database: database).lines().count == 1)
+    }
+
+    // S19
+    @Test("the age of a round is by the wall clock, and never less than nothing")
+    func age() throws {
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: .ada, at: .at(0))
+        _ = ledger.hold(2, by: "a", on: nil)
+        ledger.end(2, at: .at(10))
+        try store.save(&ledger)
+        for (seconds, age) in [(70.0, 60.0), (10, 0), (-5000, 0)] {
+            var now = Moment.at(seconds)
+            now.uptime = .seconds(3)
+            let ended = try store.load(at: now).ledger.sessions[2]?.endedUptime
+            #expect(ended == .seconds(3 - age))
+        }
+    }
+
+    @Test(
+        "a row that makes no sense is an error, not a trap, and not half a ledger",
+        arguments: [
+            "UPDATE session SET number = -1 WHERE number = 2", "UPDATE session SET started_at = 'x'",
+            "UPDATE session SET started_at = 1e300", "UPDATE session SET outcome = 'half'",
+            "UPDATE session SET outcome = NULL WHERE number = 2", "UPDATE session SET ended_at = NULL",
+            "UPDATE session SET ended_at = 'x'",
+            "UPDATE part SET progress = 'half'", "UPDATE part SET progress = NULL WHERE session = 2",
+            "UPDATE part SET progress = 'owed' WHERE session = 8",
+            "UPDATE part SET session = -3 WHERE session = 8", "DELETE FROM session WHERE number = 2",
+            "UPDATE part SET app = x'ff' WHERE session = 8", "UPDATE part SET user = -1 WHERE session = 8",
+            "INSERT INTO membership VALUES (1, NULL, 't', 1e300)",
+        ]
+    )
+    func damaged(statement: String) throws {
+        var ledger = fullLedger()
+        try store.save(&ledger)
+        try directory.sql(statement)
+        let error = #expect(throws: StoreError.self) { try content() }
+        #expect(error?.code == .damaged)
+        #expect(error?.remedy != nil)
+    }
+}

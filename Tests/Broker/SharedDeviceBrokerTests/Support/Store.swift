@@ -1,0 +1,57 @@
+import Foundation
+import GRDB
+import SharedDevice
+
+@testable import SharedDeviceBroker
+
+extension DeviceDatabase {
+    /// Puts a state into the store, as the broker does.
+    func save(_ device: DeviceState) throws(StoreError) {
+        var batch = Batch(number: 1)
+        batch.device = device
+        try DeviceStore(database: self).commit(batch)
+    }
+
+    /// The state that the store has.
+    func device() throws(StoreError) -> DeviceState { try DeviceStore.device(of: self) }
+
+    /// Adds entries to the log.
+    func append(_ entries: [AuditEntry]) throws(StoreError) {
+        var batch = Batch(number: 1)
+        batch.log = entries
+        try DeviceStore(database: self).commit(batch)
+    }
+}
+
+extension DeviceStore {
+    /// Writes all that the ledger has changed.
+    func save(
+        _ ledger: inout CleanupLedger,
+        device: DeviceState? = nil,
+        log: [AuditEntry] = []
+    ) throws(StoreError) {
+        let changes = ledger.takeChanges()
+        var batch = Batch(number: 1)
+        for number in changes.sessions { batch.sessions[number] = .some(ledger.sessions[number]) }
+        for (number, participants) in changes.parts {
+            for participant in participants {
+                batch.parts[number, default: [:]][participant] = .some(ledger.parts[number]?[participant])
+            }
+        }
+        batch.device = device
+        batch.log = log
+        try commit(batch)
+    }
+}
+
+extension TemporaryDirectory {
+    /// Does to the database what someone who edits the file by hand may do.
+    func sql(_ statement: String) throws {
+        let queue = try DatabaseQueue(path: databaseFile)
+        try queue.write { db in
+            try db.execute(sql: "PRAGMA ignore_check_constraints = ON")
+            try db.execute(sql: statement)
+        }
+        try queue.close()
+    }
+}

@@ -1,0 +1,297 @@
+import DBusTransport
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+/// A device without processes, bus, disk and clock: it drives a ``BrokerState``, carries its effects out on the spot, and records them. All of
+/// it is synchronous, so that a test of the broker's rules is a plain function.
+///
+/// By default the disk commits at once, and the identity provider answers at once; a test can hold back or fail both.
+final class VirtualDevice {
+    /// A program that is connected to the bus.
+    struct App {
+        let connection: String
+        /// Which app it says it is.
+        var name: String?
+    }
+
+    /// What happened, in its order.
+    enum Happening: Equatable {
+        case replied(UInt64)
+        case announced
+        case committed
+        case notCommitted
+    }
+
+    /// What the disk does with a batch.
+    enum DiskMode: Equatable {
+        case commits
+        /// The batch waits for ``VirtualDevice/finishWriting()``.
+        case holds
+        case fails(String)
+    }
+
+    /// A request has no answer yet.
+    struct NotAnswered: Error {}
+
+    private(set) var state: BrokerState
+    private(set) var now: Moment
+    var disk = VirtualDisk()
+    var diskMode = DiskMode.commits
+    /// The batch that the disk holds.
+    private(set) var held: Batch?
+
+    /// Whether the provider's answers wait for ``letProviderAnswer()``.
+    var holdsProvider = false
+    /// Names of people who are administrators of their organisation.
+    var administrators: Set<String> = []
+    /// Fails every token, with this error.
+    var tokenError: IdentityError?
+    private(set) var questions: [Event] = []
+    private(set) var passwordChecks = 0
+    private(set) var endedProviderSessions: [String] = []
+
+    /// What the bus does when it is asked to start an app.
+    var service = ServiceStart.running
+    private(set) var startedServices: [String] = []
+
+    private(set) var happenings: [Happening] = []
+    private(set) var replies: [UInt64: Result<BrokerProtocol.Fields, Refusal>] = [:]
+    private(set) var announcements = 0
+    private(set) var modeAnnouncements = 0
+    /// What was committed. A batch that failed comes again.
+    private(set) var batches: [Batch] = []
+    private(set) var lastBatch: Batch?
+    private(set) var journal: [AuditEntry] = []
+    private(set) var notes: [String] = []
+
+    private let requiresProof: Bool
+    private var policy = DevicePolicy()
+    private var manifests: [AppManifest] = []
+    private var events: [Event] = []
+    private var lastNumber: UInt64 = 0
+    private var lastConnection = 0
+    private var lastToken = 0
+
+    /// A shared device at which nobody has signed in yet.
+    init(_ cleanup: CleanupPolicy = .advisory, requiresProof: Bool = false) {
+        self.requiresProof = requiresProof
+        now = Moment(wall: Date(timeIntervalSince1970: 1_000_000), uptime: .seconds(1000))
+        state = BrokerState(requiresProof: requiresProof, at: now)
+        policy.mode = .shared
+        policy.cleanup = cleanup
+        configure { _ in }
+    }
+
+    // MARK: Events
+
+    /// Has the broker take an event, and all that comes of it.
+    func feed(_ event: Event) {
+        events.append(event)
+        guard events.count == 1 else { return }
+        while let next = events.first {
+            for effect in state.reduce(next, at: now) { perform(effect) }
+            events.removeFirst()
+        }
+    }
+
+    func configure(_ change: (inout DevicePolicy) -> Void) {
+        change(&policy)
+        feed(.configured(policy))
+    }
+
+    func use(_ manifests: AppManifest...) {
+        self.manifests = manifests
+        feed(.manifests(manifests))
+    }
+
+    /// Lets the time pass. The broker is woken whenever it wants to be.
+    func advance(by duration: Duration) {
+        let end = now.uptime + duration
+        var wakes = 0
+        while let deadline = state.nextDeadline, deadline <= end {
+            pass(to: max(deadline, now.uptime))
+            feed(.time)
+            wakes += 1
+            guard wakes < 100_000 else {
+                Issue.record("the broker wants to be woken without end")
+                return
+            }
+        }
+        pass(to: end)
+    }
+
+    private func pass(to uptime: Duration) {
+        now.wall += (uptime - now.uptime) / .seconds(1)
+        now.uptime = uptime
+    }
+
+    /// Somebody sets the wall clock.
+    func setClock(forwardBy seconds: Double) { now.wall += seconds }
+
+    /// The broker starts again, with the configuration as it is. What is not on the disk is lost.
+    ///
+    /// - Parameter afterPowerCut: whether what the kernel had not yet written is lost, too.
+    func restart(afterPowerCut: Bool = true) {
+        if afterPowerCut { disk.cutPower() }
+        held = nil
+        questions = []
+        events = []
+        state = BrokerState(
+            device: disk.device,
+            membership: disk.membership,
+            ledger: disk.ledger(at: now),
+            noted: disk.laterState,
+            lastActivity: disk.lastActivity,
+            requiresProof: requiresProof,
+            at: now
+        )
+        feed(.manifests(manifests))
+        feed(.configured(policy))
+        feed(.busRestored)
+    }
+
+    // MARK: Effects
+
+    private func perform(_ effect: Effect) {
+        switch effect {
+        case .reply(let number, let result):
+            if replies[number] != nil { Issue.record("request \(number) was answered twice") }
+            replies[number] = result
+            happenings.append(.replied(number))
+        case .announce(let modeChanged):
+            announcements += 1
+            if modeChanged { modeAnnouncements += 1 }
+            happenings.append(.announced)
+        case .noteState(let state): disk.note(state, at: now.wall)
+        case .commit(let batch):
+            if held != nil { Issue.record("a batch before the last one was written") }
+            lastBatch = batch
+            held = batch
+            if diskMode != .holds { finishWriting() }
+        case .authenticate(let number, let credentials, _):
+            passwordChecks += 1
+            question(.authenticated(number, authenticate(credentials)))
+        case .issueToken(let number, _, let scopes):
+            lastToken += 1
+            let token = AccessToken(value: "token \(lastToken)", scopes: scopes, expiresAt: now.wall + 3600)
+            question(.issued(number, tokenError.map { .failure($0) } ?? .success(token)))
+        case .endProviderSession(let identity): endedProviderSessions.append(identity.account.username)
+        case .startService(let app, _):
+            startedServices.append(app)
+            feed(.serviceStarted(app: app, service))
+        case .keepActivity(let date): disk.lastActivity = date
+        case .journal(let entry): journal.append(entry)
+        case .note(_, let text, _): notes.append(text)
+        }
+    }
+
+    /// Everybody's password is “right”. A name may have a tenant: `ada@contoso`.
+    private func authenticate(_ credentials: Request.Credentials) -> Result<AuthenticatedIdentity, IdentityError> {
+        guard credentials.password?.isEqual(to: Secret("right")) == true else { return .failure(.invalidGrant) }
+        let (name, isAdministrator) = (credentials.username, administrators.contains(credentials.username))
+        return .success(AuthenticatedIdentity(account: .named(name), isAdministrator: isAdministrator))
+    }
+
+    private func question(_ answer: Event) {
+        if holdsProvider { questions.append(answer) } else { feed(answer) }
+    }
+
+    /// The provider answers what it was asked, and what it is asked meanwhile.
+    func letProviderAnswer() {
+        holdsProvider = false
+        let answers = questions
+        questions = []
+        for answer in answers { feed(answer) }
+    }
+
+    /// The disk does with the batch that it holds what ``diskMode`` says; one that holds commits.
+    func finishWriting() {
+        guard let batch = held else { return }
+        held = nil
+        if case .fails(let reason) = diskMode {
+            disk.fail(batch)
+            happenings.append(.notCommitted)
+            feed(.commitFailed(batch, reason))
+        } else {
+            disk.commit(batch)
+            batches.append(batch)
+            happenings.append(.committed)
+            feed(.committed(batch.number))
+        }
+    }
+
+    // MARK: Callers
+
+    /// A program connects, as this app of this user.
+    func app(
+        _ name: String?,
+        user: UInt32 = 1000,
+        executable: String = "/usr/bin/app",
+        unit: String? = nil,
+        isAdministrator: Bool = false
+    ) -> App {
+        lastConnection += 1
+        let connection = ":1.\(lastConnection)"
+        let caller = Caller(
+            connection: connection,
+            credentials: AppCredentials(user: user, executable: executable, unit: unit),
+            process: UInt32(lastConnection),
+            isAdministrator: isAdministrator
+        )
+        feed(.arrived(caller))
+        return App(connection: connection, name: name)
+    }
+
+    var administrator: App { app(nil, user: 0, isAdministrator: true) }
+
+    func quit(_ app: App) { feed(.left(app.connection)) }
+
+    /// Has the app ask. Returns the request's number.
+    @discardableResult
+    func send(_ app: App, _ call: Request.Call) -> UInt64 {
+        lastNumber += 1
+        let method = "\(call)".prefix { $0 != "(" }
+        feed(
+            .request(
+                Request(
+                    number: lastNumber,
+                    connection: app.connection,
+                    claimed: app.name,
+                    call: call,
+                    method: String(method)
+                )
+            )
+        )
+        return lastNumber
+    }
+
+    /// The answer to a request.
+    ///
+    /// - Throws: ``Refusal``; ``NotAnswered``.
+    func answer(_ number: UInt64) throws -> BrokerProtocol.Fields {
+        guard let reply = replies[number] else { throw NotAnswered() }
+        return try reply.get()
+    }
+
+    func refusal(_ number: UInt64) -> Refusal? {
+        if case .failure(let refusal)? = replies[number] { refusal } else { nil }
+    }
+
+    /// Has the app ask, and returns the answer.
+    ///
+    /// - Throws: ``Refusal``; ``NotAnswered``.
+    @discardableResult
+    func ask(_ app: App, _ call: Request.Call) throws -> BrokerProtocol.Fields { try answer(send(app, call)) }
+}
+
+extension Account {
+    /// The account of a virtual device's person: `ada` or `ada@tenant`.
+    static func named(_ name: String) -> Account {
+        let parts = name.split(separator: "@", maxSplits: 1).map(String.init)
+        let tenant = parts.count == 2 ? parts[1] : "t"
+        return Account(identifier: "\(parts.first ?? name).\(tenant)", username: name)
+    }
+}

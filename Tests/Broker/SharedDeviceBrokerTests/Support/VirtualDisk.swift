@@ -1,0 +1,137 @@
+import DBusTransport
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+/// What a virtual device has on its disk: the rows that the store keeps.
+struct VirtualDisk {
+    var device = DeviceState.initial
+    var membership: Membership?
+    var sessions: [UInt64: CleanupLedger.Session] = [:]
+    var parts: [UInt64: [Participant: CleanupLedger.Part]] = [:]
+    var log: [AuditEntry] = []
+    var lastActivity: Date?
+    /// The last state without an account that was noted: a killed broker leaves it, a power cut only what is ``safelyNoted``.
+    private var noted: (state: DeviceState, date: Date)?
+    private var safelyNoted: (state: DeviceState, date: Date)?
+
+    mutating func commit(_ batch: Batch) {
+        if let device = batch.device { self.device = device }
+        if let membership = batch.membership { self.membership = membership }
+        for (number, session) in batch.sessions {
+            sessions[number] = session
+            if session == nil { parts[number] = nil }
+        }
+        for (number, participants) in batch.parts {
+            for (participant, part) in participants { parts[number, default: [:]][participant] = part }
+        }
+        log += batch.log
+    }
+
+    mutating func fail(_ batch: Batch) { if batch.device != nil { safelyNoted = noted } }
+
+    mutating func note(_ state: DeviceState, at date: Date) { noted = (state, date) }
+
+    mutating func cutPower() { noted = safelyNoted }
+
+    /// A later state than the rows have, if one was noted.
+    var laterState: (state: DeviceState, date: Date)? {
+        noted.flatMap { $0.state.epoch > device.epoch ? $0 : nil }
+    }
+
+    /// The ledger as a start of the broker reads it: without what is in memory only.
+    func ledger(at now: Moment) -> CleanupLedger {
+        let sessions = sessions.mapValues { session in
+            var session = session
+            session.endedUptime = session.endedAt.map {
+                now.uptime - .seconds(max(0, now.wall.timeIntervalSince($0)))
+            }
+            return session
+        }
+        let parts = parts.mapValues { parts in
+            parts.mapValues { part in
+                var part = part
+                part.connections = []
+                part.isReported = false
+                return part
+            }
+        }
+        return CleanupLedger(sessions: sessions, parts: parts.filter { !$0.value.isEmpty })
+    }
+
+    func part(_ app: String, of session: UInt64, user: UInt32 = 1000) -> CleanupLedger.Part? {
+        parts[session]?[Participant(app: VirtualDevice.key(app, user: user), user: user)]
+    }
+
+    /// The log's entries of this kind.
+    func entries(_ event: AuditEntry.Event, of session: UInt64? = nil, app: String? = nil) -> [AuditEntry] {
+        log.filter { $0.event == event && (session == nil || $0.session == session) && (app == nil || $0.app == app) }
+    }
+}
+
+// MARK: What tests do often
+
+extension VirtualDevice {
+    /// The identifier of an app without a manifest.
+    static func key(_ app: String, user: UInt32 = 1000) -> String { "\(app) (/usr/bin/app, uid \(user))" }
+
+    static func signIn(
+        _ name: String,
+        password: String = "right",
+        patience: Duration = .zero,
+        label: String? = nil
+    ) -> Request.Call {
+        let credentials = Request.Credentials(username: name, password: Secret(password))
+        return .signIn(credentials, scopes: ["s"], patience: patience, label: label)
+    }
+
+    /// Signs in, and returns the session's number.
+    @discardableResult
+    func signIn(_ name: String, by app: App) throws -> UInt64 {
+        let fields = try ask(app, Self.signIn(name))
+        return try #require(fields["epoch"]?.unsignedValue)
+    }
+
+    /// Whether a sign-in is refused, and why.
+    func refusalOfSignIn(_ name: String, by app: App) -> Refusal? { refusal(send(app, Self.signIn(name))) }
+
+    func signOut(by app: App) throws {
+        try ask(app, .signOut(identifier: try #require(state.device.account).identifier, session: nil))
+    }
+
+    func session(for app: App) throws -> SessionAnswer { try SessionAnswer(ask(app, .currentAccount)) }
+
+    func owed(by app: App) throws -> [UInt64] { try session(for: app).owed.map(\.epoch) }
+
+    func acquireToken(for name: String, _ scopes: Set<String> = ["s"], refresh: Bool = false) -> Request.Call {
+        .acquireToken(identifier: Account.named(name).identifier, scopes: scopes, refresh: refresh, session: nil)
+    }
+
+    func token(for name: String, _ scopes: Set<String> = ["s"], refresh: Bool = false, by app: App) throws -> String {
+        try WireToken(ask(app, acquireToken(for: name, scopes, refresh: refresh))["token"]).value
+    }
+
+    func report(_ progress: CleanupReport.Progress, of session: UInt64, by app: App, detail: String? = nil) throws {
+        try ask(app, .report(progress, session: session, detail: detail))
+    }
+
+    /// The apps ask, and report all that they owe.
+    func finish(_ apps: App...) throws {
+        for app in apps { for session in try owed(by: app) { try report(.finished, of: session, by: app) } }
+    }
+
+    /// A round, as an administrator reads it.
+    func round(_ session: UInt64? = nil, by app: App) throws -> CleanupReport? {
+        let call = Request.Call.round(session: session, after: nil, awaitsEnd: false, patience: .zero)
+        let fields = try ask(app, call)
+        return fields.isEmpty ? nil : try CleanupReport(fields["round"])
+    }
+
+    /// Whom the next sign-in waits for.
+    var heldFor: [String] { state.isSignInHeld ? state.awaited : [] }
+
+    /// Where in ``happenings`` the request was answered.
+    func place(of number: UInt64) -> Int? { happenings.firstIndex(of: .replied(number)) }
+}
