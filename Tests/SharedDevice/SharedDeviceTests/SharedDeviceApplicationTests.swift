@@ -192,6 +192,12 @@ struct SharedDeviceApplicationTests {
         try await device.startBroker()
         #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
         #expect(await application.getDeviceInformation().deviceMode == .shared)
+        // Broken in another way, it is as invalid as before.
+        try device.configure(#"{"sharedDeviceMode": "yes"}"#)
+        try await eventually("the broker has read it") {
+            try await AdministrationCommand("status", on: device).output.contains("sharedDeviceMode")
+        }
+        #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
     }
 
     @Test("a second broker on the same state directory is refused, also on another bus")

@@ -47,6 +47,8 @@ package final class BrokerService: Sendable {
     private let disk = Workers(label: "disk", count: 1, capacity: 64)
     private let notes = Workers(label: "notes", count: 1, capacity: 64)
     private let activity: ActivityFile
+    /// The configuration that was valid before the broker's start.
+    private let kept: Data?
     private let updates: AsyncStream<ManagedConfigurationUpdate>
     private let manifests: AsyncStream<AppManifests>
     private let login = Locked<LoginWatch?>(nil)
@@ -68,6 +70,7 @@ package final class BrokerService: Sendable {
         activity = ActivityFile(directory: options.stateDirectory)
         let now = Moment.now
         let content = try store.load(at: now)
+        kept = content.configuration
         let engine = BrokerEngine(
             BrokerState(
                 device: content.device,
@@ -99,7 +102,7 @@ package final class BrokerService: Sendable {
         var manifests = manifests.makeAsyncIterator()
         if let first = await manifests.next() { use(first) }
         var updates = updates.makeAsyncIterator()
-        if let first = await updates.next() { use(first, kept: content.configuration) }
+        if let first = await updates.next() { use(first) }
         let served = [
             try connection.export(
                 [interface.interface],
@@ -121,7 +124,10 @@ package final class BrokerService: Sendable {
         for await update in updates { use(update) }
         await manifests
         engine.submit(.ending)
-        for _ in 1...200 where !engine.read({ $0.isOnDisk }) { try? await Task.sleep(for: .milliseconds(10)) }
+        // In a task of its own: this one is cancelled, and would not wait.
+        await Task { [engine] in
+            for _ in 1...200 where !engine.read({ $0.isOnDisk }) { try? await Task.sleep(for: .milliseconds(10)) }
+        }.value
     }
 
     private func followManifests() async { for await manifests in manifests { use(manifests) } }
@@ -134,8 +140,7 @@ package final class BrokerService: Sendable {
 
     // MARK: The configuration
 
-    /// - Parameter kept: the configuration that was valid before the broker's start.
-    private func use(_ update: ManagedConfigurationUpdate, kept: Data? = nil) {
+    private func use(_ update: ManagedConfigurationUpdate) {
         if let problem = update.problem { log.error("managed configuration", metadata: ["problem": "\(problem)"]) }
         var policy: DevicePolicy
         switch update.inForce {
