@@ -101,7 +101,7 @@ package enum Event: Sendable {
     case configured(DevicePolicy)
     /// These manifests are in force.
     case manifests([AppManifest])
-    /// The bus was asked to start an app: what it did, or `nil` if the app was running.
+    /// The bus was asked to start an app.
     case serviceStarted(app: String, ServiceStart)
     /// The screen was locked, or the person has logged out.
     case login(LoginEvent)

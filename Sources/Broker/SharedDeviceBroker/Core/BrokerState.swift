@@ -106,6 +106,8 @@ package struct BrokerState: Sendable {
     /// - Returns: what is to be done, in this order.
     package mutating func reduce(_ event: Event, at now: Moment) -> [Effect] {
         self.now = now
+        // What is due comes before the event: a round that has expired holds up no sign-in.
+        passTime()
         switch event {
         case .arrived(let caller): connected[caller.connection] = Connected(caller: caller)
         case .left(let connection): leave(connection)
@@ -129,7 +131,6 @@ package struct BrokerState: Sendable {
         case .time: break
         case .ending: urge()
         }
-        passTime()
         finishSignIn()
         writeIfDue()
         answerWaiting()

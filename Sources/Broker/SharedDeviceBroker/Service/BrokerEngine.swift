@@ -75,8 +75,8 @@ final class BrokerEngine: Sendable {
         let deadline = box.state.nextDeadline
         guard deadline != box.armed else { return }
         box.armed = deadline
-        // The timer's clock may be ahead by the fraction that it rounds away.
-        timer.set(deadline.map { max(.zero, $0 - now.uptime) + .milliseconds(1) })
+        // The timer's clock may be ahead by the fraction that it rounds away, and it stands still while the device sleeps.
+        timer.set(deadline.map { min(max(.zero, $0 - now.uptime) + .milliseconds(1), .seconds(60)) })
     }
 }
 
