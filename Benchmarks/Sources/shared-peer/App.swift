@@ -1,5 +1,6 @@
 import NotifyCenter
 import SharedDevice
+import Synchronization
 
 /// The roles. Each runs apart from the main thread, like an app's work in the background.
 struct App: Sendable {
@@ -17,16 +18,10 @@ struct App: Sendable {
     /// Follows the account.
     @concurrent
     func follow() async {
-        var known: UInt64?
-        var isReady = false
-        for await change in changes {
-            await cleanUp(after: change)
-            if change.current != nil, change.epoch != known {
-                known = change.epoch
-                await must("post") { try center.post(Self.holds) }
-            }
-            if !isReady { say("ready") }
-            isReady = true
+        let isReady = Atomic(false)
+        await follow { account in
+            if account != nil { await must("post") { try center.post(Self.holds) } }
+            if !isReady.exchange(true, ordering: .relaxed) { say("ready") }
         }
     }
 
@@ -47,7 +42,7 @@ struct App: Sendable {
         let (holders, observation) = await observeHolders()
         defer { observation.cancel() }
         // The app that signs out has to clean up like any other.
-        let following = Task { for await change in changes { await cleanUp(after: change) } }
+        let following = Task { await follow { _ in } }
         defer { following.cancel() }
         let parameters = SignoutParameters(cleanupDeadline: .seconds(30))
         say("ready")
@@ -96,16 +91,17 @@ struct App: Sendable {
         say("result count=\(count) median-ns=\(median)")
     }
 
-    private var changes: AccountChanges {
-        application.accountChanges { end("follow the account: \($0)") }
-    }
-
-    /// There is nothing to delete.
-    private func cleanUp(after change: AccountChange) async {
-        guard change.previous != nil else { return }
-        await must("report a cleanup") {
-            try await application.cleanupBegan(change)
-            try await application.cleanupDone(change)
+    /// Follows the account as an app does, with a step that has nothing to delete. `show` is told whose data may be shown.
+    private func follow(_ show: @escaping @Sendable (Account?) async -> Void) async {
+        let cleanup = CleanupCoordinator()
+        await must("register a step") { try cleanup.register("nothing") { _ in } }
+        await application.follow(cleanup) { state in
+            switch state {
+            case .open(let account): await show(account)
+            case .nobody: await show(nil)
+            case .hidden(.cleanupFailed), .hidden(.unknown), .hidden(.appFailed): end("follow the account: \(state)")
+            case .hidden: break
+            }
         }
     }
 

@@ -34,15 +34,17 @@ extension MSALPublicClientApplication {
         }
         Task {
             let accounts = await outcome { () throws(RequestFailure) in try await reportedAccounts() }
-            completion(accounts, after: { [self] in handedOver(accounts.value) })
+            completion(accounts, after: { [self] in handedOver(accounts.value, to: nil) })
         }
     }
 
-    /// The same as an async function, under the name that Swift gives MSAL's.
+    /// The same as an async function, under the name that Swift gives MSAL's. It does not see when its caller has deleted the data. So the
+    /// change counts as settled by the next request of the same task, or the next question for the current account of any task. An app
+    /// that asks from several tasks at a time calls ``cleanupDone(of:)``.
     public func currentAccount(with parameters: MSALParameters?) async throws -> (MSALAccount?, MSALAccount?) {
         let accounts = await outcome { () throws(RequestFailure) in try await reportedAccounts() }
         if let error = accounts.nsError { throw error }
-        handedOver(accounts.value)
+        handedOver(accounts.value, to: withUnsafeCurrentTask { $0?.hashValue })
         return (accounts.value?.current, accounts.value?.previous)
     }
 
@@ -59,7 +61,7 @@ extension MSALPublicClientApplication {
 
     private func reportedAccounts() async throws(RequestFailure) -> ReportedAccounts {
         try requireBroker("get the current account")
-        try await settle()
+        try await settle(byQuestion: true)
         let report = try await mapping { () throws(SharedDeviceError) in try await shared.reportCurrentAccount() }
         let change = report.change
         know(change.current)
@@ -71,22 +73,33 @@ extension MSALPublicClientApplication {
         )
     }
 
-    /// The app's block has returned: from now on, its next request settles the change. A return of the same person is not settled so: MSAL's
-    /// callers see no difference between the two accounts, and have deleted nothing.
-    private func handedOver(_ accounts: ReportedAccounts?) {
+    /// The app's block has returned, or its async function is about to: its next request settles the change. A return of the same person is
+    /// not settled so: MSAL's callers see no difference between the two accounts, and have deleted nothing.
+    ///
+    /// - Parameter task: the task that goes on with the result, and deletes; `nil` if a block has done that.
+    private func handedOver(_ accounts: ReportedAccounts?, to task: Int?) {
         guard !setup.reportsCleanup, let previous = accounts?.previous, let debt = previous.debt,
             previous != accounts?.current
         else { return }
-        state.withLock { $0.toSettle.append(debt) }
+        state.withLock { $0.toSettle.append((debt, task)) }
     }
 
-    /// Reports the changes that the app was told of before: by asking again, it says that it has dealt with them.
-    func settle() async throws(RequestFailure) {
-        while let debt = state.withLock({ $0.toSettle.popLast() }) {
+    /// Reports the changes that the app was told of before: by asking again, it says that it has dealt with them. A request of another task
+    /// says nothing of what the told task does meanwhile.
+    ///
+    /// - Parameter byQuestion: whether the request is a question for the current account, which settles what any task was told.
+    func settle(byQuestion: Bool = false) async throws(RequestFailure) {
+        let task = withUnsafeCurrentTask { $0?.hashValue }
+        while true {
+            let next = state.withLock { state in
+                state.toSettle.firstIndex { byQuestion || $0.task == nil || $0.task == task }
+                    .map { state.toSettle.remove(at: $0) }
+            }
+            guard let next else { return }
             do throws(SharedDeviceError) {
-                try await shared.cleanupImplied(debt)
+                try await shared.cleanupImplied(next.debt)
             } catch {
-                state.withLock { $0.toSettle.append(debt) }
+                state.withLock { $0.toSettle.append(next) }
                 throw RequestFailure(error)
             }
         }

@@ -35,7 +35,7 @@ public final class MSALPublicClientApplication: Sendable {
         /// Whether a person is being asked.
         var isPrompting = false
         /// Changes that the app was told of. Its next request settles them.
-        var toSettle: [AccountChange] = []
+        var toSettle: [(debt: AccountChange, task: Int?)] = []
     }
 
     /// An app as `configuration` describes it; the broker is on the bus that the environment names.

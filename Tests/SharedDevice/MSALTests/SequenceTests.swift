@@ -124,6 +124,21 @@ struct SequenceTests {
         #expect(try await device.application().told() == "grace -")
     }
 
+    // S13
+    @Test("a token request of another task does not settle what an async function has just told its own task")
+    func otherTask() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        try await device.control.signIn("ada")
+        _ = try await app.told()
+        try await device.control.signOut()
+        #expect(try await app.told() == "- ada")
+        // This task is still deleting ada's data.
+        _ = try await Task { try await app.signIn("grace") }.value
+        #expect(try await device.application().told() == "grace ada")
+        #expect(try await app.told() == "grace grace", "its next question settles it")
+    }
+
     @Test("an app that reports its cleanups is told until it has, by the same person's return too, and after a crash")
     func receipts() async throws {
         let device = try await TestDevice()

@@ -46,11 +46,11 @@ struct SessionRecordTests {
     }
 
     @Test("what another process has written is seen, whatever inode and times the file has")
-    func rewritten() throws {
+    func rewritten() async throws {
         let directory = try TemporaryDirectory("record")
         let path = "\(directory.path)/record.json"
         var record = SharedRecord(store: SessionStore(path: path))
-        let entered = try record.update { $0.enter(session(first, 1)) }
+        let entered = try await record.update { [first] in $0.enter(DeviceSession(account: first, epoch: 1)) }
         #expect(entered.isEmpty)
         var before = stat()
         try #require(stat(path, &before) == 0)
@@ -62,7 +62,7 @@ struct SessionRecordTests {
         try file.write(contentsOf: JSONEncoder().encode(other))
         try file.close()
         try #require(utimensat(AT_FDCWD, path, [before.st_atim, before.st_mtim], 0) == 0)
-        let names = try record.update { $0.mayHoldData.map(\.account.username) }
+        let names = try await record.update { $0.mayHoldData.map(\.account.username) }
         #expect(names == ["two"])
     }
 
@@ -92,7 +92,7 @@ struct SessionRecordTests {
         _ = record.report(session(first, 1))
         _ = record.enter(session(first, 1))
         record.cleaned(record.enter(session(nil, 2)))
-        record.delivered(record.receiptsDue)
+        record.reconcile(owed: [])
         #expect(record == SessionRecord())
         // The same person in a new session is still told of.
         _ = record.report(session(first, 3))
@@ -116,6 +116,37 @@ struct SessionRecordTests {
         #expect(record.mayHoldData.isEmpty)
         record.reconcile(owed: [])
         #expect(record.receiptsDue.isEmpty)
+    }
+
+    @Test("a receipt of another process of the app does not speak for a process that was told of the session itself")
+    func receiptOfAnotherProcess() {
+        var record = SessionRecord()
+        record.cleaned(record.enter(session(first, 1)) + [SessionRecord.Session(account: first, epoch: 1)])
+        #expect(record.receiptsDue.map(\.epoch) == [1])
+        let owed = [OwedSession(epoch: 1, account: first)]
+        var fresh = record
+        fresh.reconcile(owed: owed)
+        #expect(fresh.mayHoldData.isEmpty, "a process that starts afterwards has nothing to show")
+        record.reconcile(owed: owed, heard: [1])
+        #expect(record.mayHoldData.map(\.epoch) == [1])
+        #expect(record.receiptsDue.isEmpty)
+    }
+
+    @Test("the disk gets every change but a receipt that the broker no longer asks for")
+    func whatTheDiskGets() {
+        let empty = SessionRecord()
+        var entered = empty
+        _ = entered.enter(session(first, 1))
+        #expect(entered.replaces(empty))
+        var cleaned = entered
+        cleaned.cleaned(cleaned.enter(session(nil, 2)))
+        #expect(cleaned.replaces(entered))
+        var confirmed = cleaned
+        confirmed.reconcile(owed: [])
+        #expect(confirmed != cleaned)
+        #expect(!confirmed.replaces(cleaned))
+        _ = confirmed.report(session(first, 3))
+        #expect(confirmed.replaces(cleaned))
     }
 
     @Test("a cleanup that was reported late forgets nothing that came after it")

@@ -47,6 +47,13 @@ package struct Request: Sendable {
         case signOutAnyone(identifier: String?, reason: String)
         case waive(app: String, user: UInt32?, session: UInt64?, reason: String)
         case runningApps
+
+        var isSignOut: Bool {
+            switch self {
+            case .signOut, .signOutAnyone: true
+            default: false
+            }
+        }
     }
 
     /// What a person gives to sign in.

@@ -1,6 +1,6 @@
 import DBusTransport
 import Foundation
-package import SharedDevice
+import SharedDevice
 
 /// Who asks: the apps behind the connections, their arrival and their end.
 extension BrokerState {

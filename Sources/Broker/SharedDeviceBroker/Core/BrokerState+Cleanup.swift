@@ -1,6 +1,6 @@
 import DBusTransport
-package import Foundation
-package import SharedDevice
+import Foundation
+import SharedDevice
 
 /// The rounds of cleanup after each session (architecture, D10), and what ends a session by itself.
 extension BrokerState {
@@ -32,7 +32,7 @@ extension BrokerState {
             touch()
         }
         guard progress != .begun else { return [:] }
-        wait(request, .stored([:], change: disk.changes, goesOnWithoutDisk: false))
+        wait(request, .stored([:], request, participant, change: disk.changes))
         return nil
     }
 
@@ -60,7 +60,7 @@ extension BrokerState {
         needsDisk(within: .zero)
         touch()
         let fields: BrokerProtocol.Fields = ["sessions": .array(waived.sorted().map { .uint64($0) }, of: "t")]
-        wait(request, .stored(fields, change: disk.changes, goesOnWithoutDisk: false))
+        wait(request, .stored(fields, request, nil, change: disk.changes))
         return nil
     }
 
@@ -125,11 +125,15 @@ extension BrokerState {
         }
         let deadline = until ?? now.uptime + patience
         if outcome == .complete || (revision != known && !awaitsEnd) || isLate || deadline <= now.uptime {
-            guard let report = ledger.report(of: number, isRunning: { isRunning($0) }) else { return [:] }
-            return ["round": report.fields, "revision": .uint64(revision)]
+            return roundFields(of: number)
         }
         wait(request, until: deadline, .round(request))
         return nil
+    }
+
+    func roundFields(of session: UInt64) -> BrokerProtocol.Fields {
+        guard let report = ledger.report(of: session, isRunning: { isRunning($0) }) else { return [:] }
+        return ["round": report.fields, "revision": .uint64(revision)]
     }
 
     // MARK: The next sign-in

@@ -1,6 +1,6 @@
 import DBusTransport
-package import Foundation
-package import SharedDevice
+import Foundation
+import SharedDevice
 
 /// What programs ask for.
 extension BrokerState {
@@ -11,8 +11,8 @@ extension BrokerState {
             case account(Request, Participant, change: UInt64)
             /// The same for a token.
             case token(Request, Participant, Grant, change: UInt64)
-            /// A sign-out or a receipt has to be on the disk.
-            case stored(BrokerProtocol.Fields, change: UInt64, goesOnWithoutDisk: Bool)
+            /// A change has to be on the disk.
+            case stored(BrokerProtocol.Fields, Request, Participant?, change: UInt64)
             /// Open rounds hold up a sign-in.
             case signIn(Request, Participant)
             /// The round is to change.
@@ -188,12 +188,13 @@ extension BrokerState {
                 resume(request, entry, waitsFor: change) { state throws(Refusal) in
                     try state.handOver(request, participant, grant)
                 }
-            case .stored(let fields, let change, let goesOn):
+            case .stored(let fields, let request, let participant, let change):
+                let answer = confirmation(of: request, fields, participant)
                 if disk.committed >= change {
-                    reply(number, fields)
-                } else if goesOn, isLate || (disk.problem != nil && !disk.isWriting) {
+                    reply(number, answer)
+                } else if request.call.isSignOut, isLate || (disk.problem != nil && !disk.isWriting) {
                     // The device is signed out; whoever asks may know that the disk does not have it yet.
-                    reply(number, fields.merging(["stored": .boolean(false)]) { $1 })
+                    reply(number, answer.merging(["stored": .boolean(false)]) { $1 })
                 } else if let problem = disk.problem {
                     effects.append(.reply(number, .failure(.notStored(problem))))
                 } else {
@@ -229,6 +230,25 @@ extension BrokerState {
         } catch {
             refuse(request, error)
         }
+    }
+
+    /// The answer to a request whose change is on the disk. It says what its app would ask next: the round after a sign-out, and after a
+    /// receipt who is signed in, while that is nobody. An account needs a question of its own, which records that the app has it.
+    private func confirmation(
+        of request: Request,
+        _ fields: BrokerProtocol.Fields,
+        _ participant: Participant?
+    ) -> BrokerProtocol.Fields {
+        if request.call.isSignOut, let session = fields["session"]?.unsignedValue {
+            return fields.merging(roundFields(of: session)) { $1 }
+        }
+        guard case .report = request.call, let participant, device.account == nil else { return fields }
+        let answer = SessionAnswer(
+            session: DeviceSession(account: nil, epoch: device.epoch),
+            owed: ledger.owed(by: participant, on: request.connection),
+            isStrict: policy.cleanup.isStrict
+        )
+        return fields.merging(answer.fields) { $1 }
     }
 
     mutating func wait(_ request: Request, until: Duration? = nil, _ reason: Waiting.Reason) {
@@ -383,11 +403,7 @@ extension BrokerState {
         if case .signOut = request.call { fields["endSessionURL"] = policy.endSessionURL.map { .string($0) } }
         let program = connected[request.connection]?.caller.program ?? ""
         effects.append(.note(.notice, "signed out", ["epoch": "\(device.epoch)", "caller": program]))
-        wait(
-            request,
-            until: now.uptime + Self.signOutPatience,
-            .stored(fields, change: disk.changes, goesOnWithoutDisk: true)
-        )
+        wait(request, until: now.uptime + Self.signOutPatience, .stored(fields, request, nil, change: disk.changes))
         return nil
     }
 }

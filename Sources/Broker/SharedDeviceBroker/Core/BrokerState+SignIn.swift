@@ -1,6 +1,6 @@
 import DBusTransport
 import Foundation
-package import SharedDevice
+import SharedDevice
 
 /// Signing in, joining and leaving: what asks the identity provider.
 extension BrokerState {
@@ -235,13 +235,13 @@ extension BrokerState {
             )
             join(next, by: account)
         }
-        wait(request, .stored(["tenant": .string(tenant)], change: disk.changes, goesOnWithoutDisk: false))
+        wait(request, .stored(["tenant": .string(tenant)], request, nil, change: disk.changes))
     }
 
     private mutating func leave(_ request: Request, _ account: Account) throws(Refusal) {
         guard let membership else { throw .notJoined }
         guard membership.tenantIdentifier == account.tenantIdentifier.lowercased() else { throw .tenantMismatch }
         join(nil, by: account)
-        wait(request, .stored([:], change: disk.changes, goesOnWithoutDisk: false))
+        wait(request, .stored([:], request, nil, change: disk.changes))
     }
 }

@@ -1,5 +1,5 @@
 package import Foundation
-package import SharedDevice
+import SharedDevice
 
 /// All that the broker knows and decides: `reduce` takes what happens and returns what is to be done about it. Pure: it asks no clock, no disk
 /// and no bus, so that a test or a simulation can drive it through every order of events.

@@ -1,5 +1,5 @@
 public import Foundation
-package import SharedDevice
+import SharedDevice
 
 /// A token that lets an app act for the account. It shows its value in no log.
 public struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomDebugStringConvertible,

@@ -2,7 +2,7 @@ import DBusTransport
 package import Foundation
 import GRDB
 import Glibc
-package import SharedDevice
+import SharedDevice
 import Synchronization
 
 /// Keeps the device's state, the ledger and the log across restarts, crashes and power cuts. What belongs together is one transaction.

@@ -31,6 +31,7 @@ extension SharedDeviceApplication {
         if let deadline = signoutParameters.cleanupDeadline {
             cleanup = await lastReport(
                 of: session,
+                after: try? Self.round(in: fields),
                 within: deadline,
                 onProgress: signoutParameters.onProgress
             )
@@ -63,15 +64,19 @@ extension SharedDeviceApplication {
         try await lastReport(of: session, within: duration, isFollowed: onProgress != nil) { onProgress?($0) }
     }
 
-    /// - Parameter isFollowed: whether the broker answers after each step. If not, it answers at the beginning and at the end.
+    /// - Parameters:
+    ///   - known: the round as the app knows it already.
+    ///   - isFollowed: whether the broker answers after each step. If not, it answers at the beginning and at the end.
     private func lastReport(
         of session: UInt64?,
+        after known: Round? = nil,
         within duration: Duration,
         isFollowed: Bool,
         onReport: @Sendable (CleanupReport) -> Void
     ) async throws(SharedDeviceError) -> CleanupReport? {
         let deadline = ContinuousClock.now + duration
-        var known: (report: CleanupReport, revision: UInt64)?
+        var known = known
+        if let known, known.report.isComplete { return known.report }
         while true {
             // A time limit, for a broker that ends during the request or a bus that restarts.
             let wait = min(max(.zero, deadline - .now), .seconds(5))
@@ -92,15 +97,18 @@ extension SharedDeviceApplication {
     /// and the last known state is worth more than an error.
     private func lastReport(
         of session: UInt64,
+        after known: Round?,
         within duration: Duration,
         onProgress: (@Sendable (CleanupReport) -> Void)?
     ) async -> CleanupReport? {
         let deadline = ContinuousClock.now + duration
-        let latest = Locked<CleanupReport?>(nil)
+        let latest = Locked(known?.report)
+        if let known { onProgress?(known.report) }
         while true {
             do throws(SharedDeviceError) {
                 return try await lastReport(
                     of: session,
+                    after: known,
                     within: max(.zero, deadline - .now),
                     isFollowed: onProgress != nil
                 ) { report in
@@ -123,7 +131,7 @@ extension SharedDeviceApplication {
         after revision: UInt64?,
         awaitsEnd: Bool = false,
         wait: Duration
-    ) async throws(SharedDeviceError) -> (report: CleanupReport, revision: UInt64)? {
+    ) async throws(SharedDeviceError) -> Round? {
         let attempted = "ask how far the cleanup is"
         var request: BrokerProtocol.Fields = [
             "application": .string(identifier), "wait": .double(wait / .seconds(1)),
@@ -132,13 +140,20 @@ extension SharedDeviceApplication {
         if let revision { request["revision"] = .uint64(revision) }
         if awaitsEnd { request["awaitsEnd"] = .boolean(true) }
         let fields = try await broker.call(.getRound, request, attempted: attempted, timeout: .seconds(25) + wait)
-        guard let round = fields["round"] else { return nil }
         do throws(BrokerProtocol.Malformed) {
-            guard let revision = fields["revision"]?.unsignedValue else { throw BrokerProtocol.Malformed("revision") }
-            return (try CleanupReport(round), revision)
+            return try Self.round(in: fields)
         } catch {
             throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
         }
+    }
+
+    /// A round, and the broker's number for this state of it.
+    private typealias Round = (report: CleanupReport, revision: UInt64)
+
+    private static func round(in fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) -> Round? {
+        guard let round = fields["round"] else { return nil }
+        guard let revision = fields["revision"]?.unsignedValue else { throw BrokerProtocol.Malformed("revision") }
+        return (try CleanupReport(round), revision)
     }
 }
 

@@ -104,11 +104,12 @@ public final class SharedDeviceApplication: Sendable {
         AccountChanges(keeper: keeper, broker: broker, onFailure: onFailure)
     }
 
-    /// Reports that the app has begun to delete the data of `change.previousAccounts`, for people who wait. Nothing depends on it.
+    /// Reports that the app has begun to delete the data of `change.previousAccounts`, for people who wait. Nothing depends on it, and the
+    /// broker does not answer: it returns when the report is on its way.
     ///
-    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
+    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus.
     public func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError) {
-        try await keeper.tell(.begun, of: change, detail: nil)
+        try await keeper.tellBegun(change)
     }
 
     /// Reports that the data of `change.previousAccounts` is gone from disk and screen: the receipt for which the broker's ledger waits.
@@ -140,7 +141,7 @@ public final class SharedDeviceApplication: Sendable {
     ///   - reason: the reason, for the administrator who reads the report; no names.
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
     public func cleanupFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError) {
-        try await keeper.tell(.failed, of: change, detail: reason)
+        try await keeper.tellFailed(change, reason: reason)
     }
 
     /// The number of ignored broadcasts of an account change: they came from another process than the broker.

@@ -49,18 +49,7 @@ final class BrokerClient: Sendable {
         timeout: Duration = .seconds(25),
         isCancellable: Bool = true
     ) async throws(SharedDeviceError) -> BrokerProtocol.Fields {
-        let message: DBusMessage
-        do throws(DBusError) {
-            message = try DBusMessage.methodCall(
-                destination: BrokerProtocol.busName,
-                path: BrokerProtocol.path,
-                interface: BrokerProtocol.interface,
-                member: method.rawValue,
-                arguments: request.map { [.fields($0)] } ?? []
-            )
-        } catch {
-            throw SharedDeviceError(.invalidRequest, attempted: attempted, message: error.message)
-        }
+        let message = try Self.message(method, request, attempted: attempted)
         do {
             let connection = try await connected()
             let answer =
@@ -77,6 +66,44 @@ final class BrokerClient: Sendable {
             throw SharedDeviceError(error, attempted: attempted)
         } catch {
             throw SharedDeviceError(.brokerUnavailable, attempted: attempted, message: "\(error)")
+        }
+    }
+
+    /// Tells the broker something that it does not answer. On return the message is on its way.
+    ///
+    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` if there is no bus. Whether there is a broker nobody says.
+    func tell(
+        _ method: BrokerProtocol.Method,
+        _ request: BrokerProtocol.Fields,
+        attempted: String
+    ) async throws(SharedDeviceError) {
+        let message = try Self.message(method, request, attempted: attempted, options: .noReply)
+        do {
+            try await connected().queue(message)
+        } catch let error as DBusError {
+            throw SharedDeviceError(error, attempted: attempted)
+        } catch {
+            throw SharedDeviceError(.brokerUnavailable, attempted: attempted, message: "\(error)")
+        }
+    }
+
+    private static func message(
+        _ method: BrokerProtocol.Method,
+        _ request: BrokerProtocol.Fields?,
+        attempted: String,
+        options: DBusMessage.CallOptions = []
+    ) throws(SharedDeviceError) -> DBusMessage {
+        do throws(DBusError) {
+            return try DBusMessage.methodCall(
+                destination: BrokerProtocol.busName,
+                path: BrokerProtocol.path,
+                interface: BrokerProtocol.interface,
+                member: method.rawValue,
+                arguments: request.map { [.fields($0)] } ?? [],
+                options: options
+            )
+        } catch {
+            throw SharedDeviceError(.invalidRequest, attempted: attempted, message: error.message)
         }
     }
 

@@ -17,7 +17,8 @@ import Synchronization
 /// A journal in the app's state directory says which steps are finished. The next run, in this process or after a crash, begins with the
 /// first step that is not; the step in which the crash was runs again. So **every step must be idempotent**: if nothing is left to remove, it
 /// succeeds. If the journal cannot be read or written, all steps run again. A step that a new version of the app adds or renames runs, too;
-/// if a step does something else than before, give it another name. The journal is removed when the cleanup is reported.
+/// if a step does something else than before, give it another name. The journal is removed when the cleanup is reported. A cleanup of one
+/// step writes one only if its report fails.
 ///
 /// A step that never returns blocks the cleanup, and nobody sees anything meanwhile: limit the time of a step that waits for others. One
 /// cleanup runs at a time. If two processes of an app share a state directory, each may run it, and their steps may overlap.
@@ -158,8 +159,8 @@ public final class CleanupCoordinator: Sendable {
             attempts: options.attempts,
             failures: failures
         )
-        // In parallel, because the steps do not wait for the broker. Nothing depends on this report.
-        let beginning = Task { try? await reporter.cleanupBegan(change) }
+        // Nothing depends on this report.
+        try? await reporter.cleanupBegan(change)
         var journalProblem: String?
         while true {
             switch plan.next {
@@ -167,23 +168,24 @@ public final class CleanupCoordinator: Sendable {
                 if attempt > 1 { try? await Task.sleep(for: options.pause) }
                 do {
                     plan.succeeded(try await steps.first { $0.name == name }?.run(Cleanup(change)))
-                    journalProblem = store.save(plan.journal)
+                    // A single step needs no journal: it has to run again after a crash in any case.
+                    if steps.count > 1 || plan.next != .reportDone { journalProblem = store.save(plan.journal) }
                 } catch {
                     plan.failed(String("\(error)".prefix(500)))
                 }
             case .reportDone:
-                await beginning.value
                 var summary = plan.summary
                 summary.journalProblem = journalProblem
                 do throws(SharedDeviceError) {
                     try await reporter.cleanupDone(change, detail: "\(summary)")
                 } catch {
+                    // The next try reports, and runs no step again.
+                    _ = store.save(plan.journal)
                     throw CleanupFailure(steps: [], report: error)
                 }
                 summary.journalProblem = store.remove() ?? journalProblem
                 return summary
             case .fail(let failed):
-                await beginning.value
                 let failure = CleanupFailure(steps: failed, report: nil)
                 // The next try reports it.
                 try? await reporter.cleanupFailed(change, reason: "\(failure)")

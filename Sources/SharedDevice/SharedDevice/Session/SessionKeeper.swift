@@ -17,6 +17,10 @@ actor SessionKeeper {
     private var isStrict: Bool?
     /// Whether the broker keeps the account back until this app has cleaned up.
     private var isWithheld = false
+    /// The sessions of which this process was told, and whose data it has not reported as gone.
+    private var heard: Set<UInt64> = []
+    /// The answer that came with the last receipt, and the broadcasts that were heard before it.
+    private var fresh: (answer: SessionAnswer, heardBroadcasts: UInt64)?
 
     init(application: String, broker: BrokerClient, store: SessionStore) {
         self.application = application
@@ -29,9 +33,7 @@ actor SessionKeeper {
     func report() async throws(SharedDeviceError) -> AccountReport {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
-            return try await keeper.update { record in
-                record.reconcile(owed: answer.owed)
-                let stale = record.enter(answer.session)
+            return try await keeper.learn(answer) { record, stale in
                 let previous = record.report(answer.session)
                 let change = AccountChange(stale: stale, current: answer.session.account, epoch: answer.session.epoch)
                 return AccountReport(change: change, previous: change.previous ?? previous)
@@ -43,11 +45,7 @@ actor SessionKeeper {
     func current() async throws(SharedDeviceError) -> Account? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
-            try await keeper.update { record in
-                record.reconcile(owed: answer.owed)
-                _ = record.enter(answer.session)
-            }
-            return answer.session.account
+            return try await keeper.learn(answer) { _, _ in answer.session.account }
         }
     }
 
@@ -56,13 +54,9 @@ actor SessionKeeper {
     /// - Parameter isFirst: whether the app wants the current state even if nothing changed.
     func change(isFirst: Bool) async throws(SharedDeviceError) -> AccountChange? {
         try await inTurn { keeper throws(SharedDeviceError) in
-            let answer = try await keeper.ask()
-            // The record is on the disk before the app hears of the account, and so before the app can store anything for it.
-            let stale = try await keeper.update { record in
-                record.reconcile(owed: answer.owed)
-                return record.enter(answer.session)
-            }
-            guard await keeper.tell(answer.session) || isFirst || !stale.isEmpty else { return nil }
+            let answer = if let answer = keeper.takeFreshAnswer() { answer } else { try await keeper.ask() }
+            let stale = try await keeper.learn(answer) { _, stale in stale }
+            guard keeper.tell(answer.session) || isFirst || !stale.isEmpty else { return nil }
             return AccountChange(stale: stale, current: answer.session.account, epoch: answer.session.epoch)
         }
     }
@@ -79,7 +73,7 @@ actor SessionKeeper {
                 if isDoubtful {
                     try await keeper.ask().session.epoch != session.epoch
                 } else {
-                    await session.epoch < keeper.lastEpoch
+                    session.epoch < keeper.lastEpoch
                 }
             guard !isOver else {
                 throw SharedDeviceError(
@@ -88,9 +82,9 @@ actor SessionKeeper {
                     message: "the account was signed out meanwhile"
                 )
             }
-            let stale = try await keeper.update { $0.enter(session) }
+            let stale = try await keeper.enter(session)
             // The debt arose while the request was under way. If an administrator has waived it, the ledger does not have it.
-            let isStrict = await keeper.isStrict == true
+            let isStrict = keeper.isStrict == true
             guard stale.isEmpty || !isStrict else { throw Self.cleanupRequired(attempted) }
         }
     }
@@ -108,13 +102,13 @@ actor SessionKeeper {
     @discardableResult
     func requireClean(for account: Account?, attempted: String) async throws(SharedDeviceError) -> UInt64? {
         try await inTurn { keeper throws(SharedDeviceError) in
-            if await keeper.isStrict == nil { _ = try await keeper.ask() }
+            if keeper.isStrict == nil { _ = try await keeper.ask() }
             let (hasOthers, session) = try await keeper.update { record in
                 let session = account.flatMap(record.session)
                 // An earlier session of the same account is another session, too.
                 return (record.mayHoldData.contains { $0.account != account || $0.epoch != session }, session)
             }
-            let isStrict = await keeper.isStrict == true
+            let isStrict = keeper.isStrict == true
             guard !hasOthers || !isStrict else { throw Self.cleanupRequired(attempted) }
             return session
         }
@@ -140,26 +134,55 @@ actor SessionKeeper {
         isImplied: Bool = false
     ) async throws(SharedDeviceError) -> Bool {
         try await inTurn { keeper throws(SharedDeviceError) in
-            let isStrict = await keeper.isStrict
+            let isStrict = keeper.isStrict
             guard !isImplied || isStrict == false else { return false }
-            try await keeper.update { $0.cleaned(change.stale, detail: detail) }
+            let receipts = try await keeper.update { $0.cleaned(change.stale, detail: detail) }
+            keeper.forget(change.stale)
             do throws(SharedDeviceError) {
-                try await keeper.sendReceipts()
+                try await keeper.send(receipts)
             } catch  where error.code == .brokerUnavailable {
                 // The broker asks for them again.
             }
-            return await keeper.isWithheld
+            return keeper.isWithheld
         }
     }
 
-    /// Reports that a cleanup has begun or failed.
-    func tell(
-        _ progress: CleanupReport.Progress,
-        of change: AccountChange,
-        detail: String?
-    ) async throws(SharedDeviceError) {
-        for session in change.stale { try await send(progress, session.epoch, detail) }
+    /// Reports that a cleanup has begun. Nobody answers, so that the deletion need not wait.
+    ///
+    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus.
+    func tellBegun(_ change: AccountChange) async throws(SharedDeviceError) {
+        for session in change.stale {
+            try await broker.tell(.reportCleanup, report(.begun, session.epoch), attempted: Self.reporting)
+        }
     }
+
+    /// Reports that a cleanup has failed.
+    func tellFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError) {
+        for session in change.stale {
+            _ = try await broker.call(
+                .reportCleanup,
+                report(.failed, session.epoch, reason),
+                attempted: Self.reporting,
+                isCancellable: false
+            )
+        }
+    }
+
+    private static let reporting = "report a cleanup to the broker"
+
+    private func report(
+        _ progress: CleanupReport.Progress,
+        _ epoch: UInt64,
+        _ detail: String? = nil
+    ) -> BrokerProtocol.Fields {
+        var request: BrokerProtocol.Fields = [
+            "application": .string(application), "session": .uint64(epoch), "progress": .string(progress.rawValue),
+        ]
+        request["detail"] = detail.map { .string(Self.sendable($0)) }
+        return request
+    }
+
+    // MARK: The broker's answers
 
     private func ask() async throws(SharedDeviceError) -> SessionAnswer {
         let attempted = "get the current account"
@@ -169,50 +192,77 @@ actor SessionKeeper {
             attempted: attempted,
             isCancellable: false
         )
-        let answer: SessionAnswer
-        do throws(BrokerProtocol.Malformed) {
-            answer = try SessionAnswer(fields)
-        } catch {
-            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
-        }
-        lastEpoch = answer.session.epoch
-        isWithheld = answer.isWithheld
-        isStrict = answer.isStrict
+        let answer = try note(fields, attempted: attempted)
         if answer.owed.isEmpty { return answer }
-        let due = try update { record in
-            record.reconcile(owed: answer.owed)
+        let heard = heard
+        let due = try await update { record in
+            record.reconcile(owed: answer.owed, heard: heard)
             return record.receiptsDue
         }
         guard !due.isEmpty else { return answer }
         // The cleanup was done, but the broker was away, or the app ended before it could report it.
-        try await sendReceipts()
+        try await send(due)
         return try await ask()
     }
 
-    private func sendReceipts() async throws(SharedDeviceError) {
-        let due = try update { $0.receiptsDue }
-        for receipt in due {
-            try await send(.finished, receipt.epoch, receipt.detail)
-            try update { $0.delivered([receipt]) }
+    private func note(_ fields: BrokerProtocol.Fields, attempted: String) throws(SharedDeviceError) -> SessionAnswer {
+        do throws(BrokerProtocol.Malformed) {
+            let answer = try SessionAnswer(fields)
+            lastEpoch = answer.session.epoch
+            isWithheld = answer.isWithheld
+            isStrict = answer.isStrict
+            return answer
+        } catch {
+            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
         }
     }
 
-    private func send(
-        _ progress: CleanupReport.Progress,
-        _ epoch: UInt64,
-        _ detail: String?
-    ) async throws(SharedDeviceError) {
-        var request: BrokerProtocol.Fields = [
-            "application": .string(application), "session": .uint64(epoch), "progress": .string(progress.rawValue),
-        ]
-        request["detail"] = detail.map { .string(Self.sendable($0)) }
-        _ = try await broker.call(
-            .reportCleanup,
-            request,
-            attempted: "report a cleanup to the broker",
-            isCancellable: false
-        )
+    private func send(_ receipts: [SessionRecord.Receipt]) async throws(SharedDeviceError) {
+        for receipt in receipts {
+            let heard = broker.heardBroadcasts
+            let fields = try await broker.call(
+                .reportCleanup,
+                report(.finished, receipt.epoch, receipt.detail),
+                attempted: Self.reporting,
+                isCancellable: false
+            )
+            // While nobody is signed in, the broker adds what it would say to a question.
+            fresh = fields["epoch"] == nil ? nil : (try note(fields, attempted: Self.reporting), heard)
+        }
     }
+
+    /// The answer that came with the last receipt, if nothing has happened since.
+    private func takeFreshAnswer() -> SessionAnswer? {
+        defer { fresh = nil }
+        guard let fresh, fresh.heardBroadcasts == broker.heardBroadcasts, fresh.answer.owed.isEmpty else { return nil }
+        return fresh.answer
+    }
+
+    /// Enters the broker's answer in the record: it is on the disk before the app hears of an account, and so before the app can store
+    /// anything for it.
+    ///
+    /// - Parameter body: is given the sessions whose data the app has to delete.
+    private func learn<Value: Sendable>(
+        _ answer: SessionAnswer,
+        _ body: @escaping @Sendable (inout SessionRecord, [SessionRecord.Session]) -> Value
+    ) async throws(SharedDeviceError) -> Value {
+        let heard = heard
+        let value = try await update { record in
+            record.reconcile(owed: answer.owed, heard: heard)
+            return body(&record, record.enter(answer.session))
+        }
+        if answer.session.account != nil { self.heard.insert(answer.session.epoch) }
+        return value
+    }
+
+    /// Enters a session of which the app is about to hear together with a token.
+    private func enter(_ session: DeviceSession) async throws(SharedDeviceError) -> [SessionRecord.Session] {
+        let stale = try await update { $0.enter(session) }
+        if session.account != nil { heard.insert(session.epoch) }
+        return stale
+    }
+
+    private func forget(_ sessions: [SessionRecord.Session]) { heard.subtract(sessions.map(\.epoch)) }
 
     /// The text without what the bus refuses: a receipt that cannot be sent would block every question.
     private static func sendable(_ detail: String) -> String {
@@ -225,15 +275,19 @@ actor SessionKeeper {
         return told != session
     }
 
-    @discardableResult
-    private func update<Value>(_ body: (inout SessionRecord) -> Value) throws(SharedDeviceError) -> Value {
-        try record.update(body)
+    private func update<Value: Sendable>(
+        _ body: @escaping @Sendable (inout SessionRecord) -> Value
+    ) async throws(SharedDeviceError) -> Value {
+        // One at a time (``inTurn``): nobody else changes the copy meanwhile.
+        var record = record
+        defer { self.record = record }
+        return try await record.update(body)
     }
 
     /// Runs one request at a time, to its end. An actor would let the next one in at each await. A request goes on even if the caller's
     /// task is cancelled: a receipt that is on the disk has to reach the broker.
     private func inTurn<Value: Sendable>(
-        _ body: (SessionKeeper) async throws(SharedDeviceError) -> Value
+        _ body: (isolated SessionKeeper) async throws(SharedDeviceError) -> Value
     ) async throws(SharedDeviceError) -> Value {
         if isBusy { await withCheckedContinuation { waiting.append($0) } }
         isBusy = true

@@ -27,7 +27,7 @@ struct SessionRecord: Codable, Equatable {
     private(set) var lastReported: Account?
     /// Sessions whose data may be on disk, oldest first.
     private(set) var mayHoldData: [Session] = []
-    /// Receipts that the broker is still to get.
+    /// Receipts that the broker may still have to get. One that it has leaves the record at the next question.
     private(set) var receiptsDue: [Receipt] = []
 
     init() {}
@@ -59,8 +59,13 @@ struct SessionRecord: Codable, Equatable {
 
     /// Merges the record and the broker's ledger: a debt that either of them has is owed. A receipt stands for a cleanup that was done; it is
     /// dropped once the broker no longer asks for it.
-    mutating func reconcile(owed: [OwedSession]) {
-        receiptsDue.removeAll { receipt in !owed.contains { $0.epoch == receipt.epoch } }
+    ///
+    /// - Parameter heard: the sessions of which this process was told and has not cleaned up. A receipt of another process of the app does
+    ///   not speak for them: this one may still show the data.
+    mutating func reconcile(owed: [OwedSession], heard: Set<UInt64> = []) {
+        receiptsDue.removeAll { receipt in
+            heard.contains(receipt.epoch) || !owed.contains { $0.epoch == receipt.epoch }
+        }
         for session in owed {
             guard let account = session.account, !mayHoldData.contains(where: { $0.epoch == session.epoch }),
                 !receiptsDue.contains(where: { $0.epoch == session.epoch })
@@ -71,18 +76,27 @@ struct SessionRecord: Codable, Equatable {
     }
 
     /// Records that the data of these sessions is gone, and removes their names from this record.
-    mutating func cleaned(_ sessions: [Session], detail: String? = nil) {
-        let gone = mayHoldData.filter(sessions.contains)
+    ///
+    /// - Returns: the receipts for the broker.
+    @discardableResult
+    mutating func cleaned(_ sessions: [Session], detail: String? = nil) -> [Receipt] {
+        let receipts = mayHoldData.filter(sessions.contains).map { Receipt(epoch: $0.epoch, detail: detail) }
         mayHoldData.removeAll(where: sessions.contains)
-        receiptsDue += gone.map { Receipt(epoch: $0.epoch, detail: detail) }
-        guard let reported = lastReported, sessions.contains(where: { $0.account == reported }),
+        receiptsDue += receipts
+        if let reported = lastReported, sessions.contains(where: { $0.account == reported }),
             !mayHoldData.contains(where: { $0.account == reported })
-        else { return }
-        lastReported = nil
+        {
+            lastReported = nil
+        }
+        return receipts
     }
 
-    /// The broker has these receipts.
-    mutating func delivered(_ receipts: [Receipt]) { receiptsDue.removeAll(where: receipts.contains) }
+    /// Whether the disk has to get this record in place of `other`. It need not where only receipts were dropped, which the broker does not
+    /// ask for any more: they go with the next change.
+    func replaces(_ other: SessionRecord) -> Bool {
+        lastReported != other.lastReported || mayHoldData != other.mayHoldData
+            || !receiptsDue.allSatisfy(other.receiptsDue.contains)
+    }
 }
 
 /// Keeps a ``SessionRecord`` in a file of the app. When a write returns, the whole record is on the disk.

@@ -1,3 +1,4 @@
+import Dispatch
 import FoundationEssentials
 import Glibc
 
@@ -16,19 +17,32 @@ struct SharedRecord: Sendable {
     /// Changes the record. On return the change is on the disk. `body` may run twice.
     ///
     /// - Throws: ``SharedDeviceError/Code/recordUnusable``; nothing has changed then.
-    mutating func update<Value>(_ body: (inout SessionRecord) -> Value) throws(SharedDeviceError) -> Value {
+    mutating func update<Value: Sendable>(
+        _ body: @escaping @Sendable (inout SessionRecord) -> Value
+    ) async throws(SharedDeviceError) -> Value {
         let before = try load()
         var record = before
         let value = body(&record)
-        if record == before { return value }
+        guard record.replaces(before) else { return value }
+        // The lock and the disk may keep it waiting: on a thread of the system's, because Swift's own are few.
+        let result = await withCheckedContinuation { [self] continuation in
+            DispatchQueue.global().async {
+                continuation.resume(returning: Result { () throws(SharedDeviceError) in try replaceHere(body) })
+            }
+        }
+        return try result.get()
+    }
+
+    /// Blocks the thread until no other process writes the record, and until the disk has it.
+    private func replaceHere<Value>(_ body: (inout SessionRecord) -> Value) throws(SharedDeviceError) -> Value {
         let lock = try FileLock(path: store.path + ".lock")
         defer { withExtendedLifetime(lock) {} }
         // Another process may have changed the record meanwhile.
-        let latest = try load()
-        record = latest
-        let result = body(&record)
-        if record != latest { try store.save(record) }
-        return result
+        let latest = try store.load()
+        var record = latest
+        let value = body(&record)
+        if record.replaces(latest) { try store.save(record) }
+        return value
     }
 
     private mutating func load() throws(SharedDeviceError) -> SessionRecord {
