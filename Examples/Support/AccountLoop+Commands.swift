@@ -8,7 +8,7 @@ extension AccountLoop {
         let device = await application.getDeviceInformation()
         screen.device = device
         screen.notice = nil
-        if let problem = device.problem { await brokerFailed(problem) }
+        if let problem = device.problem { screen.notice = "! \(problem)" }
         await show()
     }
 
@@ -28,7 +28,7 @@ extension AccountLoop {
             events.record(.signedIn, account: account.username)
             await settle { isSettled && (current == account || !isKnown) }
         } catch {
-            await fail(error, account: name, asked: asked)
+            fail(error, account: name, asked: asked)
         }
     }
 
@@ -43,7 +43,7 @@ extension AccountLoop {
             events.record(.signedOut, account: account.username)
             await settle { isSettled && (current != account || !isKnown) }
         } catch {
-            await fail(error, account: account.username, asked: asked)
+            fail(error, account: account.username, asked: asked)
         }
     }
 
@@ -69,7 +69,7 @@ extension AccountLoop {
             screen.notice = nil
             await show()
         } catch {
-            await fail(error, account: account.username, asked: asked)
+            fail(error, account: account.username, asked: asked)
         }
     }
 

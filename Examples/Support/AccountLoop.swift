@@ -1,10 +1,9 @@
 package import SharedDevice
 
-/// Follows the account of the device: the pattern that every app on a shared device needs, around a ``UserWorkspace``.
+/// Follows the account of the device, around a ``UserWorkspace``: what an app does that shows a screen and works for the person.
 ///
-/// For each change it hides the screen, stops the work under way and waits for its end, forgets and deletes the previous users' data,
-/// reports that, and only then loads and shows the current user's data. If a deletion fails, it tries again, and shows nothing until it has
-/// succeeded. It also shows nothing while the broker does not answer.
+/// ``SharedDeviceApplication/follow(_:_:)`` has the order: hide, remove the previous users' data, report that, show. This adds what is the
+/// app's own: it stops the work under way and waits for its end, forgets what is in memory, and draws the screen.
 actor AccountLoop {
     let application: SharedDeviceApplication
     let workspace: any UserWorkspace
@@ -16,8 +15,8 @@ actor AccountLoop {
     private(set) var current: Account?
     var unit: Task<String, any Error>?
     var longWork: (account: Account, task: Task<String, any Error>)?
-    private var following: Task<Bool, Never>?
-    private var hasFirst = false
+    /// The change whose data is deleted, until that is reported.
+    private var cleaning: AccountChange?
     private let onlyCleansUp: Bool
     private var hasCleanedUp = false
     private var waiting: [CheckedContinuation<Void, Never>] = []
@@ -37,88 +36,79 @@ actor AccountLoop {
         screen = Screen(title: title)
     }
 
-    // MARK: The loop
+    // MARK: The account
 
     /// Runs until the task is cancelled, and stops the work before it returns. The user's data stays for the next start.
-    func run() async {
+    ///
+    /// - Throws: ``SharedDeviceError`` if the step could not be registered.
+    func run() async throws {
+        var options = CleanupCoordinator.Options()
+        // A person waits in front of the device.
+        options.longestWait = .seconds(1)
+        let cleanup = CleanupCoordinator(options: options)
+        try cleanup.register("data") { try await self.deleteData($0) }
         await show()
-        while !Task.isCancelled {
-            hasFirst = false
-            let attempt = Task { await self.followUntilTrouble() }
-            following = attempt
-            let isToBeRetried = await withTaskCancellationHandler {
-                await attempt.value
-            } onCancel: {
-                attempt.cancel()
-            }
-            if case .open = screen.state, !Task.isCancelled { await hide(.checking) }
+        await application.follow(cleanup) { try await self.take($0) }
+    }
+
+    private func take(_ state: AccountState) async throws {
+        switch state {
+        case .hidden(let reason):
+            await hide(reason)
             await stopWork()
             await workspace.close()
-            // The next sequence begins with what is left to delete.
-            if isToBeRetried { try? await Task.sleep(for: .seconds(1)) }
-        }
-        await hide(.closed)
-    }
-
-    /// Follows the account. Returns true if a cleanup failed, and false if the task was cancelled: the app ends, or the broker was lost. In
-    /// each case a new sequence begins with the current state.
-    private func followUntilTrouble() async -> Bool {
-        let onFailure: @Sendable (SharedDeviceError) -> Void = { error in Task { await self.brokerFailed(error) } }
-        for await change in application.accountChanges(onFailure: onFailure) {
-            hasFirst = true
-            // In a task of its own, so that a deletion goes on if the broker is lost and this task is cancelled.
-            guard await Task(operation: { await self.follow(change) }).value else { return true }
-        }
-        return false
-    }
-
-    private func follow(_ change: AccountChange) async -> Bool {
-        events.record(.changed, change)
-        current = change.current
-        await hide(change.previousAccounts.isEmpty ? .checking : .changing)
-        await stopWork()
-        await workspace.close()
-        do {
-            // This tells those who watch the round. If the broker does not answer, the deletion begins all the same.
-            try? await application.cleanupBegan(change)
-            var amounts: [String] = []
-            for account in change.previousAccounts {
-                let amount = try await workspace.deleteData(of: account)
-                amounts.append(amount)
-                events.record(.dataDeleted, account: account.username, detail: amount)
-            }
-            try await application.cleanupDone(change, detail: amounts.joined(separator: "; "))
-            if !change.previousAccounts.isEmpty { events.record(.cleaned, change) }
+        case .nobody, .open:
+            noteCleanup()
             if onlyCleansUp {
                 hasCleanedUp = true
-                await hide(.closed)
-                wake()
-                return true
+                await show(hidden: .closed)
+            } else {
+                try await open(state.account)
             }
-            screen.device = await application.getDeviceInformation()
-            if let account = change.current { try await workspace.open(for: account) }
-            generation += 1
-            screen.state = change.current.map(Screen.State.open) ?? .nobody
-            await show()
-            wake()
-            return true
-        } catch {
-            events.record(.failed, detail: "could not finish the change of users: \(error)")
-            try? await application.cleanupFailed(change, reason: "\(error)")
-            await hide(.failed("could not finish the change of users: \(error)"))
-            wake()
-            return false
         }
+        wake()
     }
 
-    /// Hides the screen, because nobody can say who is signed in, and starts the loop again, which reports the current state as soon as the
-    /// broker answers.
-    func brokerFailed(_ error: SharedDeviceError) async {
-        if case .unknown = screen.state { return }
-        events.record(error.code == .brokerUnavailable ? .waitingForBroker : .failed, detail: "\(error)")
-        await hide(.unknown("\(error)"))
-        wake()
-        if hasFirst { following?.cancel() }
+    /// The step of the cleanup. It runs while the screen is hidden and no work is under way.
+    private func deleteData(_ cleanup: Cleanup) async throws -> String {
+        if cleaning == nil { events.record(.changed, cleanup.change) }
+        cleaning = cleanup.change
+        var amounts: [String] = []
+        for account in cleanup.accounts {
+            let amount = try await workspace.deleteData(of: account)
+            amounts.append(amount)
+            events.record(.dataDeleted, account: account.username, detail: amount)
+        }
+        return amounts.joined(separator: "; ")
+    }
+
+    /// Something may be shown, so that the cleanup has been reported.
+    private func noteCleanup() {
+        if let cleaning { events.record(.cleaned, cleaning) }
+        cleaning = nil
+    }
+
+    private func open(_ account: Account?) async throws {
+        screen.device = await application.getDeviceInformation()
+        if let account { try await workspace.open(for: account) }
+        current = account
+        generation += 1
+        screen.state = account.map(Screen.State.open) ?? .nobody
+        await show()
+    }
+
+    private func hide(_ reason: AccountState.HiddenReason) async {
+        switch reason {
+        case .starting: await show(hidden: .checking)
+        case .changing: await show(hidden: .changing)
+        case .unknown(let error):
+            events.record(error.code == .brokerUnavailable ? .waitingForBroker : .failed, detail: "\(error)")
+            await show(hidden: .unknown("\(error)"))
+        case .stopped: await show(hidden: .closed)
+        default:
+            events.record(.failed, detail: reason.description)
+            await show(hidden: .failed(reason.description))
+        }
     }
 
     private func stopWork() async {
@@ -137,7 +127,7 @@ actor AccountLoop {
     // MARK: The screen
 
     /// Removes what is shown and what is cached for showing, at once.
-    private func hide(_ state: Screen.State) async {
+    private func show(hidden state: Screen.State) async {
         generation += 1
         if screen.state == state, screen.display == nil, screen.notice == nil { return }
         screen.display = nil
@@ -185,10 +175,9 @@ actor AccountLoop {
     }
 
     /// - Parameter asked: the generation in which the command was given. The error may name that user: nobody else sees it.
-    func fail(_ error: any Error, account: String, asked: UInt64) async {
+    func fail(_ error: any Error, account: String, asked: UInt64) {
         events.record(.failed, account: account, detail: "\(error)")
         if asked == generation { say("! \(error)") }
-        if let error = error as? SharedDeviceError, error.code == .brokerUnavailable { await brokerFailed(error) }
     }
 
     // MARK: Waiting

@@ -67,14 +67,14 @@ package struct ExampleApp: Sendable {
             events: events,
             onlyCleansUp: onlyCleansUp
         )
-        let running = Task { await loop.run() }
+        let running = Task { try await loop.run() }
         if onlyCleansUp {
             await loop.waitUntilCleanedUp()
         } else if await !obey(LineInput(), loop), stays {
-            await running.value
+            try await running.value
         }
         running.cancel()
-        await running.value
+        try await running.value
         events.record(.ended)
     }
 
