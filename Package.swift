@@ -39,6 +39,12 @@ let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: 
 let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 
+/// What a whole broker is made of, for its programs and tests.
+let brokerParts: [Target.Dependency] = [
+    "SharedDeviceBroker", "DeviceConfiguration", "EmbeddedIdentity", "Identity", "DeviceStorage", "SharedDevice",
+    "NotifyCenter", "DBusTransport", grdb,
+]
+
 /// libdbus, and nothing of notifications.
 let bus = family(
     "Bus",
@@ -164,8 +170,7 @@ let sharedDevice = family(
         ),
         tests(
             "SharedDeviceTests",
-            [
-                "SharedDevice", "SharedDeviceBroker", "NotifyCenter", "DBusTransport", grdb,
+            brokerParts + [
                 "ExampleSupport", "notifyutil", "shared-device", "shared-device-broker", "point-of-sale",
                 "flight-briefing", "field-service", "demo",
             ]
@@ -188,65 +193,65 @@ let sharedDevice = family(
     ]
 )
 
-/// The device's side: the service that holds the account, and its administration.
-let broker = family(
-    "Broker",
+/// Who people are: the interface of providers, and the directory of a device that has no organisation behind it.
+let identity = family(
+    "Identity",
     [
+        .target(name: "Identity", dependencies: ["SharedDevice"]),
+        // The device's SQLite file, and the threads that wait for disk and hashes.
+        .target(name: "DeviceStorage", dependencies: ["DBusTransport", grdb]),
         // scrypt for the embedded user directory: libxcrypt's, because every Linux has it and its "$7$" strings are a
         // standard form that other tools can check.
         .systemLibrary(name: "CCrypt", pkgConfig: "libcrypt", providers: [.apt(["libcrypt-dev"])]),
         .target(
+            name: "EmbeddedIdentity",
+            dependencies: ["Identity", "DeviceStorage", "SharedDevice", "CCrypt", grdb]
+        ),
+
+        tests("DeviceStorageTests", ["DeviceStorage", "DBusTransport", grdb]),
+        tests("EmbeddedIdentityTests", ["EmbeddedIdentity", "Identity", "DeviceStorage", "SharedDevice", grdb]),
+    ]
+)
+
+/// The device's side: the service that holds the account, and its administration.
+let broker = family(
+    "Broker",
+    [
+        .target(
             name: "SharedDeviceBroker",
-            dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport", "CCrypt", grdb, logging]
+            dependencies: [
+                "DeviceConfiguration", "Identity", "DeviceStorage", "SharedDevice", "NotifyCenter", "DBusTransport",
+                grdb, logging,
+            ]
         ),
-        .executableTarget(
-            name: "shared-device-broker",
-            dependencies: ["SharedDeviceBroker", "NotifyCenter", "DBusTransport", argumentParser, logging]
-        ),
+        // What administrators write: the managed configuration and the apps' manifests.
+        .target(name: "DeviceConfiguration", dependencies: ["DBusTransport"]),
+        // Makes the managed configuration of a profile for iOS.
+        .target(name: "ProfileConversion", dependencies: ["DeviceConfiguration", "DBusTransport"]),
+        .executableTarget(name: "shared-device-broker", dependencies: brokerParts + [argumentParser, logging]),
         .executableTarget(
             name: "shared-device",
-            dependencies: [
-                "SharedDeviceBroker", "SharedDevice", "SharedDeviceTestKit", "NotifyCenter", "DBusTransport",
-                argumentParser,
-            ]
+            dependencies: brokerParts + ["ProfileConversion", "SharedDeviceTestKit", argumentParser]
         ),
 
         // Commits in a loop until it is killed, for the tests of the store.
-        helper(
-            "commit-loop",
-            ["SharedDeviceBroker", "SharedDevice", "DBusTransport"],
-            path: "SharedDeviceBrokerTests/CommitLoop"
-        ),
-        tests(
-            "SharedDeviceBrokerTests",
-            [
-                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", "shared-device",
-                "shared-device-broker", grdb,
-            ],
-            exclude: ["Fixtures"]
-        ),
+        helper("commit-loop", brokerParts, path: "SharedDeviceBrokerTests/CommitLoop"),
+        tests("SharedDeviceBrokerTests", brokerParts + ["shared-device", "shared-device-broker"]),
+        tests("ProfileConversionTests", ["ProfileConversion", "DeviceConfiguration"], exclude: ["Fixtures"]),
         // A client that means harm; tests run it as another user.
         helper(
             "hostile-client",
             ["SharedDevice", "DBusTransport"],
             path: "SharedDeviceHostileTests/HostileClient"
         ),
-        tests(
-            "SharedDeviceHostileTests",
-            ["SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", grdb, "shared-device-broker"]
-        ),
+        tests("SharedDeviceHostileTests", brokerParts + ["shared-device-broker"]),
         // A listener app. Its standard input says what it does, and its environment which mistakes it makes.
         helper(
             "torture-app",
             ["SharedDevice", "NotifyCenter", "DBusTransport"],
             path: "SharedDeviceTortureTests/TortureApp"
         ),
-        tests(
-            "SharedDeviceTortureTests",
-            [
-                "SharedDeviceBroker", "SharedDevice", "NotifyCenter", "DBusTransport", grdb, "shared-device-broker",
-            ]
-        ),
+        tests("SharedDeviceTortureTests", brokerParts + ["shared-device-broker"]),
     ]
 )
 
@@ -331,7 +336,6 @@ let package = Package(
         // A device of a test's own: bus, broker, users, apps, faults.
         .library(name: "SharedDeviceTestKit", targets: ["SharedDeviceTestKit"]),
         // The device's side: the service and its administration.
-        .library(name: "SharedDeviceBroker", targets: ["SharedDeviceBroker"]),
         .executable(name: "shared-device-broker", targets: ["shared-device-broker"]),
         .executable(name: "shared-device", targets: ["shared-device"]),
     ],
@@ -343,7 +347,7 @@ let package = Package(
         // The broker's log, in the form that Swift services share.
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
-    targets: bus + notifications + notify3 + sharedDevice + broker + testKits + examples,
+    targets: bus + notifications + notify3 + sharedDevice + identity + broker + testKits + examples,
     swiftLanguageModes: [.v6]
 )
 

@@ -1,6 +1,9 @@
 import ArgumentParser
 import DBusTransport
+import DeviceConfiguration
+import DeviceStorage
 import Dispatch
+import EmbeddedIdentity
 import Foundation
 import Glibc
 import Logging
@@ -32,7 +35,7 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
     @Option(
         name: .customLong("configuration"),
         help: ArgumentHelp(
-            "The managed configuration, JSON or a property list; read again when it changes.",
+            "The managed configuration, a JSON file; read again when it changes.",
             valueName: "file"
         )
     )
@@ -78,7 +81,9 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
         let end = EndSignals()
         let service: BrokerService
         do {
-            service = try await BrokerService(options, log: log)
+            let database = try DeviceDatabase(directory: options.stateDirectory)
+            let provider = try EmbeddedIdentityProvider(directory: UserDirectory(database: database))
+            service = try await BrokerService(options, database: database, provider: provider, log: log)
         } catch {
             FileHandle.standardError.write(Data("shared-device-broker: \(error)\n".utf8))
             throw ExitCode(error is DBusError ? EX_UNAVAILABLE : EX_CONFIG)

@@ -1,13 +1,15 @@
 import ArgumentParser
+import DeviceConfiguration
 import Foundation
 import Glibc
+import ProfileConversion
 import SharedDeviceBroker
 
 struct ConfigurationCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "configuration",
         abstract: "Looks at what the device's management has set.",
-        subcommands: [ConfigurationCheckCommand.self]
+        subcommands: [ConfigurationCheckCommand.self, ConfigurationConvertCommand.self]
     )
 }
 
@@ -16,9 +18,8 @@ struct ConfigurationCheckCommand: ParsableCommand {
         commandName: "check",
         abstract: "Says what a configuration file means, without a broker.",
         discussion: """
-            Prints every key with its value, defaults filled in, the apps that have a manifest, and what is probably not \
-            meant. The file may be a JSON object or an Apple property list: a .mobileconfig profile, one payload of it, or \
-            the keys alone.
+            Prints every key with its value, the apps that have a manifest, and what is probably not meant. The file is a JSON \
+            object; of a profile for iOS, "shared-device configuration convert" makes one.
             Exit status: 0 the broker would take it; 65 it would not, or a manifest is bad; 66 there is no such file, or it \
             cannot be read.
             """
@@ -42,36 +43,69 @@ struct ConfigurationCheckCommand: ParsableCommand {
     func run() throws {
         try reportingFailure {
             let source = ManagedConfigurationFile(path: file)
-            guard let document = try document(source) else {
-                throw CommandFailure(status: EX_NOINPUT, description: "there is no file \(file)")
-            }
+            guard let configuration = try configuration(source) else { throw CommandFailure.noFile(file) }
             let directory = AppManifestDirectory(path: apps ?? source.appManifestDirectory)
-            let report = ConfigurationReport(document, directory.load(), directory: directory.path)
-            print(json ? try report.json() : report.text())
+            let report = ConfigurationReport(configuration, directory.load(), directory: directory.path)
+            print(json ? try report.json() : try report.text())
             for problem in report.problems { warn("\(problem)") }
             if !report.problems.isEmpty { throw ExitCode(EX_DATAERR) }
         }
     }
 
     /// An error goes to standard output too where programs read that.
-    private func document(_ source: ManagedConfigurationFile) throws -> ManagedConfigurationDocument? {
+    private func configuration(_ source: ManagedConfigurationFile) throws -> ManagedConfiguration? {
         do throws(ManagedConfigurationError) {
-            return try source.document()
+            guard case .present(let configuration) = try source.load() else { return nil }
+            return configuration
         } catch {
-            if json { print(try InvalidConfiguration(error).json()) }
+            if json { print(try Form.json(InvalidConfiguration(error))) }
             throw error
         }
     }
 }
 
+struct ConfigurationConvertCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "convert",
+        abstract: "Makes a configuration file of a profile for iOS.",
+        discussion: """
+            Reads a .mobileconfig profile, one payload of it, or the keys alone, as an XML or binary property list, and prints the JSON \
+            object that the broker reads. What is left out, because it means something on iOS only or nothing at all, goes to \
+            standard error.
+            Exit status: 0 the broker would take what was printed; 65 it would not; 66 there is no such file, or it cannot be read.
+            """
+    )
+
+    @Argument(help: ArgumentHelp("The profile.", valueName: "file"))
+    var file: String
+
+    func run() throws {
+        try reportingFailure {
+            guard let content = try ManagedConfigurationFile(path: file).content() else {
+                throw CommandFailure.noFile(file)
+            }
+            let converted = try ConvertedProfile(content, file: file)
+            try emit(String(decoding: converted.json, as: UTF8.self))
+            for omission in converted.omissions { warn("\(file): \(omission)") }
+            for warning in converted.configuration.warnings { warn("\(file): \(warning)") }
+        }
+    }
+}
+
+extension CommandFailure {
+    fileprivate static func noFile(_ file: String) -> CommandFailure {
+        CommandFailure(status: EX_NOINPUT, description: "there is no file \(file)")
+    }
+}
+
 /// What a valid configuration means, together with the manifests.
 struct ConfigurationReport {
-    private let document: ManagedConfigurationDocument
+    private let configuration: ManagedConfiguration
     private let manifests: AppManifests
     private let directory: String
 
-    init(_ document: ManagedConfigurationDocument, _ manifests: AppManifests, directory: String) {
-        self.document = document
+    init(_ configuration: ManagedConfiguration, _ manifests: AppManifests, directory: String) {
+        self.configuration = configuration
         self.manifests = manifests
         self.directory = directory
     }
@@ -81,36 +115,34 @@ struct ConfigurationReport {
 
     private var warnings: [ReportedWarning] {
         let ofManifests = manifests.manifests.flatMap { manifest in
-            manifest.unknownKeys.map { key in
-                let meant = AppManifest.suggestion(forUnknownKey: key).map { "; is “\($0)” meant?" } ?? ""
-                return ReportedWarning(
-                    key: key,
-                    message: "means nothing in the manifest of \(manifest.identifier)\(meant)"
-                )
+            manifest.warnings.map {
+                ReportedWarning(key: $0.key, message: "\($0.message) in the manifest of \(manifest.identifier)")
             }
         }
-        let ofLists = AppEligibility(lists: document.configuration.eligibility, manifests: manifests.manifests).warnings
-        return document.warnings.map { ReportedWarning(key: $0.key, message: $0.message) } + ofManifests
+        let ofLists = AppEligibility(lists: configuration.appLists, manifests: manifests.manifests).warnings
+        return configuration.warnings.map { ReportedWarning(key: $0.key, message: $0.message) } + ofManifests
             + ofLists.map { ReportedWarning(key: nil, message: $0) }
     }
 
+    /// Every key with its value; `null` where it is absent and has no default.
+    private func settings() throws -> [String: Setting] {
+        let settings = try JSONDecoder().decode([String: Setting].self, from: JSONEncoder().encode(configuration))
+        let keys = ManagedConfiguration.Key.allCases.map(\.rawValue)
+        return Dictionary(uniqueKeysWithValues: keys.map { ($0, settings[$0] ?? .null) })
+    }
+
     /// For people: every key with its value, the apps, and the warnings.
-    func text() -> String {
-        let configuration = document.configuration
-        var lines = ["The device is \(configuration.mode.rawValue). The file is valid (\(document.format.name)).", ""]
-        let width = ConfigurationKey.allCases.map(\.rawValue.count).max() ?? 0
-        for (key, value) in configuration.settings {
-            // An array's elements are below one another.
-            for (number, line) in value.lines.enumerated() {
-                let name = number == 0 ? key.rawValue : ""
-                lines.append(name + String(repeating: " ", count: width + 2 - name.count) + line)
-            }
+    func text() throws -> String {
+        var lines = ["The device is \(configuration.mode.rawValue). The file is valid.", ""]
+        let settings = try settings()
+        let keys = ManagedConfiguration.Key.allCases.map(\.rawValue)
+        let width = keys.map(\.count).max() ?? 0
+        for key in keys {
+            lines.append(key + String(repeating: " ", count: width + 2 - key.count) + (settings[key] ?? .null).text)
         }
         if !manifests.manifests.isEmpty {
             lines += ["", "Apps in \(directory):"]
-            lines += manifests.manifests.map {
-                "\($0.identifier)  \($0.identity)"
-            }
+            lines += manifests.manifests.map { "\($0.identifier)  \($0.identity)" }
         }
         if !warnings.isEmpty { lines.append("") }
         lines += warnings.map { "warning: \($0.key.map { "\"\($0)\" " } ?? "")\($0.message)" }
@@ -119,13 +151,11 @@ struct ConfigurationReport {
 
     /// For programs. The properties' names are the keys, which programs rely on.
     func json() throws -> String {
-        let configuration = document.configuration
-        return try jsonText(
+        try Form.json(
             Content(
                 valid: problems.isEmpty,
-                format: document.format.rawValue,
                 mode: configuration.mode.rawValue,
-                settings: Dictionary(uniqueKeysWithValues: configuration.settings.map { ($0.key.rawValue, $0.value) }),
+                settings: try settings(),
                 apps: manifests.manifests.map(ReportedApp.init),
                 problems: problems.map(ReportedProblem.init),
                 warnings: warnings
@@ -135,12 +165,55 @@ struct ConfigurationReport {
 
     private struct Content: Encodable {
         let valid: Bool
-        let format: String
         let mode: String
-        let settings: [String: ConfigurationValue]
+        let settings: [String: Setting]
         let apps: [ReportedApp]
         let problems: [ReportedProblem]
         let warnings: [ReportedWarning]
+    }
+}
+
+/// The value of a key.
+private enum Setting: Codable {
+    case boolean(Bool)
+    case number(Double)
+    case string(String)
+    case strings([String])
+    case null
+
+    init(from decoder: any Decoder) throws {
+        let value = try decoder.singleValueContainer()
+        if let boolean = try? value.decode(Bool.self) {
+            self = .boolean(boolean)
+        } else if let number = try? value.decode(Double.self) {
+            self = .number(number)
+        } else if let string = try? value.decode(String.self) {
+            self = .string(string)
+        } else {
+            self = .strings(try value.decode([String].self))
+        }
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        switch self {
+        case .boolean(let value): try container.encode(value)
+        case .number(let value): try container.encode(value)
+        case .string(let value): try container.encode(value)
+        case .strings(let value): try container.encode(value)
+        case .null: try container.encodeNil()
+        }
+    }
+
+    /// The value as a person reads it.
+    var text: String {
+        switch self {
+        case .boolean(let value): "\(value)"
+        case .number(let value): Int(exactly: value).map { "\($0)" } ?? "\(value)"
+        case .string(let value): value
+        case .strings(let values): values.isEmpty ? "-" : values.joined(separator: ", ")
+        case .null: "-"
+        }
     }
 }
 
@@ -150,8 +223,6 @@ struct InvalidConfiguration: Encodable {
     private let problems: [ReportedProblem]
 
     init(_ error: ManagedConfigurationError) { problems = [ReportedProblem(error)] }
-
-    func json() throws -> String { try jsonText(self) }
 
     private enum CodingKeys: CodingKey {
         case valid
@@ -167,7 +238,7 @@ private struct ReportedProblem: Encodable {
     let remedy: String
 
     init(_ error: ManagedConfigurationError) {
-        code = error.code.description
+        code = error.code.rawValue
         file = error.file
         key = error.key
         message = error.message
@@ -202,24 +273,4 @@ private struct ReportedApp: Encodable {
 private struct ReportedWarning: Encodable {
     let key: String?
     let message: String
-}
-
-private func jsonText(_ value: some Encodable) throws -> String {
-    let encoder = JSONEncoder()
-    encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-    return String(decoding: try encoder.encode(value), as: UTF8.self)
-}
-
-extension ConfigurationValue {
-    /// The value as a person reads it; one line or more.
-    fileprivate var lines: [String] {
-        switch self {
-        case .boolean(let value): ["\(value)"]
-        case .integer(let value): ["\(value)"]
-        case .number(let value): ["\(value)"]
-        case .string(let value): [value]
-        case .array(let elements): elements.isEmpty ? ["-"] : elements.flatMap(\.lines)
-        case .dictionary, .null, .other: ["-"]
-        }
-    }
 }

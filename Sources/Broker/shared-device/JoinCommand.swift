@@ -1,5 +1,6 @@
 import ArgumentParser
 import DBusTransport
+import Identity
 import SharedDevice
 import SharedDeviceBroker
 

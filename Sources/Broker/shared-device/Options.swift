@@ -1,5 +1,7 @@
 import ArgumentParser
 import DBusTransport
+import DeviceStorage
+import EmbeddedIdentity
 import Foundation
 import Glibc
 import NotifyCenter

@@ -1,4 +1,7 @@
 import ArgumentParser
+import DeviceConfiguration
+import DeviceStorage
+import EmbeddedIdentity
 import Foundation
 import Glibc
 import SharedDevice

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import Identity
 import SharedDeviceBroker
 
 /// Where a new password comes from.

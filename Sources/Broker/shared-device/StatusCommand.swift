@@ -1,5 +1,8 @@
 import ArgumentParser
 import DBusTransport
+import DeviceConfiguration
+import DeviceStorage
+import EmbeddedIdentity
 import Foundation
 import SharedDevice
 import SharedDeviceBroker

@@ -1,4 +1,6 @@
 import ArgumentParser
+import DeviceStorage
+import EmbeddedIdentity
 import Foundation
 import SharedDevice
 import SharedDeviceBroker

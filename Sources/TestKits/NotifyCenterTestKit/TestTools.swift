@@ -64,3 +64,10 @@ public struct WaitFailure: Error, CustomStringConvertible {
     /// What the test waited for, and how long.
     public var description: String { "\(what) did not come true within \(timeout)" }
 }
+
+/// Runs what blocks on a thread of its own, and not of the pool that the other tests run on.
+package func onThread<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
+    try await withCheckedThrowingContinuation { continuation in
+        Thread.detachNewThread { continuation.resume(with: Result { try body() }) }
+    }
+}

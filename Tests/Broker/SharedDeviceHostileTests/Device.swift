@@ -1,6 +1,9 @@
 import DBusTransport
+import DeviceStorage
+import EmbeddedIdentity
 import Foundation
 import Glibc
+import Identity
 import NotifyCenterTestKit
 import SharedDevice
 import SharedDeviceBroker

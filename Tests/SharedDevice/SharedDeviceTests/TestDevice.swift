@@ -1,6 +1,9 @@
 import DBusTransport
+import DeviceStorage
+import EmbeddedIdentity
 import ExampleSupport
 import Foundation
+import Identity
 import NotifyCenter
 import NotifyCenterTestKit
 import SharedDevice

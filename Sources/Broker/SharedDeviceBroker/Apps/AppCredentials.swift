@@ -1,3 +1,4 @@
+package import DeviceConfiguration
 package import Glibc
 
 /// What is known of a program that calls the broker, by the word of bus and kernel.
@@ -73,16 +74,6 @@ package enum ProcessView {
         return String(target.dropLast(mark.count))
     }
 
-    /// When the process began, in the system's ticks: with it, a process is told from a later one of the same number.
-    package static func startTime(of process: UInt32) -> UInt64? {
-        guard let text = read("/proc/\(process)/stat", limit: 4096), let end = text.lastIndex(of: ")") else {
-            return nil
-        }
-        // The name before it may contain anything. The 22nd field is the 20th after it.
-        let fields = text[text.index(after: end)...].split(separator: " ")
-        return fields.count > 19 ? UInt64(fields[19]) : nil
-    }
-
     /// The system's unit in a line of `/proc/PID/cgroup`; `nil` below a user's own service manager, where any process makes units.
     static func unit(inControlGroups text: String) -> String? {
         for line in text.split(separator: "\n") where line.hasPrefix("0::/") {
@@ -114,7 +105,9 @@ package enum ProcessView {
     }
 
     private static func flatpak(of process: UInt32) -> String? {
-        read("/proc/\(process)/root/.flatpak-info", limit: 65_536).flatMap(flatpak(inInformation:))
+        // What the process has for its root directory.
+        let root = "/proc/\(process)/root"
+        return read("\(root)/.flatpak-info", limit: 65_536).flatMap(flatpak(inInformation:))
     }
 
     private static func destination(of link: String) -> String? {
@@ -161,51 +154,4 @@ package struct AppIdentity: Sendable, Equatable {
 
     /// Whether the app has a manifest.
     package var isEnrolled: Bool { manifest != nil }
-}
-
-/// The forms of an app's identifier.
-enum AppIdentifier {
-    /// The longest that is taken, in bytes, as for names on a bus.
-    static let maximumLength = 255
-
-    /// Whether it has two parts or more with dots between, each of letters, digits, `-` and `_`.
-    static func isReverseDNS(_ identifier: String) -> Bool {
-        let parts = identifier.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        return identifier.utf8.count <= maximumLength && parts.count >= 2
-            && parts.allSatisfy { part in !part.isEmpty && part.allSatisfy(isPartOfName) }
-    }
-
-    /// Whether a program may say that this is its identifier: printable ASCII without blanks, so that it is one word in every
-    /// log.
-    static func isPlausible(_ identifier: String) -> Bool {
-        (1...maximumLength).contains(identifier.utf8.count) && identifier.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
-    }
-
-    private static func isPartOfName(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
-            true
-        default: false
-        }
-    }
-}
-
-/// The users of this system.
-enum SystemUser {
-    /// The number of the user with this name; `nil` where there is none.
-    static func identifier(ofUserNamed name: String) -> uid_t? {
-        guard !name.isEmpty, !name.utf8.contains(0) else { return nil }
-        var buffer = [CChar](repeating: 0, count: 16_384)
-        while true {
-            var entry = passwd()
-            var found: UnsafeMutablePointer<passwd>?
-            switch getpwnam_r(name, &entry, &buffer, buffer.count, &found) {
-            case 0: return found?.pointee.pw_uid
-            case ERANGE where buffer.count < 1_048_576: buffer = [CChar](repeating: 0, count: buffer.count * 2)
-            case EINTR: continue
-            default: return nil
-            }
-        }
-    }
 }

@@ -1,3 +1,5 @@
+package import DeviceConfiguration
+
 /// Decides which apps take part in shared device mode. Pure: built from the configuration and the manifests, it asks nobody.
 ///
 /// The rules, in this order:
@@ -195,34 +197,23 @@ package struct AppEligibility: Sendable {
 
 /// Why an app does not take part, and what an administrator can do about it.
 package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The kind of refusal. A struct, so that a new kind breaks no `switch`.
-    package struct Code: Sendable, Hashable, CustomStringConvertible {
-        private enum Kind: String {
-            case malformedIdentifier, notTheProgram, notTheUser, noProof, blocked, notEnrolled, notListed
-        }
-
-        private let kind: Kind
-
+    package enum Code: String, Sendable {
         /// What the app says it is can be no identifier.
-        package static let malformedIdentifier = Code(kind: .malformedIdentifier)
+        case malformedIdentifier
         /// The app says that it is one whose manifest names another program.
-        package static let notTheProgram = Code(kind: .notTheProgram)
+        case notTheProgram
         /// It is the manifest's program, run by another user than the manifest names.
-        package static let notTheUser = Code(kind: .notTheUser)
+        case notTheUser
         /// Its manifest names nothing that another user cannot forge.
-        package static let noProof = Code(kind: .noProof)
+        case noProof
         /// The block list has it.
-        package static let blocked = Code(kind: .blocked)
+        case blocked
         /// It has no manifest, and only apps with one take part.
-        package static let notEnrolled = Code(kind: .notEnrolled)
+        case notEnrolled
         /// No list has it, and only apps on a list take part.
-        package static let notListed = Code(kind: .notListed)
-
-        /// The code's name.
-        package var description: String { kind.rawValue }
+        case notListed
     }
 
-    /// The kind of refusal.
     package let code: Code
     /// Which app, what is wrong, and what helps.
     package let description: String
@@ -230,5 +221,20 @@ package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConver
     init(_ code: Code, _ message: String, remedy: String) {
         self.code = code
         description = "\(message); \(remedy)"
+    }
+}
+
+extension AppManifest {
+    /// What keeps these credentials from being the app's, as the key of the manifest that does not fit; `nil` if they are.
+    package func mismatch(_ credentials: AppCredentials) -> String? {
+        // A Flatpak's processes run programs of the sandbox's own file system, whatever their paths.
+        if identity.flatpak != credentials.flatpak { return Key.flatpak.rawValue }
+        if let executable = identity.executable, !executable.utf8.elementsEqual(credentials.executable.utf8) {
+            return Key.executable.rawValue
+        }
+        if let unit = identity.unit, unit != credentials.unit { return Key.unit.rawValue }
+        if let profile = identity.appArmor, profile != credentials.enforcedProfile { return Key.appArmor.rawValue }
+        if let user = identity.user, user != credentials.user { return Key.user.rawValue }
+        return nil
     }
 }

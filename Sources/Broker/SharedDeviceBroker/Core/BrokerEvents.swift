@@ -1,4 +1,6 @@
+package import DeviceConfiguration
 package import Foundation
+package import Identity
 package import SharedDevice
 
 // What happens to the broker, and what it does about it: the values that go into the reducer and come out of it.
@@ -57,15 +59,7 @@ package struct Request: Sendable {
     }
 
     /// What a person gives to sign in.
-    package struct Credentials: Sendable {
-        package let username: String
-        package let password: Secret?
-
-        package init(username: String, password: Secret?) {
-            self.username = username
-            self.password = password
-        }
-    }
+    package typealias Credentials = SignInRequest
 
     /// Names the request to whoever answers it.
     package let number: UInt64
@@ -143,7 +137,7 @@ package enum Effect: Sendable {
     /// Writes to the disk; answers with ``Event/committed(_:)`` or ``Event/commitFailed(_:_:)``.
     case commit(Batch)
     /// Answers with ``Event/authenticated(_:_:)``.
-    case authenticate(UInt64, Request.Credentials, user: UInt32)
+    case authenticate(UInt64, Request.Credentials)
     /// Answers with ``Event/issued(_:_:)``.
     case issueToken(UInt64, AuthenticatedIdentity, scopes: Set<String>)
     case endProviderSession(AuthenticatedIdentity)
@@ -208,4 +202,24 @@ package struct DevicePolicy: Sendable, Equatable {
     package var requiresEnrolment = false
 
     package init() {}
+}
+
+extension DevicePolicy {
+    /// What the managed configuration says of it.
+    ///
+    /// - Parameter hasManyUsers: whether more than one user reaches the bus.
+    package init(_ configuration: ManagedConfiguration, hasManyUsers: Bool) {
+        mode = configuration.mode
+        organization = configuration.organization
+        requiresJoin = configuration.requiresJoin
+        tenantIdentifier = configuration.tenantIdentifier
+        cleanup = configuration.cleanup
+        schedule.inactivity = configuration.inactivityTimeout?.duration
+        schedule.shiftEnds = Set(configuration.shiftEnds.map(\.minutes))
+        endsAtScreenLock = configuration.signOutOnScreenLock
+        endsAtLogout = configuration.signOutOnLogout
+        endSessionURL = configuration.endSessionURL?.text
+        lists = configuration.appLists
+        requiresEnrolment = configuration.requiresEnrolment ?? (configuration.cleanup.isStrict || hasManyUsers)
+    }
 }

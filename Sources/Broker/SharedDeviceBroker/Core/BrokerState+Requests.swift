@@ -1,5 +1,7 @@
 import DBusTransport
+import DeviceConfiguration
 import Foundation
+import Identity
 import SharedDevice
 
 /// What programs ask for.

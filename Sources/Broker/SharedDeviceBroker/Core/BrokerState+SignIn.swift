@@ -1,5 +1,7 @@
 import DBusTransport
+import DeviceConfiguration
 import Foundation
+import Identity
 import SharedDevice
 
 /// Signing in, joining and leaving: what asks the identity provider.
@@ -47,12 +49,12 @@ extension BrokerState {
         case .refused(let wait): throw Refusal(.slowDown(wait))
         }
         asked[request.number] = next
-        effects.append(.authenticate(request.number, credentials, user: participant.user))
+        effects.append(.authenticate(request.number, credentials))
     }
 
     /// All names that are too long for any user count as one, so that they do not fill the memory.
     private static func throttleName(_ username: String) -> String {
-        username.utf8.count > 4 * Username.maximumLength ? "" : Username.key(of: username)
+        username.utf8.count > 4 * longestUsername ? "" : usernameKey(username)
     }
 
     // MARK: What the provider says

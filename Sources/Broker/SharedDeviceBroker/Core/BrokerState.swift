@@ -1,4 +1,6 @@
+package import DeviceConfiguration
 package import Foundation
+import Identity
 import SharedDevice
 
 /// All that the broker knows and decides: `reduce` takes what happens and returns what is to be done about it. Pure: it asks no clock, no disk

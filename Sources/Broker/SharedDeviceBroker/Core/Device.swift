@@ -1,3 +1,4 @@
+package import DeviceConfiguration
 package import Foundation
 package import SharedDevice
 
@@ -12,14 +13,6 @@ package struct Moment: Sendable, Equatable {
         self.wall = wall
         self.uptime = uptime
     }
-}
-
-/// How this device is managed, by its configuration. The broker always knows; a client may also find it unknown.
-package enum ManagedMode: String, Sendable, Codable {
-    /// Many people, one at a time: at most one account is signed in, for every app.
-    case shared
-    /// One person's device: the broker signs nobody in.
-    case personal
 }
 
 /// What the broker holds for the whole device. A personal device has no account; the functions here and the store's schema both see to it.

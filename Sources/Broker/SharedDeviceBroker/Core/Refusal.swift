@@ -1,3 +1,4 @@
+package import Identity
 package import SharedDevice
 
 /// A request that the broker does not carry out: the answer that the caller gets, under a code that travels on the bus.

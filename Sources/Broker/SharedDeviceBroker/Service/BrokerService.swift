@@ -1,7 +1,10 @@
 package import DBusTransport
+import DeviceConfiguration
+package import DeviceStorage
 import Dispatch
 import Foundation
 import Glibc
+package import Identity
 package import Logging
 import NotifyCenter
 import SharedDevice
@@ -57,16 +60,23 @@ package final class BrokerService: Sendable {
 
     /// Starts the service: on return it owns its name and answers, under the configuration as it is.
     ///
-    /// - Throws: ``StoreError``, ``IdentityError``, ``ManagedConfigurationError`` or ``DBusError``; among them `nameTaken` where
-    ///   another broker serves this bus.
-    package init(_ options: Options, log: Logger) async throws {
+    /// - Parameters:
+    ///   - database: the device's, in the state directory.
+    ///   - provider: who tells who people are.
+    /// - Throws: ``StoreError``, ``ManagedConfigurationError`` or ``DBusError``; among them `nameTaken` where another broker serves this
+    ///   bus.
+    package init(
+        _ options: Options,
+        database: DeviceDatabase,
+        provider: any IdentityProvider,
+        log: Logger
+    ) async throws {
         self.options = options
+        self.provider = provider
         self.log = log
-        let database = try DeviceDatabase(directory: options.stateDirectory)
         // A second broker would change the state unseen by this one, and announce the change on another bus.
         lock = try ServiceLock(directory: options.stateDirectory)
         store = try DeviceStore(database: database)
-        provider = try EmbeddedIdentityProvider(directory: UserDirectory(database: database))
         activity = ActivityFile(directory: options.stateDirectory)
         let now = Moment.now
         let content = try store.load(at: now)
@@ -145,24 +155,23 @@ package final class BrokerService: Sendable {
         var policy: DevicePolicy
         switch update.inForce {
         case .present(let configuration):
-            for key in configuration.unknownKeys {
-                let suggestion = ManagedConfiguration.suggestion(forUnknownKey: key).map { "; is “\($0)” meant?" } ?? ""
-                log.warning("unknown key in the configuration", metadata: ["key": "\(key)\(suggestion)"])
+            for warning in configuration.warnings {
+                log.warning("managed configuration", metadata: ["warning": "\(warning)"])
             }
             policy = DevicePolicy(configuration, hasManyUsers: options.hasManyUsers)
-            keep(configuration.json)
+            keep(configuration)
         case .missing:
             log.warning(
                 "there is no managed configuration: the device is personal",
                 metadata: ["file": "\(options.configurationFile)"]
             )
-            let personal = ManagedConfiguration(sharedDeviceMode: false)
+            let personal = ManagedConfiguration()
             policy = DevicePolicy(personal, hasManyUsers: options.hasManyUsers)
-            keep(personal.json)
+            keep(personal)
         case nil:
             // Not since the start; the last valid one was kept.
-            if let kept, let document = try? ManagedConfigurationDocument(kept, file: "the last valid configuration") {
-                policy = DevicePolicy(document.configuration, hasManyUsers: options.hasManyUsers)
+            if let kept, let configuration = try? JSONDecoder().decode(ManagedConfiguration.self, from: kept) {
+                policy = DevicePolicy(configuration, hasManyUsers: options.hasManyUsers)
                 log.warning("the last valid configuration stays in force")
             } else {
                 policy = DevicePolicy()
@@ -177,10 +186,10 @@ package final class BrokerService: Sendable {
         log.info("configured", metadata: ["mode": "\(policy.mode.rawValue)"])
     }
 
-    private func keep(_ configuration: Data) {
+    private func keep(_ configuration: ManagedConfiguration) {
         disk.submit { [store, log] in
-            do throws(StoreError) {
-                try store.keep(configuration: configuration)
+            do {
+                try store.keep(configuration: try JSONEncoder().encode(configuration))
             } catch {
                 log.error("the configuration is not kept for the next start", metadata: ["reason": "\(error)"])
             }
@@ -244,10 +253,11 @@ package final class BrokerService: Sendable {
         case .noteState(let state): note(state)
         case .announce(let modeChanged): announce(modeChanged)
         case .commit(let batch): commit(batch)
-        case .authenticate(let number, let credentials, _):
-            let request = SignInRequest(username: credentials.username, password: credentials.password)
+        case .authenticate(let number, let credentials):
             Task { [engine, provider] in
-                let result = await Result { () async throws(IdentityError) in try await provider.authenticate(request) }
+                let result = await Result { () async throws(IdentityError) in
+                    try await provider.authenticate(credentials)
+                }
                 engine.submit(.authenticated(number, result))
             }
         case .issueToken(let number, let identity, let scopes):
@@ -366,25 +376,5 @@ extension AuditEntry {
         metadata["user"] = user.map { "\($0)" }
         metadata["detail"] = detail.map { "\($0)" }
         return metadata
-    }
-}
-
-extension DevicePolicy {
-    /// What the managed configuration says of it.
-    ///
-    /// - Parameter hasManyUsers: whether more than one user reaches the bus.
-    package init(_ configuration: ManagedConfiguration, hasManyUsers: Bool) {
-        mode = configuration.mode
-        organization = configuration.organization
-        requiresJoin = configuration.requiresJoin
-        tenantIdentifier = configuration.tenantIdentifier
-        cleanup = configuration.cleanup
-        schedule.inactivity = configuration.automaticSignOut.inactivity
-        schedule.shiftEnds = Set(configuration.automaticSignOut.shiftEnds.map { $0.hour * 60 + $0.minute })
-        endsAtScreenLock = configuration.automaticSignOut.onScreenLock
-        endsAtLogout = configuration.automaticSignOut.onLogout
-        endSessionURL = configuration.endSessionURL?.absoluteString
-        lists = configuration.eligibility
-        requiresEnrolment = configuration.requiresEnrolment ?? (configuration.cleanup.isStrict || hasManyUsers)
     }
 }

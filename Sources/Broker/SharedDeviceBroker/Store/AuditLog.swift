@@ -1,3 +1,4 @@
+package import DeviceStorage
 package import Foundation
 import GRDB
 

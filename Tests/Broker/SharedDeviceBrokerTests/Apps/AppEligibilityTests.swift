@@ -1,3 +1,4 @@
+import DeviceConfiguration
 import SharedDevice
 import Testing
 
@@ -165,8 +166,8 @@ struct AppEligibilityTests {
     }
 
     @Test("a configuration brings its lists and its enrolment")
-    func configuration() {
-        let strict = ManagedConfiguration(sharedDeviceMode: true, cleanup: CleanupPolicy(isStrict: true))
+    func lists() throws {
+        let strict = try configuration(#"{"sharedDeviceMode": true, "cleanupPolicy": "strict"}"#)
         let device = VirtualDevice()
         device.use(orders)
         device.configure { $0 = DevicePolicy(strict, hasManyUsers: false) }
@@ -175,7 +176,9 @@ struct AppEligibilityTests {
         #expect(throws: Never.self) {
             try device.session(for: device.app(nil, user: 1001, executable: "/usr/bin/orders"))
         }
-        let listed = ManagedConfiguration(sharedDeviceMode: true, eligibility: AppLists(blocked: ["com.a.b"]))
+        let listed = try configuration(
+            #"{"sharedDeviceMode": true, "AppBlockList": "com.a.b"}"#
+        )
         device.configure { $0 = DevicePolicy(listed, hasManyUsers: false) }
         #expect(
             device.refusal(device.send(device.app("com.a.b"), .currentAccount))?.description.contains("AppBlockList")

@@ -1,3 +1,4 @@
+import DeviceConfiguration
 import Foundation
 import Glibc
 import SharedDeviceBroker
@@ -41,7 +42,7 @@ struct AppManifestTests {
                     unknownKeys: ["store"]
                 )
         )
-        #expect(AppManifest.suggestion(forUnknownKey: "store") == "stores")
+        #expect(all.warnings.map(\.description) == ["\"store\" means nothing; is “stores” meant?"])
         let least = try manifest(#"{"id": "org.example.orders", "executable": "/no/such/orders"}"#)
         #expect(least == AppManifest(identifier: "org.example.orders", identity: .init(executable: "/no/such/orders")))
         #expect(least.supportsSharedDeviceMode)

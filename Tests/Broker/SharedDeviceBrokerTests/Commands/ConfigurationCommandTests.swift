@@ -22,19 +22,19 @@ struct ConfigurationCommandTests {
         return try #require(value as? [String: Any])
     }
 
-    @Test("a valid file is told with all values, defaults filled in, and its warnings")
+    @Test("a valid file is told with all values and its warnings")
     func valid() async throws {
         let outcome = try await check(
-            #"{"sharedDeviceMode": true, "cleanupPolicy": "strict", "shiftEnds": ["06:00"], "Url": 1}"#
+            #"{"sharedDeviceMode": true, "cleanupPolicy": "strict", "shiftEnds": ["06:00", "14:00"], "AppList": 1}"#
         )
         #expect(outcome.status == 0)
         #expect(outcome.errors == "")
         let lines = outcome.output.split(separator: "\n").map { $0.split(separator: " ").joined(separator: " ") }
-        #expect(lines.first == "The device is shared. The file is valid (JSON).")
+        #expect(lines.first == "The device is shared. The file is valid.")
         for line in [
-            "sharedDeviceMode true", "cleanupPolicy strict", "requiresEnrolment -", "shiftEnds 06:00",
-            "organization -",
-            "browser_sso_interaction_enabled 1", "warning: \"Url\" means nothing; is “URLs” meant?",
+            "sharedDeviceMode true", "cleanupPolicy strict", "requiresEnrolment -", "shiftEnds 06:00, 14:00",
+            "organization -", "Enable_SSO_On_All_ManagedApps 0",
+            "warning: \"AppList\" means nothing",
         ] {
             #expect(lines.contains(line), "\(line)")
         }
@@ -42,21 +42,49 @@ struct ConfigurationCommandTests {
 
     @Test("with --json a program reads the same")
     func json() async throws {
-        try directory.write("", to: "managed")
-        try fixture("shared-device.mobileconfig").write(to: URL(fileURLWithPath: directory.file("managed")))
-        let outcome = try await check(["--json"])
+        let outcome = try await check(#"{"sharedDeviceMode": true, "cleanupTimeout": 2.5, "x": 1}"#, "--json")
         #expect(outcome.status == 0)
         let object = try object(outcome)
         #expect(object["valid"] as? Bool == true)
-        #expect(object["format"] as? String == "propertyList")
         #expect(object["mode"] as? String == "shared")
         let settings = try #require(object["settings"] as? [String: Any])
         #expect(settings["sharedDeviceMode"] as? Bool == true)
         #expect(settings["cleanupPolicy"] as? String == "advisory")
-        #expect((settings["URLs"] as? [String])?.count == 9)
+        #expect(settings["cleanupTimeout"] as? Double == 2.5)
         #expect(settings["organization"] is NSNull)
         let warnings = try #require(object["warnings"] as? [[String: Any]])
-        #expect(warnings.compactMap { $0["key"] as? String } == ["Type", "ExtensionIdentifier", "URLs"])
+        #expect(warnings.compactMap { $0["key"] as? String } == ["x"])
+    }
+
+    @Test(
+        "a profile for iOS is refused by check with the command that converts it, and convert makes a valid file of it"
+    )
+    func convert() async throws {
+        let profile = """
+            <plist><dict><key>sharedDeviceMode</key><true/><key>Type</key><string>Redirect</string></dict></plist>
+            """
+        let refused = try await check(profile)
+        #expect(refused.status == 65)
+        let managed = directory.file("managed")
+        #expect(refused.errors.contains("; run: shared-device configuration convert \(managed)\n"))
+
+        let converted = try await Program.sharedDevice.run(["configuration", "convert", managed])
+        #expect(converted.status == 0)
+        #expect(converted.errors == "shared-device: \(managed): \"Type\" means something on iOS only\n")
+        let valid = try await check(converted.output)
+        #expect(valid.status == 0)
+        #expect(valid.output.hasPrefix("The device is shared."))
+    }
+
+    @Test("what cannot be converted ends with 65 and prints nothing; a file that is not there ends with 66")
+    func noConversion() async throws {
+        let absent = try await Program.sharedDevice.run(["configuration", "convert", directory.file("managed")])
+        #expect(absent.status == 66)
+        try directory.write("<plist><array/></plist>", to: "managed")
+        let broken = try await Program.sharedDevice.run(["configuration", "convert", directory.file("managed")])
+        #expect(broken.status == 65)
+        #expect(broken.output == "")
+        #expect(broken.errors.contains("its outermost element is not a <dict>"))
     }
 
     @Test("a mistake ends with 65, and is told on standard error, and with --json on standard output too")

@@ -1,6 +1,11 @@
+import DeviceStorage
+import EmbeddedIdentity
 import Foundation
 import Glibc
+import Identity
 import Testing
+
+import func NotifyCenterTestKit.onThread
 
 @testable import SharedDeviceBroker
 

@@ -1,5 +1,9 @@
+import DeviceConfiguration
+import DeviceStorage
+import EmbeddedIdentity
 import Foundation
 import Glibc
+import Identity
 import SharedDevice
 import Testing
 

@@ -1,5 +1,8 @@
 import DBusTransport
+import DeviceConfiguration
+import DeviceStorage
 import Foundation
+import Identity
 import SharedDevice
 import SharedDeviceBroker
 
@@ -60,7 +63,7 @@ private final class LoopDevice {
             } catch {
                 events.append(.commitFailed(batch, "\(error)"))
             }
-        case .authenticate(let number, let credentials, _):
+        case .authenticate(let number, let credentials):
             let account = Account(identifier: "\(credentials.username).t", username: credentials.username)
             events.append(.authenticated(number, .success(AuthenticatedIdentity(account: account))))
         case .issueToken(let number, _, let scopes):

@@ -1,6 +1,8 @@
 // Signs one account in and out of the store in the directory `arguments[1]`, for ever, and writes each epoch to standard
 // output once its commit has returned; with a second argument, does the same with a whole broker and its ledger. A test kills it at a
 // moment of its choosing.
+import DeviceConfiguration
+import DeviceStorage
 import Glibc
 import SharedDevice
 import SharedDeviceBroker

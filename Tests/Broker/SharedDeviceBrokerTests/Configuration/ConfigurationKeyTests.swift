@@ -1,122 +1,68 @@
+import DeviceConfiguration
 import Foundation
 import SharedDeviceBroker
 import Testing
 
 @Suite("Keys of the managed configuration")
 struct ConfigurationKeyTests {
-    /// Every key with a value that is not its default, as a property list has it.
-    private static let everyKey: [String: any Sendable] = [
-        "sharedDeviceMode": true, "organization": "Contoso", "tenantIdentifier": "contoso.example",
-        "cleanupPolicy": "strict", "cleanupTimeout": 90.5, "requiresEnrolment": false, "requiresJoin": true,
-        "inactivityTimeout": 600, "shiftEnds": ["22:00", "06:00", "14:00", "06:00"], "signOutOnScreenLock": true,
-        "signOutOnLogout": true, "endSessionURL": "http://localhost:8080/logout",
-        "Enable_SSO_On_All_ManagedApps": 1, "AppAllowList": "com.example.a, com.example.b",
-        "AppBlockList": "com.example.c", "AppPrefixAllowList": "com.example.,org.example.",
-        "AppCookieSSOAllowList": "com.example.d", "Type": "Redirect", "ExtensionIdentifier": "com.example.ext",
-        "TeamIdentifier": "SGGM6D27TK", "URLs": ["https://login.example.com", "https://sts.example.net/path"],
-        "browser_sso_interaction_enabled": 0, "disable_explicit_app_prompt": 0,
-        "disable_explicit_app_prompt_and_autologin": 1, "disable_explicit_native_app_prompt": 1,
-        "disable_explicit_native_app_prompt_and_autologin": 1, "disable_inapp_sso_signin": 1,
-        "admin_debug_mode_enabled": 1, "device_registration": "{{DEVICEREGISTRATION}}",
-    ]
-
-    private static func expected() throws -> ManagedConfiguration {
-        ManagedConfiguration(
-            sharedDeviceMode: true,
-            organization: "Contoso",
-            tenantIdentifier: "contoso.example",
-            cleanup: CleanupPolicy(isStrict: true, timeout: .milliseconds(90_500)),
-            eligibility: AppLists(
-                allowed: ["com.example.a", "com.example.b"],
-                blocked: ["com.example.c"],
-                allowedPrefixes: ["com.example.", "org.example."],
-                cookiePrefixes: ["com.example.d"],
-                allowsAllManagedApps: true
-            ),
-            requiresEnrolment: false,
-            requiresJoin: true,
-            automaticSignOut: AutomaticSignOut(
-                inactivity: .seconds(600),
-                shiftEnds: try ["06:00", "14:00", "22:00"].map { try #require(TimeOfDay($0)) },
-                onScreenLock: true,
-                onLogout: true
-            ),
-            endSessionURL: URL(string: "http://localhost:8080/logout"),
-            ssoExtension: ExtensionProfile(
-                type: "Redirect",
-                extensionIdentifier: "com.example.ext",
-                teamIdentifier: "SGGM6D27TK",
-                urls: try ["https://login.example.com", "https://sts.example.net/path"].map {
-                    try #require(URL(string: $0))
-                },
-                allowsBrowserInteraction: false,
-                disablesAppPrompt: false,
-                disablesAppPromptAndSignsIn: true,
-                disablesNativeAppPrompt: true,
-                disablesNativeAppPromptAndSignsIn: true,
-                disablesSignInInsideApps: true,
-                isDebugModeEnabled: true,
-                deviceRegistration: "{{DEVICEREGISTRATION}}"
-            )
-        )
-    }
-
-    @Test("every key says the same in JSON, in an XML property list and in a binary one")
-    func everyForm() throws {
-        #expect(Set(Self.everyKey.keys) == Set(ConfigurationKey.allCases.map(\.rawValue)))
-        let xml = try PropertyListSerialization.data(fromPropertyList: Self.everyKey, format: .xml, options: 0)
-        for (content, format) in [
-            (try JSONSerialization.data(withJSONObject: Self.everyKey), ConfigurationFormat.json),
-            (xml, .propertyList), (try binaryPlist(Self.everyKey), .propertyList),
-        ] {
-            let document = try document(content)
-            #expect(document.configuration == (try Self.expected()))
-            #expect(document.format == format)
+    /// Every key with a value that is not its default.
+    private static let everyKey = """
+        {
+            "sharedDeviceMode": true, "organization": "Contoso", "tenantIdentifier": "contoso.example",
+            "cleanupPolicy": "strict", "cleanupTimeout": 90.5, "requiresEnrolment": false, "requiresJoin": true,
+            "inactivityTimeout": 600, "shiftEnds": ["22:00", "06:00", "14:00", "06:00"], "signOutOnScreenLock": true,
+            "signOutOnLogout": true, "endSessionURL": "http://localhost:8080/logout",
+            "Enable_SSO_On_All_ManagedApps": 1, "AppAllowList": "com.example.a, com.example.b",
+            "AppBlockList": "com.example.c", "AppPrefixAllowList": "com.example.,org.example."
         }
+        """
+
+    @Test("every key is read, and decides what it is documented to")
+    func everyKey() throws {
+        let all = try configuration(Self.everyKey)
+        let keys = try #require(JSONSerialization.jsonObject(with: Data(Self.everyKey.utf8)) as? [String: Any]).keys
+        #expect(Set(keys) == Set(ManagedConfiguration.Key.allCases.map(\.rawValue)))
+        #expect(all.unknownKeys == [] && all.warnings == [])
+
+        let policy = DevicePolicy(all, hasManyUsers: true)
+        var wanted = DevicePolicy()
+        wanted.mode = .shared
+        wanted.organization = "Contoso"
+        wanted.tenantIdentifier = "contoso.example"
+        wanted.cleanup = CleanupPolicy(isStrict: true, timeout: .milliseconds(90_500))
+        wanted.requiresEnrolment = false
+        wanted.requiresJoin = true
+        wanted.schedule.inactivity = .seconds(600)
+        wanted.schedule.shiftEnds = [6 * 60, 14 * 60, 22 * 60]
+        wanted.endsAtScreenLock = true
+        wanted.endsAtLogout = true
+        wanted.endSessionURL = "http://localhost:8080/logout"
+        wanted.lists = AppLists(
+            allowed: ["com.example.a", "com.example.b"],
+            blocked: ["com.example.c"],
+            allowedPrefixes: ["com.example.", "org.example."],
+            allowsAllManagedApps: true
+        )
+        #expect(policy == wanted)
     }
 
     @Test("a configuration that is kept means the same when it is read again")
     func keptConfiguration() throws {
         let texts = ["{}", #"{"cleanupPolicy": "strict"}"#, #"{"cleanupTimeout": 0, "organization": "\u00e9\"\n"}"#]
-        let configurations = try texts.map { try document($0).configuration } + [try Self.expected()]
-        for configuration in configurations {
-            #expect(try document(configuration.json).configuration == configuration)
-        }
-    }
-
-    @Test("the extension's and the app's keys may be in ExtensionData, in both forms")
-    func extensionData() throws {
-        let payloadKeys: Set = ["Type", "ExtensionIdentifier", "TeamIdentifier", "URLs"]
-        var nested = Self.everyKey.filter { payloadKeys.contains($0.key) }
-        nested["ExtensionData"] = Self.everyKey.filter { !payloadKeys.contains($0.key) }
-        for content in [try JSONSerialization.data(withJSONObject: nested), try binaryPlist(nested)] {
-            #expect(try document(content).configuration == (try Self.expected()))
+        for text in texts + [Self.everyKey] {
+            let configuration = try configuration(text)
+            let kept = try JSONEncoder().encode(configuration)
+            #expect(try ManagedConfiguration(json: kept, file: "kept") == configuration)
         }
     }
 
     @Test("an absent key has its documented default")
     func defaults() throws {
-        let configuration = try document("{}").configuration
-        #expect(configuration == ManagedConfiguration(sharedDeviceMode: false))
-        #expect(configuration.organization == nil)
-        #expect(configuration.tenantIdentifier == nil)
-        #expect(configuration.cleanup == CleanupPolicy(isStrict: false, timeout: nil))
-        #expect(configuration.eligibility == AppLists())
-        #expect(!configuration.eligibility.isExclusive)
-        #expect(!configuration.eligibility.allowsAllManagedApps)
+        let configuration = try configuration("{}")
+        #expect(configuration == ManagedConfiguration())
+        #expect(DevicePolicy(configuration, hasManyUsers: false) == DevicePolicy())
         #expect(configuration.requiresEnrolment == nil)
-        #expect(!configuration.requiresJoin)
-        #expect(configuration.automaticSignOut == AutomaticSignOut())
-        #expect(configuration.endSessionURL == nil)
-        let profile = configuration.ssoExtension
-        #expect(profile.allowsBrowserInteraction)
-        #expect(profile.disablesAppPrompt)
-        #expect(!profile.disablesAppPromptAndSignsIn)
-        #expect(!profile.disablesNativeAppPrompt)
-        #expect(!profile.disablesNativeAppPromptAndSignsIn)
-        #expect(!profile.disablesSignInInsideApps)
-        #expect(!profile.isDebugModeEnabled)
-        #expect(profile.urls.isEmpty)
+        #expect(!configuration.appLists.isExclusive)
     }
 
     @Test("a strict policy, or a bus of many users, requires enrolment unless the file says otherwise")
@@ -126,7 +72,7 @@ struct ConfigurationKeyTests {
             (#"{"cleanupPolicy": "strict", "requiresEnrolment": false}"#, false, false),
             (#"{"requiresEnrolment": true}"#, true, true), (#"{"requiresEnrolment": false}"#, false, false),
         ] {
-            let configuration = try document(text).configuration
+            let configuration = try configuration(text)
             #expect(DevicePolicy(configuration, hasManyUsers: false).requiresEnrolment == alone, "\(text)")
             #expect(DevicePolicy(configuration, hasManyUsers: true).requiresEnrolment == amongMany, "\(text)")
         }
@@ -142,24 +88,20 @@ struct ConfigurationKeyTests {
             (#"{"cleanupTimeout": 2.5}"#, .milliseconds(2500)),
             (#"{"cleanupPolicy": "strict", "cleanupTimeout": 30}"#, .seconds(30)),
         ] {
-            #expect(try document(text).configuration.cleanup.longestWait == wait, "\(text)")
+            #expect(try configuration(text).cleanup.longestWait == wait, "\(text)")
         }
     }
 
     @Test("blanks around the elements of a list do not count")
     func blanks() throws {
-        let lists = try document("{\"AppAllowList\": \" com.a.b ,\\n com.c.d\"}").configuration.eligibility
-        #expect(lists.allowed == ["com.a.b", "com.c.d"])
+        let read = try configuration("{\"AppAllowList\": \" com.a.b ,\\n com.c.d\"}")
+        #expect(read.appLists.allowed == ["com.a.b", "com.c.d"])
     }
 
-    @Test("a switch of the plug-in may be a Boolean in JSON, and must be an integer in a property list")
-    func switches() throws {
-        #expect(
-            try document(#"{"Enable_SSO_On_All_ManagedApps": true}"#).configuration.eligibility.allowsAllManagedApps
-        )
-        let error = configurationError(plistXML("<dict><key>Enable_SSO_On_All_ManagedApps</key><true/></dict>"))
-        #expect(error?.code == .wrongType)
-        #expect(error?.remedy.contains("<integer>1</integer>") == true)
+    @Test("a switch of the plug-in is 0, 1 or a Boolean", arguments: [("0", false), ("1", true), ("true", true)])
+    func switches(text: String, isOn: Bool) throws {
+        let read = try configuration("{\"Enable_SSO_On_All_ManagedApps\": \(text)}")
+        #expect(read.appLists.allowsAllManagedApps == isOn)
     }
 
     @Test(
@@ -173,27 +115,52 @@ struct ConfigurationKeyTests {
         ]
     )
     func endSessionURL(text: String, isValid: Bool) throws {
-        let content = try JSONSerialization.data(withJSONObject: ["endSessionURL": text])
+        let content = "{\"endSessionURL\": \"\(text)\"}"
         let error = configurationError(content)
         #expect((error == nil) == isValid)
         if isValid {
-            #expect(try document(content).configuration.endSessionURL?.absoluteString == text)
+            #expect(try configuration(content).endSessionURL?.text == text)
         } else {
             #expect(error?.key == "endSessionURL")
         }
     }
+}
 
-    @Test("the settings, written as JSON again, are the same settings")
-    func settings() throws {
-        for content in [
-            try JSONSerialization.data(withJSONObject: Self.everyKey), Data("{}".utf8),
-            try fixture("shared-device.mobileconfig"),
+@Suite("Warnings about the managed configuration")
+struct ConfigurationWarningTests {
+    private func warnings(_ text: String) throws -> [String] { try configuration(text).warnings.map(\.description) }
+
+    @Test("a misspelt key is told with the key that is meant; one that is like no key is told alone")
+    func misspelt() throws {
+        for (key, meant) in [
+            ("shareddevicemode", "sharedDeviceMode"), ("shared_device_mode", "sharedDeviceMode"),
+            ("sharedDevicemod", "sharedDeviceMode"), ("AppAlowList", "AppAllowList"), ("appBlocklist", "AppBlockList"),
+            ("Enable_SSO_On_All_ManagedApp", "Enable_SSO_On_All_ManagedApps"), ("shiftEnd", "shiftEnds"),
+            ("requiresEnrollment", "requiresEnrolment"), ("cleanupPolciy", "cleanupPolicy"),
         ] {
-            let settings = try document(content).configuration.settings
-            #expect(settings.map(\.key) == ConfigurationKey.allCases)
-            let written = settings.filter { $0.value != .null }.map { ($0.key.rawValue, $0.value) }
-            let again = try document(JSONEncoder().encode(Dictionary(uniqueKeysWithValues: written))).configuration
-            #expect(again.settings.map(\.value) == settings.map(\.value))
+            let text = "{\"sharedDeviceMode\": true, \"\(key)\": 1}"
+            #expect(try warnings(text) == ["\"\(key)\" means nothing; is “\(meant)” meant?"])
         }
+        for key in ["colour", "", "x", "PayloadStuff", String(repeating: "a", count: 100_000)] {
+            #expect(try warnings("{\"sharedDeviceMode\": true, \"\(key)\": 1}") == ["\"\(key)\" means nothing"])
+        }
+    }
+
+    @Test("an absent mode, and an app that is allowed and blocked are told")
+    func doubtful() throws {
+        #expect(try warnings(#"{"organization": "A"}"#) == ["\"sharedDeviceMode\" is absent: the device is personal"])
+        #expect(
+            try warnings(#"{"sharedDeviceMode": true, "AppAllowList": "com.a.b,com.c.d", "AppBlockList": "com.c.d"}"#)
+                == ["\"AppBlockList\" has com.c.d, as AppAllowList has: it is blocked"]
+        )
+        #expect(
+            try warnings(#"{"sharedDeviceMode": true, "cleanupPolicy": "strict", "AppAllowList": "com.a.b"}"#) == []
+        )
+    }
+
+    @Test("of very many unknown keys the first twenty are told")
+    func many() throws {
+        let keys = (0..<10_000).map { "\"key\($0)\": 0" }.joined(separator: ", ")
+        #expect(try warnings("{\"sharedDeviceMode\": true, \(keys)}").count == 20)
     }
 }

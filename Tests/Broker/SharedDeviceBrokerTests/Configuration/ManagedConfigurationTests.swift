@@ -1,3 +1,4 @@
+import DeviceConfiguration
 import Foundation
 import Glibc
 import SharedDeviceBroker
@@ -53,11 +54,10 @@ struct ManagedConfigurationTests {
         let text =
             #"{"organization": "Contoso", "shareddevicemode": true, "sharedDeviceMode": true, "Enable_SSO": [1]}"#
         try directory.write(text, to: "managed.json")
-        let wanted = ManagedConfiguration(
-            sharedDeviceMode: true,
-            organization: "Contoso",
-            unknownKeys: ["Enable_SSO", "shareddevicemode"]
-        )
+        var wanted = ManagedConfiguration()
+        wanted.sharedDeviceMode = true
+        wanted.organization = "Contoso"
+        wanted.unknownKeys = ["Enable_SSO", "shareddevicemode"]
         #expect(try file.load() == .present(wanted))
     }
 
@@ -89,6 +89,33 @@ struct ManagedConfigurationTests {
         #expect(error.code == .invalidJSON)
         #expect(error.key == nil)
         #expect(error.description.hasPrefix("\(file.path): "))
+    }
+
+    @Test("a mistake in the form is told with its line")
+    func line() throws {
+        let error = try #require(try failure(of: "{\n  \"sharedDeviceMode\": true,\n  \"organization\": Contoso\n}"))
+        #expect(error.message.contains("line 3"), "\(error)")
+    }
+
+    @Test(
+        "a profile for iOS in the file's place is refused with the command that converts it",
+        arguments: ["<?xml version=\"1.0\"?>", "\u{feff}\n <plist/>", "bplist00\u{1}", "-----BEGIN PKCS7-----\n"]
+    )
+    func profile(text: String) throws {
+        let error = try #require(try failure(of: text))
+        #expect(error.code == .profile)
+        #expect(error.remedy == "run: shared-device configuration convert \(file.path)")
+    }
+
+    @Test("a signed profile, and keys inside a profile's dictionaries, are refused too")
+    func signedProfile() throws {
+        try Data([0x30, 0x82, 0x0A, 0x00]).write(to: URL(fileURLWithPath: file.path))
+        #expect(failure()?.code == .profile)
+        for key in ["ExtensionData", "PayloadContent"] {
+            let error = try failure(of: #"{"organization": "A", "\#(key)": {"sharedDeviceMode": true}}"#)
+            #expect(error?.code == .profile)
+            #expect(error?.key == key)
+        }
     }
 
     @Test("a file that anyone may write to decides nothing")

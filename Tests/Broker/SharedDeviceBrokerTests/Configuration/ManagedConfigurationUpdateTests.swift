@@ -4,11 +4,19 @@ import Testing
 
 import func NotifyCenterTestKit.eventually
 
-@testable import SharedDeviceBroker
+@testable import DeviceConfiguration
+
+extension ManagedConfigurationFile.Content {
+    fileprivate static func present(mode: Bool) -> Self {
+        var configuration = ManagedConfiguration()
+        configuration.sharedDeviceMode = mode
+        return .present(configuration)
+    }
+}
 
 @Suite("News of the managed configuration")
 struct ManagedConfigurationMonitorTests {
-    private let shared = ManagedConfigurationFile.Content.present(ManagedConfiguration(sharedDeviceMode: true))
+    private let shared = ManagedConfigurationFile.Content.present(mode: true)
     private let problem = ManagedConfigurationError(.invalidJSON, file: "f", message: "m", remedy: "r")
 
     @Test("the same content again is no news")
@@ -83,8 +91,8 @@ struct SettlingPeriodTests {
 @Suite("Watch of the managed configuration's file", .timeLimit(.minutes(5)))
 struct ManagedConfigurationWatchTests {
     private typealias Content = ManagedConfigurationFile.Content
-    private let shared = Content.present(ManagedConfiguration(sharedDeviceMode: true))
-    private let personal = Content.present(ManagedConfiguration(sharedDeviceMode: false))
+    private let shared = Content.present(mode: true)
+    private let personal = Content.present(mode: false)
     private let sharedText = #"{"sharedDeviceMode": true}"#
     private let personalText = #"{"sharedDeviceMode": false}"#
 

@@ -1,4 +1,5 @@
 import DBusTransport
+import DeviceConfiguration
 import Foundation
 import SharedDevice
 import Testing

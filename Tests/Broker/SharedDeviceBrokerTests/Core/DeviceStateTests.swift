@@ -1,4 +1,6 @@
 import DBusTransport
+import DeviceConfiguration
+import Identity
 import SharedDevice
 import Testing
 

@@ -1,5 +1,8 @@
+import DeviceStorage
+import EmbeddedIdentity
 import Foundation
 import GRDB
+import Identity
 import SharedDevice
 import Testing
 

@@ -1,3 +1,5 @@
+import DeviceConfiguration
+import DeviceStorage
 import Foundation
 import Glibc
 import SharedDevice

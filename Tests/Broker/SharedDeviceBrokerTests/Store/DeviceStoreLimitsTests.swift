@@ -1,8 +1,14 @@
+import DeviceConfiguration
+import DeviceStorage
 import Dispatch
+import EmbeddedIdentity
 import Foundation
 import GRDB
+import Identity
 import SharedDevice
 import Testing
+
+import func NotifyCenterTestKit.onThread
 
 @testable import SharedDeviceBroker
 

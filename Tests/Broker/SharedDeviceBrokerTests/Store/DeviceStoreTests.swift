@@ -1,3 +1,5 @@
+import DeviceConfiguration
+import DeviceStorage
 import Foundation
 import GRDB
 import Glibc
@@ -60,6 +62,16 @@ struct DeviceStoreTests {
     }
 
     // MARK: The device
+
+    @Test(
+        "a state that makes no sense is an error, not a trap",
+        arguments: ["DELETE FROM device", "UPDATE device SET epoch = 'x'"]
+    )
+    func senselessState(sql: String) throws {
+        try directory.sql(sql)
+        let error = #expect(throws: StoreError.self) { try database.device() }
+        #expect(error?.code == .damaged)
+    }
 
     @Test("a new store is personal, empty, of epoch 0, and has no configuration")
     func fresh() throws {

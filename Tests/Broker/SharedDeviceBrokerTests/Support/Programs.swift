@@ -1,6 +1,8 @@
 import Foundation
 import Glibc
 
+import func NotifyCenterTestKit.onThread
+
 /// A program of this package, run as a process.
 enum Program: String {
     case sharedDevice = "shared-device"
@@ -66,13 +68,6 @@ struct Watchdog {
     }
 
     func cancel() { item.cancel() }
-}
-
-/// Runs what blocks on a thread of its own, and not of the pool that the other tests run on.
-func onThread<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
-    try await withCheckedThrowingContinuation { continuation in
-        Thread.detachNewThread { continuation.resume(with: Result { try body() }) }
-    }
 }
 
 /// Makes what takes one of the user's inotify instances, as soon as one is free. The kernel gives back those of processes that have ended

@@ -1,5 +1,7 @@
 import DBusTransport
+import DeviceConfiguration
 import Foundation
+import Identity
 import SharedDevice
 import Testing
 
@@ -171,7 +173,7 @@ final class VirtualDevice {
             lastBatch = batch
             held = batch
             if diskMode != .holds { finishWriting() }
-        case .authenticate(let number, let credentials, _):
+        case .authenticate(let number, let credentials):
             passwordChecks += 1
             question(.authenticated(number, authenticate(credentials)))
         case .issueToken(let number, _, let scopes):

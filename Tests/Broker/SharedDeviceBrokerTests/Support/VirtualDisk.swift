@@ -1,5 +1,6 @@
 import DBusTransport
 import Foundation
+import Identity
 import SharedDevice
 import Testing
 

@@ -1,5 +1,8 @@
 import DBusTransport
+import DeviceStorage
+import EmbeddedIdentity
 import Foundation
+import Identity
 import NotifyCenter
 import NotifyCenterTestKit
 import SharedDeviceBroker

@@ -1,0 +1,188 @@
+import Foundation
+import Glibc
+
+/// A file that an administrator writes and the broker believes.
+struct AdministratorFile {
+    /// The file's path.
+    let path: String
+    /// In bytes. What is larger is a mistake, or an attempt on the broker's memory.
+    let maximumSize: Int
+    /// What another user could decide by writing to the file: the end of the error's sentence.
+    let decides: String
+
+    /// The content of the file; `nil` if the file or its directory is missing. Blocks the thread on the file system.
+    ///
+    /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`.
+    func read() throws(ManagedConfigurationError) -> Data? {
+        // Opened without blocking: the path may lead to a FIFO.
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+        guard descriptor >= 0 else {
+            let code = errno
+            if code == ENOENT || code == ENOTDIR { return nil }
+            throw unreadable(String(cString: strerror(code)))
+        }
+        defer { close(descriptor) }
+        var info = stat()
+        guard fstat(descriptor, &info) == 0 else { throw unreadable(String(cString: strerror(errno))) }
+        guard info.st_mode & S_IFMT == S_IFREG else { throw unreadable("it is not a regular file") }
+        guard info.st_mode & S_IWOTH == 0 else { throw .writableByAnyone(path, decides: decides) }
+        return try read(descriptor)
+    }
+
+    private func read(_ descriptor: CInt) throws(ManagedConfigurationError) -> Data {
+        var content = Data()
+        var chunk = [UInt8](repeating: 0, count: 65_536)
+        while content.count <= maximumSize {
+            let count = Glibc.read(descriptor, &chunk, chunk.count)
+            if count == 0 { return content }
+            if count > 0 {
+                content.append(contentsOf: chunk[..<count])
+            } else if errno != EINTR {
+                throw unreadable(String(cString: strerror(errno)))
+            }
+        }
+        throw ManagedConfigurationError(
+            .tooLarge,
+            file: path,
+            message: "it has more than \(maximumSize) bytes",
+            remedy: "see that it is the right file"
+        )
+    }
+
+    private func unreadable(_ message: String) -> ManagedConfigurationError {
+        ManagedConfigurationError(
+            .unreadable,
+            file: path,
+            message: message,
+            remedy: "make it a regular file that the broker's user may read"
+        )
+    }
+}
+
+extension AdministratorFile {
+    /// The value of a JSON object.
+    ///
+    /// - Parameter file: where it comes from, for the error.
+    /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `wrongType`, `invalidValue`.
+    static func decode<Value: Decodable>(
+        _ type: Value.Type,
+        from json: Data,
+        file: String
+    ) throws(ManagedConfigurationError) -> Value {
+        do {
+            return try JSONDecoder().decode(type, from: json)
+        } catch {
+            throw ManagedConfigurationError(error, in: json, file: file)
+        }
+    }
+}
+
+/// A type of JSON's values, as remedies name it.
+protocol WrittenForm {
+    static var form: String { get }
+}
+
+extension Bool: WrittenForm { static var form: String { "true or false, without quotation marks" } }
+extension String: WrittenForm { static var form: String { "a string" } }
+extension Double: WrittenForm { static var form: String { "a number, without quotation marks" } }
+
+extension ManagedConfigurationError {
+    /// What a decoder has found, with the key and the remedy.
+    fileprivate init(_ error: any Error, in json: Data, file: String) {
+        let (context, type) =
+            switch error {
+            case DecodingError.typeMismatch(let type, let context): (context, type as Any.Type?)
+            case DecodingError.valueNotFound(let type, let context): (context, type)
+            case DecodingError.dataCorrupted(let context), DecodingError.keyNotFound(_, let context): (context, nil)
+            default: (DecodingError.Context(codingPath: [], debugDescription: "\(error)"), nil)
+            }
+        guard let key = context.codingPath.first?.stringValue else {
+            self.init(
+                .invalidJSON,
+                file: file,
+                message: type == nil ? Self.flaw(of: json) : "it is JSON, but not an object",
+                remedy: "write one JSON object, such as {\"sharedDeviceMode\": true} in a configuration"
+            )
+            return
+        }
+        if let type {
+            let isElement = context.codingPath.count > 1
+            let form = isElement ? nil : (type as? any WrittenForm.Type)?.form
+            self.init(
+                .wrongType,
+                file: file,
+                key: key,
+                message: "the value is of the wrong type",
+                remedy: "write \(form ?? "an array of strings"), or leave the key out"
+            )
+        } else {
+            let remedy =
+                (context.underlyingError as? InvalidValue)?.remedy ?? "write another value, or leave the key out"
+            self.init(.invalidValue, file: file, key: key, message: context.debugDescription, remedy: remedy)
+        }
+    }
+
+    /// What keeps it from being JSON, and in which line. The decoder does not say so; the other parser has the place.
+    private static func flaw(of json: Data) -> String {
+        do {
+            _ = try JSONSerialization.jsonObject(with: json)
+            return "it is no JSON object"
+        } catch {
+            let text = (error as NSError).userInfo[NSDebugDescriptionErrorKey] as? String ?? "it is no JSON"
+            guard let place = text.firstMatch(of: /around character ([0-9]+)/), let offset = Int(place.1) else {
+                return text
+            }
+            let line = json.prefix(offset).count { $0 == UInt8(ascii: "\n") } + 1
+            return text.replacingCharacters(in: place.range, with: "in line \(line)")
+        }
+    }
+}
+
+/// What helps against a value that means nothing; it travels inside the decoder's error.
+private struct InvalidValue: Error {
+    let remedy: String
+}
+
+extension DecodingError {
+    /// A value of the right type that means nothing.
+    static func invalid(_ message: String, remedy: String, at path: [any CodingKey]) -> DecodingError {
+        .dataCorrupted(
+            Context(codingPath: path, debugDescription: message, underlyingError: InvalidValue(remedy: remedy))
+        )
+    }
+}
+
+extension KeyedDecodingContainer {
+    /// The value of a key that may be absent; `null` is not absent.
+    func optional<Value: Decodable>(_ key: Key) throws -> Value? {
+        contains(key) ? try decode(Value.self, forKey: key) : nil
+    }
+
+    /// A string that has to fulfil a condition, of a key that may be absent.
+    func text(
+        _ key: Key,
+        _ flaw: String,
+        remedy: String,
+        where isFine: (String) -> Bool
+    ) throws -> String? {
+        guard let text: String = try optional(key) else { return nil }
+        guard isFine(text) else { throw DecodingError.invalid("“\(text)” \(flaw)", remedy: remedy, at: [key]) }
+        return text
+    }
+}
+
+extension Decoder {
+    /// The first twenty keys that are none of these, in alphabetical order.
+    func unknownKeys<Key: CodingKey>(beside: Key.Type) throws -> [String] {
+        let keys = try container(keyedBy: AnyKey.self).allKeys.map(\.stringValue)
+        return Array(keys.filter { Key(stringValue: $0) == nil }.sorted().prefix(20))
+    }
+}
+
+private struct AnyKey: CodingKey {
+    let stringValue: String
+    var intValue: Int? { nil }
+
+    init(stringValue: String) { self.stringValue = stringValue }
+    init?(intValue: Int) { nil }
+}

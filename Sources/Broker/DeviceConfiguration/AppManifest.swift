@@ -1,0 +1,254 @@
+import DBusTransport
+package import Foundation
+import Glibc
+
+/// What an administrator, or an app's package, says of one app on this device: a JSON file in the directory of manifests.
+///
+/// ```json
+/// { "id": "org.example.orders", "executable": "/usr/bin/orders", "user": "orders", "stores": ["orders database"] }
+/// ```
+///
+/// An app with a manifest is enrolled: the broker knows it before it has ever run. The manifest says by what it is known; ``AppCredentials``
+/// has what each kind is worth.
+package struct AppManifest: Sendable, Equatable {
+    /// By what the app's processes are known. All that is there has to fit.
+    package struct Identity: Sendable, Equatable, CustomStringConvertible {
+        /// The program that runs as the app: an absolute path, without symbolic links where the file exists.
+        package var executable: String?
+        /// The user that the app runs as; `nil` means any.
+        package var user: uid_t?
+        /// The unit of the system's service manager that the app is.
+        package var unit: String?
+        /// The AppArmor profile that confines it; a snap's is `snap.NAME.APP`.
+        package var appArmor: String?
+        /// The Flatpak's id.
+        package var flatpak: String?
+
+        package init(
+            executable: String? = nil,
+            user: uid_t? = nil,
+            unit: String? = nil,
+            appArmor: String? = nil,
+            flatpak: String? = nil
+        ) {
+            self.executable = executable
+            self.user = user
+            self.unit = unit
+            self.appArmor = appArmor
+            self.flatpak = flatpak
+        }
+
+        /// For people: what the manifest says of it.
+        package var description: String {
+            let parts = [
+                executable, unit.map { "unit \($0)" }, appArmor.map { "AppArmor profile \($0)" },
+                flatpak.map { "Flatpak \($0)" }, user.map { "uid \($0)" } ?? "any user",
+            ]
+            return parts.compactMap { $0 }.joined(separator: "  ")
+        }
+
+        /// Whether another user's process cannot pass for the app.
+        package var isProof: Bool { user != nil || unit != nil || appArmor != nil }
+    }
+
+    /// Which app it is, in reverse-DNS form.
+    package let identifier: String
+    package let identity: Identity
+    /// The name on the bus that starts the app when it is called, if it has one.
+    package let busName: String?
+    /// The places where the app keeps data of its users, named for people. In the manifest's order, each once.
+    package let stores: [String]
+    /// Whether the app was made for shared device mode.
+    package let supportsSharedDeviceMode: Bool
+    /// Keys in the file that mean nothing to this version, in alphabetical order.
+    package let unknownKeys: [String]
+
+    package init(
+        identifier: String,
+        identity: Identity,
+        busName: String? = nil,
+        stores: [String] = [],
+        supportsSharedDeviceMode: Bool = true,
+        unknownKeys: [String] = []
+    ) {
+        self.identifier = identifier
+        self.identity = identity
+        self.busName = busName
+        self.stores = stores
+        self.supportsSharedDeviceMode = supportsSharedDeviceMode
+        self.unknownKeys = unknownKeys
+    }
+
+    /// What is probably a mistake.
+    package var warnings: [KeyWarning] { KeyWarning.unknown(unknownKeys, among: Key.allCases.map(\.rawValue)) }
+}
+
+extension AppManifest: Decodable {
+    /// The keys as they are written.
+    package enum Key: String, CodingKey, CaseIterable {
+        case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported
+    }
+
+    /// Reads a manifest. Asks the system for the user and the executable's path, and so may block.
+    ///
+    /// - Parameter file: Where it comes from, for the error.
+    /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `wrongType`, `invalidValue`.
+    package init(json: Data, file: String) throws(ManagedConfigurationError) {
+        self = try AdministratorFile.decode(Self.self, from: json, file: file)
+    }
+
+    package init(from decoder: any Decoder) throws {
+        let values = try decoder.container(keyedBy: Key.self)
+        identifier = try values.required(
+            .id,
+            try values.text(
+                .id,
+                "is not in reverse-DNS form",
+                remedy:
+                    "write letters, digits, - and _ in two or more parts with dots between, such as org.example.orders",
+                where: AppIdentifier.isReverseDNS
+            ),
+            "such as org.example.orders"
+        )
+        let path = try values.text(
+            .executable,
+            "is no absolute path of a file",
+            remedy: "write it from / on, such as /usr/bin/orders",
+            where: { $0.hasPrefix("/") && !$0.hasSuffix("/") && !$0.utf8.contains(0) }
+        )
+        let identity = Identity(
+            executable: path.map(Self.resolved),
+            user: (try values.optional(.user) as SystemUser?)?.number,
+            unit: try values.name(.unit),
+            appArmor: try values.name(.snap).map { "snap.\($0)" } ?? values.name(.appArmor),
+            flatpak: try values.name(.flatpak)
+        )
+        self.identity = identity
+        _ = try values.required(
+            .executable,
+            identity.executable ?? identity.unit ?? identity.appArmor ?? identity.flatpak,
+            "the absolute path of the app's program"
+        )
+        busName = try values.text(
+            .busName,
+            "is no name that a program can own on a bus",
+            remedy: "write the name of its service file, such as org.example.orders, or leave the key out",
+            where: BusName.isWellKnown
+        )
+        stores = try values.optional(.stores) ?? []
+        guard !stores.contains(where: { $0.allSatisfy(\.isWhitespace) }) else {
+            let remedy = "write what the app keeps there, such as orders database"
+            throw DecodingError.invalid("a name is empty", remedy: remedy, at: [Key.stores])
+        }
+        guard Set(stores).count == stores.count else {
+            throw DecodingError.invalid("a name is there twice", remedy: "name each store once", at: [Key.stores])
+        }
+        supportsSharedDeviceMode = try values.optional(.sharedDeviceModeSupported) ?? true
+        unknownKeys = try decoder.unknownKeys(beside: Key.self)
+    }
+
+    /// The path without symbolic links, where the file exists.
+    private static func resolved(_ path: String) -> String {
+        guard let resolved = realpath(path, nil) else { return path }
+        defer { free(resolved) }
+        return String(cString: resolved)
+    }
+}
+
+extension KeyedDecodingContainer {
+    /// A unit, a profile or a Flatpak's id: one word.
+    fileprivate func name(_ key: Key) throws -> String? {
+        try text(
+            key,
+            "is no name",
+            remedy: "write one word of printable ASCII, or leave the key out",
+            where: AppIdentifier.isPlausible
+        )
+    }
+
+    fileprivate func required(_ key: Key, _ value: String?, _ wanted: String) throws -> String {
+        guard let value else {
+            throw DecodingError.invalid(
+                "the key is absent, and a manifest needs it",
+                remedy: "write a string: \(wanted)",
+                at: [key]
+            )
+        }
+        return value
+    }
+}
+
+/// A user of this system, by name or number.
+private struct SystemUser: Decodable, WrittenForm {
+    static let form = "a user's name as a string, or its number"
+
+    let number: uid_t
+
+    init(from decoder: any Decoder) throws {
+        let value = try decoder.singleValueContainer()
+        if let number = try? value.decode(Int.self) {
+            // The greatest number means no user at all.
+            guard let user = uid_t(exactly: number), user != uid_t.max else {
+                let message = "\(number) is no user's number"
+                throw DecodingError.invalid(message, remedy: "write the user's name", at: decoder.codingPath)
+            }
+            self.number = user
+        } else if let name = try? value.decode(String.self) {
+            guard let user = Self.identifier(ofUserNamed: name) else {
+                throw DecodingError.invalid(
+                    "this system has no user “\(name)”",
+                    remedy: "make the user and then write the manifest anew, or leave the key out for any user",
+                    at: decoder.codingPath
+                )
+            }
+            number = user
+        } else {
+            let context = DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "")
+            throw DecodingError.typeMismatch(SystemUser.self, context)
+        }
+    }
+
+    /// The number of the user with this name; `nil` where there is none.
+    private static func identifier(ofUserNamed name: String) -> uid_t? {
+        guard !name.isEmpty, !name.utf8.contains(0) else { return nil }
+        var buffer = [CChar](repeating: 0, count: 16_384)
+        while true {
+            var entry = passwd()
+            var found: UnsafeMutablePointer<passwd>?
+            switch getpwnam_r(name, &entry, &buffer, buffer.count, &found) {
+            case 0: return found?.pointee.pw_uid
+            case ERANGE where buffer.count < 1_048_576: buffer = [CChar](repeating: 0, count: buffer.count * 2)
+            case EINTR: continue
+            default: return nil
+            }
+        }
+    }
+}
+
+/// The forms of an app's identifier.
+package enum AppIdentifier {
+    /// The longest that is taken, in bytes, as for names on a bus.
+    package static let maximumLength = 255
+
+    /// Whether it has two parts or more with dots between, each of letters, digits, `-` and `_`.
+    package static func isReverseDNS(_ identifier: String) -> Bool {
+        let parts = identifier.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        return identifier.utf8.count <= maximumLength && parts.count >= 2
+            && parts.allSatisfy { part in !part.isEmpty && part.allSatisfy(isPartOfName) }
+    }
+
+    /// Whether a program may say that this is its identifier: printable ASCII without blanks, so that it is one word in every
+    /// log.
+    package static func isPlausible(_ identifier: String) -> Bool {
+        (1...maximumLength).contains(identifier.utf8.count) && identifier.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
+    }
+
+    private static func isPartOfName(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
+            true
+        default: false
+        }
+    }
+}

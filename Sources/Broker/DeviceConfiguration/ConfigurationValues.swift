@@ -1,0 +1,163 @@
+import Foundation
+
+// The values of the managed configuration that are more than a Boolean or a string. Each checks itself when it is decoded, and is written as it
+// was read.
+
+/// A number of seconds, at most a year of them.
+package struct Seconds: Sendable, Equatable, Codable {
+    package let value: Double
+
+    package init(_ value: Double) { self.value = value }
+
+    package init(from decoder: any Decoder) throws {
+        value = try decoder.singleValueContainer().decode(Double.self)
+        // A comparison with what is not a number is false.
+        guard value >= 0, value <= 366 * 86_400 else {
+            throw DecodingError.invalid(
+                "it is \(value) seconds",
+                remedy: "write a number of seconds, 0 or more and at most a year, or leave the key out",
+                at: decoder.codingPath
+            )
+        }
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(value)
+    }
+
+    package var duration: Duration { .seconds(value) }
+}
+
+/// A time of a local day, to the minute: `HH:MM`.
+package struct TimeOfDay: Sendable, Equatable, Codable {
+    /// Since midnight.
+    package let minutes: Int
+
+    /// Fails where `text` is not of the form `HH:MM`, with two digits each, from 00:00 to 23:59.
+    package init?(_ text: String) {
+        guard let match = text.wholeMatch(of: /([01][0-9]|2[0-3]):([0-5][0-9])/), let hour = Int(match.1),
+            let minute = Int(match.2)
+        else { return nil }
+        minutes = hour * 60 + minute
+    }
+
+    package init(from decoder: any Decoder) throws {
+        let text = try decoder.singleValueContainer().decode(String.self)
+        guard let time = TimeOfDay(text) else {
+            throw DecodingError.invalid(
+                "“\(text)” is no time of day",
+                remedy: "write each as HH:MM, from 00:00 to 23:59, such as 07:30",
+                at: decoder.codingPath
+            )
+        }
+        self = time
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        let parts = [minutes / 60, minutes % 60].map { ($0 < 10 ? "0" : "") + "\($0)" }
+        try container.encode(parts.joined(separator: ":"))
+    }
+}
+
+/// An address of a site: `https`, or `http` on this machine, where nobody listens between. It has a host, and no user's name.
+package struct WebAddress: Sendable, Equatable, Codable {
+    package let text: String
+
+    package init(from decoder: any Decoder) throws {
+        text = try decoder.singleValueContainer().decode(String.self)
+        guard Self.isFine(text) else {
+            throw DecodingError.invalid(
+                "“\(text)” is no https address",
+                remedy:
+                    "write an address such as https://login.example.com/logout (http for this machine only), or leave the "
+                    + "key out",
+                at: decoder.codingPath
+            )
+        }
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(text)
+    }
+
+    private static func isFine(_ text: String) -> Bool {
+        // Without encoding what is not allowed: a blank in an address is a mistake.
+        guard let url = URL(string: text, encodingInvalidCharacters: false),
+            let host = url.host(percentEncoded: false), !host.isEmpty, url.user == nil, url.password == nil
+        else { return false }
+        switch url.scheme?.lowercased() {
+        case "https": return true
+        case "http": return ["localhost", "127.0.0.1", "::1", "[::1]"].contains(host)
+        default: return false
+        }
+    }
+}
+
+/// A string that lists identifiers with commas between. Blanks around them do not count.
+package struct AppList: Sendable, Equatable, Codable {
+    package let identifiers: [String]
+
+    package init(_ identifiers: [String]) { self.identifiers = identifiers }
+
+    package init(from decoder: any Decoder) throws {
+        let text = try decoder.singleValueContainer().decode(String.self)
+        identifiers = text.split(separator: ",", omittingEmptySubsequences: false)
+            .map { $0.trimmingCharacters(in: .whitespacesAndNewlines) }
+        for identifier in identifiers {
+            // An empty prefix would be the beginning of every identifier.
+            guard !identifier.isEmpty else {
+                throw DecodingError.invalid(
+                    identifiers.count == 1 ? "it is empty" : "it has an empty element",
+                    remedy: "write identifiers with one comma between each two, or leave the key out",
+                    at: decoder.codingPath
+                )
+            }
+            guard identifier.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+                throw DecodingError.invalid(
+                    "“\(identifier)” is no identifier",
+                    remedy: "write identifiers such as com.example.app, with commas between",
+                    at: decoder.codingPath
+                )
+            }
+        }
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(identifiers.joined(separator: ", "))
+    }
+}
+
+/// A switch of the SSO plug-in: the integer 0 or 1, or a Boolean.
+package struct Switch: Sendable, Equatable, Codable, WrittenForm {
+    static let form = "0 or 1, without quotation marks"
+
+    package let isOn: Bool
+
+    package init(isOn: Bool) { self.isOn = isOn }
+
+    package init(from decoder: any Decoder) throws {
+        let value = try decoder.singleValueContainer()
+        if let isOn = try? value.decode(Bool.self) {
+            self.isOn = isOn
+            return
+        }
+        guard let number = try? value.decode(Int.self) else {
+            let context = DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "")
+            throw DecodingError.typeMismatch(Switch.self, context)
+        }
+        guard number == 0 || number == 1 else {
+            let remedy = "write \(Self.form), or leave the key out"
+            throw DecodingError.invalid("it is \(number)", remedy: remedy, at: decoder.codingPath)
+        }
+        isOn = number == 1
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(isOn ? 1 : 0)
+    }
+}

@@ -1,0 +1,142 @@
+/// Why a managed configuration, or an app's manifest, cannot be read or watched: which file, which key, and what to do about it.
+package struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStringConvertible {
+    package enum Code: String, Sendable {
+        /// The file is there and cannot be read.
+        case unreadable
+        /// Anyone may write to the file.
+        case insecure
+        /// The file is too large to be a configuration.
+        case tooLarge
+        /// The content is not JSON, or no object.
+        case invalidJSON
+        /// The content is a profile for iOS: in the configuration's place, or one that cannot be converted.
+        case profile
+        /// A key's value is of the wrong type.
+        case wrongType
+        /// A key's value is of the right type, and means nothing.
+        case invalidValue
+        /// Two places that must agree do not: two values of one key, or two files.
+        case contradiction
+        /// The system cannot tell of changes to the file.
+        case cannotWatch
+    }
+
+    package let code: Code
+    /// The file's path.
+    package let file: String
+    /// The key whose value is wrong, if it is one.
+    package let key: String?
+    /// What is wrong.
+    package let message: String
+    /// What helps.
+    package let remedy: String
+
+    package init(_ code: Code, file: String, key: String? = nil, message: String, remedy: String) {
+        self.code = code
+        self.file = file
+        self.key = key
+        self.message = message
+        self.remedy = remedy
+    }
+
+    /// One line: the file, the key, what is wrong, and the remedy.
+    package var description: String {
+        let place = key.map { "\(file): \"\($0)\"" } ?? file
+        return "\(place): \(message); \(remedy)"
+    }
+}
+
+extension ManagedConfigurationError {
+    static func writableByAnyone(_ path: String, decides: String) -> ManagedConfigurationError {
+        ManagedConfigurationError(
+            .insecure,
+            file: path,
+            message: "anyone may write to it, and so decide \(decides)",
+            remedy: "run: chmod o-w \(path)"
+        )
+    }
+
+    static func cannotWatch(_ path: String, _ error: DirectoryWatch.Errno) -> ManagedConfigurationError {
+        ManagedConfigurationError(
+            .cannotWatch,
+            file: path,
+            message: "the system cannot tell of changes to it: \(error.message)",
+            remedy: "raise fs.inotify.max_user_instances or max_user_watches, see that the directory may be read, and "
+                + "start the broker again"
+        )
+    }
+
+    package static func profile(
+        _ path: String,
+        key: String? = nil,
+        _ message: String,
+        remedy: String
+    ) -> ManagedConfigurationError {
+        ManagedConfigurationError(.profile, file: path, key: key, message: message, remedy: remedy)
+    }
+}
+
+/// Something about a key that is probably a mistake.
+package struct KeyWarning: Sendable, Hashable, CustomStringConvertible {
+    package let key: String
+    /// A sentence without its subject, which is the key.
+    package let message: String
+
+    package init(key: String, message: String) {
+        self.key = key
+        self.message = message
+    }
+
+    /// One line: the key and the message.
+    package var description: String { "\"\(key)\" \(message)" }
+
+    /// Keys that mean nothing, each with the one that it is probably meant to be.
+    package static func unknown(_ keys: [String], among known: [String]) -> [KeyWarning] {
+        keys.map { key in
+            let meant = KeySuggestion.nearest(to: key, among: known).map { "; is “\($0)” meant?" } ?? ""
+            return KeyWarning(key: key, message: "means nothing\(meant)")
+        }
+    }
+}
+
+/// Finds what a misspelt key was meant to be.
+private enum KeySuggestion {
+    /// The key that is closest to `word`: it differs in case and separators only, or in at most two letters and fewer than
+    /// half of a short word. `nil` if no key is that close.
+    static func nearest(to word: String, among keys: [String]) -> String? {
+        let letters = simplified(word)
+        guard !letters.isEmpty, letters.count <= 100 else { return nil }
+        return
+            keys
+            .map { key in (key: key, distance: distance(letters, simplified(key)), length: key.utf8.count) }
+            .filter { $0.distance <= min(2, $0.length / 4) }
+            .min { ($0.distance, $0.key) < ($1.distance, $1.key) }?
+            .key
+    }
+
+    /// Lower case, without what separates words: `shared_device_mode` is `sharedDeviceMode`.
+    private static func simplified(_ word: String) -> [UInt8] {
+        word.lowercased().utf8.filter { $0 != UInt8(ascii: "_") && $0 != UInt8(ascii: "-") }
+    }
+
+    /// The letters to insert, remove, replace, or swap with the next, to make one word of the other.
+    private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
+        var rows = [Array(0...right.count)]
+        for (row, letter) in left.enumerated() {
+            var next = [row + 1]
+            for (column, other) in right.enumerated() {
+                var best = min(
+                    rows[row][column + 1] + 1,
+                    next[column] + 1,
+                    rows[row][column] + (letter == other ? 0 : 1)
+                )
+                if row > 0, column > 0, letter == right[column - 1], left[row - 1] == other {
+                    best = min(best, rows[row - 1][column - 1] + 1)
+                }
+                next.append(best)
+            }
+            rows.append(next)
+        }
+        return rows[left.count][right.count]
+    }
+}

@@ -1,0 +1,117 @@
+import DBusTransport
+package import Foundation
+import Synchronization
+
+/// The file of the managed configuration.
+///
+/// Without the file the device is personal. That is no error; `shared-device status` shows it.
+package struct ManagedConfigurationFile: Sendable {
+    /// What the file says.
+    package enum Content: Sendable, Equatable {
+        /// There is no such file, or not even its directory.
+        case missing
+        /// This.
+        case present(ManagedConfiguration)
+
+        /// The mode that the device is to be in.
+        package var mode: ManagedMode {
+            switch self {
+            case .missing: .personal
+            case .present(let configuration): configuration.mode
+            }
+        }
+    }
+
+    /// Where the file is on a device, unless told otherwise.
+    package static let defaultPath = "/etc/shared-device/managed-configuration.json"
+
+    /// The file's path.
+    package let path: String
+
+    package init(path: String = Self.defaultPath) {
+        self.path = path
+    }
+
+    /// Where the apps' manifests are, unless told otherwise: `apps`, beside the file.
+    package var appManifestDirectory: String {
+        let directory = FilePathParts.parent(of: path)
+        return directory.hasSuffix("/") ? directory + "apps" : directory + "/apps"
+    }
+
+    /// Reads the file. Blocks its thread for the file system.
+    ///
+    /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`, and as ``ManagedConfiguration/init(json:file:)``.
+    package func load() throws(ManagedConfigurationError) -> Content {
+        guard let content = try content() else { return .missing }
+        return .present(try ManagedConfiguration(json: content, file: path))
+    }
+
+    /// The file's bytes; `nil` where there is none. Blocks its thread for the file system.
+    ///
+    /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`.
+    package func content() throws(ManagedConfigurationError) -> Data? {
+        try AdministratorFile(path: path, maximumSize: 1_048_576, decides: "whether this device is shared").read()
+    }
+
+    /// An update for the present file, and one each time that another content is in force or another problem is found.
+    ///
+    /// The first update describes the file at the call. No later change is missed, however the file is written: in place, by
+    /// renaming another over it, by removing and making it again, or with its directory. Changes in quick succession are one
+    /// change. A late reader gets the latest update only, which says everything.
+    ///
+    /// The watch ends when the task that iterates is cancelled, or the sequence is released. One task may iterate.
+    ///
+    /// - Parameter quietPeriod: How long nothing must have happened in the directory before the file is read: an editor
+    ///   empties a file first and fills it then.
+    /// - Throws: `ManagedConfigurationError`: `cannotWatch`.
+    package func updates(
+        quietPeriod: Duration = .milliseconds(250)
+    ) throws(ManagedConfigurationError) -> AsyncStream<ManagedConfigurationUpdate> {
+        let monitor = Locked(ManagedConfigurationMonitor())
+        do {
+            return try DirectoryWatcher.updates(
+                of: FilePathParts.parent(of: path),
+                quietPeriod: quietPeriod
+            ) { watchError in
+                let reading = Result { () throws(ManagedConfigurationError) in try load() }
+                return monitor.withLock {
+                    $0.fileWasRead(reading, watchProblem: watchError.map { .cannotWatch(path, $0) })
+                }
+            }
+        } catch {
+            throw .cannotWatch(path, error)
+        }
+    }
+}
+
+/// The content that is in force, and the problem of the file, if it has one. Each update says both, so a reader of the latest
+/// update has missed nothing.
+package struct ManagedConfigurationUpdate: Sendable, Equatable {
+    /// The last valid content, which stays in force while the file is invalid. `nil` means that no content was valid since
+    /// the watch began: the mode in the store stays in force.
+    package let inForce: ManagedConfigurationFile.Content?
+    /// Why the present file is not in force; `nil` if it is.
+    package let problem: ManagedConfigurationError?
+}
+
+/// Decides which readings of the file are news. Pure.
+struct ManagedConfigurationMonitor: Sendable {
+    private var latest: ManagedConfigurationUpdate?
+
+    /// The update for this reading of the file; `nil` if it says nothing new.
+    ///
+    /// - Parameter watchProblem: Why later changes may go unseen.
+    mutating func fileWasRead(
+        _ reading: Result<ManagedConfigurationFile.Content, ManagedConfigurationError>,
+        watchProblem: ManagedConfigurationError? = nil
+    ) -> ManagedConfigurationUpdate? {
+        let update =
+            switch reading {
+            case .success(let content): ManagedConfigurationUpdate(inForce: content, problem: watchProblem)
+            case .failure(let problem): ManagedConfigurationUpdate(inForce: latest?.inForce, problem: problem)
+            }
+        guard update != latest else { return nil }
+        latest = update
+        return update
+    }
+}

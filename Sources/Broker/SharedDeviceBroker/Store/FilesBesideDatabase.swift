@@ -1,0 +1,86 @@
+import DeviceConfiguration
+import DeviceStorage
+import Foundation
+import Glibc
+
+// What has to be written without a transaction: each is a file of its own beside the database.
+
+/// A small file of fixed length, in which a state without an account is noted before all apps are told of it: a broker that is killed before
+/// its transaction does not bring a session back. It is written in place, so that a full disk has room for it.
+struct SignOutReserve: Sendable {
+    private static let length = 4096
+    private let path: String
+
+    /// Makes the file where it is missing, or too short.
+    init(beside database: String) throws(StoreError) {
+        path = database + ".signed-out"
+        let directory = String(database[..<(database.lastIndex(of: "/") ?? database.startIndex)])
+        _ = try PrivateFiles.prepareFile(path, in: directory, create: true)
+        var information = stat()
+        guard stat(path, &information) == 0, information.st_size < Self.length else { return }
+        guard write([UInt8](repeating: 0, count: Self.length)) else {
+            throw PrivateFiles.failure(errno, attempted: "keep space for a sign-out in \(path)", otherwise: .failed)
+        }
+        sync()
+    }
+
+    /// What was noted last; `nil` if nothing was.
+    var noted: (state: DeviceState, date: Date)? {
+        guard let data = FileManager.default.contents(atPath: path) else { return nil }
+        let words = String(decoding: data.prefix { $0 != 0 }, as: UTF8.self).split(separator: " ")
+        guard words.count == 4, words[0] == "nobody", let epoch = UInt64(words[1]),
+            let mode = ManagedMode(rawValue: String(words[2])), let seconds = Double(words[3]),
+            DeviceStore.isTime(seconds)
+        else { return nil }
+        return (DeviceState(mode: mode, account: nil, epoch: epoch), Date(timeIntervalSince1970: seconds))
+    }
+
+    /// Notes a state. On return every later process sees it; a power cut may lose it.
+    func note(_ state: DeviceState, at date: Date) {
+        let text = Array("nobody \(state.epoch) \(state.mode.rawValue) \(date.timeIntervalSince1970)".utf8)
+        _ = write(text + [UInt8](repeating: 0, count: Self.length - text.count))
+    }
+
+    /// On return what was noted is on the disk, if the disk takes anything at all.
+    func sync() {
+        let file = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
+        guard file >= 0 else { return }
+        fdatasync(file)
+        close(file)
+    }
+
+    private func write(_ bytes: [UInt8]) -> Bool {
+        let file = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
+        guard file >= 0 else { return false }
+        defer { close(file) }
+        return pwrite(file, bytes, bytes.count, 0) == bytes.count
+    }
+}
+
+/// Remembers across restarts when somebody used the device last: the time stamp of an empty file. A power cut loses the last seconds, so that
+/// the sign-out comes a little early.
+struct ActivityFile: Sendable {
+    private let path: String
+
+    init(directory: String) { path = "\(directory)/last-activity" }
+
+    /// `nil` where nobody knows.
+    var date: Date? {
+        var information = stat()
+        guard lstat(path, &information) == 0 else { return nil }
+        let stamp = information.st_mtim
+        return Date(timeIntervalSince1970: Double(stamp.tv_sec) + Double(stamp.tv_nsec) / 1e9)
+    }
+
+    /// - Returns: the reason if it cannot be written, for the log; `nil` if it was.
+    func write(_ date: Date) -> String? {
+        let file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard file >= 0 else { return "\(path): \(String(cString: strerror(errno)))" }
+        defer { close(file) }
+        let seconds = date.timeIntervalSince1970.rounded(.down)
+        let rest = Int((date.timeIntervalSince1970 - seconds) * 1e9)
+        let stamp = timespec(tv_sec: Int(seconds), tv_nsec: rest)
+        guard futimens(file, [stamp, stamp]) == 0 else { return "\(path): \(String(cString: strerror(errno)))" }
+        return nil
+    }
+}

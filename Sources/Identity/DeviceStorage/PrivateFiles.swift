@@ -1,0 +1,218 @@
+import Glibc
+
+/// Makes the directory and the files that only their owner may read, and refuses those that others can tamper with.
+///
+/// Files are made and checked by name, never opened: closing any descriptor of a database's file drops the locks that
+/// SQLite holds on it elsewhere in this process.
+package enum PrivateFiles {
+    /// Prepares a directory for secrets at `path`.
+    ///
+    /// Makes a missing directory and its missing parents with mode 0700. An existing directory keeps its mode, which may be
+    /// somebody's decision, but is refused if anyone but its owner may write to it.
+    static func prepareDirectory(_ path: String) throws(StoreError) {
+        if mkdir(path, 0o700) == 0 {
+            // mkdir takes the umask away from the mode.
+            guard chmod(path, 0o700) == 0 else { throw failure(errno, creating: path) }
+            return
+        }
+        switch errno {
+        case EEXIST:
+            try checkDirectory(path)
+        case ENOENT:
+            guard let slash = path.lastIndex(of: "/"), slash != path.startIndex else {
+                throw failure(ENOENT, creating: path)
+            }
+            try prepareParent(String(path[..<slash]))
+            guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw failure(errno, creating: path) }
+            guard chmod(path, 0o700) == 0 else { throw failure(errno, creating: path) }
+        case let code:
+            throw failure(code, creating: path)
+        }
+    }
+
+    /// Sees to a file for secrets at `path`, in a prepared directory: made empty with mode 0600 where it is missing,
+    /// brought to 0600 where it is not.
+    ///
+    /// - Returns: Whether there is a file now; `false` only without `create`.
+    package static func prepareFile(_ path: String, in directory: String, create: Bool) throws(StoreError) -> Bool {
+        var info = stat()
+        if lstat(path, &info) != 0 {
+            let code = errno
+            guard code == ENOENT else { throw failure(code, opening: path) }
+            guard create else { return false }
+            if mknod(path, S_IFREG | 0o600, 0) != 0, errno != EEXIST { throw failure(errno, creating: path) }
+            guard lstat(path, &info) == 0 else { throw failure(errno, opening: path) }
+            try giveToOwner(of: directory, path)
+        }
+        guard info.st_mode & S_IFMT == S_IFREG else {
+            throw StoreError(
+                .insecure,
+                attempted: "open \(path)",
+                message: "it is not a regular file",
+                remedy: "move it away, or choose another directory"
+            )
+        }
+        try checkOwner(of: path, info)
+        if info.st_mode & 0o777 != 0o600, chmod(path, 0o600) != 0 { throw failure(errno, opening: path) }
+        return true
+    }
+
+    private static func prepareParent(_ path: String) throws(StoreError) {
+        var info = stat()
+        // An ancestor that exists is not judged: /var and /home are root's.
+        if stat(path, &info) == 0 { return }
+        try prepareDirectory(path)
+    }
+
+    /// Refuses a directory whose content others can replace. A missing directory passes; the caller finds out.
+    static func checkDirectory(_ path: String) throws(StoreError) {
+        var info = stat()
+        guard stat(path, &info) == 0 else {
+            let code = errno
+            if code == ENOENT { return }
+            throw failure(code, opening: path)
+        }
+        guard info.st_mode & S_IFMT == S_IFDIR else { throw failure(ENOTDIR, creating: path) }
+        try checkOwner(of: path, info)
+        guard info.st_mode & 0o022 == 0 else {
+            throw StoreError(
+                .insecure,
+                attempted: "use the directory \(path)",
+                message: "others than its owner may write to it",
+                remedy: "choose a directory of its own, or run: chmod 700 \(path)"
+            )
+        }
+    }
+
+    private static func checkOwner(of path: String, _ info: stat) throws(StoreError) {
+        // Root may administer a broker that runs as another user.
+        guard info.st_uid == geteuid() || geteuid() == 0 else {
+            throw StoreError(
+                .noPermission,
+                attempted: "use \(path)",
+                message: "it belongs to user \(info.st_uid)",
+                remedy: "run as that user or as root, or choose another directory"
+            )
+        }
+    }
+
+    /// A file that root makes in the directory of a broker that runs as another user must belong to that user.
+    private static func giveToOwner(of directory: String, _ path: String) throws(StoreError) {
+        guard geteuid() == 0 else { return }
+        var info = stat()
+        guard stat(directory, &info) == 0, lchown(path, info.st_uid, info.st_gid) == 0 else {
+            throw failure(errno, creating: path)
+        }
+    }
+
+    private static func failure(_ code: CInt, creating path: String) -> StoreError {
+        failure(code, attempted: "create \(path)", otherwise: .cannotCreate)
+    }
+
+    private static func failure(_ code: CInt, opening path: String) -> StoreError {
+        failure(code, attempted: "open \(path)", otherwise: .failed)
+    }
+
+    package static func failure(_ code: CInt, attempted: String, otherwise: StoreError.Code) -> StoreError {
+        let message = String(cString: strerror(code))
+        return switch code {
+        case EACCES, EPERM, EROFS:
+            StoreError(
+                .noPermission,
+                attempted: attempted,
+                message: message,
+                remedy: "run as the directory's owner or as root, or choose another directory"
+            )
+        case ENOSPC, EDQUOT:
+            StoreError(.noSpace, attempted: attempted, message: message, remedy: "free some space and try again")
+        default:
+            StoreError(otherwise, attempted: attempted, message: message, remedy: "choose another directory")
+        }
+    }
+}
+
+/// Where the broker and its administration keep the device's state, unless told otherwise.
+package enum StateDirectory {
+    /// The variable that names the directory.
+    package static let environmentVariable = "SHARED_DEVICE_STATE"
+
+    /// The directory for a user of this id with these variables: `SHARED_DEVICE_STATE`; else `/var/lib/shared-device` for
+    /// root; else `shared-device` in `XDG_STATE_HOME`, or in `~/.local/state` where that is unset or relative, which the
+    /// XDG rules declare invalid.
+    package static func path(environment: [String: String], effectiveUser: UInt32, home: String) -> String {
+        if let path = environment[environmentVariable], !path.isEmpty { return path }
+        if effectiveUser == 0 { return "/var/lib/shared-device" }
+        if let base = environment["XDG_STATE_HOME"], base.hasPrefix("/") { return base + "/shared-device" }
+        return home + "/.local/state/shared-device"
+    }
+}
+
+/// Keeps two processes from making or migrating one database at once. SQLite's own locks cover neither: both the change
+/// to WAL and a chain of migrations are several transactions.
+///
+/// The lock ends with the process that holds it, however that dies.
+struct OpeningLock: ~Copyable {
+    private let descriptor: CInt
+
+    /// Waits for the lock file at `path`, which exists.
+    init(path: String, timeout: Duration) throws(StoreError) {
+        let attempted = "lock \(path)"
+        let descriptor = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
+        guard descriptor >= 0 else {
+            throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed)
+        }
+        let deadline = ContinuousClock.now + timeout
+        while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
+            let code = errno
+            if code == EINTR { continue }
+            guard code == EWOULDBLOCK else {
+                close(descriptor)
+                throw PrivateFiles.failure(code, attempted: attempted, otherwise: .failed)
+            }
+            guard ContinuousClock.now < deadline else {
+                close(descriptor)
+                throw StoreError(
+                    .busy,
+                    attempted: attempted,
+                    message: "another process has held it for \(timeout)",
+                    remedy: "see with fuser which process it is, and try again"
+                )
+            }
+            usleep(10_000)
+        }
+        self.descriptor = descriptor
+    }
+
+    deinit { close(descriptor) }
+}
+
+/// A lock that keeps a second broker out of a state directory. The kernel releases it with this object, or when the process ends.
+package final class ServiceLock: Sendable {
+    private let descriptor: CInt
+
+    /// - Throws: ``StoreError``; `busy` if another broker holds it.
+    package init(directory: String) throws(StoreError) {
+        let path = "\(directory)/shared-device-broker.lock"
+        let attempted = "keep \(directory) to this broker"
+        let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else {
+            throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed)
+        }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            let code = errno
+            close(descriptor)
+            guard code == EWOULDBLOCK else {
+                throw PrivateFiles.failure(code, attempted: attempted, otherwise: .failed)
+            }
+            throw StoreError(
+                .busy,
+                attempted: attempted,
+                message: "another broker uses it",
+                remedy: "end that one, or give this one a state directory of its own"
+            )
+        }
+        self.descriptor = descriptor
+    }
+
+    deinit { close(descriptor) }
+}

@@ -1,0 +1,123 @@
+import CCrypt
+import Glibc
+package import Identity
+
+/// A password's scrypt hash, in the `$7$` form of libxcrypt, which other tools can check too.
+package struct PasswordHash: Sendable {
+    /// How much work a hash is, for us and for who steals the file. Stored in the hash itself.
+    package struct Cost: Sendable {
+        /// The base-two logarithm of scrypt's N. r is 32 and p is 1, so a hash takes N · 4 KiB of memory.
+        private let logN: Int
+
+        /// N = 2^14, libxcrypt's own default: measured, 64 MiB and 113 ms a hash on a 2-core virtual machine. One less is
+        /// 32 MiB and 56 ms, one more 128 MiB and 227 ms.
+        package static let standard = Cost(logN: 14)
+        /// N = 4: 16 KiB and 0.1 ms. For tests.
+        package static let minimal = Cost(logN: 2)
+
+        /// A new salt of this cost, in crypt's form.
+        func makeSetting() throws(PasswordError) -> [UInt8] {
+            var setting = [UInt8](repeating: 0, count: Int(CRYPT_GENSALT_OUTPUT_SIZE))
+            let made = setting.withUnsafeMutableBytes { buffer in
+                let output = buffer.assumingMemoryBound(to: CChar.self)
+                // The count, 7, is the default cost (6 to 11 are allowed, N = 2^(count + 7)). No random bytes are given:
+                // the library takes them from the kernel.
+                return crypt_gensalt_rn("$7$", 7, nil, 0, output.baseAddress, CInt(output.count)) != nil
+            }
+            guard made else { throw .hashingFailed(errno, attempted: "make a salt") }
+            setting.removeSubrange((setting.firstIndex(of: 0) ?? setting.endIndex)...)
+            // The byte after the prefix is N's logarithm. crypt_gensalt has no count for the tests' cheap hash, and
+            // crypt_rn takes any.
+            setting[PasswordHash.prefix.count] = PasswordHash.digits[logN]
+            return setting
+        }
+    }
+
+    fileprivate static let prefix = Array("$7$".utf8)
+    /// crypt's base-64 digits, in their order.
+    fileprivate static let digits = Array("./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz".utf8)
+    /// Of `struct crypt_data`, fixed by the library's header. Its largest field is too large for Swift to import.
+    private static let scratchSize = 32_768
+
+    /// The hash, with its cost and salt.
+    package let text: String
+
+    /// Hashes `password` with a new salt. Blocks its thread for the cost's time.
+    ///
+    /// - Throws: `PasswordError`: `containsNUL`, `tooLong`; `hashingFailed` where the memory is not to be had.
+    package init(hashing password: Secret, cost: Cost = .standard) throws(PasswordError) {
+        let setting = try cost.makeSetting()
+        text = String(decoding: try Self.crypt(password, setting), as: UTF8.self)
+    }
+
+    /// The hash that was stored as `text`.
+    ///
+    /// - Throws: `PasswordError`: `malformedHash` where it is none of ours.
+    package init(stored text: String) throws(PasswordError) {
+        guard text.utf8.starts(with: Self.prefix), !text.utf8.contains(0) else { throw .malformedHash }
+        self.text = text
+    }
+
+    private init(unchecked text: String) {
+        self.text = text
+    }
+
+    /// A hash of this cost that no password has: checking it takes the time of a real one.
+    static func decoy(cost: Cost) throws(PasswordError) -> PasswordHash {
+        let setting = try cost.makeSetting()
+        return PasswordHash(
+            unchecked: String(decoding: setting, as: UTF8.self) + "$" + String(repeating: ".", count: 43)
+        )
+    }
+
+    /// Whether this is the hash of `password`. Blocks its thread for the time of the cost that the hash was made with.
+    ///
+    /// - Throws: `PasswordError`: `containsNUL`, `tooLong`, `malformedHash`, `hashingFailed`.
+    package func matches(_ password: Secret) throws(PasswordError) -> Bool {
+        ConstantTime.areEqual(try Self.crypt(password, Array(text.utf8)), Array(text.utf8))
+    }
+
+    private static func crypt(_ password: Secret, _ setting: [UInt8]) throws(PasswordError) -> [UInt8] {
+        guard !password.containsNUL else { throw .containsNUL }
+        // The library's limit counts the NUL at the end.
+        guard password.count < Int(CRYPT_MAX_PASSPHRASE_SIZE) else { throw .tooLong }
+        let scratch = UnsafeMutableRawPointer.allocate(byteCount: scratchSize, alignment: 16)
+        scratch.initializeMemory(as: UInt8.self, repeating: 0, count: scratchSize)
+        defer {
+            explicit_bzero(scratch, scratchSize)
+            scratch.deallocate()
+        }
+        let setting = setting.map { CChar(bitPattern: $0) } + [0]
+        let (hash, code): ([UInt8]?, CInt) = password.withCString { phrase in
+            guard let output = crypt_rn(phrase, setting, scratch, CInt(scratchSize)) else { return (nil, errno) }
+            return ((0..<strlen(output)).map { UInt8(bitPattern: output[$0]) }, 0)
+        }
+        guard let hash else {
+            throw code == EINVAL ? .malformedHash : .hashingFailed(code, attempted: "hash a password")
+        }
+        return hash
+    }
+}
+
+/// Why a password cannot be hashed or checked.
+package enum PasswordError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The password has a NUL character, after which crypt reads nothing.
+    case containsNUL
+    /// The password has more than 511 bytes.
+    case tooLong
+    /// The stored hash is not one that this program makes.
+    case malformedHash
+    /// The library could not hash, for this reason of the C library's.
+    case hashingFailed(CInt, attempted: String)
+
+    /// What happened, and what helps.
+    package var description: String {
+        switch self {
+        case .containsNUL: "the password contains a NUL character; choose one without"
+        case .tooLong: "the password is longer than 511 bytes; choose a shorter one"
+        case .malformedHash: "the stored password hash is not a scrypt hash; set the user's password anew"
+        case .hashingFailed(let code, let attempted):
+            "could not \(attempted): \(String(cString: strerror(code))); a hash needs 64 MiB of memory"
+        }
+    }
+}

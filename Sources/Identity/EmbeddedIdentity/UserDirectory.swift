@@ -1,0 +1,312 @@
+package import DeviceStorage
+package import Foundation
+import GRDB
+package import Identity
+package import SharedDevice
+
+/// The people who may sign in on this device where no identity provider of an organization is at hand. Its users are in
+/// the device's database.
+///
+/// Every call blocks its thread for the database; `add` and `setPassword` for the scrypt hash too, which is outside the
+/// transaction, so that nobody waits for it. Changes by other processes are seen at once: nothing is kept in memory.
+package final class UserDirectory: Sendable {
+    /// The least number of characters in a password, as NIST SP 800-63B asks for.
+    package static let minimumPasswordLength = 8
+
+    /// What new hashes cost.
+    let passwordCost: PasswordHash.Cost
+    let database: DeviceDatabase
+
+    package init(database: DeviceDatabase, passwordCost: PasswordHash.Cost = .standard) {
+        self.database = database
+        self.passwordCost = passwordCost
+    }
+
+    /// Adds a user with a new random identity.
+    ///
+    /// - Parameter tenant: the organisation that the user belongs to; `nil` for the directory's own.
+    /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `invalidDisplayName`, `invalidTenant`, `weakPassword`,
+    ///   `unusablePassword`, `storeFailed`.
+    @discardableResult
+    package func add(
+        username: String,
+        displayName: String? = nil,
+        password: Secret,
+        role: UserRole = .user,
+        tenant: String? = nil,
+        at date: Date = Date()
+    ) throws(UserDirectoryError) -> DirectoryUser {
+        let name = try Username(username)
+        if let displayName { try Self.checkDisplayName(displayName) }
+        if let tenant { try Self.checkTenant(tenant) }
+        try checkIsFree(username: name.text)
+        let hash = try makeHash(password, for: name.text)
+        return try write("add user \(name.text)") { db in
+            guard try Self.fetch(db, username: name.text) == nil else {
+                throw UserDirectoryError.usernameTaken(name.text)
+            }
+            let identifier = Self.makeUUID() + "." + (try tenant?.lowercased() ?? Self.tenantIdentifier(db))
+            let seconds = Int64(date.timeIntervalSince1970)
+            try db.execute(
+                sql: """
+                    INSERT INTO user (identifier, username, username_key, display_name, password_hash, created_at, role)
+                    VALUES (?, ?, ?, ?, ?, ?, ?)
+                    """,
+                arguments: [identifier, name.text, name.key, displayName, hash.text, seconds, role.rawValue]
+            )
+            return DirectoryUser(
+                account: Account(identifier: identifier, username: name.text, displayName: displayName),
+                role: role,
+                isDisabled: false,
+                createdAt: Date(timeIntervalSince1970: Double(seconds))
+            )
+        }
+    }
+
+    /// Finds out whether a user of this name could be added, before anyone is asked for a password.
+    ///
+    /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `storeFailed`.
+    package func checkIsFree(username: String) throws(UserDirectoryError) {
+        let name = try Username(username)
+        guard try user(named: name.text) == nil else { throw .usernameTaken(name.text) }
+    }
+
+    /// Removes a user, and the user's bytes from the file; see `DeviceDatabase.remnants`.
+    ///
+    /// - Returns: The user who was removed.
+    /// - Throws: `UserDirectoryError`: `unknownUser`; `signedIn` where the user is the device's account, which has to be
+    ///   signed out first, or the device would stay signed in as someone who is gone; `storeFailed`.
+    @discardableResult
+    package func remove(username: String) throws(UserDirectoryError) -> DirectoryUser {
+        let removed = try write("remove user \(username)") { db in
+            guard let (user, _) = try Self.fetch(db, username: username) else {
+                throw UserDirectoryError.unknownUser(username)
+            }
+            let identifier = user.account.identifier.lowercased()
+            let signedIn = "SELECT EXISTS (SELECT 1 FROM device WHERE lower(account_identifier) = ?)"
+            if try Bool.fetchOne(db, sql: signedIn, arguments: [identifier]) == true {
+                throw UserDirectoryError.signedIn(user.account.username)
+            }
+            try db.execute(sql: "DELETE FROM user WHERE identifier = ?", arguments: [user.account.identifier])
+            // Sessions whose data an app never deleted name nobody any more.
+            try db.execute(
+                sql: """
+                    UPDATE session SET account_identifier = NULL, account_username = NULL, account_display_name = NULL
+                    WHERE lower(account_identifier) = ?
+                    """,
+                arguments: [identifier]
+            )
+            // From here on the log's entries lead to nobody.
+            try db.execute(
+                sql: "DELETE FROM subject WHERE account_identifier = ?",
+                arguments: [identifier]
+            )
+            return user
+        }
+        database.eraseRemnants()
+        return removed
+    }
+
+    /// All users, in the order of their names.
+    ///
+    /// - Throws: `UserDirectoryError`: `storeFailed`.
+    package func users() throws(UserDirectoryError) -> [DirectoryUser] {
+        try read("list the users") { db in
+            try Row.fetchAll(db, sql: "\(Self.selection) ORDER BY username_key").map { try Self.decode($0).user }
+        }
+    }
+
+    /// The user of this name, in whatever case, or `nil`.
+    ///
+    /// - Throws: `UserDirectoryError`: `storeFailed`.
+    package func user(named username: String) throws(UserDirectoryError) -> DirectoryUser? {
+        try credentials(ofUserNamed: username)?.user
+    }
+
+    /// The user of this name, in whatever case.
+    ///
+    /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
+    package func existingUser(named username: String) throws(UserDirectoryError) -> DirectoryUser {
+        guard let user = try user(named: username) else { throw .unknownUser(username) }
+        return user
+    }
+
+    /// The user whose account has this identifier, in whatever case, or `nil`.
+    ///
+    /// - Throws: `UserDirectoryError`: `storeFailed`.
+    package func user(withIdentifier identifier: String) throws(UserDirectoryError) -> DirectoryUser? {
+        try read("look up a user") { db in
+            try Row.fetchOne(db, sql: "\(Self.selection) WHERE identifier = ?", arguments: [identifier.lowercased()])
+                .map { try Self.decode($0).user }
+        }
+    }
+
+    /// Gives the user another password.
+    ///
+    /// - Throws: `UserDirectoryError`: `unknownUser`, `weakPassword`, `unusablePassword`, `storeFailed`.
+    package func setPassword(_ password: Secret, ofUserNamed username: String) throws(UserDirectoryError) {
+        let user = try existingUser(named: username)
+        let hash = try makeHash(password, for: user.account.username)
+        try update(username, "set the password of user \(username)", "password_hash = ?", hash.text)
+        // The old hash can be attacked at leisure, and the old password may be in use elsewhere.
+        database.eraseRemnants()
+    }
+
+    /// Lets the user sign in, or no more. An account that is signed in stays so, but gets no new tokens.
+    ///
+    /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
+    package func setDisabled(_ isDisabled: Bool, forUserNamed username: String) throws(UserDirectoryError) {
+        let attempted = "\(isDisabled ? "disable" : "enable") user \(username)"
+        try update(username, attempted, "disabled = ?", isDisabled ? 1 : 0)
+    }
+
+    /// Gives the user another role.
+    ///
+    /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
+    package func setRole(_ role: UserRole, ofUserNamed username: String) throws(UserDirectoryError) {
+        try update(username, "set the role of user \(username)", "role = ?", role.rawValue)
+    }
+
+    /// The user of this name with the stored hash of the password.
+    package func credentials(
+        ofUserNamed username: String
+    ) throws(UserDirectoryError) -> (user: DirectoryUser, passwordHash: String)? {
+        try read("look up a user") { db in try Self.fetch(db, username: username) }
+    }
+}
+
+// MARK: - Rows
+
+extension UserDirectory {
+    private static let selection =
+        "SELECT identifier, username, display_name, password_hash, disabled, created_at, role FROM user"
+
+    private static func fetch(
+        _ db: Database,
+        username: String
+    ) throws -> (user: DirectoryUser, passwordHash: String)? {
+        try Row.fetchOne(db, sql: "\(selection) WHERE username_key = ?", arguments: [usernameKey(username)])
+            .map(decode)
+    }
+
+    private static func decode(_ row: Row) throws -> (user: DirectoryUser, passwordHash: String) {
+        let identifier: String? = row.value("identifier")
+        let username: String? = row.value("username")
+        let hash: String? = row.value("password_hash")
+        let disabled: Int64? = row.value("disabled")
+        let seconds: Int64? = row.value("created_at")
+        let role: String? = row.value("role")
+        guard let identifier, let username, let hash, let disabled, let seconds, let role = role.flatMap(UserRole.init)
+        else {
+            throw StoreError.damaged(attempted: "read a user", message: "a user's row makes no sense")
+        }
+        let user = DirectoryUser(
+            account: Account(identifier: identifier, username: username, displayName: row.value("display_name")),
+            role: role,
+            isDisabled: disabled != 0,
+            createdAt: Date(timeIntervalSince1970: Double(seconds))
+        )
+        return (user, hash)
+    }
+
+    /// This directory's tenant, made when it is first asked for.
+    private static func tenantIdentifier(_ db: Database) throws -> String {
+        if let stored = try String.fetchOne(db, sql: "SELECT tenant_identifier FROM directory WHERE id = 1") {
+            return stored
+        }
+        let made = makeUUID()
+        try db.execute(sql: "INSERT INTO directory (id, tenant_identifier) VALUES (1, ?)", arguments: [made])
+        return made
+    }
+
+    private static func makeUUID() -> String { UUID().uuidString.lowercased() }
+
+    private func update(
+        _ username: String,
+        _ attempted: String,
+        _ assignment: String,
+        _ value: any DatabaseValueConvertible
+    ) throws(UserDirectoryError) {
+        try write(attempted) { db in
+            try db.execute(
+                sql: "UPDATE user SET \(assignment) WHERE username_key = ?",
+                arguments: [value, usernameKey(username)]
+            )
+            guard db.changesCount == 1 else { throw UserDirectoryError.unknownUser(username) }
+        }
+    }
+}
+
+// MARK: - Checks and errors
+
+extension UserDirectory {
+    private static func checkDisplayName(_ name: String) throws(UserDirectoryError) {
+        guard !name.isEmpty, name.utf8.count <= 256, !name.unicodeScalars.contains(where: \.isInvisible) else {
+            throw .invalidDisplayName
+        }
+    }
+
+    /// Nothing that would not fit into an account's identifier, or not be seen in it.
+    private static func checkTenant(_ tenant: String) throws(UserDirectoryError) {
+        let isFine = tenant.utf8.allSatisfy { byte in
+            let character = Character(UnicodeScalar(byte))
+            return byte < 0x80 && (character.isLetter || character.isNumber || "-._".contains(character))
+        }
+        guard !tenant.isEmpty, tenant.utf8.count <= 256, isFine else { throw .invalidTenant }
+    }
+
+    private func makeHash(_ password: Secret, for username: String) throws(UserDirectoryError) -> PasswordHash {
+        guard password.count > 0 else { throw .weakPassword("is empty") }
+        guard password.codePointCount >= Self.minimumPasswordLength else { throw .weakPassword("is too short") }
+        guard !password.isEqual(to: Secret(username)) else { throw .weakPassword("is the user's name") }
+        do {
+            return try PasswordHash(hashing: password, cost: passwordCost)
+        } catch {
+            throw .unusablePassword(error)
+        }
+    }
+
+    private func read<Value>(
+        _ attempted: String,
+        _ body: (Database) throws -> Value
+    ) throws(UserDirectoryError) -> Value {
+        do {
+            return try database.read(attempted, body)
+        } catch {
+            throw .storeFailed(error)
+        }
+    }
+
+    private func write<Value>(
+        _ attempted: String,
+        _ body: (Database) throws -> Value
+    ) throws(UserDirectoryError) -> Value {
+        do {
+            return try database.write(attempted, body)
+        } catch let error as UserDirectoryError {
+            throw error
+        } catch {
+            throw .storeFailed(StoreError(error, attempted: attempted, path: database.path))
+        }
+    }
+}
+
+/// What a user may do.
+package enum UserRole: String, Sendable, CaseIterable {
+    /// Sign in.
+    case user
+    /// Sign in, join the device to the organisation, and have it leave.
+    case administrator
+}
+
+/// A person who may sign in on this device, as the embedded directory knows them.
+package struct DirectoryUser: Sendable {
+    /// The account that signing in gives.
+    package let account: Account
+    /// What the user may do beyond signing in.
+    package let role: UserRole
+    /// Whether signing in is refused for now.
+    package let isDisabled: Bool
+    /// When the user was added, to the second.
+    package let createdAt: Date
+}

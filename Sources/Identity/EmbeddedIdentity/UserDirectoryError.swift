@@ -1,0 +1,126 @@
+package import DeviceStorage
+import Foundation
+import Identity
+
+/// Why the directory refused a request. Nothing has changed.
+package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvertible {
+    package enum Code: Sendable {
+        /// Another user has this name, perhaps in another case.
+        case usernameTaken
+        /// No user has this name.
+        case unknownUser
+        /// Nobody may be called that.
+        case invalidUsername
+        /// The name for display has characters that cannot be displayed.
+        case invalidDisplayName
+        /// The tenant has characters that a tenant's name does not have.
+        case invalidTenant
+        /// The password is empty, short or the user's name.
+        case weakPassword
+        /// The password cannot be hashed, or its stored hash cannot be read.
+        case unusablePassword
+        /// The user is the account that is signed in on this device.
+        case signedIn
+        /// The database failed; see `storeError`.
+        case storeFailed
+    }
+
+    package let code: Code
+    /// What happened, and what helps.
+    package let description: String
+    /// The database's error, with `storeFailed`.
+    package let storeError: StoreError?
+
+    private init(_ code: Code, _ description: String, storeError: StoreError? = nil) {
+        self.code = code
+        self.description = description
+        self.storeError = storeError
+    }
+
+    static func usernameTaken(_ name: String) -> UserDirectoryError {
+        UserDirectoryError(
+            .usernameTaken,
+            "there is a user \(name) already; choose another name, or remove that user first"
+        )
+    }
+
+    static func unknownUser(_ name: String) -> UserDirectoryError {
+        UserDirectoryError(.unknownUser, "there is no user \(name); see them all with: shared-device user list")
+    }
+
+    static func invalidUsername(_ name: String, _ reason: String) -> UserDirectoryError {
+        UserDirectoryError(.invalidUsername, "nobody can have the name \(name): \(reason); choose another name")
+    }
+
+    static let invalidDisplayName = UserDirectoryError(
+        .invalidDisplayName,
+        "the display name is longer than 256 bytes or has invisible characters; choose another one"
+    )
+
+    static let invalidTenant = UserDirectoryError(
+        .invalidTenant,
+        "a tenant is named with up to 256 letters, digits, dots, hyphens and underscores of ASCII; choose such a name"
+    )
+
+    static func weakPassword(_ reason: String) -> UserDirectoryError {
+        UserDirectoryError(
+            .weakPassword,
+            "the password \(reason); choose one of \(UserDirectory.minimumPasswordLength) "
+                + "characters or more"
+        )
+    }
+
+    static func unusablePassword(_ error: PasswordError) -> UserDirectoryError {
+        UserDirectoryError(.unusablePassword, error.description)
+    }
+
+    static func signedIn(_ name: String) -> UserDirectoryError {
+        UserDirectoryError(
+            .signedIn,
+            "\(name) is signed in on this device; sign the account out first, or remove the user with --sign-out"
+        )
+    }
+
+    static func storeFailed(_ error: StoreError) -> UserDirectoryError {
+        UserDirectoryError(.storeFailed, error.description, storeError: error)
+    }
+}
+
+/// A user name that the embedded directory takes.
+struct Username: Hashable, Sendable {
+    /// In bytes of UTF-8.
+    static let maximumLength = longestUsername
+
+    /// As the person writes it, in Unicode's composed form.
+    let text: String
+
+    /// The name that counts when two are compared: case does not.
+    var key: String { usernameKey(text) }
+
+    /// - Throws: `UserDirectoryError`: `invalidUsername` where the name is empty, longer than 256 bytes, or has characters
+    ///   that cannot be seen.
+    init(_ text: String) throws(UserDirectoryError) {
+        let text = text.precomposedStringWithCanonicalMapping
+        guard !text.isEmpty else { throw .invalidUsername(text, "it is empty") }
+        guard text.utf8.count <= Self.maximumLength else {
+            throw .invalidUsername(
+                "\(text.prefix(16).debugDescription)…",
+                "it is longer than \(Self.maximumLength) bytes"
+            )
+        }
+        guard !text.unicodeScalars.contains(where: { $0.isInvisible || $0.properties.isWhitespace }) else {
+            throw .invalidUsername(text.debugDescription, "it has spaces or invisible characters")
+        }
+        self.text = text
+    }
+}
+
+extension Unicode.Scalar {
+    /// Whether this is a control or formatting character: a name with one could pass for another, or steer a terminal.
+    var isInvisible: Bool {
+        switch properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .surrogate, .unassigned: true
+        default: false
+        }
+    }
+}

@@ -1,0 +1,120 @@
+import DeviceConfiguration
+import Foundation
+import ProfileConversion
+import Testing
+
+@Suite("A profile for iOS as the broker's configuration")
+struct ConvertedProfileTests {
+    private let extensionPayload: [String: Any] = [
+        "PayloadType": "com.apple.extensiblesso", "PayloadUUID": "1", "PayloadVersion": 1, "PayloadIdentifier": "a",
+        "Type": "Redirect", "ExtensionIdentifier": "com.microsoft.azureauthenticator.ssoextension",
+        "ExtensionData": ["sharedDeviceMode": true, "AppAllowList": "com.a.b"],
+    ]
+
+    private func profile(_ payloads: [String: Any]...) throws -> Data {
+        try binaryPlist(["PayloadType": "Configuration", "PayloadVersion": 1, "PayloadContent": payloads])
+    }
+
+    @Test("Intune's configuration of a shared device is taken as it is, and what acts on iOS only is told")
+    func intune() throws {
+        let profile = try convert(fixture("shared-device.mobileconfig"))
+        #expect(String(decoding: profile.json, as: UTF8.self) == "{\n  \"sharedDeviceMode\" : true\n}")
+        #expect(
+            profile.omissions
+                == ["ExtensionIdentifier", "Type", "URLs"].map { "\"\($0)\" means something on iOS only" }
+        )
+    }
+
+    @Test("every key of the broker's means the same in an XML property list, in a binary one and in ExtensionData")
+    func everyKey() throws {
+        let keys: [String: any Sendable] = [
+            "sharedDeviceMode": true, "organization": "Contoso", "tenantIdentifier": "contoso.example",
+            "cleanupPolicy": "strict", "cleanupTimeout": 90.5, "requiresEnrolment": false, "requiresJoin": true,
+            "inactivityTimeout": 600, "shiftEnds": ["22:00", "06:00"], "signOutOnScreenLock": true,
+            "signOutOnLogout": true, "endSessionURL": "http://localhost:8080/logout",
+            "Enable_SSO_On_All_ManagedApps": 1, "AppAllowList": "com.example.a, com.example.b",
+            "AppBlockList": "com.example.c", "AppPrefixAllowList": "com.example.,org.example.",
+        ]
+        #expect(Set(keys.keys) == Set(ManagedConfiguration.Key.allCases.map(\.rawValue)))
+        let wanted = try ManagedConfiguration(json: JSONSerialization.data(withJSONObject: keys), file: "json")
+        let xml = try PropertyListSerialization.data(fromPropertyList: keys, format: .xml, options: 0)
+        for content in [xml, try binaryPlist(keys), try binaryPlist(["ExtensionData": keys])] {
+            let profile = try convert(content)
+            #expect(profile.configuration == wanted)
+            #expect(profile.omissions == [])
+            #expect(try ManagedConfiguration(json: profile.json, file: "json") == wanted)
+        }
+    }
+
+    @Test("a key that means nothing anywhere is told, with the one that is meant")
+    func unknown() throws {
+        let profile = try convert(binaryPlist(["sharedDeviceMode": true, "AppAlowList": "a.b", "colour": 1]))
+        #expect(
+            profile.omissions
+                == ["\"AppAlowList\" means nothing; is “AppAllowList” meant?", "\"colour\" means nothing"]
+        )
+    }
+
+    @Test("a payload alone, its ExtensionData alone and the app configuration alone are taken, as XML after blanks too")
+    func bare() throws {
+        #expect(try convert(binaryPlist(extensionPayload)).configuration.appLists.allowed == ["com.a.b"])
+        #expect(try convert(binaryPlist(["sharedDeviceMode": true])).configuration.mode == .shared)
+        let dict = "<dict><key>sharedDeviceMode</key><true/></dict>"
+        #expect(try convert("\u{feff}\n  " + plistXML(dict)).configuration.mode == .shared)
+        #expect(try convert("<plist>\(dict)</plist>").omissions == [])
+    }
+
+    @Test("one of the two payloads is enough")
+    func onePayload() throws {
+        #expect(try convert(profile(extensionPayload)).configuration.mode == .shared)
+        for app: [String: Any] in [
+            ["PayloadType": "com.apple.app.managed", "sharedDeviceMode": true],
+            ["PayloadType": "com.apple.app.managed", "Configuration": ["sharedDeviceMode": true]],
+            ["PayloadType": "com.apple.configuration.app.managed", "AppConfig": ["sharedDeviceMode": true]],
+            ["PayloadType": "com.example.settings", "Configuration": ["sharedDeviceMode": true]],
+            ["sharedDeviceMode": true],
+        ] {
+            let converted = try convert(profile(app))
+            #expect(converted.configuration.mode == .shared, "\(app)")
+            #expect(converted.omissions == [], "\(app)")
+        }
+    }
+
+    @Test("payloads about something else are passed over, with a warning that names them")
+    func otherPayloads() throws {
+        let kerberos: [String: Any] = [
+            "PayloadType": "com.apple.extensiblesso", "Type": "Credential",
+            "ExtensionIdentifier": "com.apple.AppSSOKerberos",
+        ]
+        let converted = try convert(profile(["PayloadType": "com.apple.wifi.managed"], kerberos, extensionPayload))
+        #expect(converted.configuration.mode == .shared)
+        let messages = converted.omissions.filter { $0.contains("something else") }
+        #expect(messages.count == 2)
+        #expect(messages.first?.contains("PayloadContent[0] (com.apple.wifi.managed)") == true)
+        #expect(messages.last?.contains("PayloadContent[1] (com.apple.extensiblesso)") == true)
+    }
+
+    @Test("a profile without any payload for this is an error, not a personal device")
+    func noPayload() throws {
+        for content in [try profile(), try profile(["PayloadType": "com.apple.wifi.managed"])] {
+            let error = try #require(conversionError(content))
+            #expect(error.code == .invalidValue)
+            #expect(error.key == "PayloadContent")
+            #expect(error.message.contains("com.apple.extensiblesso"))
+        }
+    }
+
+    @Test("two payloads for one extension are an error")
+    func twoExtensions() throws {
+        let error = try #require(conversionError(try profile(extensionPayload, extensionPayload)))
+        #expect(error.code == .contradiction)
+        #expect(error.key == "PayloadContent[1]")
+    }
+
+    @Test("a payload that is no dictionary is an error that says which")
+    func noDictionary() throws {
+        let error = conversionError(try binaryPlist(["PayloadContent": [extensionPayload, "x"]]))
+        #expect(error?.code == .wrongType)
+        #expect(error?.key == "PayloadContent[1]")
+    }
+}

@@ -1,0 +1,139 @@
+import DeviceConfiguration
+import Foundation
+import ProfileConversion
+import Testing
+
+@Suite("Profiles that cannot be converted")
+struct ProfileErrorTests {
+    @Test(
+        "a value of the wrong type is an error with key and remedy, never a guess",
+        arguments: [
+            ("sharedDeviceMode", "<integer>1</integer>", "true or false"),
+            ("sharedDeviceMode", "<string>true</string>", "true or false"),
+            ("sharedDeviceMode", "<real>1</real>", "true or false"),
+            ("requiresJoin", "<integer>0</integer>", "true or false"),
+            ("organization", "<true/>", "a string"),
+            ("AppAllowList", "<array><string>com.a.b</string></array>", "a string"),
+            ("cleanupTimeout", "<date>2020-01-01T00:00:00Z</date>", "a number"),
+            ("ExtensionData", "<data>AAAA</data>", "<dict>"),
+            ("shiftEnds", "<array><integer>6</integer></array>", "an array"),
+        ]
+    )
+    func propertyListTypes(key: String, element: String, remedy: String) throws {
+        let xml = plistXML("<dict><key>\(key)</key>\(element)</dict>")
+        let value = try PropertyListSerialization.propertyList(from: Data(xml.utf8), format: nil)
+        for content in [Data(xml.utf8), try binaryPlist(try #require(value as? [String: Any]))] {
+            let error = try #require(conversionError(content))
+            #expect(error.code == .wrongType)
+            #expect(error.key == key)
+            #expect(error.remedy.contains(remedy), "\(error)")
+        }
+    }
+
+    @Test("two places that disagree are an error that says what each says")
+    func disagreement() throws {
+        let text = String(decoding: try fixture("shared-device.mobileconfig"), as: UTF8.self)
+        let position = try #require(text.range(of: "<true/>", options: .backwards))
+        let error = try #require(conversionError(text.replacingCharacters(in: position, with: "<false/>")))
+        #expect(error.code == .contradiction)
+        #expect(error.key == "sharedDeviceMode")
+        #expect(error.message.contains("PayloadContent[0].ExtensionData says true"))
+        #expect(error.message.contains("PayloadContent[1] says false"))
+        #expect(error.remedy.contains("the same value"))
+    }
+
+    @Test("a signed profile is told apart, with the command that unwraps it", arguments: ["der", "pem"])
+    func signed(encoding: String) throws {
+        let contents =
+            encoding == "pem"
+            ? [Data("-----BEGIN PKCS7-----\nMIAG\n".utf8)]
+            : [Data([0x30, 0x80, 0x06, 0x09]), Data([0x30, 0x82, 0x0A, 0x00, 0x06]), Data([0x30, 0x83])]
+        for content in contents {
+            let error = try #require(conversionError(content))
+            #expect(error.code == .profile)
+            #expect(error.remedy.contains("openssl smime -verify -noverify -inform \(encoding) -in managed"))
+        }
+    }
+
+    @Test("an encrypted profile is told apart")
+    func encrypted() throws {
+        for content in [
+            try binaryPlist(["PayloadContent": Data([1, 2, 3])]),
+            try binaryPlist(["EncryptedPayloadContent": Data([1])]),
+        ] {
+            let error = try #require(conversionError(content))
+            #expect(error.code == .profile)
+            #expect(error.remedy.contains("without encryption"))
+        }
+    }
+
+    @Test(
+        "what looks like a property list and is none is an error",
+        arguments: [
+            "<", "<html></html>", "<plist>", plistXML(""), plistXML("<dict><key>a</key></dict>"),
+            plistXML("<array/>"), plistXML("<true/>"), plistXML("<dict><key>a</key><nothing/></dict>"), "bplist00",
+            "bplist00xx",
+        ]
+    )
+    func noPropertyList(text: String) throws {
+        let error = try #require(conversionError(text))
+        #expect(error.code == .profile)
+        #expect(error.key == nil)
+        #expect(error.remedy.contains("plutil -lint managed"))
+    }
+
+    @Test(
+        "a property list that is nested a hundred thousand deep is an error, also behind comments that pretend otherwise"
+    )
+    func nesting() throws {
+        for level in ["<array>", "<dict><key>a</key>", "<array><!-- </array> -->", "<array ><![CDATA[</array>]]>"] {
+            let error = conversionError("<plist><dict><key>a</key>" + String(repeating: level, count: 20_000))
+            #expect(error?.code == .profile, "\(level)")
+            #expect(error?.message.contains("nested too deeply") == true, "\(level)")
+        }
+        // Forms whose nesting is not measured are not parsed.
+        #expect(conversionError("{a = " + String(repeating: "(", count: 100_000))?.code == .profile)
+        let text = "<plist><dict><key>a</key>" + String(repeating: "<array>", count: 20_000)
+        #expect(try conversionError(#require(text.data(using: .utf16)))?.code == .profile)
+        // Width is no depth.
+        let wide = String(repeating: "<array/><dict></dict><!--<dict>-->", count: 1000)
+        #expect(conversionError(plistXML("<dict><key>a</key><array>\(wide)</array></dict>")) == nil)
+    }
+
+    @Test("a binary property list that contains itself, or one array a million times, is an error and no endless work")
+    func binaryLoops() throws {
+        /// One byte for each reference; offsets of two bytes.
+        func binary(_ objects: [[UInt8]]) -> Data {
+            var bytes = Array("bplist00".utf8)
+            var offsets: [UInt8] = []
+            for object in objects {
+                offsets += [UInt8(bytes.count >> 8), UInt8(bytes.count & 255)]
+                bytes += object
+            }
+            let table = bytes.count
+            let trailer: [UInt8] =
+                [0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, UInt8(objects.count)]
+                + [UInt8](repeating: 0, count: 14) + [UInt8(table >> 8), UInt8(table & 255)]
+            return Data(bytes + offsets + trailer)
+        }
+        let head: [[UInt8]] = [[0xD1, 1, 2], [0x51, UInt8(ascii: "a")]]
+        #expect(conversionError(binary(head + [[0xA1, 2]]))?.code == .profile)
+        // Four levels of two hundred: 1.6 thousand million values in all.
+        let levels = (3...6).map { next in [0xAF, 0x10, 200] + [UInt8](repeating: UInt8(next), count: 200) }
+        #expect(conversionError(binary(head + levels + [[0x51, UInt8(ascii: "b")]]))?.code == .profile)
+        #expect(conversionError(binary(head + [[0xA1, 3], [0x51, UInt8(ascii: "b")]])) == nil)
+    }
+
+    @Test("a damaged binary property list is an error or another configuration, and ends no process")
+    func damagedBinary() throws {
+        let content = try binaryPlist(["sharedDeviceMode": true, "URLs": ["https://a.example"], "cleanupTimeout": 2.5])
+        for position in content.indices {
+            for value: UInt8 in [0x00, 0xFF, content[position] ^ 0x01, content[position] ^ 0x10] {
+                var damaged = content
+                damaged[position] = value
+                _ = conversionError(damaged)
+            }
+            _ = conversionError(content[..<position])
+        }
+    }
+}

@@ -1,0 +1,274 @@
+import DeviceStorage
+import Foundation
+import GRDB
+import Glibc
+import NotifyCenterTestKit
+import Testing
+
+/// A directory of the test's own, with a place for a state directory in it, which does not exist yet.
+private final class TestDirectory: Sendable {
+    private let temporary: TemporaryDirectory
+
+    init() throws { temporary = try TemporaryDirectory("storage-tests") }
+
+    var state: String { file("state") }
+    var databaseFile: String { state + "/" + DeviceDatabase.fileName }
+
+    func file(_ name: String) -> String { temporary.path + "/" + name }
+
+    func write(_ text: String, to name: String) throws {
+        try Data(text.utf8).write(to: URL(fileURLWithPath: file(name)))
+    }
+}
+
+extension DeviceDatabase {
+    fileprivate var epoch: Int64? {
+        get throws { try read("read the epoch") { db in try Int64.fetchOne(db, sql: "SELECT epoch FROM device") } }
+    }
+
+    fileprivate func setEpoch(_ epoch: Int64) throws {
+        try write("set the epoch") { db in try db.execute(sql: "UPDATE device SET epoch = ?", arguments: [epoch]) }
+    }
+}
+
+/// The permission bits of the file at `path`.
+private func mode(of path: String) -> mode_t? {
+    var info = stat()
+    return lstat(path, &info) == 0 ? info.st_mode & 0o7777 : nil
+}
+
+@Suite("The database's file")
+struct DeviceDatabaseTests {
+    private let directory: TestDirectory
+
+    init() throws { directory = try TestDirectory() }
+
+    private func failure(_ opening: DeviceDatabase.Opening = .createIfMissing, in path: String? = nil) -> StoreError? {
+        do throws(StoreError) {
+            _ = try DeviceDatabase(directory: path ?? directory.state, opening, firstEpoch: 0)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    private func makeSoundFile() throws {
+        let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+        try database.setEpoch(1)
+        try database.setEpoch(2)
+    }
+
+    private var content: Data { get throws { try Data(contentsOf: URL(fileURLWithPath: directory.databaseFile)) } }
+
+    @Test("only the owner may read the directory and the files in it, the log too")
+    func permissions() throws {
+        let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+        #expect(mode(of: directory.state) == 0o700)
+        for suffix in ["", "-wal", "-shm"] { #expect(mode(of: database.path + suffix) == 0o600, "\(suffix)") }
+        #expect(mode(of: directory.state + "/shared-device.lock") == 0o600)
+    }
+
+    @Test("missing parents of the directory are made as private as it")
+    func parents() throws {
+        let path = directory.file("a/b/c")
+        _ = try DeviceDatabase(directory: path, firstEpoch: 0)
+        for path in [path, directory.file("a/b"), directory.file("a")] { #expect(mode(of: path) == 0o700) }
+    }
+
+    @Test(
+        "what root makes in a directory of the broker's user is that user's",
+        .enabled(if: geteuid() == 0, "only root can be two users")
+    )
+    func ownership() throws {
+        mkdir(directory.state, 0o700)
+        chown(directory.state, 1234, 5678)
+        let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+        for path in [database.path, database.path + "-wal", directory.state + "/shared-device.lock"] {
+            var info = stat()
+            #expect(lstat(path, &info) == 0)
+            #expect(info.st_uid == 1234, "\(path)")
+            #expect(info.st_gid == 5678, "\(path)")
+        }
+    }
+
+    @Test("a file that others could read is theirs no more once it was opened")
+    func loosePermissions() throws {
+        try makeSoundFile()
+        chmod(directory.databaseFile, 0o644)
+        #expect(failure() == nil)
+        #expect(mode(of: directory.databaseFile) == 0o600)
+    }
+
+    @Test("a directory that others may write to is refused, and left as it is")
+    func writableDirectory() throws {
+        mkdir(directory.state, 0o700)
+        chmod(directory.state, 0o777)
+        for opening in [DeviceDatabase.Opening.createIfMissing, .existing] {
+            let error = try #require(failure(opening))
+            #expect(error.code == .insecure)
+            #expect(error.description.contains("chmod 700 \(directory.state)"))
+        }
+        #expect(mode(of: directory.state) == 0o777)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.state).isEmpty)
+    }
+
+    @Test("a symbolic link in place of the file is refused")
+    func symbolicLink() throws {
+        mkdir(directory.state, 0o700)
+        try directory.write("precious", to: "target")
+        symlink(directory.file("target"), directory.databaseFile)
+        #expect(failure()?.code == .insecure)
+        #expect(try String(contentsOfFile: directory.file("target"), encoding: .utf8) == "precious")
+    }
+
+    @Test("without a database there is none to be had, and none is made")
+    func notFound() {
+        #expect(failure(.existing)?.code == .notFound)
+        #expect(mode(of: directory.state) == nil)
+        mkdir(directory.state, 0o700)
+        #expect(failure(.existing)?.code == .notFound)
+        #expect(mode(of: directory.databaseFile) == nil)
+    }
+
+    @Test("a directory that cannot be made is an error that names it")
+    func cannotCreate() throws {
+        try directory.write("", to: "file")
+        let error = try #require(failure(in: directory.file("file/state")))
+        #expect(error.code == .cannotCreate)
+        #expect(error.description.contains(directory.file("file")))
+    }
+
+    @Test("a file that is no database is refused, and not overwritten")
+    func noDatabase() throws {
+        mkdir(directory.state, 0o700)
+        let text = Data(String(repeating: "this is no database. ", count: 1000).utf8)
+        try text.write(to: URL(fileURLWithPath: directory.databaseFile))
+        #expect(failure()?.code == .damaged)
+        #expect(failure(.existing)?.code == .damaged)
+        #expect(try content == text)
+    }
+
+    @Test("a database with a page overwritten is refused, and not overwritten")
+    func damagedPage() throws {
+        try makeSoundFile()
+        var damaged = try content
+        let pageSize = 4096
+        #expect(damaged.count > 2 * pageSize)
+        damaged.replaceSubrange(pageSize..<damaged.count, with: repeatElement(0xA5, count: damaged.count - pageSize))
+        try damaged.write(to: URL(fileURLWithPath: directory.databaseFile))
+        #expect(failure()?.code == .damaged)
+        #expect(try content == damaged)
+    }
+
+    @Test("a database that contradicts itself, though every page can be read, is refused")
+    func contradiction() throws {
+        do {
+            let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+            try database.write("add a user") { db in
+                try db.execute(
+                    sql: """
+                        INSERT INTO user (identifier, username, username_key, password_hash, created_at)
+                        VALUES ('1.2', 'Ada', 'ada', '$7$', 0)
+                        """
+                )
+            }
+        }
+        var damaged = try content
+        // The index says another name than the row.
+        let index = try #require(damaged.range(of: Data("ada".utf8), options: .backwards))
+        damaged.replaceSubrange(index, with: Data("eve".utf8))
+        try damaged.write(to: URL(fileURLWithPath: directory.databaseFile))
+        #expect(failure()?.code == .damaged)
+        #expect(try content == damaged)
+    }
+
+    @Test("a database that was cut off is refused")
+    func truncated() throws {
+        try makeSoundFile()
+        truncate(directory.databaseFile, 4096)
+        #expect(failure()?.code == .damaged)
+        #expect(try content.count == 4096)
+    }
+
+    @Test("a newer version's database is refused, and not changed")
+    func newerVersion() throws {
+        try makeSoundFile()
+        do {
+            let queue = try DatabaseQueue(path: directory.databaseFile)
+            try queue.write { db in
+                try db.execute(sql: "INSERT INTO grdb_migrations VALUES ('99: from the future')")
+            }
+            try queue.close()
+        }
+        let before = try content
+        let error = try #require(failure())
+        #expect(error.code == .newerVersion)
+        #expect(error.remedy != nil)
+        #expect(try content == before)
+    }
+
+    @Test("another program's database is refused, and not changed")
+    func foreignFile() throws {
+        mkdir(directory.state, 0o700)
+        do {
+            let queue = try DatabaseQueue(path: directory.databaseFile)
+            try queue.write { db in try db.execute(sql: "CREATE TABLE recipe (name TEXT)") }
+            try queue.close()
+        }
+        let before = try content
+        #expect(failure()?.code == .foreignFile)
+        #expect(try content == before)
+    }
+
+    @Test("a database that another process holds locked gives way after the timeout")
+    func busy() throws {
+        try makeSoundFile()
+        let holder = try DatabaseQueue(path: directory.databaseFile)
+        let database = try DeviceDatabase(directory: directory.state, busyTimeout: .milliseconds(20), firstEpoch: 0)
+        try holder.writeWithoutTransaction { db in
+            try db.execute(sql: "BEGIN IMMEDIATE")
+            let error = #expect(throws: StoreError.self) {
+                try database.setEpoch(3)
+            }
+            #expect(error?.code == .busy)
+            #expect(try database.epoch == 2, "readers need not wait")
+            try db.execute(sql: "ROLLBACK")
+        }
+        try database.setEpoch(3)
+    }
+
+    @Test("many openings of a new database at once all succeed")
+    func simultaneousOpenings() async throws {
+        let threads = Workers(label: "openings", count: 8, capacity: 8)
+        for round in 0..<20 {
+            let path = directory.file("\(round)")
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<8 {
+                    group.addTask {
+                        // The last of them waits for all others, on a disk that may be busy.
+                        _ = try await threads.run {
+                            Result { try DeviceDatabase(directory: path, busyTimeout: .seconds(120), firstEpoch: 0) }
+                        }.get()
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+    }
+}
+
+@Suite("The state directory's place")
+struct StateDirectoryTests {
+    @Test("the variable comes first, then root's place, then the XDG directory, then the home")
+    func precedence() {
+        func path(_ environment: [String: String], root: Bool = false) -> String {
+            StateDirectory.path(environment: environment, effectiveUser: root ? 0 : 1000, home: "/home/ada")
+        }
+        #expect(path(["SHARED_DEVICE_STATE": "/s", "XDG_STATE_HOME": "/x"], root: true) == "/s")
+        #expect(path(["SHARED_DEVICE_STATE": "/s", "XDG_STATE_HOME": "/x"]) == "/s")
+        #expect(path(["XDG_STATE_HOME": "/x"], root: true) == "/var/lib/shared-device")
+        #expect(path(["XDG_STATE_HOME": "/x", "SHARED_DEVICE_STATE": ""]) == "/x/shared-device")
+        #expect(path(["XDG_STATE_HOME": "relative"]) == "/home/ada/.local/state/shared-device")
+        #expect(path([:]) == "/home/ada/.local/state/shared-device")
+    }
+}

@@ -1,0 +1,171 @@
+import DeviceStorage
+import Foundation
+import GRDB
+import Identity
+import SharedDevice
+import Testing
+
+@testable import EmbeddedIdentity
+
+@Suite("Embedded identity provider")
+struct EmbeddedIdentityProviderTests {
+    private static let now = Date(timeIntervalSince1970: 1_800_000_000)
+
+    private let temporary: TestDirectory
+    private let directory: UserDirectory
+    private let provider: EmbeddedIdentityProvider
+    private let ada: Account
+
+    init() throws {
+        temporary = try TestDirectory()
+        directory = UserDirectory(
+            database: temporary.database,
+            passwordCost: .minimal
+        )
+        ada = try directory.add(username: "ada@example.com", displayName: "Ada", password: Secret("correct horse"))
+            .account
+        provider = try EmbeddedIdentityProvider(directory: directory, date: { Self.now })
+    }
+
+    private func signIn(_ username: String, _ password: String?) async -> Result<Account, IdentityError> {
+        do throws(IdentityError) {
+            let request = SignInRequest(username: username, password: password.map { Secret($0) })
+            return .success(try await provider.authenticate(request).account)
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func code(_ result: Result<Account, IdentityError>) -> IdentityError.Code? {
+        if case .failure(let error) = result { error.code } else { nil }
+    }
+
+    @Test("the right password gives the account, in whatever case the name is written")
+    func rightPassword() async throws {
+        let account = try await signIn("ADA@example.com", "correct horse").get()
+        #expect(account == ada)
+        #expect(account.username == "ada@example.com")
+        #expect(account.displayName == "Ada")
+    }
+
+    @Test("a wrong password and an unknown user get the same answer")
+    func sameAnswer() async {
+        let answers = [
+            await signIn("ada@example.com", "wrong horse"), await signIn("nobody@example.com", "wrong horse"),
+            await signIn("", "wrong horse"), await signIn("ada@example.com", ""),
+            await signIn("ada@example.com", "correct horse\0"),
+            await signIn("grace@example.com", String(repeating: "x", count: 600)),
+        ]
+        #expect(answers == Array(repeating: .failure(.invalidGrant), count: answers.count))
+    }
+
+    @Test("an unknown user takes the time of a wrong password")
+    func sameTime() async throws {
+        let directory = UserDirectory(database: try TestDirectory().database)
+        try directory.add(username: "ada", password: Secret("correct horse"))
+        let provider = try EmbeddedIdentityProvider(directory: directory)
+        var (known, unknown) = (Duration.seconds(3600), Duration.seconds(3600))
+        // By turns, and the fastest of each: the other tests want the same cores.
+        for _ in 0..<4 {
+            for name in ["ada", "nobody"] {
+                let start = ContinuousClock.now
+                _ = try? await provider.authenticate(SignInRequest(username: name, password: Secret("wrong horse")))
+                let time = ContinuousClock.now - start
+                if name == "ada" { known = min(known, time) } else { unknown = min(unknown, time) }
+            }
+        }
+        // Without a hash the answer comes some hundred times faster.
+        #expect(unknown > known / 10, "\(unknown) for an unknown user, \(known) for a known one")
+        #expect(known > unknown / 10, "\(unknown) for an unknown user, \(known) for a known one")
+    }
+
+    @Test("a disabled user is told so only after the right password")
+    func disabled() async throws {
+        try directory.setDisabled(true, forUserNamed: ada.username)
+        #expect(code(await signIn(ada.username, "wrong horse")) == .invalidGrant)
+        #expect(code(await signIn(ada.username, "correct horse")) == .accountDisabled)
+        try directory.setDisabled(false, forUserNamed: ada.username)
+        #expect(code(await signIn(ada.username, "correct horse")) == nil)
+    }
+
+    @Test("without a password the person is asked for")
+    func noPassword() async {
+        #expect(code(await signIn(ada.username, nil)) == .interactionRequired)
+    }
+
+    // S1
+    @Test("of a flood of password checks most are refused at once, and tokens are issued meanwhile")
+    func flood() async throws {
+        let answers = await withTaskGroup(of: IdentityError.Code?.self) { group in
+            for _ in 0..<500 { group.addTask { code(await signIn(ada.username, "wrong horse")) } }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(answers.allSatisfy { $0 == .invalidGrant || $0 == .busy })
+        #expect(answers.contains(.invalidGrant))
+        let identity = AuthenticatedIdentity(account: ada)
+        #expect(try await provider.issueToken(for: identity, scopes: ["a"]).scopes == ["a"])
+        #expect(code(await signIn(ada.username, "correct horse")) == nil)
+    }
+
+    @Test("a name as long as a book fills no memory, and is nobody's")
+    func hugeName() async {
+        let name = String(repeating: "a", count: 1_000_000)
+        #expect(code(await signIn(name, "wrong horse")) == .invalidGrant)
+    }
+
+    @Test("a database that fails is the provider's failure, not a wrong password")
+    func providerFailure() async throws {
+        let damaged = "UPDATE user SET password_hash = '*'"
+        try directory.execute(damaged)
+        for _ in 0..<10 { #expect(code(await signIn(ada.username, "correct horse")) == .providerFailed) }
+    }
+
+    @Test("a token has 256 random bits in base64url, the scopes that were asked for, and an hour")
+    func tokens() async throws {
+        let identity = AuthenticatedIdentity(account: ada)
+        let scopes: Set = ["User.Read", "offline_access"]
+        let tokens = [
+            try await provider.issueToken(for: identity, scopes: scopes),
+            try await provider.issueToken(for: identity, scopes: scopes),
+        ]
+        for token in tokens {
+            #expect(token.value.wholeMatch(of: /[A-Za-z0-9_-]{43}/) != nil, "\(token.value)")
+            #expect(token.scopes == scopes)
+            #expect(token.expiresAt == Self.now.addingTimeInterval(3600))
+            #expect(!"\(token) \(String(reflecting: token))".contains(token.value))
+        }
+        #expect(tokens[0].value != tokens[1].value)
+    }
+
+    @Test("no token is issued for who was removed or disabled since, whatever the identity says")
+    func tokensAfterChange() async throws {
+        let identity = try await provider.authenticate(
+            SignInRequest(username: ada.username, password: Secret("correct horse"))
+        )
+        try directory.setDisabled(true, forUserNamed: ada.username)
+        let disabled = await #expect(throws: IdentityError.self) {
+            try await provider.issueToken(for: identity, scopes: ["a"])
+        }
+        #expect(disabled?.code == .accountDisabled)
+        try directory.remove(username: ada.username)
+        let removed = await #expect(throws: IdentityError.self) {
+            try await provider.issueToken(for: identity, scopes: ["a"])
+        }
+        #expect(removed?.code == .accountUnknown)
+    }
+
+    @Test("scopes that OAuth does not allow are refused", arguments: ["", "a b", "a\"", "a\\", "ä", "a\n"])
+    func scopes(scope: String) async {
+        let error = await #expect(throws: IdentityError.self) {
+            try await provider.issueToken(for: AuthenticatedIdentity(account: ada), scopes: ["fine", scope])
+        }
+        #expect(error?.code == .invalidScope)
+    }
+}
+
+extension UserDirectory {
+    /// What someone who edits the file by hand may do.
+    func execute(_ sql: String) throws {
+        try database.write("edit the file by hand") { db in try db.execute(sql: sql) }
+    }
+}

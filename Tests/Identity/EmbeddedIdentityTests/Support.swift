@@ -1,0 +1,37 @@
+import DeviceStorage
+import Foundation
+import GRDB
+import NotifyCenterTestKit
+import SharedDevice
+
+/// A device without a user, in a directory of the test's own.
+final class TestDirectory: Sendable {
+    private let temporary: TemporaryDirectory
+    let database: DeviceDatabase
+
+    init() throws {
+        temporary = try TemporaryDirectory("identity-tests")
+        database = try DeviceDatabase(directory: temporary.path + "/state", firstEpoch: 0)
+    }
+
+    /// The same database, opened again.
+    func openAgain() throws -> DeviceDatabase {
+        try DeviceDatabase(directory: temporary.path + "/state", firstEpoch: 0)
+    }
+
+    /// Whether any file of the database holds these bytes.
+    func contains(_ text: String) throws -> Bool {
+        try ["", "-wal", "-shm"].contains { suffix in
+            let file = URL(fileURLWithPath: database.path + suffix)
+            return try Data(contentsOf: file).range(of: Data(text.utf8)) != nil
+        }
+    }
+
+    /// Signs the account in, or nobody, as the broker writes it.
+    func signIn(_ account: Account?) throws {
+        let sql = "UPDATE device SET mode = 'shared', account_identifier = ?, account_username = ?"
+        try database.write("sign in") { db in
+            try db.execute(sql: sql, arguments: [account?.identifier, account?.username])
+        }
+    }
+}
