@@ -6,7 +6,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3 spin
 
-.PHONY: help setup build check model test test-release torture demo demo-live bench docs lint clean
+.PHONY: help setup build check model test test-booted test-release torture demo demo-live bench docs lint clean
 .PHONY: notifyutil notifyd shared-device shared-device-broker library install install-broker uninstall c-example notify-tool
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo 'make test       all tests'
 	@echo 'make model      the protocol of broker and apps, in every order of its steps (model checker SPIN)'
 	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
+	@echo 'make test-booted  the broker under its unit in a booted container, with dbus-broker and an app that systemd starts'
 	@echo 'make torture    random schedules of sign-ins, kills and restarts; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
 	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
@@ -52,22 +53,29 @@ MODEL_CACHE ?= .build/model
 # Each test has a bus of its own, and a bus takes one of the user's inotify instances (128 by default), which the kernel gives back
 # with a delay. So not all at once, and the tests of what needs such an instance itself before the many others. Tests wait for processes
 # more than they compute: eight at a time keep two processors busy. On dbus-broker the sequences of SuspensionTests are not repeated: they
-# compute for long and use no bus.
+# compute for long and use no bus; nor are torture, and those tests of shared device mode that use no bus either. The hostile tests run alone,
+# because they measure how long things take.
 test: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 8
 test: setup
 	MODEL_CACHE='$(MODEL_CACHE)' Tests/Broker/ProtocolModel/check
-	$(SWIFT) test --disable-xctest --filter SharedDevice --filter CProgramTests
+	$(SWIFT) test --disable-xctest --filter SharedDevice --filter CProgramTests --skip SharedDeviceHostileTests
+	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests
 	$(SWIFT) test --skip-build --disable-xctest --skip SharedDevice --skip CProgramTests
 	@if command -v dbus-broker-launch systemd-socket-activate >/dev/null && unshare --mount true 2>/dev/null; then \
-		echo 'once more on dbus-broker: transport, centers and Apple spellings'; \
+		echo 'once more on dbus-broker: transport, centers, Apple spellings and shared device mode'; \
 		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest \
 			--filter DBusTransportTests --filter NotifyTests --filter NotifyDaemonTests --filter NotifyutilTests \
 			--filter NotifyCenterTests --filter NotificationsTests \
-			--filter NotifyCenterFoundationTests \
-			--skip NotifyCenterTests.SuspensionTests; \
+			--filter NotifyCenterFoundationTests --filter SharedDeviceTests --filter SharedDeviceTestKitTests --filter MSALTests \
+			--skip NotifyCenterTests.SuspensionTests && \
+		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests; \
 	else \
 		echo 'not repeated on dbus-broker: it is not installed, or this user may not start it'; \
 	fi
+
+# Needs root, systemd and namespaces, so that it is not part of `test`.
+test-booted: setup
+	Tests/Broker/booted-check
 
 test-release: setup
 	SWIFT='$(SWIFT)' Tests/release-check
@@ -108,8 +116,8 @@ docs: setup
 lint:
 	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources
 
-# The programs as they are installed: the Swift and C++ runtimes are linked in, so that they need no Swift, and they are linked for a fixed
-# address, because relocating them is the greatest part of their start. Each of them starts while somebody waits.
+# The programs as they are installed: the Swift and C++ runtimes are linked in, so that they need no Swift, and those that start while
+# somebody waits are linked for a fixed address, because relocating them is the greatest part of their start.
 STATIC_SCRATCH ?= .build-static
 STATIC_LIBS := $(abspath $(STATIC_SCRATCH))/static-libs
 # Scripts start notifyutil often, so libdbus is linked into it too: the shared libdbus brings seven further libraries, which the dynamic
@@ -117,6 +125,9 @@ STATIC_LIBS := $(abspath $(STATIC_SCRATCH))/static-libs
 STATIC_LIBDBUS ?= yes
 QUICK_START := $(abspath $(STATIC_SCRATCH))/quick-start
 notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-start '$(QUICK_START)')
+# The broker starts once, holds secrets, and reads what strangers send: the kernel chooses its address.
+FIXED_ADDRESS := -Xswiftc -Xclang-linker -Xswiftc -no-pie
+shared-device-broker: FIXED_ADDRESS :=
 notifyutil notifyd shared-device shared-device-broker: setup
 	@mkdir -p $(STATIC_LIBS)
 	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
@@ -124,7 +135,7 @@ notifyutil notifyd shared-device shared-device-broker: setup
 	flags="$(LINK_FLAGS)" && \
 	PKG_CONFIG_PATH="$(if $(LINK_FLAGS),$(QUICK_START):)$$PKG_CONFIG_PATH" \
 	$(SWIFT) build --configuration release --static-swift-stdlib --disable-local-rpath --scratch-path $(STATIC_SCRATCH) --product $@ \
-		-Xlinker -L$(STATIC_LIBS) $$flags -Xswiftc -Xclang-linker -Xswiftc -no-pie
+		-Xlinker -L$(STATIC_LIBS) $$flags $(FIXED_ADDRESS)
 	@echo built $(STATIC_SCRATCH)/release/$@
 
 library: setup

@@ -171,6 +171,7 @@ let sharedDevice = family(
         tests(
             "SharedDeviceTests",
             brokerParts + [
+                logging,
                 "ExampleSupport", "notifyutil", "shared-device", "shared-device-broker", "point-of-sale",
                 "flight-briefing", "field-service", "demo",
             ]
@@ -228,7 +229,10 @@ let broker = family(
         .target(name: "DeviceConfiguration", dependencies: ["DBusTransport"]),
         // Makes the managed configuration of a profile for iOS.
         .target(name: "ProfileConversion", dependencies: ["DeviceConfiguration", "DBusTransport"]),
-        .executableTarget(name: "shared-device-broker", dependencies: brokerParts + [argumentParser, logging]),
+        .executableTarget(
+            name: "shared-device-broker",
+            dependencies: brokerParts + ["CLinux", argumentParser, logging]
+        ),
         .executableTarget(
             name: "shared-device",
             dependencies: brokerParts + ["ProfileConversion", "SharedDeviceTestKit", argumentParser]
@@ -244,7 +248,7 @@ let broker = family(
             ["SharedDevice", "DBusTransport"],
             path: "SharedDeviceHostileTests/HostileClient"
         ),
-        tests("SharedDeviceHostileTests", brokerParts + ["shared-device-broker"]),
+        tests("SharedDeviceHostileTests", brokerParts + ["shared-device", "shared-device-broker"]),
         // A listener app. Its standard input says what it does, and its environment which mistakes it makes.
         helper(
             "torture-app",

@@ -1,4 +1,5 @@
 import ArgumentParser
+import CLinux
 import DBusTransport
 import DeviceConfiguration
 import DeviceStorage
@@ -63,14 +64,19 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
     var logLevel: LogLevel = .info
 
     func run() async throws {
-        LoggingSystem.bootstrap { StreamLogHandler.standardError(label: $0) }
-        var log = Logger(label: "shared-device-broker")
-        log.logLevel = Logger.Level(rawValue: logLevel.rawValue) ?? .info
+        // Secrets of people who sign in are in memory for a while.
+        CLinux_keepMemoryPrivate()
+        var noCore = rlimit()
+        setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &noCore)
+        let environment = ProcessInfo.processInfo.environment
+        let output = LogOutput(environment: environment)
+        defer { output.finish() }
+        let log = output.logger("shared-device-broker", level: Logger.Level(rawValue: logLevel.rawValue) ?? .info)
         let options = BrokerService.Options(
             bus: bus.map(Bus.init(name:)) ?? .fromEnvironment,
             stateDirectory: stateDirectory
                 ?? StateDirectory.path(
-                    environment: ProcessInfo.processInfo.environment,
+                    environment: environment,
                     effectiveUser: geteuid(),
                     home: NSHomeDirectory()
                 ),
@@ -78,6 +84,8 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
             loginBus: Bus(name: loginBus),
             hasManyUsers: manyUsers ? true : nil
         )
+        // A journal that goes away ends nothing.
+        signal(SIGPIPE, SIG_IGN)
         let end = EndSignals()
         let service: BrokerService
         do {
@@ -89,8 +97,14 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
             throw ExitCode(error is DBusError ? EX_UNAVAILABLE : EX_CONFIG)
         }
         FileHandle.standardOutput.write(Data("ready\n".utf8))
+        let manager = ServiceManager(environment: environment)
+        if let problem = manager?.tell("READY=1") {
+            log.error("the service manager does not hear that the broker is ready", metadata: ["reason": "\(problem)"])
+        }
+        manager?.watch { service.hasGoneOn() }
         let following = Task { await service.run() }
         await end.first()
+        _ = manager?.tell("STOPPING=1")
         following.cancel()
         await following.value
     }

@@ -34,8 +34,23 @@ struct StateOptions: ParsableArguments {
         if directory?.isEmpty == true { throw ValidationError("--state needs the name of a directory") }
     }
 
+    /// Opens the database as its owner: root gives up its rights for good, so that every file that SQLite makes belongs to the broker's user,
+    /// and that user cannot lead root to another file by a link.
     func openDatabase(_ opening: DeviceDatabase.Opening) throws(StoreError) -> DeviceDatabase {
-        try DeviceDatabase(directory: path, opening)
+        // Root's own: another user's is elsewhere.
+        let path = path
+        var information = stat()
+        if geteuid() == 0, stat(path, &information) == 0, information.st_uid != 0 {
+            guard setgroups(0, nil) == 0, setgid(information.st_gid) == 0, setuid(information.st_uid) == 0 else {
+                throw StoreError(
+                    .noPermission,
+                    attempted: "use \(path) as its owner, user \(information.st_uid)",
+                    message: String(cString: strerror(errno)),
+                    remedy: "run as that user"
+                )
+            }
+        }
+        return try DeviceDatabase(directory: path, opening)
     }
 }
 
@@ -61,6 +76,8 @@ struct BrokerView {
     private(set) var information: BrokerProtocol.Fields?
     /// The apps that have a process on the bus.
     private(set) var running: Set<String>?
+    /// Which apps that owe a cleanup the bus does not start, and why.
+    private(set) var startProblems: [String]?
     /// Why the broker gave no answer.
     private(set) var problem: String?
 
@@ -71,6 +88,7 @@ struct BrokerView {
             information = try administration.callAndWait(.getDeviceInformation, nil, attempted: attempted)
             let answer = try administration.callAndWait(.getRunningApps, attempted: attempted)
             running = answer["apps"]?.stringsValue.map { Set($0) }
+            startProblems = answer["startProblems"]?.stringsValue
         } catch {
             problem = error.message
         }

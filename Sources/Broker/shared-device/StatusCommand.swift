@@ -54,6 +54,8 @@ struct DeviceStatus: Encodable {
     let broker: Broker
     /// The apps whose cleanup the next sign-in waits for; `nil` if no broker answers.
     let signInHeldFor: [String]?
+    /// Which apps that owe a cleanup the bus does not start, and why; `nil` if no broker answers.
+    let startProblems: [String]?
     /// The round that is open, else the last one.
     let round: Round?
 
@@ -73,6 +75,7 @@ struct DeviceStatus: Encodable {
                 ?? broker.information?["storeProblem"]?.stringValue
         )
         signInHeldFor = broker.information.map { $0["signInHeldFor"]?.stringsValue ?? [] }
+        startProblems = broker.startProblems
         let epoch = ledger.openRounds.last?.number ?? ledger.rounds.last
         round = epoch.flatMap { ledger.report(of: $0) { broker.running?.contains($0.app) ?? false } }
             .map { Round($0, knowsRunning: broker.running != nil) }
@@ -94,6 +97,7 @@ struct DeviceStatus: Encodable {
                 ("sign-in", signInHeldFor.isEmpty ? "open" : "held for \(signInHeldFor.joined(separator: ", "))")
             )
         }
+        for problem in startProblems ?? [] { facts.append(("not started", problem)) }
         let width = facts.map(\.0.count).max() ?? 0
         var lines = facts.map { name, value in
             Terminal.bold(name) + String(repeating: " ", count: width - name.count + 2) + Terminal.printable(value)

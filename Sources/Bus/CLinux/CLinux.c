@@ -34,3 +34,5 @@ int CLinux_actAsMyself(const gid_t *groups, size_t count) { return set(geteuid()
 int CLinux_closeFrom(posix_spawn_file_actions_t *actions, int first) {
     return posix_spawn_file_actions_addclosefrom_np(actions, first);
 }
+
+void CLinux_keepMemoryPrivate(void) { prctl(PR_SET_DUMPABLE, 0); }

@@ -44,6 +44,9 @@ public final class PrivateBus: Sendable {
         /// daemon reads them last, so that they overrule the rest.
         public var configurationFiles: [String] = []
 
+        /// Who stands for a user whom those files name, because that user need not exist here.
+        public var standIns: [String: String] = [:]
+
         /// Whether other users may connect, as to a system bus; for tests that root runs. By default only this user may.
         public var admitsOtherUsers = false
 
@@ -59,6 +62,7 @@ public final class PrivateBus: Sendable {
     public let address: String
     private let directory: TemporaryDirectory
     private let program: Daemon
+    private let admitsOtherUsers: Bool
     private let daemon = Locked<ChildProcess?>(nil)
 
     /// Starts a bus; it takes connections on return.
@@ -66,11 +70,20 @@ public final class PrivateBus: Sendable {
     /// - Throws: an error if the daemon is not installed or does not start.
     public init(_ options: Options = Options()) throws {
         program = options.daemon
+        admitsOtherUsers = options.admitsOtherUsers
         directory = try TemporaryDirectory("notify-center-bus")
         address = "unix:path=\(directory.path)/bus"
+        var options = options
+        for (number, path) in options.configurationFiles.enumerated() {
+            let text = try String(contentsOfFile: path, encoding: .utf8)
+            options.configurationFiles[number] = "\(directory.path)/\(number).conf"
+            try options.standIns.reduce(text) {
+                $0.replacingOccurrences(of: "user=\"\($1.key)\"", with: "user=\"\($1.value)\"")
+            }.write(toFile: options.configurationFiles[number], atomically: true, encoding: .utf8)
+        }
         try Self.configuration(options, address: address, services: servicesPath)
             .write(toFile: configurationPath, atomically: true, encoding: .utf8)
-        if options.admitsOtherUsers { chmod(directory.path, 0o755) }
+        if admitsOtherUsers { chmod(directory.path, 0o755) }
         try FileManager.default.createDirectory(atPath: servicesPath, withIntermediateDirectories: true)
         for (name, command) in options.services {
             try "[D-BUS Service]\nName=\(name)\nExec=\(command)\n"
@@ -115,6 +128,8 @@ public final class PrivateBus: Sendable {
         while true {
             do {
                 _ = try DBusConnection.open(bus)
+                // Only who may write to a socket may connect; dbus-daemon lets all, systemd-socket-activate its own user.
+                if admitsOtherUsers { chmod("\(directory.path)/bus", 0o666) }
                 return
             } catch {
                 guard ContinuousClock.now < deadline else {

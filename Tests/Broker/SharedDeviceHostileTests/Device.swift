@@ -8,8 +8,20 @@ import NotifyCenterTestKit
 import SharedDevice
 import SharedDeviceBroker
 
-/// A device whose bus many users reach, with the real broker and one enrolled app: this process, as root.
+/// A device whose bus many users reach, with the real broker, which runs as `daemon` with the capabilities that its unit names, and one enrolled
+/// app: this process, as root.
 final class Device {
+    /// Where the broker's files are.
+    enum Disk {
+        case ordinary
+        /// A file system of 3 MB.
+        case small
+        /// One that can be frozen.
+        case freezable
+    }
+
+    /// Who runs the broker: `daemon`, whom every Linux has.
+    static let brokerUser: uid_t = 1
     struct Unexpected: Error, CustomStringConvertible {
         let description: String
     }
@@ -19,12 +31,11 @@ final class Device {
     let control: SharedDeviceApplication
     /// Another enrolled app, which nobody runs.
     let enrolledProgram: String
-    private let state: String
-    private let isOnSmallDisk: Bool
-    private var broker: ChildProcess?
+    let state: String
+    private let disk: Disk
+    private(set) var broker: ChildProcess?
 
-    /// - Parameter isOnSmallDisk: whether the broker's files are on a file system of 3 MB.
-    init(isOnSmallDisk: Bool = false) async throws {
+    init(disk: Disk = .ordinary) async throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../../..").standardized
             .path
         var options = PrivateBus.Options(denials: [
@@ -33,11 +44,12 @@ final class Device {
         ])
         options.admitsOtherUsers = true
         options.configurationFiles = ["\(root)/Service/system-bus/org.notifycenter.SharedDevice1.conf"]
+        options.standIns = ["shared-device": "daemon"]
         bus = try PrivateBus(options)
         directory = try TemporaryDirectory("hostile-test")
         chmod(directory.path, 0o755)
         state = "\(directory.path)/state"
-        self.isOnSmallDisk = isOnSmallDisk
+        self.disk = disk
         control = SharedDeviceApplication(
             identifier: "org.example.control",
             bus: bus.bus,
@@ -46,26 +58,49 @@ final class Device {
         enrolledProgram = "\(directory.path)/enrolled"
         try FileManager.default.copyItem(atPath: "/bin/sleep", toPath: enrolledProgram)
         mkdir(state, 0o700)
-        if isOnSmallDisk {
-            let mount = try ChildProcess("mount", ["-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs", state])
-            guard await mount.exitStatus() == 0 else { throw Unexpected(description: mount.errorText) }
+        switch disk {
+        case .ordinary: break
+        case .small: try await run("mount", "-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs", state)
+        case .freezable:
+            try await run("truncate", "--size=16M", image)
+            try await run("mkfs.ext4", "-q", image)
+            try await run("mount", "-o", "loop", image, state)
         }
+        chown(state, Self.brokerUser, Self.brokerUser)
         let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        try write(#"{"sharedDeviceMode": true}"#, to: "managed.json")
+        try configure(#"{"sharedDeviceMode": true}"#)
         mkdir("\(directory.path)/apps", 0o755)
         try write(#"{"id": "org.example.control", "executable": "\#(own)", "user": 0}"#, to: "apps/control.json")
         let enrolled = #"{"id": "org.example.enrolled", "executable": "\#(enrolledProgram)", "user": 65534}"#
         try write(enrolled, to: "apps/enrolled.json")
-        let users = try UserDirectory(database: DeviceDatabase(directory: state))
-        try users.add(username: "ada", password: Secret("correct horse ada"))
+        try await addUser("ada")
         try await startBroker()
     }
 
+    /// As an administrator does: root runs the command.
+    func addUser(_ name: String) async throws {
+        let program = ChildProcess.built("shared-device")
+        let command = try ChildProcess(program, ["user", "add", name, "--password-stdin", "--state", state])
+        try command.write("correct horse \(name)")
+        try command.closeInput()
+        guard await command.exitStatus() == 0 else { throw Unexpected(description: command.errorText) }
+    }
+
+    private func run(_ program: String, _ arguments: String...) async throws {
+        let process = try ChildProcess(program, arguments)
+        guard await process.exitStatus() == 0 else { throw Unexpected(description: process.errorText) }
+    }
+
     deinit {
+        // On a frozen file system no process ends.
+        if disk == .freezable, let thaw = try? ChildProcess("fsfreeze", ["--unfreeze", state]) { thaw.waitUntilExit() }
         broker?.kill()
         broker?.waitUntilExit()
-        if isOnSmallDisk { umount2(state, CInt(MNT_DETACH)) }
+        // With its last mount a loop device is given back.
+        if disk != .ordinary { umount2(state, CInt(MNT_DETACH)) }
     }
+
+    func configure(_ json: String) throws { try write(json, to: "managed.json") }
 
     private func write(_ text: String, to name: String) throws {
         let path = "\(directory.path)/\(name)"
@@ -74,9 +109,13 @@ final class Device {
     }
 
     func startBroker() async throws {
+        let capabilities = "+sys_ptrace,+dac_read_search"
         broker = try await ChildProcess.service(
-            ChildProcess.built("shared-device-broker"),
+            "setpriv",
             [
+                "--reuid=\(Self.brokerUser)", "--regid=\(Self.brokerUser)", "--clear-groups", "--no-new-privs",
+                "--inh-caps=\(capabilities)", "--ambient-caps=\(capabilities)", "--bounding-set=-all,\(capabilities)",
+                ChildProcess.built("shared-device-broker"),
                 "--state", state, "--configuration", "\(directory.path)/managed.json", "--bus", bus.address,
                 "--many-users",
                 "--log-level", "warning",
@@ -100,9 +139,9 @@ final class Device {
         )
     }
 
-    func signIn() async throws {
-        let parameters = InteractiveTokenParameters(scopes: [], loginHint: "ada") { _ in
-            Credentials(username: "ada", password: "correct horse ada")
+    func signIn(_ user: String = "ada") async throws {
+        let parameters = InteractiveTokenParameters(scopes: [], loginHint: user) { _ in
+            Credentials(username: user, password: "correct horse \(user)")
         }
         _ = try await control.acquireToken(with: parameters)
     }
@@ -130,7 +169,13 @@ final class Device {
         }
     }
 
-    // MARK: The small disk
+    // MARK: The disk
+
+    private var image: String { "\(directory.path)/image" }
+
+    /// Stops each write to the broker's files where it stands, until the disk is thawed.
+    func freezeDisk() async throws { try await run("fsfreeze", "--freeze", state) }
+    func thawDisk() async throws { try await run("fsfreeze", "--unfreeze", state) }
 
     private var ballast: String { "\(state)/ballast" }
 

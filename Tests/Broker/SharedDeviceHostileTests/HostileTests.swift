@@ -10,15 +10,18 @@ import Testing
 @Suite(
     "A hostile process of another user",
     .serialized,
-    .enabled(if: geteuid() == 0 && PrivateBus.Daemon.chosen == .daemon, "root alone has several users")
+    .enabled(if: geteuid() == 0, "root alone has several users")
 )
 struct HostileTests {
     /// In some containers root may not.
     static let canMount = system("unshare --mount mount -t tmpfs tmpfs /tmp 2>/dev/null") == 0
+    static let canFreeze =
+        system("PATH=$PATH:/usr/sbin:/sbin; test -b /dev/loop0 && command -v fsfreeze mkfs.ext4 >/dev/null") == 0
 
     /// What the hostile client does; see its own file.
     static let deeds = [
-        "passwords", "bodies", "reports", "names", "questions", "information", "newcomers", "never-reads",
+        "passwords", "bodies", "reports", "names", "questions", "information", "newcomers", "never-reads", "squats",
+        "half-open",
     ]
 
     // S1 to S6, S10, S14
@@ -79,7 +82,7 @@ struct HostileTests {
         .enabled(if: canMount, "nothing can be mounted here")
     )
     func fullDisk() async throws {
-        let device = try await Device(isOnSmallDisk: true)
+        let device = try await Device(disk: .small)
         try await device.signIn()
         try device.fillDisk()
         let start = ContinuousClock.now
@@ -99,5 +102,110 @@ struct HostileTests {
                 return false
             }
         }
+    }
+
+    @Test(
+        "has the disk stand still: a sign-out takes place all the same, and is written when the disk goes on",
+        .enabled(if: canMount && canFreeze, "no file system can be frozen here")
+    )
+    func frozenDisk() async throws {
+        let device = try await Device(disk: .freezable)
+        var waits: [Duration] = []
+        for _ in 0..<6 {
+            try await device.signIn()
+            try await device.freezeDisk()
+            let start = ContinuousClock.now
+            do {
+                try await device.signOut()
+                waits.append(.now - start)
+                #expect(try await device.control.getCurrentAccount().current == nil)
+            } catch {
+                try await device.thawDisk()
+                throw error
+            }
+            try await device.thawDisk()
+        }
+        waits.sort()
+        print("frozen disk: sign-out median \(waits[waits.count / 2]), worst \(waits[waits.count - 1])")
+        #expect(waits[waits.count - 1] < .seconds(1), "\(waits)")
+        // Written, and not only told.
+        device.killBroker()
+        try await device.startBroker()
+        #expect(try await device.control.getCurrentAccount().current == nil)
+        try await device.signIn()
+    }
+
+    @Test("cannot be the broker, neither before it starts nor after it has ended")
+    func squatting() async throws {
+        let device = try await Device()
+        device.killBroker()
+        let squatter = try device.hostile("squats")
+        defer { squatter.kill() }
+        try await squatter.line { $0 == "ready" }
+        try await device.startBroker()
+        try await device.signIn()
+        device.killBroker()
+        let tried = squatter.lines.count
+        try await eventually("it tries again") { squatter.lines.count > tried }
+        try await device.startBroker()
+        #expect(try await device.control.getCurrentAccount().current?.username == "ada")
+        #expect(squatter.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(squatter.lines.prefix(5))")
+    }
+
+    @Test("takes all inotify instances that it may have, and the broker still follows its configuration")
+    func inotify() async throws {
+        let device = try await Device()
+        let hostile = try device.hostile("watches")
+        defer { hostile.kill() }
+        try await hostile.line { $0 == "ready" }
+        try device.configure(#"{"sharedDeviceMode": true, "organization": "Contoso"}"#)
+        try await eventually("the broker has taken it up") {
+            await device.control.getDeviceInformation().organization == "Contoso"
+        }
+        // A broker of the same machine starts, too.
+        device.killBroker()
+        try await device.startBroker()
+        try device.configure(#"{"sharedDeviceMode": true, "organization": "Fabrikam"}"#)
+        try await eventually("the broker has taken it up") {
+            await device.control.getDeviceInformation().organization == "Fabrikam"
+        }
+    }
+
+    // MARK: The broker's own user
+
+    @Test("what root adds while the broker runs belongs to the broker's user, who uses it at once")
+    func addedByRoot() async throws {
+        let device = try await Device()
+        try await device.addUser("grace")
+        try await device.signIn("grace")
+        try await device.signOut()
+        for name in try FileManager.default.contentsOfDirectory(atPath: device.state) {
+            let attributes = try FileManager.default.attributesOfItem(atPath: "\(device.state)/\(name)")
+            #expect(attributes[.ownerAccountID] as? UInt32 == Device.brokerUser, "\(name)")
+        }
+        // The broker's user leads root's command nowhere.
+        let secret = "\(device.directory.path)/secret"
+        try "root's".write(toFile: secret, atomically: true, encoding: .utf8)
+        device.killBroker()
+        for name in ["shared-device.sqlite-wal", "shared-device.sqlite-shm"] {
+            unlink("\(device.state)/\(name)")
+            symlink(secret, "\(device.state)/\(name)")
+        }
+        try? await device.addUser("mallory")
+        #expect(try String(contentsOfFile: secret, encoding: .utf8) == "root's")
+    }
+
+    @Test("a broker that is not root keeps its memory from its own user")
+    func privateMemory() async throws {
+        let device = try await Device()
+        let process = "/proc/\(try #require(device.broker?.identifier))"
+        for name in ["mem", "environ", "fd"] {
+            var information = stat()
+            #expect(stat("\(process)/\(name)", &information) == 0)
+            #expect(information.st_uid == 0, "\(name)")
+        }
+        let identity = ["--reuid=\(Device.brokerUser)", "--regid=\(Device.brokerUser)", "--clear-groups"]
+        let reader = try ChildProcess("setpriv", identity + ["cat", "\(process)/environ"])
+        #expect(await reader.exitStatus() != 0)
     }
 }

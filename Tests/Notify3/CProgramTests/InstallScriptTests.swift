@@ -48,7 +48,7 @@ import Testing
         let prefix = "/opt/a b & c"
         for (part, service, unit, option) in [
             ("notify", "Notifyd1", "notifyd", "--system"),
-            ("shared-device", "SharedDevice1", "shared-device-broker", "--bus system"),
+            ("shared-device", "SharedDevice1", "shared-device-broker", "--bus system --state %S/shared-device"),
         ] {
             #expect(try await install(part, prefix) == 0)
             let activation = try text("opt/a b & c/share/dbus-1/services/org.notifycenter.\(service).service")

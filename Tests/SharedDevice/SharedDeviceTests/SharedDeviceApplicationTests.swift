@@ -193,9 +193,9 @@ struct SharedDeviceApplicationTests {
         #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
         #expect(await application.getDeviceInformation().deviceMode == .shared)
         // Broken in another way, it is as invalid as before.
-        try device.configure(#"{"sharedDeviceMode": "yes"}"#)
+        try device.configure(#"{"requiresJoin": "yes"}"#)
         try await eventually("the broker has read it") {
-            try await AdministrationCommand("status", on: device).output.contains("sharedDeviceMode")
+            try await AdministrationCommand("status", on: device).output.contains("requiresJoin")
         }
         #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
     }

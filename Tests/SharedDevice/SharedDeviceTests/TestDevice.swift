@@ -18,6 +18,8 @@ final class TestDevice {
     private(set) var broker: ChildProcess?
     /// Further arguments of the broker's next start.
     var brokerArguments: [String] = []
+    /// A command that starts the broker in its place, for instance `env` with variables.
+    var brokerCommand: [String] = []
 
     init(starts: Bool = true, bus: PrivateBus? = nil) async throws {
         self.bus = try bus ?? PrivateBus()
@@ -65,9 +67,11 @@ final class TestDevice {
     }
 
     func startBroker() async throws {
+        let program = brokerCommand + [ChildProcess.built("shared-device-broker")]
         broker = try await ChildProcess.service(
-            ChildProcess.built("shared-device-broker"),
-            ["--state", state, "--configuration", configuration, "--bus", bus.address] + brokerArguments
+            program[0],
+            program.dropFirst() + ["--state", state, "--configuration", configuration, "--bus", bus.address]
+                + brokerArguments
         )
     }
 

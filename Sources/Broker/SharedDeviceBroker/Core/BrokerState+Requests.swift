@@ -278,7 +278,9 @@ extension BrokerState {
     private var runningApps: BrokerProtocol.Fields {
         let running = Set(connected.values.flatMap { $0.apps.values.map(\.app) })
         let holding = device.account == nil ? [] : Set((ledger.parts[device.epoch] ?? [:]).keys.map(\.app))
+        let problems = wakes.compactMap { app, wake in wake.problem.map { "\(app) \($0)" } }
         return [
+            "startProblems": .array(problems.sorted().map { .string($0) }, of: "s"),
             "apps": .array(running.sorted().map { .string($0) }, of: "s"),
             "holding": .array(holding.sorted().map { .string($0) }, of: "s"),
         ]

@@ -15,6 +15,10 @@ final class BrokerEngine: Sendable {
         var events: [Event] = []
         var isRunning = false
         var armed: Duration?
+        /// How many events have been taken.
+        var taken: UInt64 = 0
+        /// The event whose turn proves that the engine goes on.
+        var proof: UInt64 = 0
     }
 
     private let box: Locked<Box>
@@ -55,6 +59,18 @@ final class BrokerEngine: Sendable {
         }
     }
 
+    /// Whether the engine goes on: brings an event that changes nothing, and says whether that of the last call has had its turn. It has
+    /// none as long as an earlier event's effect does not end.
+    func hasGoneOn() -> Bool {
+        let hasGoneOn = box.withLock { box in
+            guard box.taken >= box.proof else { return false }
+            box.proof = box.taken + UInt64(box.events.count) + 1
+            return true
+        }
+        if hasGoneOn { submit(.time) }
+        return hasGoneOn
+    }
+
     /// - Returns: the effects of the next event; `nil` if there is none.
     private func step() -> [Effect]? {
         let now = clock()
@@ -65,6 +81,7 @@ final class BrokerEngine: Sendable {
                 return nil
             }
             let event = box.events.removeFirst()
+            box.taken &+= 1
             // The timer has fired: the next deadline is set anew, also if it is the same.
             if case .time = event { box.armed = nil }
             return box.state.reduce(event, at: now)

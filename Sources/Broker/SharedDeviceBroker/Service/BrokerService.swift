@@ -140,6 +140,9 @@ package final class BrokerService: Sendable {
         }.value
     }
 
+    /// Whether events are still carried out; for a watchdog, which asks again and again. A disk or a bus that stands still does not count.
+    package func hasGoneOn() -> Bool { engine.hasGoneOn() }
+
     private func followManifests() async { for await manifests in manifests { use(manifests) } }
 
     private func use(_ manifests: AppManifests) {
@@ -187,13 +190,17 @@ package final class BrokerService: Sendable {
     }
 
     private func keep(_ configuration: ManagedConfiguration) {
-        disk.submit { [store, log] in
+        let failed: @Sendable (String) -> Void = { [log] reason in
+            log.error("the configuration is not kept for the next start", metadata: ["reason": "\(reason)"])
+        }
+        let isTaken = disk.submit { [store] in
             do {
                 try store.keep(configuration: try JSONEncoder().encode(configuration))
             } catch {
-                log.error("the configuration is not kept for the next start", metadata: ["reason": "\(error)"])
+                failed("\(error)")
             }
         }
+        if !isTaken { failed("the disk does not keep up") }
     }
 
     /// Asks logind only where it is wanted: a device without it is not asked.
@@ -272,6 +279,7 @@ package final class BrokerService: Sendable {
             Task { [provider] in try? await provider.endSession(for: identity) }
         case .startService(let app, let name): startService(app, name)
         case .keepActivity(let date):
+            // One that finds no room is followed by another.
             disk.submit { [activity, log] in
                 if let problem = activity.write(date) {
                     log.warning("a restart will not know of the last activity", metadata: ["reason": "\(problem)"])
@@ -289,11 +297,16 @@ package final class BrokerService: Sendable {
     /// The only effect that may wait: after the broadcast, no start of the broker may bring the session back.
     private func note(_ state: DeviceState) {
         let isNoted = DispatchSemaphore(value: 0)
-        notes.submit { [store] in
-            store.note(state, at: Date())
+        let isTaken = notes.submit { [store, log] in
+            if let problem = store.note(state, at: Date()) {
+                log.error("a sign-out is not noted: a restart may undo it", metadata: ["reason": "\(problem)"])
+            }
             isNoted.signal()
         }
-        _ = isNoted.wait(timeout: .now() + Self.notePatience)
+        guard isTaken, isNoted.wait(timeout: .now() + Self.notePatience) == .success else {
+            let reason = "the disk does not keep up"
+            return log.error("a sign-out is not noted yet: a restart may undo it", metadata: ["reason": "\(reason)"])
+        }
     }
 
     private func announce(_ modeChanged: Bool) {
@@ -353,28 +366,5 @@ extension Result where Success: Sendable, Failure == IdentityError {
         } catch {
             self = .failure(error)
         }
-    }
-}
-
-extension Effect.NoteLevel {
-    fileprivate var level: Logger.Level {
-        switch self {
-        case .info: .info
-        case .notice: .notice
-        case .warning: .warning
-        case .error: .error
-        }
-    }
-}
-
-extension AuditEntry {
-    /// As the journal has it: without names.
-    fileprivate var metadata: Logger.Metadata {
-        var metadata: Logger.Metadata = [:]
-        metadata["session"] = session.map { "\($0)" }
-        metadata["app"] = app.map { "\($0)" }
-        metadata["user"] = user.map { "\($0)" }
-        metadata["detail"] = detail.map { "\($0)" }
-        return metadata
     }
 }

@@ -100,7 +100,10 @@ package final class DeviceStore: Sendable {
     }
 
     /// Notes a state without an account, so that a restarted broker knows of it although no transaction has it yet.
-    package func note(_ state: DeviceState, at date: Date) { reserve.note(state, at: date) }
+    ///
+    /// - Returns: the reason if it cannot be noted, for the log; `nil` if it was.
+    @discardableResult
+    package func note(_ state: DeviceState, at date: Date) -> String? { reserve.note(state, at: date) }
 
     /// Keeps a configuration that was found valid.
     ///

@@ -36,9 +36,12 @@ struct SignOutReserve: Sendable {
     }
 
     /// Notes a state. On return every later process sees it; a power cut may lose it.
-    func note(_ state: DeviceState, at date: Date) {
+    ///
+    /// - Returns: the reason if it cannot be written.
+    func note(_ state: DeviceState, at date: Date) -> String? {
         let text = Array("nobody \(state.epoch) \(state.mode.rawValue) \(date.timeIntervalSince1970)".utf8)
-        _ = write(text + [UInt8](repeating: 0, count: Self.length - text.count))
+        let isWritten = write(text + [UInt8](repeating: 0, count: Self.length - text.count))
+        return isWritten ? nil : "\(path): \(String(cString: strerror(errno)))"
     }
 
     /// On return what was noted is on the disk, if the disk takes anything at all.

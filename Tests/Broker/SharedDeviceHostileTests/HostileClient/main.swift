@@ -65,6 +65,11 @@ func repeatedly(_ width: Int, _ body: @escaping @Sendable (Int) async throws -> 
     }
 }
 
+// So many instances need as many descriptors.
+var files = rlimit()
+getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
+files.rlim_cur = files.rlim_max
+setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
 let connection = try connect()
 switch deed {
 case "passwords":
@@ -132,6 +137,49 @@ case "never-reads":
     }
     say("ready")
     raise(SIGSTOP)
+case "squats":
+    // Takes the broker's name, in each way that there is.
+    let ways: [BusNameOptions] = [[], .doNotQueue, [.allowReplacement, .replaceExisting], .replaceExisting]
+    await repeatedly(8) { round in
+        do {
+            try await connection.requestName(BrokerProtocol.busName, options: ways[round % ways.count])
+            say("LEAK it is the broker")
+        } catch {
+            // Now and then, so that the test sees that it goes on.
+            if round % 1000 < 8 { say(round < 8 ? "ready" : "refused") }
+        }
+    }
+case "half-open":
+    // Connections that say nothing, that never ask for a name, and that never read what they asked for; each for as long as the bus keeps it.
+    let path = address.dropFirst("unix:path=".count)
+    let identity = "\(getuid())".utf8.map { String($0, radix: 16) }.joined()
+    await repeatedly(60) { round in
+        let silent = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        defer { close(silent) }
+        var target = sockaddr_un()
+        target.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &target.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+        let status = withUnsafePointer(to: &target) { target in
+            target.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(silent, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+        if status == 0, round % 3 > 0 {
+            let words = Array("\0AUTH EXTERNAL \(identity)\r\n\(round % 3 == 1 ? "" : "BEGIN\r\n")".utf8)
+            _ = write(silent, words, words.count)
+        }
+        if round % 60 == 59 { say("ready") }
+        // Until the bus hangs up, or for a second. What it says is not read.
+        var byte: UInt8 = 0
+        for _ in 0..<20 where recv(silent, &byte, 1, Int32(MSG_PEEK | MSG_DONTWAIT)) != 0 {
+            try await Task.sleep(for: .milliseconds(50))
+        }
+    }
+case "watches":
+    // Each inotify instance that its user may have.
+    while inotify_init1(Int32(IN_CLOEXEC)) >= 0 {}
+    say(errno == EMFILE ? "ready" : "no limit was reached: \(errno)")
+    while getppid() == parent { sleep(1) }
 default:
     say("there is no deed “\(deed)”")
     exit(64)

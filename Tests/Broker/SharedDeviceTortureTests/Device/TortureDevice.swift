@@ -65,7 +65,7 @@ final class TortureDevice {
     var isBrokerReady: Bool { broker?.lines.contains("ready") ?? false }
     var isBrokerAlive: Bool { broker != nil }
     /// How many configurations the broker has put in force since its start.
-    var configurations: Int { brokerLog.count { $0.hasSuffix("configured") } }
+    var configurations: Int { brokerLog.count { $0.contains(" configured mode=") } }
     var brokerLog: [String] { (broker?.errorText ?? "").split(separator: "\n").map(String.init) }
 
     /// Starts it, where it does not run; it is ready later.

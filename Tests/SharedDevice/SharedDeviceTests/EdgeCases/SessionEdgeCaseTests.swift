@@ -131,6 +131,30 @@ struct SessionEdgeCaseTests {
         try await app.wait("nobody", after: mark)
     }
 
+    @Test("where the bus cannot start an app that owes a cleanup, the status says which, and the bus's reason")
+    func notStartedByTheBus() async throws {
+        let device = try await TestDevice(starts: false)
+        let name = "org.example.listener"
+        let program = ChildProcess.built("listener-app")
+        try device.writeManifest(of: name, executable: program, further: #", "busName": "\#(name)""#)
+        try await device.startBroker()
+        let control = ControlApp(on: device)
+        let app = try Listener(on: device)
+        try await control.signIn("ada")
+        try await app.start(showing: "ada")
+        app.kill()
+        try await control.signOut()
+        try await eventually("the status says it") {
+            let lines = try await AdministrationCommand("status", on: device).output.split(separator: "\n")
+            let problem = " \(name) could not be started as \(name): "
+            return lines.contains { $0.hasPrefix("not started") && $0.contains(problem) }
+        }
+        try app.start()
+        try await eventually("it owes nothing more") {
+            try await !AdministrationCommand("status", on: device).output.contains("not started")
+        }
+    }
+
     // E5
     @Test("an app that is stopped owes its cleanup; a strict device lets nobody in until it goes on and has cleaned up")
     func stopped() async throws {

@@ -1,0 +1,248 @@
+import DBusTransport
+import DeviceStorage
+import Dispatch
+import Foundation
+import GRDB
+import Glibc
+import Logging
+import NotifyCenterTestKit
+import SharedDevice
+import Synchronization
+import Testing
+
+@testable import SharedDeviceBroker
+
+/// The broker's process, and what it is to its service manager, its journal and the kernel.
+@Suite("The broker's process")
+struct BrokerProcessTests {
+    // MARK: The service manager
+
+    @Test("it tells the service manager that it is ready, that it lives, and that it ends")
+    func notifications() async throws {
+        let device = try await TestDevice(starts: false)
+        let manager = try FakeServiceManager(in: device.directory.path)
+        device.brokerCommand = ["env", "NOTIFY_SOCKET=\(manager.path)", "WATCHDOG_USEC=60000"]
+        try await device.startBroker()
+        try await eventually("it lives") { manager.words.filter { $0 == "WATCHDOG=1" }.count > 2 }
+        #expect(manager.words.first == "READY=1")
+        device.broker?.send(SIGTERM)
+        #expect(await device.broker?.exitStatus() == 0)
+        try await eventually("it ends") { manager.words.contains("STOPPING=1") }
+    }
+
+    @Test("where the service manager waits for another process or for nothing, no sign of life is sent")
+    func noWatchdog() {
+        let socket = "/run/notify"
+        let other = ["NOTIFY_SOCKET": socket, "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"]
+        #expect(ServiceManager(environment: other)?.watchdog == nil)
+        let mine = ["NOTIFY_SOCKET": socket, "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "\(getpid())"]
+        #expect(ServiceManager(environment: mine)?.watchdog == .seconds(1))
+        #expect(ServiceManager(environment: ["NOTIFY_SOCKET": socket])?.watchdog == nil)
+        #expect(ServiceManager(environment: [:]) == nil)
+        #expect(ServiceManager(environment: ["NOTIFY_SOCKET": "relative"]) == nil)
+    }
+
+    @Test("signs of life stop while an effect does not end, and come again when it has")
+    func blockedEngine() async throws {
+        let directory = try TemporaryDirectory("service-manager")
+        let manager = try FakeServiceManager(in: directory.path)
+        let engine = BrokerEngine(BrokerState(at: .now))
+        let isIn = Locked(false)
+        let exit = DispatchSemaphore(value: 0)
+        engine.start { effect in
+            guard case .announce = effect else { return }
+            isIn.withLock { $0 = true }
+            exit.wait()
+        }
+        let notified = try #require(
+            ServiceManager(environment: ["NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "30000"])
+        )
+        let asked = Locked(0)
+        notified.watch {
+            asked.withLock { $0 += 1 }
+            return engine.hasGoneOn()
+        }
+        try await eventually("it lives") { manager.words.count > 2 }
+        Thread.detachNewThread { engine.submit(.busRestored) }
+        try await eventually("it is blocked") { isIn.withLock { $0 } }
+        // The question that was under way may still find it alive.
+        let before = asked.withLock { $0 }
+        try await eventually("it is asked again") { asked.withLock { $0 } > before + 2 }
+        let words = manager.words.count
+        try await eventually("and again") { asked.withLock { $0 } > before + 12 }
+        #expect(manager.words.count == words)
+        exit.signal()
+        try await eventually("it lives again") { manager.words.count > words }
+    }
+
+    // MARK: The journal
+
+    @Test("a journal that takes nothing holds up neither start, nor sign-out, nor end")
+    func blockedJournal() async throws {
+        let device = try await TestDevice(starts: false)
+        // A pipe that is full, and that nobody reads.
+        let pipe = "\(device.directory.path)/journal"
+        mkfifo(pipe, 0o600)
+        let end = open(pipe, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+        defer { close(end) }
+        let block = [UInt8](repeating: 0x2E, count: 4096)
+        while write(end, block, block.count) > 0 {}
+        device.brokerCommand = ["sh", "-c", #"exec 2>"$0"; exec "$@""#, pipe]
+        try await device.startBroker()
+        let application = device.application()
+        try await application.signIn("ada")
+        let start = ContinuousClock.now
+        try await application.signOutCurrent()
+        #expect(.now - start < .seconds(1))
+        device.broker?.send(SIGTERM)
+        #expect(await device.broker?.exitStatus(within: .seconds(30)) == 0)
+    }
+
+    @Test("what another process says becomes part of one line, and looks like no other field and no level")
+    func forgedLines() async throws {
+        let lines = try logged { log in
+            let evil = "x\n<0>shared-device-broker: signed-in user=\"0\" \u{1B}[2J\u{2028}\u{202E}end\r\0"
+            log.notice("refused", metadata: ["app": "\(evil)", "reason": "plain", "user": "1000 session=9"])
+        }
+        #expect(lines.count == 1)
+        let line = try #require(lines.first)
+        #expect(line.hasSuffix(#"reason=plain user="1000 session=9""#), "\(line)")
+        let app = #"app="x�<0>shared-device-broker: signed-in user=\"0\" �[2J��end��""#
+        #expect(line.contains(" refused \(app) "), "\(line)")
+        #expect(line.unicodeScalars.allSatisfy { $0.value >= 0x20 })
+    }
+
+    @Test("lines that nobody takes are counted, and the count is told")
+    func leftOut() async throws {
+        var ends: [CInt] = [0, 0]
+        #expect(pipe(&ends) == 0)
+        let output = LogOutput(descriptor: ends[1], environment: [:])
+        let log = output.logger("test", level: .info)
+        // More than the pipe and the queue take.
+        let long = String(repeating: "l", count: 3000)
+        for number in 0..<(LogOutput.capacity * 2) { log.info("\(number) \(long)") }
+        let reader = LineReader(ends[0])
+        output.finish(within: .seconds(60))
+        log.info("last")
+        output.finish(within: .seconds(60))
+        close(ends[1])
+        let lines = reader.wait()
+        let told = lines.compactMap { line in
+            line.range(of: "nobody took them: ").flatMap { Int(line[$0.upperBound...]) }
+        }
+        // Of the lines that were written, some tell how many were not.
+        #expect(lines.count - told.count + told.reduce(0, +) == LogOutput.capacity * 2 + 1)
+        #expect(told.reduce(0, +) > 0)
+    }
+
+    /// The lines that `body` makes of a log.
+    private func logged(_ body: (Logger) -> Void) throws -> [String] {
+        var ends: [CInt] = [0, 0]
+        guard pipe(&ends) == 0 else { throw TestDevice.Unexpected(description: "no pipe") }
+        let output = LogOutput(descriptor: ends[1], environment: [:])
+        body(output.logger("test", level: .info))
+        output.finish(within: .seconds(60))
+        close(ends[1])
+        return LineReader(ends[0]).wait()
+    }
+
+    // MARK: The kernel
+
+    @Test("its own user cannot read its memory, and it leaves no core dump")
+    func privateMemory() async throws {
+        let device = try await TestDevice()
+        let process = "/proc/\(try #require(device.broker?.identifier))"
+        let limits = try String(contentsOfFile: "\(process)/limits", encoding: .utf8)
+        let core = limits.split(separator: "\n").first { $0.hasPrefix("Max core file size") }
+        #expect(core?.split(separator: " ").filter { $0 == "0" }.count == 2, "\(limits)")
+        // Only where it is so, its files under /proc are root's, and root can read them in either case.
+        guard geteuid() != 0 else { return }
+        var information = stat()
+        #expect(stat("\(process)/mem", &information) == 0)
+        #expect(information.st_uid == 0)
+    }
+
+    // MARK: The disk
+
+    @Test("a broker that ends writes what the log was to have later")
+    func lastEntries() async throws {
+        let device = try await TestDevice(starts: false)
+        let manager = try FakeServiceManager(in: device.directory.path)
+        device.brokerCommand = ["env", "NOTIFY_SOCKET=\(manager.path)"]
+        try await device.startBroker()
+        // The database is another's meanwhile, so that the broker has to wait.
+        var configuration = Configuration()
+        configuration.allowsUnsafeTransactions = true
+        configuration.busyMode = .timeout(60)
+        let database = try DatabaseQueue(
+            path: "\(device.state)/\(DeviceDatabase.fileName)",
+            configuration: configuration
+        )
+        try await database.writeWithoutTransaction { try $0.execute(sql: "BEGIN IMMEDIATE") }
+        let refusal = await code { try await device.application().signIn("ada", password: "wrong horse") }
+        #expect(refusal == .authenticationFailed)
+        device.broker?.send(SIGTERM)
+        try await eventually("it ends") { manager.words.contains("STOPPING=1") }
+        // One that does not wait is gone by then.
+        try? await eventually("it is gone", within: .milliseconds(300)) { device.broker?.isRunning == false }
+        #expect(device.broker?.isRunning == true)
+        try await database.writeWithoutTransaction { try $0.execute(sql: "ROLLBACK") }
+        #expect(await device.broker?.exitStatus() == 0)
+        let log = try AuditLog(database: DeviceDatabase(directory: device.state, .existing))
+        #expect(try log.lines(.init(event: .refused)).count == 1)
+    }
+}
+
+/// A socket for the words that a service tells its service manager.
+final class FakeServiceManager: Sendable {
+    let path: String
+    private let descriptor: CInt
+    private let heard = Locked<[String]>([])
+
+    init(in directory: String) throws {
+        path = "\(directory)/notify"
+        descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+        let status = withUnsafePointer(to: &address) { address in
+            address.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+        guard status == 0 else { throw TestDevice.Unexpected(description: "no socket at \(path)") }
+    }
+
+    deinit { close(descriptor) }
+
+    /// What was told so far.
+    var words: [String] {
+        heard.withLock { heard in
+            var buffer = [UInt8](repeating: 0, count: 4096)
+            while true {
+                let count = recv(descriptor, &buffer, buffer.count, CInt(MSG_DONTWAIT))
+                guard count > 0 else { return heard }
+                heard.append(String(decoding: buffer[..<count], as: UTF8.self))
+            }
+        }
+    }
+}
+
+/// Reads lines on a thread of its own until nobody writes any more.
+private final class LineReader: Sendable {
+    private let text = Locked("")
+    private let ended = DispatchSemaphore(value: 0)
+
+    init(_ descriptor: CInt) {
+        Thread.detachNewThread { [self] in
+            let data = try? FileHandle(fileDescriptor: descriptor, closeOnDealloc: true).readToEnd()
+            text.withLock { $0 = String(decoding: data ?? Data(), as: UTF8.self) }
+            ended.signal()
+        }
+    }
+
+    func wait() -> [String] {
+        ended.wait()
+        return text.withLock { $0 }.split(separator: "\n").map(String.init)
+    }
+}
