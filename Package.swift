@@ -240,7 +240,10 @@ let broker = family(
 
         // Commits in a loop until it is killed, for the tests of the store.
         helper("commit-loop", brokerParts, path: "SharedDeviceBrokerTests/CommitLoop"),
-        tests("SharedDeviceBrokerTests", brokerParts + ["shared-device", "shared-device-broker"]),
+        tests(
+            "SharedDeviceBrokerTests",
+            brokerParts + ["SharedDeviceSimulation", "shared-device", "shared-device-broker"]
+        ),
         tests("ProfileConversionTests", ["ProfileConversion", "DeviceConfiguration"], exclude: ["Fixtures"]),
         // A client that means harm; tests run it as another user.
         helper(
@@ -255,7 +258,15 @@ let broker = family(
             ["SharedDevice", "NotifyCenter", "DBusTransport"],
             path: "SharedDeviceTortureTests/TortureApp"
         ),
-        tests("SharedDeviceTortureTests", brokerParts + ["shared-device-broker"]),
+        tests("SharedDeviceTortureTests", brokerParts + ["SharedDeviceSimulation", "shared-device-broker"]),
+        // Broker, apps, bus and disk in one process, on a clock that is a number.
+        .target(
+            name: "SharedDeviceSimulation",
+            dependencies: ["SharedDeviceBroker", "DeviceConfiguration", "Identity", "SharedDevice", "DBusTransport"],
+            path: "SharedDeviceSimulationTests/Simulation"
+        ),
+        helper("simulate", ["SharedDeviceSimulation"], path: "SharedDeviceSimulationTests/Simulate"),
+        tests("SharedDeviceSimulationTests", brokerParts, exclude: ["mutants", "README.md"]),
     ]
 )
 

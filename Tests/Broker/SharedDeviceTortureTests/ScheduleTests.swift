@@ -1,3 +1,4 @@
+import SharedDeviceSimulation
 import Testing
 
 @Suite("A schedule is made from its seed alone")

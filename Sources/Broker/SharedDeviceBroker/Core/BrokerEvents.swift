@@ -205,6 +205,24 @@ package struct DevicePolicy: Sendable, Equatable {
 }
 
 extension DevicePolicy {
+    /// What is in force.
+    ///
+    /// - Parameters:
+    ///   - content: the last valid content since the start; `nil` if there was none.
+    ///   - kept: the configuration that was valid before the start. With neither, nobody signs in.
+    ///   - hasManyUsers: whether more than one user reaches the bus.
+    package init(inForce content: ManagedConfigurationFile.Content?, kept: ManagedConfiguration?, hasManyUsers: Bool) {
+        switch (content, kept) {
+        case (.present(let configuration), _), (nil, let configuration?):
+            self.init(configuration, hasManyUsers: hasManyUsers)
+        case (.missing, _): self.init(ManagedConfiguration(), hasManyUsers: hasManyUsers)
+        case (nil, nil):
+            self.init()
+            isConfigured = false
+            cleanup = .strict
+        }
+    }
+
     /// What the managed configuration says of it.
     ///
     /// - Parameter hasManyUsers: whether more than one user reaches the bus.

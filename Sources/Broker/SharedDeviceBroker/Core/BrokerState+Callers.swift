@@ -29,6 +29,13 @@ extension BrokerState {
         return participant
     }
 
+    /// Whether the caller of a request that has waited is the app still: the rules may have changed meanwhile.
+    func checkIdentity(_ request: Request, _ participant: Participant) throws(Refusal) {
+        guard connected[request.connection]?.apps[request.claimed] == participant else {
+            throw .appNotEligible("which apps take part has changed since this app asked; ask again")
+        }
+    }
+
     /// An app that may no longer take part and still owes a cleanup: without an answer it could never settle it.
     func debtor(_ request: Request, _ caller: Caller) -> Participant? {
         eligibility.identityOfRefused(caller.credentials, claiming: request.claimed).map {
@@ -41,6 +48,7 @@ extension BrokerState {
         _ debtor: Participant,
         _ refusal: Refusal
     ) throws(Refusal) -> BrokerProtocol.Fields? {
+        if case .currentAccount = request.call { ledger.ask(debtor, on: request.connection) }
         let owed = ledger.owed(by: debtor, on: request.connection)
         guard !owed.isEmpty else { throw refusal }
         switch request.call {
@@ -91,11 +99,12 @@ extension BrokerState {
             connected[connection]?.apps = kept
         }
         for participant in ended.sorted() where !isRunning(participant) { appEnded(participant) }
+        checkPendingSignIn()
     }
 
     mutating func leave(_ connection: String) {
         guard let entry = connected[connection] else { return }
-        for (number, waiting) in waiting where waiting.connection == connection {
+        for (number, waiting) in waiting.sorted(by: { $0.key < $1.key }) where waiting.connection == connection {
             self.waiting[number] = nil
             if case .signIn(let request, _) = waiting.reason {
                 refuse(request, .requestAbandoned)
@@ -103,15 +112,19 @@ extension BrokerState {
                 effects.append(.reply(number, .failure(.requestAbandoned)))
             }
         }
-        for (number, asked) in asked where asked.request.connection == connection { abandon(number) }
+        for number in asked.filter({ $0.value.request.connection == connection }).keys.sorted() { abandon(number) }
         if let pending, pending.asked.request.connection == connection {
             // A person whose app has ended may have left the device.
             dropPendingSignIn(because: .requestAbandoned)
         }
         connected[connection] = nil
-        for (session, participant) in ledger.connectionEnded(connection, at: now) {
-            noteSettled(.finished, session, participant, detail: "its last process has ended")
+        for (session, participant) in ledger.connectionEnded(connection) {
+            if reports.admits(participant.user, participant.app, "interrupted", at: now.uptime) {
+                enterLog(.interrupted, session: session, participant: participant)
+            }
             needsDisk(within: .zero)
+            // The app's other processes are to hear of it.
+            remind()
         }
         for participant in Set(entry.apps.values).sorted() where !isRunning(participant) { appEnded(participant) }
         touch()

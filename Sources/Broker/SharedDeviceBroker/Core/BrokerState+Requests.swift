@@ -184,7 +184,8 @@ extension BrokerState {
             switch entry.reason {
             case .account(let request, let participant, let change):
                 resume(request, entry, waitsFor: change) { state throws(Refusal) in
-                    try state.currentAccount(request, participant)
+                    try state.checkIdentity(request, participant)
+                    return try state.currentAccount(request, participant)
                 }
             case .token(let request, let participant, let grant, let change):
                 resume(request, entry, waitsFor: change) { state throws(Refusal) in
@@ -293,6 +294,7 @@ extension BrokerState {
         _ request: Request,
         _ participant: Participant
     ) throws(Refusal) -> BrokerProtocol.Fields? {
+        ledger.ask(participant, on: request.connection)
         let owed = ledger.owed(by: participant, on: request.connection)
         if !owed.isEmpty { tell(participant) }
         let isWithheld = policy.cleanup.isStrict && !owed.isEmpty && device.account != nil
@@ -360,6 +362,7 @@ extension BrokerState {
         _ participant: Participant,
         _ grant: Grant
     ) throws(Refusal) -> BrokerProtocol.Fields? {
+        try checkIdentity(request, participant)
         guard grant.epoch == device.epoch, device.account != nil else { throw sessionIsOver(grant.account.identifier) }
         if let change = try hold(participant, request.connection) {
             wait(request, .token(request, participant, grant, change: change))

@@ -14,6 +14,7 @@ extension BrokerState {
         until: Duration? = nil
     ) throws(Refusal) -> BrokerProtocol.Fields? {
         guard case .signIn(let credentials, let scopes, let patience, let label) = request.call else { return nil }
+        try checkIdentity(request, participant)
         // All of it before the password is looked at: a refusal must not tell whether it was right.
         try checkSignIn()
         if isSignInHeld {
@@ -138,9 +139,8 @@ extension BrokerState {
     private mutating func begin(_ attempt: Asked, _ token: AccessToken) throws(Refusal) {
         guard let identity = attempt.identity else { throw .requestAbandoned }
         try checkSignIn()
-        if isSignInHeld { throw .cleanupPending(awaited) }
+        try checkCleanups(attempt)
         let (participant, connection) = (attempt.participant, attempt.request.connection)
-        if policy.cleanup.isStrict, !ledger.owed(by: participant, on: connection).isEmpty { throw .cleanupRequired }
         let next = try device.signingIn(identity.account, rules)
         if let problem = disk.problem { throw .notStored(problem) }
         ledger.begin(next.epoch, account: identity.account, at: now)
@@ -155,6 +155,25 @@ extension BrokerState {
         pending = PendingSignIn(asked: attempt, next: next, identity: identity, token: token, change: change)
     }
 
+    private func checkCleanups(_ attempt: Asked) throws(Refusal) {
+        try checkIdentity(attempt.request, attempt.participant)
+        if isSignInHeld { throw .cleanupPending(awaited) }
+        if policy.cleanup.isStrict, !ledger.owed(by: attempt.participant, on: attempt.request.connection).isEmpty {
+            throw .cleanupRequired
+        }
+    }
+
+    /// The rules have changed: the session that is being written has to be one that they allow.
+    mutating func checkPendingSignIn() {
+        guard let pending else { return }
+        do throws(Refusal) {
+            guard policy.isConfigured else { throw .neverConfigured }
+            try checkCleanups(pending.asked)
+        } catch {
+            dropPendingSignIn(because: error)
+        }
+    }
+
     /// The disk has the session: now the person is signed in.
     mutating func finishSignIn() {
         guard let pending, disk.committed >= pending.change else { return }
@@ -162,6 +181,11 @@ extension BrokerState {
         let request = pending.asked.request
         let account = pending.identity.account
         enter(pending.next, cause: pending.asked.participant.app)
+        guard device == pending.next else {
+            // The clock was set meanwhile, and the new session ended at once.
+            effects.append(.endProviderSession(pending.identity))
+            return refuse(request, sessionIsOver(account.identifier))
+        }
         identity = pending.identity
         guard case .signIn(let scopes, let label) = pending.asked.purpose else { return }
         tokens.store(pending.token, for: pending.asked.participant, scopes: scopes, at: now)
@@ -203,8 +227,8 @@ extension BrokerState {
             return true
         }
         if let pending, isMeant(pending.asked.request) { dropPendingSignIn(because: .requestAbandoned) }
-        for (number, attempt) in asked where isMeant(attempt.request) { abandon(number) }
-        for (number, entry) in waiting {
+        for number in asked.filter({ isMeant($0.value.request) }).keys.sorted() { abandon(number) }
+        for (number, entry) in waiting.sorted(by: { $0.key < $1.key }) {
             guard case .signIn(let request, _) = entry.reason, isMeant(request) else { continue }
             waiting[number] = nil
             refuse(request, .requestAbandoned)

@@ -203,6 +203,7 @@ package struct BrokerState: Sendable {
         if pending?.next.under(mode, rules) != nil {
             dropPendingSignIn(because: mode == .shared ? .tenantMismatch : .notSharedDevice)
         }
+        checkPendingSignIn()
         if let next = device.under(mode, rules) { enter(next, cause: "the managed configuration") }
         schedule?.schedule.settings = policy.schedule
         lookAtSchedule()
@@ -379,7 +380,7 @@ package struct BrokerState: Sendable {
         }
         if let look = schedule?.nextLook, look <= now.uptime { lookAtSchedule() }
         remindIfDue()
-        for (app, wake) in wakes where wake.next.map({ $0 <= now.uptime }) ?? false { startService(app) }
+        for app in wakes.filter({ $0.value.next.map { $0 <= now.uptime } ?? false }).keys.sorted() { startService(app) }
         for summary in refusals.summaries(at: now.uptime) {
             enterLog(.refused, app: summary.app, detail: summary.detail)
         }

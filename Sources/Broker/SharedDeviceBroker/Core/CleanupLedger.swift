@@ -51,6 +51,9 @@ package struct CleanupLedger: Sendable, Equatable {
         package var connections: Set<String> = []
         /// Whether a process has reported that the data is gone from the disk. The processes of ``connections`` still have it in memory.
         package var isReported = false
+        /// The connections that have asked since a process of the app ended that had not reported, or since the broker's start; `nil` where
+        /// there was no such end. Whoever has not asked since may have cleaned up before that process stored something.
+        package var asked: Set<String>?
     }
 
     /// What is still to be written to the disk, by its keys.
@@ -84,10 +87,16 @@ package struct CleanupLedger: Sendable, Equatable {
 
     package init() {}
 
-    /// What the store holds.
+    /// What the store holds. Which processes were given what is not in it, so that every app has to ask again before its receipt counts.
     package init(sessions: [UInt64: Session], parts: [UInt64: [Participant: Part]]) {
         self.sessions = sessions
-        self.parts = parts
+        self.parts = parts.mapValues { parts in
+            parts.mapValues { part in
+                var part = part
+                if part.progress?.isSettled != true { part.asked = [] }
+                return part
+            }
+        }
     }
 
     /// Hands over what is to be written.
@@ -135,6 +144,17 @@ package struct CleanupLedger: Sendable, Equatable {
 
     // MARK: Cleanups
 
+    /// A process asks. Where an unknown process of the app may have held the account, this one may be it, and has to report too.
+    package mutating func ask(_ participant: Participant, on connection: String) {
+        for (number, participants) in parts {
+            guard let part = participants[participant], part.progress.map({ !$0.isSettled }) == true,
+                part.asked?.contains(connection) == false
+            else { continue }
+            parts[number]?[participant]?.asked?.insert(connection)
+            parts[number]?[participant]?.connections.insert(connection)
+        }
+    }
+
     /// The app has asked, and is told all that it owes. Returns the sessions of which it had not been told.
     package mutating func tell(_ participant: Participant, at now: Moment) -> [UInt64] {
         let news = parts.filter { $0.value[participant]?.progress == .owed }.keys.sorted()
@@ -178,6 +198,8 @@ package struct CleanupLedger: Sendable, Equatable {
         case .waived:
             next.progress = .waived
             next.finishedAt = now.wall
+        case .finished where connection.map { part.asked?.contains($0) == false } ?? false:
+            if before != .failed { next.progress = .owed }
         case .finished:
             if let connection { next.connections.remove(connection) }
             next.isReported = true
@@ -190,27 +212,27 @@ package struct CleanupLedger: Sendable, Equatable {
         return next.progress == before && next.isReported == part.isReported ? .detailed : .recorded
     }
 
-    /// A connection has left the bus: its process holds nothing in memory any more.
+    /// A connection has left the bus, and its process has not reported. What it stored after another process's cleanup is on the disk still:
+    /// no receipt counts until its sender has asked again.
     ///
-    /// - Returns: the cleanups that waited for this process alone, and are finished now.
-    package mutating func connectionEnded(
-        _ connection: String,
-        at now: Moment
-    ) -> [(session: UInt64, participant: Participant)] {
-        var finished: [(session: UInt64, participant: Participant)] = []
+    /// - Returns: the cleanups that are owed again.
+    package mutating func connectionEnded(_ connection: String) -> [(session: UInt64, participant: Participant)] {
+        var reopened: [(session: UInt64, participant: Participant)] = []
         for (number, participants) in parts {
             for (participant, part) in participants where part.connections.contains(connection) {
                 parts[number]?[participant]?.connections.remove(connection)
-                guard part.connections.count == 1, part.isReported, part.progress?.isSettled == false else { continue }
+                guard part.progress?.isSettled == false else { continue }
+                parts[number]?[participant]?.asked = []
+                guard part.isReported else { continue }
                 change(number, participant) { part in
-                    part.progress = .finished
-                    part.finishedAt = now.wall
+                    part.progress = .owed
+                    part.begunAt = nil
+                    part.isReported = false
                 }
-                finished.append((number, participant))
-                completeIfSettled(number)
+                reopened.append((number, participant))
             }
         }
-        return finished
+        return reopened.sorted { ($0.session, $0.participant) < ($1.session, $1.participant) }
     }
 
     /// The app's last process is gone: it owes again every cleanup that it was told of or had begun. A failed cleanup stays failed.
@@ -249,6 +271,7 @@ package struct CleanupLedger: Sendable, Equatable {
             // If both are listed, the entry that still owes stays, and waits for the processes of both.
             if let other = participants[new], other.progress?.isSettled != true || part.progress?.isSettled == true {
                 parts[number]?[new]?.connections.formUnion(part.connections)
+                if part.asked != nil || other.asked != nil { parts[number]?[new]?.asked = [] }
                 if part.progress?.isSettled != true {
                     parts[number]?[new]?.isReported = other.isReported && part.isReported
                 }

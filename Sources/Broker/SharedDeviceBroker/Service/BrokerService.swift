@@ -155,33 +155,31 @@ package final class BrokerService: Sendable {
 
     private func use(_ update: ManagedConfigurationUpdate) {
         if let problem = update.problem { log.error("managed configuration", metadata: ["problem": "\(problem)"]) }
-        var policy: DevicePolicy
         switch update.inForce {
         case .present(let configuration):
             for warning in configuration.warnings {
                 log.warning("managed configuration", metadata: ["warning": "\(warning)"])
             }
-            policy = DevicePolicy(configuration, hasManyUsers: options.hasManyUsers)
             keep(configuration)
         case .missing:
             log.warning(
                 "there is no managed configuration: the device is personal",
                 metadata: ["file": "\(options.configurationFile)"]
             )
-            let personal = ManagedConfiguration()
-            policy = DevicePolicy(personal, hasManyUsers: options.hasManyUsers)
-            keep(personal)
-        case nil:
-            // Not since the start; the last valid one was kept.
-            if let kept, let configuration = try? JSONDecoder().decode(ManagedConfiguration.self, from: kept) {
-                policy = DevicePolicy(configuration, hasManyUsers: options.hasManyUsers)
-                log.warning("the last valid configuration stays in force")
-            } else {
-                policy = DevicePolicy()
-                policy.isConfigured = false
-                policy.cleanup = .strict
-                log.error("no configuration was ever valid: nobody signs in")
-            }
+            keep(ManagedConfiguration())
+        case nil: break
+        }
+        // Read only where it counts: not after the first valid content.
+        let last = update.inForce == nil ? kept : nil
+        var policy = DevicePolicy(
+            inForce: update.inForce,
+            kept: last.flatMap { try? JSONDecoder().decode(ManagedConfiguration.self, from: $0) },
+            hasManyUsers: options.hasManyUsers
+        )
+        if !policy.isConfigured {
+            log.error("no configuration was ever valid: nobody signs in")
+        } else if update.inForce == nil {
+            log.warning("the last valid configuration stays in force")
         }
         policy.problem = update.problem?.description
         engine.submit(.configured(policy))

@@ -47,6 +47,8 @@ public final class CleanupCoordinator: Sendable {
     private struct State {
         var steps: [Step] = []
         var last: Task<Void, Never>?
+        /// The journal of this process's last try that failed.
+        var journal: CleanupJournal?
     }
 
     /// How often it tries, and how long it waits in between.
@@ -139,7 +141,12 @@ public final class CleanupCoordinator: Sendable {
 
     /// Removes the journal that a crash after the report has left. It names sessions that are over and clean. If it cannot be removed, it does
     /// no harm: no later session has the same account and epoch.
-    func discardJournal(_ reporter: any CleanupReporting) { _ = store(reporter).remove() }
+    func discardJournal(_ reporter: any CleanupReporting) {
+        keep(nil)
+        _ = store(reporter).remove()
+    }
+
+    private func keep(_ journal: CleanupJournal?) { state.withLock { $0.journal = journal } }
 
     private func store(_ reporter: any CleanupReporting) -> CleanupJournalStore {
         CleanupJournalStore(stateDirectory: stateDirectory ?? reporter.stateDirectory)
@@ -155,7 +162,8 @@ public final class CleanupCoordinator: Sendable {
         var plan = CleanupPlan(
             steps: steps.map(\.name),
             sessions: change.sessionsToCleanUp,
-            journal: store.load(),
+            // One on the disk is of an earlier run, or of another process: it says nothing of what this process has stored since.
+            journal: state.withLock { $0.journal } ?? (change.isHeld ? nil : store.load()),
             attempts: options.attempts,
             failures: failures
         )
@@ -170,6 +178,7 @@ public final class CleanupCoordinator: Sendable {
                     plan.succeeded(try await steps.first { $0.name == name }?.run(Cleanup(change)))
                     // A single step needs no journal: it has to run again after a crash in any case.
                     if steps.count > 1 || plan.next != .reportDone { journalProblem = store.save(plan.journal) }
+                    keep(plan.journal)
                 } catch {
                     plan.failed(String("\(error)".prefix(500)))
                 }
@@ -179,11 +188,10 @@ public final class CleanupCoordinator: Sendable {
                 do throws(SharedDeviceError) {
                     try await reporter.cleanupDone(change, detail: "\(summary)")
                 } catch {
-                    // The next try reports, and runs no step again.
-                    _ = store.save(plan.journal)
                     throw CleanupFailure(steps: [], report: error)
                 }
                 summary.journalProblem = store.remove() ?? journalProblem
+                keep(nil)
                 return summary
             case .fail(let failed):
                 let failure = CleanupFailure(steps: failed, report: nil)

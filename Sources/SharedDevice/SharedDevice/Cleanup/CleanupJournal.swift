@@ -3,23 +3,28 @@ import Glibc
 
 /// The progress of a cleanup. Pure; ``CleanupJournalStore`` keeps it on disk, so that a run after a crash begins with the first step that is
 /// not finished.
-struct CleanupJournal: Codable, Equatable {
+package struct CleanupJournal: Codable, Equatable {
     /// A session whose data has to go. It has no names of persons: the journal must not keep what the cleanup removes.
-    struct Session: Codable, Hashable {
-        let account: String
-        let epoch: UInt64
+    package struct Session: Codable, Hashable {
+        package let account: String
+        package let epoch: UInt64
+
+        package init(account: String, epoch: UInt64) {
+            self.account = account
+            self.epoch = epoch
+        }
     }
 
     /// A finished step.
-    struct Finished: Codable, Equatable {
-        let step: String
-        let result: String?
+    package struct Finished: Codable, Equatable {
+        package let step: String
+        package let result: String?
     }
 
-    let sessions: [Session]
-    private(set) var finished: [Finished] = []
+    package let sessions: [Session]
+    package private(set) var finished: [Finished] = []
 
-    init(sessions: [Session]) { self.sessions = sessions }
+    package init(sessions: [Session]) { self.sessions = sessions }
 
     /// Whether the finished steps are finished for all of `sessions`. For a later session every step still has to run.
     func covers(_ sessions: [Session]) -> Bool { Set(sessions).isSubset(of: self.sessions) }

@@ -3,8 +3,8 @@
 /// The steps come in the order of their registration, without those that are finished in the journal. A step that fails is tried again at
 /// once, a bounded number of times; then the later steps run all the same, because less data is left then. The cleanup is done when all
 /// steps are finished.
-struct CleanupPlan {
-    enum Action: Equatable {
+package struct CleanupPlan {
+    package enum Action: Equatable {
         /// Run this step. `attempt` counts from 1.
         case run(String, attempt: Int)
         /// All steps are finished: report that.
@@ -15,7 +15,7 @@ struct CleanupPlan {
 
     private let steps: [String]
     private let attempts: Int
-    private(set) var journal: CleanupJournal
+    package private(set) var journal: CleanupJournal
     private var position = 0
     private var attempt = 1
     private var failures: [CleanupFailure.Step]
@@ -24,7 +24,7 @@ struct CleanupPlan {
     ///   - journal: the journal of an earlier run. It counts if it covers `sessions`.
     ///   - attempts: how often a step is tried, at least once.
     ///   - failures: failures before the first step. With any, the cleanup counts as failed even if all steps succeed.
-    init(
+    package init(
         steps: [String],
         sessions: [CleanupJournal.Session],
         journal: CleanupJournal?,
@@ -43,20 +43,20 @@ struct CleanupPlan {
     }
 
     /// What to do next. It changes with ``succeeded(_:)`` and ``failed(_:)``.
-    var next: Action {
+    package var next: Action {
         if position < steps.count { return .run(steps[position], attempt: attempt) }
         return failures.isEmpty ? .reportDone : .fail(failures)
     }
 
     /// The step in `next` is finished. ``journal`` has to be on disk before the next step begins.
-    mutating func succeeded(_ result: String?) {
+    package mutating func succeeded(_ result: String?) {
         guard position < steps.count else { return }
         journal.finish(steps[position], result: result)
         advance()
     }
 
     /// This try of the step in `next` failed.
-    mutating func failed(_ reason: String) {
+    package mutating func failed(_ reason: String) {
         guard position < steps.count else { return }
         guard attempt >= attempts else {
             attempt += 1
@@ -66,7 +66,7 @@ struct CleanupPlan {
         advance()
     }
 
-    var summary: CleanupSummary { journal.summary(of: steps) }
+    package var summary: CleanupSummary { journal.summary(of: steps) }
 
     private mutating func advance() {
         position += 1

@@ -17,8 +17,8 @@ actor SessionKeeper {
     private var isStrict: Bool?
     /// Whether the broker keeps the account back until this app has cleaned up.
     private var isWithheld = false
-    /// The sessions of which this process was told, and whose data it has not reported as gone.
-    private var heard: Set<UInt64> = []
+    /// The sessions that this process was told of and has not cleaned up.
+    private var held: [SessionRecord.Session] = []
     /// The answer that came with the last receipt, and the broadcasts that were heard before it.
     private var fresh: (answer: SessionAnswer, heardBroadcasts: UInt64)?
 
@@ -33,11 +33,11 @@ actor SessionKeeper {
     func report() async throws(SharedDeviceError) -> AccountReport {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
-            return try await keeper.learn(answer) { record, stale in
-                let previous = record.report(answer.session)
-                let change = AccountChange(stale: stale, current: answer.session.account, epoch: answer.session.epoch)
-                return AccountReport(change: change, previous: change.previous ?? previous)
+            let (stale, previous) = try await keeper.enter(answer.session, owed: answer.owed) { record, stale in
+                (stale, record.report(answer.session))
             }
+            let change = keeper.change(to: answer.session, stale)
+            return AccountReport(change: change, previous: change.previous ?? previous)
         }
     }
 
@@ -45,7 +45,8 @@ actor SessionKeeper {
     func current() async throws(SharedDeviceError) -> Account? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
-            return try await keeper.learn(answer) { _, _ in answer.session.account }
+            _ = try await keeper.enter(answer.session, owed: answer.owed)
+            return answer.session.account
         }
     }
 
@@ -55,9 +56,9 @@ actor SessionKeeper {
     func change(isFirst: Bool) async throws(SharedDeviceError) -> AccountChange? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = if let answer = keeper.takeFreshAnswer() { answer } else { try await keeper.ask() }
-            let stale = try await keeper.learn(answer) { _, stale in stale }
+            let stale = try await keeper.enter(answer.session, owed: answer.owed)
             guard keeper.tell(answer.session) || isFirst || !stale.isEmpty else { return nil }
-            return AccountChange(stale: stale, current: answer.session.account, epoch: answer.session.epoch)
+            return keeper.change(to: answer.session, stale)
         }
     }
 
@@ -136,8 +137,9 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in
             let isStrict = keeper.isStrict
             guard !isImplied || isStrict == false else { return false }
-            let receipts = try await keeper.update { $0.cleaned(change.stale, detail: detail) }
-            keeper.forget(change.stale)
+            let held = keeper.held
+            let receipts = try await keeper.update { $0.cleaned(change.stale, held: held, detail: detail) }
+            keeper.held.removeAll(where: change.stale.contains)
             do throws(SharedDeviceError) {
                 try await keeper.send(receipts)
             } catch  where error.code == .brokerUnavailable {
@@ -194,10 +196,10 @@ actor SessionKeeper {
         )
         let answer = try note(fields, attempted: attempted)
         if answer.owed.isEmpty { return answer }
-        let heard = heard
+        let held = held
         let due = try await update { record in
-            record.reconcile(owed: answer.owed, heard: heard)
-            return record.receiptsDue
+            record.reconcile(owed: answer.owed)
+            return record.receipts(held: held)
         }
         guard !due.isEmpty else { return answer }
         // The cleanup was done, but the broker was away, or the app ended before it could report it.
@@ -238,31 +240,42 @@ actor SessionKeeper {
         return fresh.answer
     }
 
-    /// Enters the broker's answer in the record: it is on the disk before the app hears of an account, and so before the app can store
-    /// anything for it.
+    /// Records a session of which the app is about to hear. It is on the disk before the app hears of the account, and so before the app
+    /// can store anything for it.
     ///
-    /// - Parameter body: is given the sessions whose data the app has to delete.
-    private func learn<Value: Sendable>(
-        _ answer: SessionAnswer,
+    /// - Parameters:
+    ///   - owed: what the broker says that the app owes; `nil` if it said nothing of that.
+    ///   - body: is given the sessions whose data the app has to delete.
+    private func enter<Value: Sendable>(
+        _ session: DeviceSession,
+        owed: [OwedSession]?,
         _ body: @escaping @Sendable (inout SessionRecord, [SessionRecord.Session]) -> Value
     ) async throws(SharedDeviceError) -> Value {
-        let heard = heard
+        let held = held
         let value = try await update { record in
-            record.reconcile(owed: answer.owed, heard: heard)
-            return body(&record, record.enter(answer.session))
+            if let owed { record.reconcile(owed: owed) }
+            return body(&record, record.enter(session, held: held))
         }
-        if answer.session.account != nil { self.heard.insert(answer.session.epoch) }
+        let current = session.account.map { SessionRecord.Session(account: $0, epoch: session.epoch) }
+        if let current, !held.contains(current) { self.held.append(current) }
         return value
     }
 
-    /// Enters a session of which the app is about to hear together with a token.
-    private func enter(_ session: DeviceSession) async throws(SharedDeviceError) -> [SessionRecord.Session] {
-        let stale = try await update { $0.enter(session) }
-        if session.account != nil { heard.insert(session.epoch) }
-        return stale
+    private func enter(
+        _ session: DeviceSession,
+        owed: [OwedSession]? = nil
+    ) async throws(SharedDeviceError) -> [SessionRecord.Session] {
+        try await enter(session, owed: owed) { _, stale in stale }
     }
 
-    private func forget(_ sessions: [SessionRecord.Session]) { heard.subtract(sessions.map(\.epoch)) }
+    private func change(to session: DeviceSession, _ stale: [SessionRecord.Session]) -> AccountChange {
+        AccountChange(
+            stale: stale,
+            current: session.account,
+            epoch: session.epoch,
+            isHeld: stale.contains(where: held.contains)
+        )
+    }
 
     /// The text without what the bus refuses: a receipt that cannot be sent would block every question.
     private static func sendable(_ detail: String) -> String {

@@ -5,34 +5,39 @@ import Glibc
 ///
 /// A session enters the record before the app hears of it, and leaves it when the app reports that its data is gone. So a crash at any
 /// instant leaves a debt, never a leak: the next start cleans up the sessions that the record names (architecture, D10).
-struct SessionRecord: Codable, Equatable {
+package struct SessionRecord: Codable, Equatable {
     /// One account's stay on the device. The same account after a sign-out is another session, because somebody else may
     /// have come in between (edge cases E1, E2).
-    struct Session: Codable, Equatable {
-        let account: Account
-        let epoch: UInt64
+    package struct Session: Codable, Equatable {
+        package let account: Account
+        package let epoch: UInt64
 
-        static func == (left: Session, right: Session) -> Bool {
+        package init(account: Account, epoch: UInt64) {
+            self.account = account
+            self.epoch = epoch
+        }
+
+        package static func == (left: Session, right: Session) -> Bool {
             left.account == right.account && left.epoch == right.epoch
         }
     }
 
     /// A cleanup that is done and that the broker has not confirmed yet.
-    struct Receipt: Codable, Equatable {
-        let epoch: UInt64
-        let detail: String?
+    package struct Receipt: Codable, Equatable {
+        package let epoch: UInt64
+        package let detail: String?
     }
 
     /// What ``SharedDeviceApplication/getCurrentAccount()`` reported last: MSAL's previous account.
-    private(set) var lastReported: Account?
+    package private(set) var lastReported: Account?
     /// Sessions whose data may be on disk, oldest first.
-    private(set) var mayHoldData: [Session] = []
-    /// Receipts that the broker may still have to get. One that it has leaves the record at the next question.
-    private(set) var receiptsDue: [Receipt] = []
+    package private(set) var mayHoldData: [Session] = []
+    /// Receipts that the broker may still have to get. One that it has leaves the record with the next change.
+    package private(set) var receiptsDue: [Receipt] = []
 
-    init() {}
+    package init() {}
 
-    init(from decoder: any Decoder) throws {
+    package init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: CodingKeys.self)
         lastReported = try container.decodeIfPresent(Account.self, forKey: .lastReported)
         mayHoldData = try container.decode([Session].self, forKey: .mayHoldData)
@@ -41,47 +46,62 @@ struct SessionRecord: Codable, Equatable {
     }
 
     /// The session that the app takes for the account's current one; `nil` if it has not heard of any.
-    func session(of account: Account) -> UInt64? { mayHoldData.last { $0.account == account }?.epoch }
+    package func session(of account: Account) -> UInt64? { mayHoldData.last { $0.account == account }?.epoch }
 
     /// Records that the app is told of `session`; returns the account that it was told of before.
-    mutating func report(_ session: DeviceSession) -> Account? {
+    package mutating func report(_ session: DeviceSession) -> Account? {
         defer { lastReported = session.account }
         return lastReported
     }
 
     /// Records the session of which the app is about to hear; returns the sessions whose data it has to delete.
-    mutating func enter(_ session: DeviceSession) -> [Session] {
+    ///
+    /// - Parameter held: the sessions that this process was told of and has not cleaned up. Another process of the app may have taken them
+    ///   off the record, and this one may have stored data since.
+    package mutating func enter(_ session: DeviceSession, held: [Session] = []) -> [Session] {
         let current = session.account.map { Session(account: $0, epoch: session.epoch) }
-        let stale = mayHoldData.filter { $0 != current }
+        let forgotten = held.filter { $0 != current && !mayHoldData.contains($0) }
+        if !forgotten.isEmpty { mayHoldData = (mayHoldData + forgotten).sorted { $0.epoch < $1.epoch } }
+        // An answer says nothing of later sessions: another process of the app may have heard of one already.
+        let stale = mayHoldData.filter { $0 != current && $0.epoch <= session.epoch }
         if let current, !mayHoldData.contains(current) { mayHoldData.append(current) }
         return stale
     }
 
     /// Merges the record and the broker's ledger: a debt that either of them has is owed. A receipt stands for a cleanup that was done; it is
     /// dropped once the broker no longer asks for it.
-    ///
-    /// - Parameter heard: the sessions of which this process was told and has not cleaned up. A receipt of another process of the app does
-    ///   not speak for them: this one may still show the data.
-    mutating func reconcile(owed: [OwedSession], heard: Set<UInt64> = []) {
-        receiptsDue.removeAll { receipt in
-            heard.contains(receipt.epoch) || !owed.contains { $0.epoch == receipt.epoch }
-        }
-        for session in owed {
-            guard let account = session.account, !mayHoldData.contains(where: { $0.epoch == session.epoch }),
-                !receiptsDue.contains(where: { $0.epoch == session.epoch })
-            else { continue }
-            mayHoldData.append(Session(account: account, epoch: session.epoch))
+    package mutating func reconcile(owed: [OwedSession]) {
+        receiptsDue.removeAll { receipt in !owed.contains { $0.epoch == receipt.epoch } }
+        for session in owed
+        where !mayHoldData.contains(where: { $0.epoch == session.epoch })
+            && !receiptsDue.contains(where: { $0.epoch == session.epoch })
+        {
+            if let account = session.account {
+                mayHoldData.append(Session(account: account, epoch: session.epoch))
+            } else {
+                // The broker no longer knows whose it was, and this app never did: it has nothing of it.
+                receiptsDue.append(Receipt(epoch: session.epoch, detail: "no data of this session"))
+            }
         }
         mayHoldData.sort { $0.epoch < $1.epoch }
     }
 
+    /// The receipts that this process may send: where it holds a session itself, another process's cleanup does not stand for its own.
+    package func receipts(held: [Session]) -> [Receipt] {
+        receiptsDue.filter { receipt in !held.contains { $0.epoch == receipt.epoch } }
+    }
+
     /// Records that the data of these sessions is gone, and removes their names from this record.
     ///
+    /// - Parameter held: the sessions that this process was told of: the broker waits for its receipt, even where another process of the app
+    ///   has taken them off the record.
     /// - Returns: the receipts for the broker.
     @discardableResult
-    mutating func cleaned(_ sessions: [Session], detail: String? = nil) -> [Receipt] {
-        let receipts = mayHoldData.filter(sessions.contains).map { Receipt(epoch: $0.epoch, detail: detail) }
+    package mutating func cleaned(_ sessions: [Session], held: [Session] = [], detail: String? = nil) -> [Receipt] {
+        let receipts = sessions.filter { mayHoldData.contains($0) || held.contains($0) }
+            .map { Receipt(epoch: $0.epoch, detail: detail) }
         mayHoldData.removeAll(where: sessions.contains)
+        receiptsDue.removeAll { due in receipts.contains { $0.epoch == due.epoch } }
         receiptsDue += receipts
         if let reported = lastReported, sessions.contains(where: { $0.account == reported }),
             !mayHoldData.contains(where: { $0.account == reported })
@@ -93,7 +113,7 @@ struct SessionRecord: Codable, Equatable {
 
     /// Whether the disk has to get this record in place of `other`. It need not where only receipts were dropped, which the broker does not
     /// ask for any more: they go with the next change.
-    func replaces(_ other: SessionRecord) -> Bool {
+    package func replaces(_ other: SessionRecord) -> Bool {
         lastReported != other.lastReported || mayHoldData != other.mayHoldData
             || !receiptsDue.allSatisfy(other.receiptsDue.contains)
     }

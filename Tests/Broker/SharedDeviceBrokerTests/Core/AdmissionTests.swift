@@ -3,6 +3,7 @@ import DeviceConfiguration
 import Foundation
 import Identity
 import SharedDevice
+import SharedDeviceSimulation
 import Testing
 
 @testable import SharedDeviceBroker

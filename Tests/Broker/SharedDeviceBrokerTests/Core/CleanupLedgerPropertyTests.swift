@@ -23,6 +23,7 @@ struct CleanupLedgerPropertyTests {
         case begin, end
         case hold(Participant, String)
         case tell(Participant)
+        case ask(Participant, String)
         case report(CleanupReport.Progress, Participant, UInt64, String?)
         case disconnected(String)
         case gone(Participant)
@@ -41,7 +42,7 @@ struct CleanupLedgerPropertyTests {
         let connection = connections.randomElement(using: &generator) ?? ":1"
         let session = UInt64.random(in: 0...(number + 1), using: &generator)
         let progress = CleanupReport.Progress.allCases.randomElement(using: &generator) ?? .begun
-        return switch Int.random(in: 0..<22, using: &generator) {
+        return switch Int.random(in: 0..<24, using: &generator) {
         case 0..<2: .begin
         case 2..<4: .end
         case 4..<8: .hold(one, connection)
@@ -52,6 +53,7 @@ struct CleanupLedgerPropertyTests {
         case 17: .expire(Double.random(in: 0...50, using: &generator))
         case 18: .rename(one, other)
         case 19..<21: .disconnected(connection)
+        case 21..<23: .ask(one, connection)
         default: .prune
         }
     }
@@ -89,9 +91,10 @@ struct CleanupLedgerPropertyTests {
                 (number, isOpen) = (number + 1, false)
             case .hold(let app, let connection): _ = ledger.hold(number, by: app, on: connection)
             case .tell(let app): _ = ledger.tell(app, at: now)
+            case .ask(let app, let connection): ledger.ask(app, on: connection)
             case .report(let progress, let app, let session, let connection):
                 _ = ledger.report(progress, of: session, by: app, on: connection, detail: nil, at: now)
-            case .disconnected(let connection): _ = ledger.connectionEnded(connection, at: now)
+            case .disconnected(let connection): _ = ledger.connectionEnded(connection)
             case .gone(let app): _ = ledger.processEnded(app)
             case .expire(let timeout): _ = ledger.expire(timeout: .seconds(timeout), at: now)
             case .rename(let old, let new): _ = ledger.rename(old, to: new)
@@ -139,6 +142,7 @@ struct CleanupLedgerPropertyTests {
                     var part = part
                     part.connections = []
                     part.isReported = false
+                    part.asked = nil
                     return part
                 }
             }.filter { !$0.value.isEmpty }
@@ -182,18 +186,25 @@ struct CleanupLedgerPropertyTests {
                     continue
                 }
                 if case .gone(app) = step { continue }
+                // A process has ended that had not reported, and others have to look again.
+                if case .disconnected(let connection) = step, old.connections.contains(connection) { continue }
+                if case .report(.finished, app, number, let connection?) = step,
+                    old.asked?.contains(connection) == false
+                {
+                    continue
+                }
                 if rank(next) < rank(progress) { Issue.record("progress went back; \(context)") }
             }
         }
     }
 
-    /// Whether this step may settle the duty: a waiver, the receipt of the last process that was given the account, or the end of that
-    /// process where another one has reported.
+    /// Whether this step may settle the duty: a waiver, or the receipt of the last process that was given the account, if it has looked since
+    /// another one ended.
     private func maySettle(_ old: CleanupLedger.Part, _ step: Step, _ app: Participant, _ number: UInt64) -> Bool {
         switch step {
         case .report(.waived, app, number, nil): true
-        case .report(.finished, app, number, let connection?): old.connections.subtracting([connection]).isEmpty
-        case .disconnected(let connection): old.isReported && old.connections == [connection]
+        case .report(.finished, app, number, let connection?):
+            old.connections.subtracting([connection]).isEmpty && old.asked?.contains(connection) != false
         default: false
         }
     }

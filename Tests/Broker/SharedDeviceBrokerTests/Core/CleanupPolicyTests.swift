@@ -2,6 +2,7 @@ import DBusTransport
 import DeviceConfiguration
 import Foundation
 import SharedDevice
+import SharedDeviceSimulation
 import Testing
 
 @testable import SharedDeviceBroker
@@ -200,6 +201,8 @@ struct CleanupPolicyTests {
         #expect(try device.owed(by: ada).isEmpty)
         #expect(try device.owed(by: second) == [session])
         device.quit(second)
+        #expect(try device.owed(by: ada) == [session], "the other process may have stored something since")
+        try device.report(.finished, of: session, by: ada)
         #expect(try device.round(session, by: ada)?.isComplete == true)
         try device.signIn("grace", by: root)
     }

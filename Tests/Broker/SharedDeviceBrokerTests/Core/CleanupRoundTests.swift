@@ -2,6 +2,7 @@ import DBusTransport
 import DeviceConfiguration
 import Foundation
 import SharedDevice
+import SharedDeviceSimulation
 import Testing
 
 @testable import SharedDeviceBroker

@@ -1,6 +1,7 @@
 import DBusTransport
 import Foundation
 import SharedDevice
+import SharedDeviceSimulation
 import Testing
 
 @testable import SharedDeviceBroker

@@ -1,5 +1,6 @@
 import DeviceConfiguration
 import SharedDevice
+import SharedDeviceSimulation
 import Testing
 
 @testable import SharedDeviceBroker

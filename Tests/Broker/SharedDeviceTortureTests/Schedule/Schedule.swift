@@ -1,3 +1,5 @@
+import SharedDeviceSimulation
+
 /// What happens to a device, in order: made from a seed alone, and so the same on every machine.
 ///
 /// What is not in it is the time that each step takes in the programs: the same schedule may interleave differently each time.
@@ -260,37 +262,5 @@ extension Schedule {
             }
         }
         return true
-    }
-}
-
-/// A small generator of random numbers that gives the same ones for the same seed on every machine and in every version of Swift.
-struct SplitMix64 {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-
-    /// A number from 0 up to, not including, `bound`. Not the standard library's way, which another version may change.
-    mutating func below(_ bound: Int) -> Int { Int(next() % UInt64(bound)) }
-
-    mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
-
-    mutating func pick<Element>(_ elements: [Element]) -> Element { elements[below(elements.count)] }
-
-    /// One of the choices, each as often as its weight says.
-    mutating func pick<Choice>(weighted choices: [(weight: Int, choice: Choice)]) -> Choice {
-        var rest = below(choices.reduce(0) { $0 + $1.weight })
-        for (weight, choice) in choices {
-            rest -= weight
-            if rest < 0 { return choice }
-        }
-        return choices[choices.count - 1].choice
     }
 }

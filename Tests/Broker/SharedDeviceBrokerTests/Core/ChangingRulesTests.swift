@@ -1,0 +1,67 @@
+import DeviceConfiguration
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Rules and clock change while a request waits")
+struct ChangingRulesTests {
+    @Test("a policy that becomes strict while a sign-in is being written holds it up, where somebody owes a cleanup")
+    func policyBecomesStrict() throws {
+        let device = VirtualDevice(.advisory)
+        let (desk, other) = (device.app("desk"), device.app("other"))
+        try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        device.diskMode = .holds
+        let request = device.send(other, VirtualDevice.signIn("grace"))
+        device.configure { $0.cleanup = .strict }
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(device.refusal(request)?.code == .cleanupPending)
+        #expect(device.state.device.account == nil)
+    }
+
+    @Test("an app that a new configuration keeps out is not given the account for which it waits")
+    func appIsKeptOut() throws {
+        let device = VirtualDevice(.advisory)
+        let (desk, stranger) = (device.app("desk"), device.app("stranger"))
+        try device.signIn("ada", by: desk)
+        device.diskMode = .holds
+        let question = device.send(stranger, .currentAccount)
+        device.configure { $0.lists.blocked = ["stranger"] }
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(device.refusal(question)?.code == .appNotEligible)
+    }
+
+    @Test("an app that a new configuration keeps out signs nobody in with the request that it made before")
+    func signInIsKeptOut() throws {
+        let device = VirtualDevice(.advisory)
+        let stranger = device.app("stranger")
+        device.diskMode = .holds
+        let request = device.send(stranger, VirtualDevice.signIn("ada"))
+        device.configure { $0.lists.blocked = ["stranger"] }
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(device.refusal(request)?.code == .appNotEligible)
+        #expect(device.state.device.account == nil)
+    }
+
+    @Test("a session that a jump of the clock ends as it begins gives nobody its account")
+    func clockJumps() throws {
+        let device = VirtualDevice(.advisory)
+        device.configure { $0.schedule.inactivity = .seconds(900) }
+        let desk = device.app("desk")
+        try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        device.diskMode = .holds
+        let request = device.send(desk, VirtualDevice.signIn("grace"))
+        device.setClock(forwardBy: 86_400)
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(device.state.device.account == nil)
+        #expect(device.refusal(request)?.code == .noCurrentAccount)
+        #expect(device.endedProviderSessions.contains("grace"))
+    }
+}

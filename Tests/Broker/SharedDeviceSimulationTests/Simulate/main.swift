@@ -1,0 +1,85 @@
+// Plays schedules of a whole device in this process. SCHEDULES and SEED say which, JOBS on how many threads. With SCHEDULES=1 it tells what
+// happens. MUTANT names a deliberate mistake; with MUTANTS=yes it says how soon each is found. Exits 1 where a promise was broken, or where a
+// mistake goes unseen.
+import Foundation
+import Glibc
+import SharedDeviceSimulation
+
+let environment = ProcessInfo.processInfo.environment
+func number(_ name: String) -> Int? { environment[name].flatMap { Int($0) } }
+
+let schedules = number("SCHEDULES") ?? 1_000_000
+let seed = UInt64(environment["SEED"] ?? "") ?? 1
+let jobs = number("JOBS") ?? ProcessInfo.processInfo.activeProcessorCount
+let mutant = environment["MUTANT"].flatMap { Mutant(rawValue: $0) }
+let isTerminal = isatty(STDERR_FILENO) == 1
+
+func explain(_ outcome: Outcome) {
+    let schedule = SimulatedSchedule(seed: outcome.seed)
+    let shrunk = schedule.shrunk(mutant: mutant)
+    print("seed \(outcome.seed): \(outcome.violation ?? "all holds")")
+    print("it needs \(shrunk.stepCount) of \(schedule.stepCount) steps:")
+    print(shrunk.text)
+    print("what happens:")
+    let again = shrunk.play(mutant: mutant) { print("    \($0)") }
+    print(again.violation ?? "all holds")
+    print("again: make simulate SCHEDULES=1 SEED=\(outcome.seed)")
+}
+
+func playOne() -> CInt {
+    var lines: [String] = []
+    let outcome = SimulatedSchedule(seed: seed).play(mutant: mutant) { lines.append($0) }
+    if outcome.violation != nil {
+        explain(outcome)
+        return 1
+    }
+    print(lines.joined(separator: "\n"))
+    print("seed \(seed): all holds")
+    return 0
+}
+
+func playMutants() -> CInt {
+    var unseen = 0
+    for mutant in Mutant.allCases {
+        let result = Campaign(seed: seed, schedules: schedules, jobs: jobs, mutant: mutant).run()
+        let name = mutant.rawValue.padding(toLength: 32, withPad: " ", startingAt: 0)
+        if let failure = result.failures.first {
+            print("\(name) found after \(failure.seed - seed + 1) schedules: \(failure.kind)")
+        } else {
+            print("\(name) not found in \(schedules) schedules")
+            unseen += 1
+        }
+    }
+    print("\(Mutant.allCases.count) mistakes, \(unseen) unseen")
+    return unseen == 0 ? 0 : 1
+}
+
+func playMany() -> CInt {
+    let began = ContinuousClock.now
+    var campaign = Campaign(seed: seed, schedules: schedules, jobs: jobs, mutant: mutant)
+    campaign.enough = number("FAILURES") ?? 1
+    if isTerminal {
+        let schedules = schedules
+        campaign.progress = { played in
+            guard played.isMultiple(of: 1000) else { return }
+            let line = "\r\(played) of \(schedules) schedules"
+            line.withCString { _ = write(STDERR_FILENO, $0, strlen($0)) }
+        }
+    }
+    let result = campaign.run()
+    let seconds = max(0.001, (ContinuousClock.now - began) / .seconds(1))
+    if isTerminal { print() }
+    print(
+        "\(result.played) schedules from seed \(seed), \(result.steps) steps in \(Int(seconds)) s, "
+            + "\(Int(Double(result.played) / seconds)) schedules/s: \(result.failures.count) broke a promise"
+    )
+    let kinds = Dictionary(grouping: result.failures, by: \.kind)
+    for (kind, failures) in kinds.sorted(by: { $0.key < $1.key }) {
+        print("  \(failures.count) × \(kind), first seed \(failures[0].seed)")
+    }
+    guard let failure = result.failures.first else { return 0 }
+    explain(failure)
+    return 1
+}
+
+exit(environment["MUTANTS"] != nil ? playMutants() : schedules == 1 ? playOne() : playMany())

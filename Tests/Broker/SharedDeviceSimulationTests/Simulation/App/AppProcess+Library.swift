@@ -1,0 +1,243 @@
+import DBusTransport
+import SharedDevice
+import SharedDeviceBroker
+
+/// Calls that processes make, with their numbers.
+struct Calls {
+    private(set) var lastNumber: UInt64 = 0
+    var sent: [(number: UInt64, call: Request.Call)] = []
+
+    mutating func send(_ call: Request.Call) -> UInt64 {
+        lastNumber += 1
+        sent.append((lastNumber, call))
+        return lastNumber
+    }
+}
+
+/// What the library does: one function for each message, and one for each step that it takes by itself.
+extension AppProcess {
+    private static let firstRetry = Duration.seconds(1)
+
+    // MARK: Messages
+
+    mutating func receive(_ message: Message, _ home: inout Home, _ calls: inout Calls, at now: Duration) {
+        switch message {
+        case .broadcast:
+            heard += 1
+            fresh = nil
+            mustAsk = true
+        case .reconnected:
+            fresh = nil
+            mustAsk = true
+        case .failed(let number): replied(number, .failure(.failed("no answer")), isFailed: true, &home, &calls, now)
+        case .reply(let number, let result): replied(number, result, isFailed: false, &home, &calls, now)
+        }
+    }
+
+    private mutating func replied(
+        _ number: UInt64,
+        _ result: Result<BrokerProtocol.Fields, Refusal>,
+        isFailed: Bool,
+        _ home: inout Home,
+        _ calls: inout Calls,
+        _ now: Duration
+    ) {
+        if let before = tokens.removeValue(forKey: number) {
+            guard case .success(let fields) = result, let session = try? DeviceSession(fields) else { return }
+            arrived.append((session, heard != before))
+            return
+        }
+        switch keeper {
+        case .asks(number, let purpose):
+            keeper = .free
+            guard case .success(let fields) = result, let answer = try? SessionAnswer(fields) else {
+                return failed(purpose, now)
+            }
+            answered(answer, purpose, &home, &calls)
+        case .reports(number, let receipts, let purpose):
+            keeper = .free
+            guard case .success(let fields) = result else {
+                if let purpose { return failed(purpose, now) }
+                // The broker asks for the receipt again, if it did not answer; a refusal is tried again.
+                if isFailed { return followed() }
+                return backOff(now)
+            }
+            fresh = try? SessionAnswer(fields)
+            if heard != reportedAfter { fresh = nil }
+            sendReceipts(Array(receipts.dropFirst()), then: purpose, &calls)
+        default: break
+        }
+    }
+
+    // MARK: The keeper
+
+    private mutating func ask(_ purpose: Purpose, _ calls: inout Calls) {
+        keeper = .asks(calls.send(.currentAccount), purpose)
+    }
+
+    private mutating func failed(_ purpose: Purpose, _ now: Duration) {
+        guard case .change = purpose else { return }
+        shown = nil
+        isFirst = true
+        retryAt = now + Self.firstRetry
+    }
+
+    private mutating func answered(
+        _ answer: SessionAnswer,
+        _ purpose: Purpose,
+        _ home: inout Home,
+        _ calls: inout Calls
+    ) {
+        lastEpoch = answer.session.epoch
+        isStrict = answer.isStrict
+        if !answer.owed.isEmpty {
+            let due = home.update { [held] record in
+                record.reconcile(owed: answer.owed)
+                return record.receipts(held: held)
+            }
+            // The cleanup was done, and the broker does not know.
+            guard due.isEmpty else { return sendReceipts(due, then: purpose, &calls) }
+        }
+        switch purpose {
+        case .token(let session): if answer.session.epoch == session.epoch { enter(session, &home) }
+        case .change:
+            let stale = enter(answer.session, owed: answer.owed, home: &home)
+            let isNews = told != answer.session
+            told = answer.session
+            guard isNews || isFirst || !stale.isEmpty else { return }
+            isFirst = false
+            if stale.isEmpty { show(answer.session, &home) } else { clean(stale, &home, &calls) }
+        }
+    }
+
+    private mutating func sendReceipts(
+        _ receipts: [SessionRecord.Receipt],
+        then purpose: Purpose?,
+        _ calls: inout Calls
+    ) {
+        if let receipt = receipts.first {
+            let number = calls.send(.report(.finished, session: receipt.epoch, detail: receipt.detail))
+            reportedAfter = heard
+            keeper = .reports(number, receipts, purpose)
+        } else if let purpose {
+            ask(purpose, &calls)
+        } else {
+            followed()
+        }
+    }
+
+    private mutating func enter(
+        _ session: DeviceSession,
+        owed: [OwedSession]? = nil,
+        home: inout Home
+    ) -> [SessionRecord.Session] {
+        let stale = home.update { [held] record in
+            if let owed { record.reconcile(owed: owed) }
+            return record.enter(session, held: held)
+        }
+        let current = session.account.map { SessionRecord.Session(account: $0, epoch: session.epoch) }
+        if let current, !held.contains(current) { held.append(current) }
+        return stale
+    }
+
+    /// A session came with a token: the record has it before the app stores anything.
+    private mutating func enter(_ session: DeviceSession, _ home: inout Home) {
+        let stale = enter(session, home: &home)
+        guard stale.isEmpty || isStrict == false else { return }
+        home.data[0].insert(session.epoch)
+    }
+
+    // MARK: The follower
+
+    private mutating func show(_ session: DeviceSession, _ home: inout Home) {
+        (home.journal, journal) = (nil, nil)
+        shown = session.account.map { _ in session.epoch }
+        pause = Self.firstRetry
+    }
+
+    private mutating func clean(_ stale: [SessionRecord.Session], _ home: inout Home, _ calls: inout Calls) {
+        shown = nil
+        let plan = CleanupPlan(
+            steps: Home.stores,
+            sessions: stale.map { CleanupJournal.Session(account: $0.account.identifier, epoch: $0.epoch) },
+            journal: journal ?? (stale.contains(where: held.contains) ? nil : home.journal),
+            attempts: 1
+        )
+        follower = .cleans(plan, stale)
+        for session in stale { _ = calls.send(.report(.begun, session: session.epoch, detail: nil)) }
+        guard mistakes.contains(.reportsBeforeDeletion) else { return }
+        for session in stale { _ = calls.send(.report(.finished, session: session.epoch, detail: nil)) }
+    }
+
+    /// The cleanup is over: the present state is to be asked for and shown.
+    private mutating func followed() {
+        follower = .waits
+        isFirst = true
+        mustAsk = true
+    }
+
+    private mutating func backOff(_ now: Duration) {
+        follower = .waits
+        isFirst = true
+        retryAt = now + pause
+        pause = min(pause * 2, .seconds(60))
+    }
+
+    /// Whether there is a step that it would take by itself.
+    func canAct(at now: Duration) -> Bool {
+        if case .cleans = follower { return true }
+        guard case .free = keeper else { return false }
+        if !arrived.isEmpty { return true }
+        switch follower {
+        case .isClean: return true
+        case .waits: return mustAsk || retryAt.map { $0 <= now } ?? false
+        case .cleans, .reports: return false
+        }
+    }
+
+    /// Takes that step: one change of what is on the disk, or one call.
+    mutating func act(_ home: inout Home, _ calls: inout Calls, at now: Duration) {
+        if case .free = keeper {
+            if !arrived.isEmpty {
+                let (session, isDoubtful) = arrived.removeFirst()
+                if isDoubtful { return ask(.token(session), &calls) }
+                if session.epoch >= lastEpoch { enter(session, &home) }
+                return
+            }
+            if case .isClean(let stale) = follower {
+                let receipts = home.update { [held] in $0.cleaned(stale, held: held) }
+                held.removeAll(where: stale.contains)
+                (home.journal, journal) = (nil, nil)
+                follower = .reports
+                return sendReceipts(receipts, then: nil, &calls)
+            }
+            if case .waits = follower {
+                mustAsk = false
+                retryAt = nil
+                defer { fresh = nil }
+                // The last receipt's answer has said it.
+                if let fresh, fresh.owed.isEmpty { return answered(fresh, .change, &home, &calls) }
+                return ask(.change, &calls)
+            }
+        }
+        guard case .cleans(var plan, let stale) = follower else { return }
+        switch plan.next {
+        case .run(let name, _):
+            if failures > 0 {
+                failures -= 1
+                plan.failed("the disk is busy")
+            } else {
+                let store = Home.stores.firstIndex(of: name) ?? 0
+                home.remove(stale.map(\.epoch), from: store, isSynced: !mistakes.contains(.deletesWithoutSync))
+                plan.succeeded(nil)
+                home.journal = plan.journal
+                journal = plan.journal
+            }
+            follower = .cleans(plan, stale)
+        case .reportDone: follower = .isClean(stale)
+        case .fail:
+            for session in stale { _ = calls.send(.report(.failed, session: session.epoch, detail: "a step failed")) }
+            backOff(now)
+        }
+    }
+}

@@ -1,0 +1,385 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDevice
+import SharedDeviceBroker
+
+/// Knows what has truly happened, by what went to and fro, and says when the broker or an app breaks a promise. It takes nothing on the
+/// broker's word but what the broker does.
+struct Oracle {
+    /// What an app as one user runs it owes of a session.
+    struct Debt: Hashable {
+        let session: UInt64
+        let home: Int
+    }
+
+    private(set) var violation: String?
+    /// The promise that was broken, without particulars.
+    private(set) var kind = ""
+
+    /// To which connections of which homes the account of a session was given.
+    var given: [UInt64: [Int: Set<String>]] = [:]
+    /// The connections that were given it by this run of the broker.
+    var givenNow: [UInt64: Set<String>] = [:]
+    var gone: Set<String> = []
+    var receipts: Set<Debt> = []
+    var receiptsOn: [Debt: Set<String>] = [:]
+    var waived: Set<Debt> = []
+    /// What a process held that ended before a broker that was started anew had heard of it, while another process of its app ran.
+    var unheard: Set<Debt> = []
+    /// What processes held that have ended, until the broker hears of their end.
+    var leaving: [String: Set<Debt>] = [:]
+    /// Sessions up to this number are over.
+    var over: UInt64 = 0
+    /// The same, as far as it outlives the broker, and as far as it outlives a power cut.
+    var overForBroker: UInt64 = 0
+    var overForPower: UInt64 = 0
+    var noted: UInt64 = 0
+    /// What was over at each broadcast that has been decided and not been sent.
+    var announced: [UInt64] = []
+    var endedAt: [UInt64: Duration] = [:]
+    var expired: Set<UInt64> = []
+    var wasPowerCut = false
+    /// Whether the wall clock was set: across a start of the broker, only it says how long a round has waited.
+    var isClockDoubtful = false
+    var policy = DevicePolicy()
+    /// The configuration that is on the disk for the next start.
+    var requests: [UInt64: Request] = [:]
+    var attempts: [UInt32: [String: Int]] = [:]
+    var refused: [String: Int] = [:]
+    var minute: Int64 = 0
+    private var lastRevision: UInt64?
+
+    mutating func fail(_ kind: String, _ text: String) {
+        guard violation == nil else { return }
+        self.kind = kind
+        violation = "\(kind): \(text)"
+    }
+
+    // MARK: What the shells do
+
+    mutating func left(_ connection: String) { gone.insert(connection) }
+
+    mutating func announced(isNoted: Bool) {
+        guard !announced.isEmpty else { return }
+        let level = announced.removeFirst()
+        if isNoted { overForBroker = max(overForBroker, level) }
+    }
+
+    /// A state without an account was noted.
+    mutating func hasNoted(_ state: DeviceState) { noted = max(noted, state.epoch - 1) }
+
+    mutating func committed(_ batch: Batch, _ world: World) {
+        guard let device = batch.device, device.epoch > 0 else { return }
+        overForBroker = max(overForBroker, device.epoch - 1)
+        overForPower = max(overForPower, device.epoch - 1)
+    }
+
+    mutating func notCommitted(_ batch: Batch) {
+        if batch.device != nil { overForPower = max(overForPower, noted) }
+    }
+
+    mutating func configured(_ content: ManagedConfigurationFile.Content?, kept: ManagedConfiguration?) {
+        switch content {
+        case .present(let configuration): policy = DevicePolicy(configuration, hasManyUsers: false)
+        case .missing: policy = DevicePolicy(ManagedConfiguration(), hasManyUsers: false)
+        case nil:
+            if let kept { policy = DevicePolicy(kept, hasManyUsers: false) } else { policy.isConfigured = false }
+        }
+    }
+
+    mutating func ended(isPowerCut: Bool, _ world: World) {
+        wasPowerCut = wasPowerCut || isPowerCut
+        requests = [:]
+        for debts in leaving.values { unheard.formUnion(debts) }
+        leaving = [:]
+    }
+
+    /// The broker has read its disk.
+    mutating func started(_ state: inout BrokerState, _ world: World) {
+        defer { wasPowerCut = false }
+        lastRevision = nil
+        givenNow = [:]
+        announced = []
+        let open = state.device
+        if let last = given.keys.max(), last > open.epoch { return fail("a session was forgotten", "\(last)") }
+        guard open.account != nil else {
+            over = open.epoch == 0 ? 0 : open.epoch - 1
+            overForBroker = min(overForBroker, over)
+            return note(over, world)
+        }
+        if open.epoch <= (wasPowerCut ? overForPower : overForBroker) {
+            return fail(
+                "a session came back",
+                "\(open.epoch), after \(wasPowerCut ? "a power cut" : "the broker's end")"
+            )
+        }
+        // It comes back where the page on the threat model says that it does.
+        over = open.epoch - 1
+        overForBroker = min(overForBroker, over)
+        endedAt = endedAt.filter { $0.key <= over }
+        receipts = receipts.filter { $0.session <= over }
+        receiptsOn = receiptsOn.filter { $0.key.session <= over }
+        note(over, world)
+    }
+
+    private mutating func note(_ over: UInt64, _ world: World) {
+        for session in given.keys where session <= over && endedAt[session] == nil {
+            endedAt[session] = world.now.uptime
+        }
+    }
+
+    // MARK: Events and effects
+
+    struct Before {
+        let epoch: UInt64
+        let isOpen: Bool
+    }
+
+    func before(_ state: BrokerState) -> Before {
+        Before(epoch: state.device.epoch, isOpen: state.device.account != nil)
+    }
+
+    mutating func after(
+        _ event: Event,
+        _ effects: [Effect],
+        _ before: Before,
+        _ state: BrokerState,
+        _ world: World
+    ) {
+        if case .request(let request) = event { heard(request, before, state, world) }
+        for effect in effects {
+            switch effect {
+            case .noteState(let next):
+                over = max(over, next.epoch - 1)
+                note(over, world)
+            case .announce: announced.append(over)
+            case .reply(let number, let result):
+                guard let request = requests.removeValue(forKey: number) else { break }
+                replied(request, Int(number >> 32), result, state, world)
+            case .journal(let entry): entered(entry, world)
+            case .note(_, let text, let details):
+                if Self.isMarked(text) || details.values.contains(where: Self.isMarked) {
+                    fail("a password is in the log", text)
+                }
+            case .commit(let batch):
+                if batch.log.count > 5000 { fail("bounds", "\(batch.log.count) entries of the log in one transaction") }
+            default: break
+            }
+        }
+    }
+
+    static func isMarked(_ text: String) -> Bool {
+        // The second byte of the mark; names and identifiers here are of ASCII.
+        text.utf8.contains(0xA4)
+    }
+
+    private mutating func heard(_ request: Request, _ before: Before, _ state: BrokerState, _ world: World) {
+        requests[request.number] = request
+        let index = Int(request.number >> 32)
+        switch request.call {
+        case .report(.finished, let session, _):
+            guard let home = world.slots[index].home, session <= over else { break }
+            let debt = Debt(session: session, home: home)
+            receipts.insert(debt)
+            receiptsOn[debt, default: []].insert(request.connection)
+        case .waive(let app, let user, _, _) where world.slots[index].user == 0:
+            for (number, parts) in state.ledger.parts {
+                for (home, participant) in Setting.homes.enumerated()
+                where participant.app == app && (user ?? participant.user) == participant.user
+                    && parts[participant]?.progress == .waived
+                { waived.insert(Debt(session: number, home: home)) }
+            }
+        case .signOut(_, let session?):
+            if before.isOpen, before.epoch != session, state.device.epoch != before.epoch {
+                fail("a late sign-out ended a later session", "\(before.epoch), where \(session) was meant")
+            }
+        case .signIn(let credentials, _, _, _):
+            attempts[world.slots[index].user, default: [:]][credentials.username, default: 0] += 1
+        default: break
+        }
+    }
+
+    private mutating func entered(_ entry: AuditEntry, _ world: World) {
+        if let detail = entry.detail, Self.isMarked(detail) { fail("a password is in the log", detail) }
+        switch entry.event {
+        case .signedIn: signedIn(entry, world)
+        case .expired:
+            guard let session = entry.session else { break }
+            let age = world.now.uptime - (endedAt[session] ?? .zero)
+            if !isClockDoubtful, endedAt[session] != nil, let timeout = policy.cleanup.timeout, age < timeout {
+                fail("a round expired early", "\(session), after \(age)")
+            }
+            expired.insert(session)
+        case .refused:
+            let now = world.now.uptime.components.seconds / 60
+            if now != minute { (minute, refused) = (now, [:]) }
+            let key = "\(entry.app ?? "") \(entry.detail ?? "")"
+            refused[key, default: 0] += 1
+            if refused[key, default: 0] > 110 { fail("bounds", "the log grows without end: \(key)") }
+        default: break
+        }
+    }
+
+    /// Somebody is let in: the rules of the configuration and the debts of those before have to allow it.
+    private mutating func signedIn(_ entry: AuditEntry, _ world: World) {
+        guard policy.isConfigured, policy.mode == .shared else {
+            return fail("somebody was let in", "no valid configuration says that the device is shared")
+        }
+        if let tenant = policy.tenantIdentifier, entry.account?.hasSuffix("." + tenant) != true {
+            return fail("somebody was let in", "\(entry.account ?? "?") is not of \(tenant)")
+        }
+        guard policy.cleanup.isStrict || policy.cleanup.timeout != nil else { return }
+        for debt in debts() {
+            let isPast = policy.cleanup.timeout != nil && (expired.contains(debt.session) || isClockDoubtful)
+            if !isPast { return fail("somebody was let in", "home \(debt.home) owes session \(debt.session)") }
+        }
+    }
+
+    /// What is owed by all that the apps were given and have reported.
+    func debts() -> [Debt] {
+        var found: [Debt] = []
+        for (session, homes) in given where session <= over {
+            for home in homes.keys {
+                let debt = Debt(session: session, home: home)
+                if !receipts.contains(debt), !waived.contains(debt) { found.append(debt) }
+            }
+        }
+        return found
+    }
+
+    private mutating func replied(
+        _ request: Request,
+        _ index: Int,
+        _ result: Result<BrokerProtocol.Fields, Refusal>,
+        _ state: BrokerState,
+        _ world: World
+    ) {
+        let slot = world.slots[index]
+        switch result {
+        case .failure(let refusal):
+            if refusal.code == .tooManyAttempts, slot.home != nil {
+                let own = attempts[slot.user] ?? [:]
+                if own.values.allSatisfy({ $0 < 5 }), own.values.reduce(0, +) < 50, waiting(slot.user, world) < 4 {
+                    fail("others lock an app out", "user \(slot.user) after \(own)")
+                }
+            }
+        case .success(let fields):
+            if fields["account"] != nil { gave(fields, request, index, state, world) }
+            switch request.call {
+            case .signOut, .signOutAnyone:
+                guard let session = fields["session"]?.unsignedValue else { break }
+                if slot.user == 6666, policy.requiresEnrolment || slot.user != 0 && isAdministrators(request.call) {
+                    fail("a stranger signed somebody out", "session \(session)")
+                }
+                guard fields["stored"]?.booleanValue != false else { break }
+                overForPower = max(overForPower, session)
+                if world.disk.device.epoch <= session {
+                    fail("an answer came before its transaction", "sign-out of \(session)")
+                }
+            case .waive, .join, .leave, .runningApps:
+                if slot.user != 0 { fail("a stranger did what only administrators may", request.method) }
+            default: break
+            }
+        }
+    }
+
+    private func isAdministrators(_ call: Request.Call) -> Bool {
+        if case .signOutAnyone = call { true } else { false }
+    }
+
+    private func waiting(_ user: UInt32, _ world: World) -> Int {
+        requests.values.count { request in
+            guard case .signIn = request.call else { return false }
+            return world.slots[Int(request.number >> 32)].user == user
+        }
+    }
+
+    /// An answer names the account.
+    private mutating func gave(
+        _ fields: BrokerProtocol.Fields,
+        _ request: Request,
+        _ index: Int,
+        _ state: BrokerState,
+        _ world: World
+    ) {
+        let slot = world.slots[index]
+        guard let session = fields["epoch"]?.unsignedValue, let account = try? Account(fields["account"] ?? .uint64(0))
+        else {
+            return fail("an answer makes no sense", request.method)
+        }
+        guard let home = slot.home else {
+            if policy.requiresEnrolment { fail("a stranger was given an account", request.method) }
+            return
+        }
+        guard session > over, state.device.epoch == session else {
+            return fail("an app was given an account that was signed out", "\(session) by \(request.method)")
+        }
+        if case .signIn(let credentials, _, _, _) = request.call,
+            account.identifier != Setting.account(credentials.username).identifier
+        {
+            return fail("an app was given another's account", account.username)
+        }
+        guard world.disk.device.epoch == session, world.disk.device.account == account else {
+            return fail("an answer came before its transaction", "session \(session)")
+        }
+        guard world.disk.parts[session]?[Setting.homes[home]] != nil else {
+            return fail("an answer came before its transaction", "home \(home) may hold data of \(session)")
+        }
+        if policy.cleanup.isStrict, debts().contains(where: { $0.home == home }) {
+            fail("an app that owes was given an account", "home \(home), session \(session)")
+        }
+        given[session, default: [:]][home, default: []].insert(request.connection)
+        givenNow[session, default: []].insert(request.connection)
+    }
+
+    // MARK: What holds at all times
+
+    mutating func check(_ world: World) {
+        guard violation == nil, let broker = world.broker else { return }
+        if lastRevision != broker.revision {
+            lastRevision = broker.revision
+            checkLedger(broker.ledger, world)
+        }
+        for (home, content) in world.homes.enumerated() where !content.sessions.isEmpty {
+            for session in content.sessions { checkData(session, home, broker, world) }
+        }
+    }
+
+    private mutating func checkLedger(_ ledger: CleanupLedger, _ world: World) {
+        for (session, homes) in given where session <= over {
+            for (home, connections) in homes {
+                let debt = Debt(session: session, home: home)
+                guard !waived.contains(debt) else { continue }
+                let part = ledger.parts[session]?[Setting.homes[home]]
+                let isSettled = part.map { $0.progress?.isSettled == true } ?? true
+                if isSettled, !receipts.contains(debt) {
+                    return fail("a debt was lost", "home \(home), session \(session)")
+                }
+                guard isSettled, part != nil else { continue }
+                let owing = connections.subtracting(gone).intersection(givenNow[session] ?? []).subtracting(
+                    receiptsOn[debt] ?? []
+                )
+                if !owing.isEmpty {
+                    return fail("a round went on without a process", "\(owing.sorted()), session \(session)")
+                }
+            }
+        }
+    }
+
+    private mutating func checkData(_ session: UInt64, _ home: Int, _ broker: BrokerState, _ world: World) {
+        let content = world.homes[home]
+        if broker.device.epoch == session, broker.device.account != nil { return }
+        let debt = Debt(session: session, home: home)
+        if broker.ledger.parts[session]?[content.participant].map({ $0.progress?.isSettled != true }) == true { return }
+        if waived.contains(debt) || unheard.contains(debt) || isInDoubt(session, home, world) { return }
+        fail("data was left without a debt", "home \(home), session \(session)")
+    }
+
+    /// Whether a process still shows the session that the broker has lost sight of: it ended its connection, or the broker was started anew.
+    /// It cleans up when it asks.
+    func isInDoubt(_ session: UInt64, _ home: Int, _ world: World) -> Bool {
+        world.slots.contains { $0.home == home && $0.process?.held.contains { $0.epoch == session } == true }
+    }
+}

@@ -1,0 +1,155 @@
+import SharedDevice
+import SharedDeviceBroker
+
+/// What a person, an administrator, a stranger or misfortune does.
+enum Action: Hashable {
+    case signIn(Int, person: Int, isRight: Bool, patience: Int)
+    case signOut(Int)
+    case token(Int, refresh: Bool)
+    case work(Int)
+    case cancel(Int)
+    case again(Int)
+    case startApp(Int)
+    case killApp(Int)
+    case dropConnection(Int)
+    case stepFails(Int)
+    case startBroker, killBroker
+    case killBrokerAfter(Int)
+    case cutPower
+    case loseBus, restoreBus
+    case disk(World.DiskMode)
+    case provider(World.ProviderMode)
+    case configure(Setting.File)
+    case pass(Int)
+    case setClock(Int)
+    case waive(Int)
+    case signOutAnyone
+    case stranger(Stranger)
+    case settle
+
+    /// What a program asks that means harm.
+    enum Stranger: Hashable, CaseIterable {
+        case account, signsIn, guesses, signsOut, signsAnyoneOut, reports, waives, claimsAnother, floods, leaves
+    }
+}
+
+/// An action, and how much of what it causes happens before the next one.
+struct ScheduledStep: Hashable, CustomStringConvertible {
+    var action: Action
+    var progress: Int
+    /// Chooses the order in which that happens: a schedule without another step does the same here.
+    var salt: UInt64
+
+    var description: String { "\(action), then \(progress) steps (\(String(salt, radix: 36)))" }
+}
+
+/// A device's life, made from a seed alone.
+package struct SimulatedSchedule: Hashable, Sendable {
+    package let seed: UInt64
+    var configuration: Int
+    var steps: [ScheduledStep]
+
+    package init(seed: UInt64) {
+        var random = SplitMix64(seed: seed)
+        self.seed = seed
+        configuration = random.pick(weighted: [(5, 0), (3, 1), (3, 2), (2, 3)])
+        var maker = StepMaker(random: random)
+        steps = maker.steps(count: 20 + random.below(40))
+    }
+}
+
+/// Chooses steps that make sense where the earlier ones may have led. It only guesses; a wrong guess does nothing.
+private struct StepMaker {
+    private enum Kind {
+        case signIn, signOut, token, work, cancel, again
+        case startApp, killApp, drop, stepFails
+        case broker, killBrokerAfter, power, bus, disk, provider
+        case configure, pass, clock, administrator, stranger, settle
+    }
+
+    var random: SplitMix64
+    private var isBrokerUp = true
+    private var isBusUp = true
+    private var isDiskWell = true
+    private var isProviderWell = true
+    private var mayBeSignedIn = false
+
+    init(random: SplitMix64) { self.random = random }
+
+    mutating func steps(count: Int) -> [ScheduledStep] {
+        var steps: [ScheduledStep] = []
+        // Nothing happens on a device that nobody uses.
+        steps.append(step(.signIn(random.below(4), person: random.below(2), isRight: true, patience: 0)))
+        if random.chance(80) { steps.append(step(.settle)) }
+        while steps.count < count { steps.append(step(action())) }
+        return steps
+    }
+
+    private mutating func step(_ action: Action) -> ScheduledStep {
+        let progress = random.chance(20) ? 0 : random.below(random.chance(30) ? 40 : 8)
+        return ScheduledStep(action: action, progress: progress, salt: random.next())
+    }
+
+    private mutating func kind() -> Kind {
+        random.pick(weighted: [
+            (mayBeSignedIn ? 4 : 14, .signIn), (mayBeSignedIn ? 14 : 3, .signOut), (6, .token), (8, .work),
+            (1, .cancel),
+            (3, .again), (6, .startApp), (6, .killApp), (3, .drop), (2, .stepFails),
+            (isBrokerUp ? 3 : 14, .broker), (isBrokerUp ? 4 : 0, .killBrokerAfter), (1, .power),
+            (isBusUp ? 1 : 12, .bus),
+            (isDiskWell ? 2 : 8, .disk), (isProviderWell ? 2 : 8, .provider),
+            (3, .configure), (7, .pass), (1, .clock), (3, .administrator), (5, .stranger), (9, .settle),
+        ])
+    }
+
+    private mutating func action() -> Action {
+        let app = random.below(Setting.apps.count)
+        switch kind() {
+        case .signIn:
+            mayBeSignedIn = true
+            let person = random.pick(weighted: [(6, 0), (5, 1), (1, 2)])
+            return .signIn(app, person: person, isRight: !random.chance(10), patience: random.chance(40) ? 20 : 0)
+        case .signOut:
+            mayBeSignedIn = false
+            return .signOut(app)
+        case .token: return .token(app, refresh: random.chance(50))
+        case .work: return .work(app)
+        case .cancel: return .cancel(app)
+        case .again: return .again(app)
+        case .startApp: return .startApp(app)
+        case .killApp: return .killApp(app)
+        case .drop: return .dropConnection(app)
+        case .stepFails: return .stepFails(app)
+        case .broker:
+            isBrokerUp.toggle()
+            return isBrokerUp ? .startBroker : .killBroker
+        case .killBrokerAfter:
+            isBrokerUp = false
+            return .killBrokerAfter(random.below(12))
+        case .power:
+            isBrokerUp = false
+            return .cutPower
+        case .bus:
+            isBusUp.toggle()
+            return isBusUp ? .restoreBus : .loseBus
+        case .disk:
+            isDiskWell.toggle()
+            return .disk(isDiskWell ? .works : random.chance(60) ? .isFull : .standsStill)
+        case .provider:
+            isProviderWell.toggle()
+            return .provider(isProviderWell ? .answers : random.chance(50) ? .fails : .hangs)
+        case .configure:
+            return .configure(
+                random.pick(weighted: [
+                    (3, .valid(0)), (2, .valid(1)), (2, .valid(2)), (2, .valid(3)), (1, .valid(4)), (6, .broken),
+                    (1, .missing),
+                ])
+            )
+        case .pass: return .pass(random.pick([1, 1, 3, 31, 61, 950]))
+        case .clock: return .setClock(random.pick([-86400, -600, 600, 86400, 40 * 86400]))
+        case .administrator: return random.chance(50) ? .waive(random.below(3)) : .signOutAnyone
+        case .stranger: return .stranger(random.pick(Action.Stranger.allCases))
+        case .settle: return .settle
+        }
+    }
+}

@@ -1,0 +1,62 @@
+package import Foundation
+import SharedDevice
+package import SharedDeviceBroker
+
+/// What a virtual device has on its disk: the rows that the store keeps.
+package struct VirtualDisk {
+    package var device = DeviceState.initial
+    package var membership: Membership?
+    package var sessions: [UInt64: CleanupLedger.Session] = [:]
+    package var parts: [UInt64: [Participant: CleanupLedger.Part]] = [:]
+    package var log: [AuditEntry] = []
+    package var lastActivity: Date?
+    /// The last state without an account that was noted: a killed broker leaves it, a power cut only what is ``safelyNoted``.
+    private var noted: (state: DeviceState, date: Date)?
+    private var safelyNoted: (state: DeviceState, date: Date)?
+
+    package init() {}
+
+    package mutating func commit(_ batch: Batch) {
+        if let device = batch.device { self.device = device }
+        if let membership = batch.membership { self.membership = membership }
+        for (number, session) in batch.sessions {
+            sessions[number] = session
+            if session == nil { parts[number] = nil }
+        }
+        for (number, participants) in batch.parts {
+            for (participant, part) in participants { parts[number, default: [:]][participant] = part }
+        }
+        log += batch.log
+    }
+
+    package mutating func fail(_ batch: Batch) { if batch.device != nil { safelyNoted = noted } }
+
+    package mutating func note(_ state: DeviceState, at date: Date) { noted = (state, date) }
+
+    package mutating func cutPower() { noted = safelyNoted }
+
+    /// A later state than the rows have, if one was noted.
+    package var laterState: (state: DeviceState, date: Date)? {
+        noted.flatMap { $0.state.epoch > device.epoch ? $0 : nil }
+    }
+
+    /// The ledger as a start of the broker reads it: without what is in memory only.
+    package func ledger(at now: Moment) -> CleanupLedger {
+        let sessions = sessions.mapValues { session in
+            var session = session
+            session.endedUptime = session.endedAt.map {
+                now.uptime - .seconds(max(0, now.wall.timeIntervalSince($0)))
+            }
+            return session
+        }
+        let parts = parts.mapValues { parts in
+            parts.mapValues { part in
+                var part = part
+                part.connections = []
+                part.isReported = false
+                return part
+            }
+        }
+        return CleanupLedger(sessions: sessions, parts: parts.filter { !$0.value.isEmpty })
+    }
+}

@@ -1,0 +1,86 @@
+import SharedDevice
+import SharedDeviceBroker
+
+/// Deliberate mistakes. Each changes what passes between the broker's reducer and the world around it; the simulation has to find it.
+package enum Mutant: String, CaseIterable, Sendable {
+    case transactionIsNotSynced, noteIsNotWritten, noteIsNotRead, noteAfterBroadcast, answersBeforeCommit
+    case ledgerIsNotWritten, restartForgets, noBroadcastAtStart
+    case receiptOfAnotherSession, receiptOfAnotherApp, endSettles, debtByApp, throttleByName
+    case signOutNamesNoSession, policyIsAdvisory, brokenConfigurationIsDefaults
+    case reportsBeforeDeletion, deletesWithoutSync
+
+    var appMistakes: AppMistakes {
+        switch self {
+        case .reportsBeforeDeletion: .reportsBeforeDeletion
+        case .deletesWithoutSync: .deletesWithoutSync
+        default: []
+        }
+    }
+}
+
+extension World {
+    /// The event as a broker with the mistake takes it.
+    func rewritten(_ event: Event, _ state: BrokerState) -> Event {
+        guard let mutant, case .request(let request) = event else { return event }
+        var (call, connection, claimed) = (request.call, request.connection, request.claimed)
+        switch (mutant, call) {
+        case (.receiptOfAnotherSession, .report(let progress, _, let detail)):
+            call = .report(progress, session: state.ledger.rounds.last ?? 0, detail: detail)
+        case (.receiptOfAnotherApp, .report(.finished, let session, _)):
+            // The receipt of whoever comes first counts for all: the others' are as good as there.
+            guard let other = otherDebtor(session, state, but: request) else { return event }
+            (connection, claimed) = other
+        case (.signOutNamesNoSession, .signOut(let identifier, _)):
+            call = .signOut(identifier: identifier, session: nil)
+        default: return event
+        }
+        return .request(
+            Request(
+                number: request.number,
+                connection: connection,
+                claimed: claimed,
+                call: call,
+                method: request.method
+            )
+        )
+    }
+
+    private func otherDebtor(_ session: UInt64, _ state: BrokerState, but request: Request) -> (String, String?)? {
+        for slot in slots where slot.connection != request.connection && known.contains(slot.connection) {
+            guard let home = slot.home, slot.name != request.claimed,
+                state.ledger.parts[session]?[homes[home].participant]?.progress?.isSettled == false
+            else { continue }
+            return (slot.connection, slot.name)
+        }
+        return nil
+    }
+
+    func rewritten(_ batch: Batch) -> Batch {
+        guard mutant == .ledgerIsNotWritten else { return batch }
+        var batch = batch
+        batch.parts = [:]
+        return batch
+    }
+
+    func ordered(_ effects: [Effect]) -> [Effect] {
+        guard mutant == .noteAfterBroadcast,
+            let index = effects.firstIndex(where: { if case .noteState = $0 { true } else { false } })
+        else { return effects }
+        var effects = effects
+        effects.append(effects.remove(at: index))
+        return effects
+    }
+
+    /// The end of a process counts as its receipt.
+    func settleAll(_ index: Int, _ connection: String) {
+        guard let broker, let home = slots[index].home else { return }
+        for owed in broker.ledger.owed(by: homes[home].participant) {
+            let call = Request.Call.report(.finished, session: owed.epoch, detail: nil)
+            feed(
+                .request(
+                    Request(number: 0, connection: connection, claimed: slots[index].name, call: call, method: "mutant")
+                )
+            )
+        }
+    }
+}

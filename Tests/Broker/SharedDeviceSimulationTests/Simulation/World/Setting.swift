@@ -1,0 +1,95 @@
+import DeviceConfiguration
+import Foundation
+import SharedDevice
+import SharedDeviceBroker
+
+/// Who is there: apps, users, people, configurations. Few of each, so that they meet often.
+enum Setting {
+    /// What the file of the managed configuration holds.
+    enum File: Hashable {
+        /// One of ``configurations``.
+        case valid(Int)
+        case broken
+        case missing
+    }
+
+    static let homes = [
+        Participant(app: "org.example.mail", user: 1000), Participant(app: "org.example.mail", user: 1001),
+        Participant(app: "org.example.notes", user: 1000),
+    ]
+
+    /// Two processes of one app and one user, the same app of another user, another app, and a program that means harm.
+    static let slots = [
+        slot(0), slot(0), slot(1), slot(2),
+        World.Slot(home: nil, user: 6666, executable: "/tmp/evil", name: "org.example.mail"),
+    ]
+    static let apps = 0..<4
+    static let hostile = 4
+
+    private static func slot(_ home: Int) -> World.Slot {
+        let participant = homes[home]
+        return World.Slot(
+            home: home,
+            user: participant.user,
+            executable: executable(participant.app),
+            name: participant.app
+        )
+    }
+
+    private static func executable(_ app: String) -> String { "/usr/bin/\(app)" }
+
+    /// The bus can start the one app, and not the other.
+    static let manifests = [
+        AppManifest(
+            identifier: "org.example.mail",
+            identity: AppManifest.Identity(executable: executable("org.example.mail")),
+            busName: "org.example.mail"
+        ),
+        AppManifest(
+            identifier: "org.example.notes",
+            identity: AppManifest.Identity(executable: executable("org.example.notes"))
+        ),
+    ]
+
+    /// The last one belongs to another organisation.
+    static let people = ["ada@contoso", "grace@contoso", "mallory@evil"]
+    /// The byte of the mark tells a password wherever it may turn up.
+    static let mark = "¤"
+    static let rightPassword = "right\(mark)"
+    static let wrongPassword = "wrong\(mark)"
+
+    static func account(_ person: String) -> Account {
+        let tenant = person.hasSuffix("@evil") ? "evil" : "contoso"
+        return Account(identifier: "\(person.prefix { $0 != "@" }).\(tenant)", username: person)
+    }
+
+    static let configurations = [
+        configuration(.strict),
+        configuration(.strict) { $0.cleanupTimeout = Seconds(60) },
+        configuration(.advisory) { $0.inactivityTimeout = Seconds(900) },
+        configuration(.advisory) {
+            $0.cleanupTimeout = Seconds(30)
+            $0.requiresEnrolment = true
+        },
+        ManagedConfiguration(),
+    ]
+
+    private static func configuration(
+        _ policy: CleanupPolicy.Kind,
+        _ change: (inout ManagedConfiguration) -> Void = { _ in }
+    ) -> ManagedConfiguration {
+        var configuration = ManagedConfiguration()
+        configuration.sharedDeviceMode = true
+        configuration.tenantIdentifier = "contoso"
+        configuration.cleanupPolicy = policy
+        change(&configuration)
+        return configuration
+    }
+
+    /// What a reader who does not know the rules makes of a broken file.
+    static let defaults = {
+        var configuration = ManagedConfiguration()
+        configuration.sharedDeviceMode = true
+        return configuration
+    }()
+}

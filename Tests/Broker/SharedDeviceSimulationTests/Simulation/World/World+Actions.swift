@@ -1,0 +1,186 @@
+import Foundation
+import Identity
+import SharedDevice
+import SharedDeviceBroker
+
+/// Carries out what a schedule says.
+extension World {
+    func run(_ step: ScheduledStep) {
+        note("· \(step.action)")
+        random = SplitMix64(seed: step.salt)
+        act(step.action)
+        oracle.check(self)
+        progress(step.progress)
+    }
+
+    private func act(_ action: Action) {
+        switch action {
+        case .signIn(let app, let person, let isRight, let patience): signIn(app, person, isRight, patience)
+        case .signOut(let app): signOut(app)
+        case .token(let app, let refresh): token(app, refresh)
+        case .work(let app): work(app)
+        case .cancel(let app): call(app, .cancelSignIn(label: "label \(app)"))
+        case .again(let app): sendAgain(app)
+        case .startApp(let app): startApp(app)
+        case .killApp(let app): killApp(app)
+        case .dropConnection(let app): dropConnection(app)
+        case .stepFails(let app): slots[app].process?.failures += 1
+        case .startBroker: startBroker()
+        case .killBroker: killBroker(isPowerCut: false)
+        case .killBrokerAfter(let effects): if broker != nil { effectsLeft = effects }
+        case .cutPower: cutPower()
+        case .loseBus: loseBus()
+        case .restoreBus: restoreBus()
+        case .disk(let mode):
+            diskMode = mode
+            takeNote()
+        case .provider(let mode): providerMode = mode
+        case .configure(let file):
+            self.file = file
+            readConfiguration()
+        case .pass(let seconds): advance(by: .seconds(seconds))
+        case .setClock(let seconds):
+            now.wall += Double(seconds)
+            oracle.isClockDoubtful = true
+        case .waive(let home):
+            let participant = Setting.homes[home]
+            call(Self.administrator, .waive(app: participant.app, user: participant.user, session: nil, reason: "test"))
+        case .signOutAnyone: call(Self.administrator, .signOutAnyone(identifier: nil, reason: "test"))
+        case .stranger(let deed): strangerDoes(deed)
+        case .settle: settle(200)
+        }
+    }
+
+    /// Lets all that can happen happen, as far as no time has to pass.
+    func settle(_ most: Int) { progress(most) }
+
+    private func cutPower() {
+        for index in Setting.apps { killApp(index) }
+        killBroker(isPowerCut: true)
+        for index in homes.indices { homes[index].cutPower() }
+        for index in slots.indices { slots[index].toBroker = [] }
+    }
+
+    // MARK: Apps
+
+    @discardableResult
+    private func call(_ index: Int, _ call: Request.Call) -> UInt64? {
+        guard slots[index].isRunning || slots[index].home == nil else { return nil }
+        let number = slots[index].calls.send(call)
+        flush(index)
+        return number
+    }
+
+    /// As the library: an app that has data of another session under a strict policy does not ask at all.
+    private func signIn(_ index: Int, _ person: Int, _ isRight: Bool, _ patience: Int) {
+        guard let process = slots[index].process, process.isStrict != nil, let home = slots[index].home else { return }
+        guard process.isStrict == false || homes[home].record.mayHoldData.isEmpty else { return }
+        let credentials = Request.Credentials(
+            username: Setting.people[person],
+            password: Secret(isRight ? Setting.rightPassword : Setting.wrongPassword)
+        )
+        let request = Request.Call.signIn(
+            credentials,
+            scopes: ["s"],
+            patience: .seconds(patience),
+            label: "label \(index)"
+        )
+        if let number = call(index, request) { slots[index].process?.tokens[number] = process.heard }
+    }
+
+    private func session(of index: Int) -> (SessionRecord.Session, AppProcess)? {
+        guard let process = slots[index].process, let home = slots[index].home,
+            let session = homes[home].record.mayHoldData.last
+        else { return nil }
+        return (session, process)
+    }
+
+    private func signOut(_ index: Int) {
+        guard let (session, _) = session(of: index) else { return }
+        call(index, .signOut(identifier: session.account.identifier, session: session.epoch))
+    }
+
+    private func token(_ index: Int, _ refresh: Bool) {
+        guard let (session, process) = session(of: index), let home = slots[index].home,
+            let isStrict = process.isStrict,
+            !isStrict || homes[home].record.mayHoldData.count == 1
+        else { return }
+        let request = Request.Call.acquireToken(
+            identifier: session.account.identifier,
+            scopes: ["s"],
+            refresh: refresh,
+            session: session.epoch
+        )
+        if let number = call(index, request) { slots[index].process?.tokens[number] = process.heard }
+    }
+
+    /// The person does something in the app, which stores data.
+    private func work(_ index: Int) {
+        guard let process = slots[index].process, let home = slots[index].home, let session = process.shown else {
+            return
+        }
+        if !homes[home].record.mayHoldData.contains(where: { $0.epoch == session }), !isHeldElsewhere(index, session) {
+            oracle.fail("data was stored without a record", "home \(home), session \(session)")
+        }
+        homes[home].data[random.below(2)].insert(session)
+        call(index, .activity)
+    }
+
+    /// Whether another process of the app has cleaned up already, and this one has yet to hear of it.
+    private func isHeldElsewhere(_ index: Int, _ session: UInt64) -> Bool {
+        slots.indices.contains { $0 != index && slots[$0].home == slots[index].home }
+    }
+
+    /// An app sends its last call again, because it does not trust its bus.
+    private func sendAgain(_ index: Int) {
+        for case .request(let request) in slots[index].toBroker.reversed() {
+            call(index, request.call)
+            return
+        }
+        guard let home = slots[index].home, let receipt = homes[home].record.receiptsDue.last else { return }
+        call(index, .report(.finished, session: receipt.epoch, detail: nil))
+    }
+
+    // MARK: A stranger
+
+    private func strangerDoes(_ deed: Action.Stranger) {
+        let index = Setting.hostile
+        let session = max(1, disk.device.epoch) - UInt64(random.below(2))
+        let person = Setting.people[random.below(2)]
+        func signIn(_ name: String, _ password: String) -> Request.Call {
+            let credentials = Request.Credentials(username: name, password: Secret(password))
+            return .signIn(credentials, scopes: ["s"], patience: .zero, label: nil)
+        }
+        slots[index].toApp = []
+        switch deed {
+        case .account: stranger(.currentAccount, random.chance(50) ? "org.example.evil" : nil)
+        case .signsIn: stranger(signIn(Setting.people[2], Setting.rightPassword), "org.example.evil")
+        case .guesses: for _ in 0..<7 { stranger(signIn(person, Setting.wrongPassword), "org.example.evil") }
+        case .signsOut:
+            stranger(.signOut(identifier: Setting.account(person).identifier, session: nil), "org.example.mail")
+        case .signsAnyoneOut: stranger(.signOutAnyone(identifier: nil, reason: "because"), nil)
+        case .reports:
+            for name in ["org.example.mail", "org.example.notes", "org.example.evil"] {
+                stranger(.report(.finished, session: session, detail: "line\nbreak"), name)
+            }
+        case .waives: stranger(.waive(app: "org.example.mail", user: nil, session: nil, reason: "because"), nil)
+        case .claimsAnother:
+            stranger(.currentAccount, "org.example.mail")
+            stranger(
+                .acquireToken(identifier: Setting.account(person).identifier, scopes: [], refresh: true, session: nil),
+                "org.example.notes"
+            )
+        case .floods: for _ in 0..<150 { stranger(.report(.begun, session: 1, detail: "x"), "org.example.mail") }
+        case .leaves:
+            slots[index].toBroker.append(.left(slots[index].connection))
+            oracle.left(slots[index].connection)
+            connect(index)
+        }
+    }
+
+    private func stranger(_ call: Request.Call, _ name: String?) {
+        let number = slots[Setting.hostile].calls.send(call)
+        slots[Setting.hostile].calls.sent = []
+        send(Setting.hostile, number, call, claiming: name)
+    }
+}

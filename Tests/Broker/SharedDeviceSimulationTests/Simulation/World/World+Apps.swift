@@ -1,0 +1,237 @@
+import DBusTransport
+import Identity
+import SharedDevice
+import SharedDeviceBroker
+
+/// Processes and their connections. The bus keeps the order of what one connection sends to another, and no other.
+extension World {
+    func connect(_ index: Int) {
+        connections += 1
+        slots[index].connection = ":1.\(connections)"
+    }
+
+    /// The connection ends. Some of what it sent last never left the process.
+    private func disconnect(_ index: Int) {
+        let connection = slots[index].connection
+        var lost = random.below(slots[index].toBroker.count + 1)
+        while lost > 0, case .request(let request)? = slots[index].toBroker.last, request.connection == connection {
+            slots[index].toBroker.removeLast()
+            lost -= 1
+        }
+        slots[index].toBroker.append(.left(connection))
+        oracle.left(connection)
+    }
+
+    // MARK: Processes
+
+    func startApp(_ index: Int) {
+        guard !slots[index].isRunning, isBusUp, let home = slots[index].home else { return }
+        note("process \(index) starts")
+        connect(index)
+        slots[index].toApp = []
+        slots[index].process = AppProcess(slot: index, home: home, mistakes: mutant?.appMistakes ?? [])
+    }
+
+    func killApp(_ index: Int) {
+        guard slots[index].isRunning else { return }
+        note("process \(index) is killed")
+        forgetHeld(index)
+        slots[index].process = nil
+        disconnect(index)
+        forgetAnswers(index)
+    }
+
+    /// The connection is lost, and comes again under another name. The process goes on.
+    func dropConnection(_ index: Int) {
+        guard slots[index].isRunning, isBusUp else { return }
+        note("process \(index) loses its connection")
+        disconnect(index)
+        let left = slots[index].toBroker
+        failCalls(index)
+        connect(index)
+        // What the old connection had sent comes before anything of the new one.
+        slots[index].toBroker = left
+        slots[index].toApp.append(.reconnected)
+    }
+
+    /// Nobody can miss a process of which a broker that was started anew has not heard; and a receipt that another process has left in the
+    /// record says nothing of what this one stored since.
+    private func forgetHeld(_ index: Int) {
+        guard let process = slots[index].process else { return }
+        let isUnknown = !known.contains(slots[index].connection)
+        for session in process.held {
+            let isInRecord = homes[process.home].record.receiptsDue.contains { $0.epoch == session.epoch }
+            let debt = Oracle.Debt(session: session.epoch, home: process.home)
+            if isUnknown || isInRecord || isCleaned(session.epoch, by: process.home, but: index) {
+                oracle.unheard.insert(debt)
+            } else {
+                oracle.leaving[slots[index].connection, default: []].insert(debt)
+            }
+        }
+    }
+
+    /// Whether another process of the app is at its cleanup, the receipt of which a third one may find in the record and send.
+    private func isCleaned(_ session: UInt64, by home: Int, but index: Int) -> Bool {
+        slots.indices.contains { other in
+            guard other != index, let process = slots[other].process, process.home == home else { return false }
+            return switch process.follower {
+            case .cleans(_, let stale), .isClean(let stale): stale.contains { $0.epoch == session }
+            case .waits, .reports: false
+            }
+        }
+    }
+
+    private func forgetAnswers(_ index: Int) {
+        unanswered = unanswered.filter { $0.value != index }
+        slots[index].toApp = []
+    }
+
+    private func failCalls(_ index: Int) {
+        // What has arrived may be read still, or is lost with the connection.
+        if random.chance(50) {
+            for message in slots[index].toApp {
+                switch message {
+                case .reply(let number, _), .failed(let number): unanswered[number] = index
+                case .broadcast, .reconnected: break
+                }
+            }
+            slots[index].toApp = []
+        }
+        for number in unanswered.filter({ $0.value == index }).keys.sorted() {
+            unanswered[number] = nil
+            slots[index].toApp.append(.failed(number))
+        }
+    }
+
+    func loseBus() {
+        guard isBusUp else { return }
+        note("the bus is lost")
+        isBusUp = false
+        for index in slots.indices {
+            oracle.left(slots[index].connection)
+            slots[index].toBroker = []
+            if slots[index].isRunning { failCalls(index) } else { forgetAnswers(index) }
+        }
+        known = []
+        starts = []
+        feed(.busLost)
+    }
+
+    func restoreBus() {
+        guard !isBusUp else { return }
+        note("the bus is back")
+        isBusUp = true
+        for index in slots.indices {
+            connect(index)
+            if slots[index].isRunning { slots[index].toApp.append(.reconnected) }
+        }
+        feed(.busRestored)
+    }
+
+    // MARK: Messages
+
+    /// Sends a call of this slot.
+    func send(_ index: Int, _ number: UInt64, _ call: Request.Call, claiming name: String?) {
+        let number = UInt64(index) << 32 | number
+        let method = Self.method(call)
+        note("process \(index) calls \(method), \(number)")
+        guard isBusUp else { return slots[index].toApp.append(.failed(number)) }
+        unanswered[number] = index
+        let request = Request(
+            number: number,
+            connection: slots[index].connection,
+            claimed: name,
+            call: call,
+            method: method
+        )
+        slots[index].toBroker.append(.request(request))
+    }
+
+    /// Calls that processes have made meanwhile go out.
+    func flush(_ index: Int) {
+        let sent = slots[index].calls.sent
+        slots[index].calls.sent = []
+        for (number, call) in sent { send(index, number, call, claiming: slots[index].name) }
+    }
+
+    func brokerReads(_ index: Int) {
+        guard !slots[index].toBroker.isEmpty else { return }
+        switch slots[index].toBroker.removeFirst() {
+        case .left(let connection):
+            note("the broker hears that \(connection) has left")
+            oracle.leaving[connection] = nil
+            guard known.remove(connection) != nil else { break }
+            if mutant == .endSettles { settleAll(index, connection) }
+            feed(.left(connection))
+        case .request(let request):
+            if known.insert(request.connection).inserted { feed(.arrived(caller(index, request.connection))) }
+            feed(.request(request))
+        }
+    }
+
+    private func caller(_ index: Int, _ connection: String) -> Caller {
+        let slot = slots[index]
+        let user: UInt32 =
+            switch mutant {
+            case .debtByApp where slot.user == 1001: 1000
+            case .throttleByName where slot.user == 6666: 1000
+            default: slot.user
+            }
+        return Caller(
+            connection: connection,
+            credentials: AppCredentials(user: user, executable: slot.executable),
+            process: UInt32(index),
+            isAdministrator: slot.user == 0
+        )
+    }
+
+    func appReads(_ index: Int) {
+        guard !slots[index].toApp.isEmpty, var process = slots[index].process, let home = slots[index].home else {
+            return
+        }
+        var message = slots[index].toApp.removeFirst()
+        switch message {
+        case .reply(let number, let result): message = .reply(number & 0xFFFF_FFFF, result)
+        case .failed(let number): message = .failed(number & 0xFFFF_FFFF)
+        default: break
+        }
+        note("process \(index) reads \(Self.describe(message))")
+        slots[index].process = nil
+        process.receive(message, &homes[home], &slots[index].calls, at: now.uptime)
+        slots[index].process = process
+        flush(index)
+    }
+
+    func appActs(_ index: Int) {
+        guard var process = slots[index].process, let home = slots[index].home else { return }
+        note("process \(index) goes on: \(process.keeper), \(process.follower)".prefix(160).description)
+        slots[index].process = nil
+        process.act(&homes[home], &slots[index].calls, at: now.uptime)
+        slots[index].process = process
+        flush(index)
+    }
+
+    private static func describe(_ message: AppProcess.Message) -> String {
+        switch message {
+        case .broadcast: "a broadcast"
+        case .reconnected: "that it is connected again"
+        case .reply(let number, .success): "reply \(number)"
+        case .reply(let number, .failure(let refusal)): "reply \(number), \(refusal.code)"
+        case .failed(let number): "that call \(number) has failed"
+        }
+    }
+
+    private static func method(_ call: Request.Call) -> String {
+        switch call {
+        case .currentAccount: "getCurrentAccount"
+        case .signIn(let credentials, _, _, _): "signIn of \(credentials.username)"
+        case .signOut: "signOut"
+        case .acquireToken: "acquireTokenSilently"
+        case .report(let progress, let session, _): "reportCleanup \(progress) of \(session)"
+        case .waive: "waive"
+        case .signOutAnyone: "signOutAnyone"
+        case .cancelSignIn: "cancelSignIn"
+        default: "another method"
+        }
+    }
+}

@@ -1,0 +1,198 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDevice
+import SharedDeviceBroker
+
+/// The broker's shell: it feeds the reducer and carries its effects out in their order, as `BrokerEngine` and `BrokerService` do.
+extension World {
+    // MARK: Start and end
+
+    func startBroker() {
+        guard broker == nil, isBusUp else { return }
+        note("the broker starts")
+        let content = mutant == .restartForgets ? VirtualDisk() : disk
+        var state = BrokerState(
+            device: disk.device,
+            membership: disk.membership,
+            ledger: content.ledger(at: now),
+            noted: mutant == .noteIsNotRead ? nil : disk.laterState,
+            lastActivity: disk.lastActivity,
+            at: now
+        )
+        // Read before the first event, so that nothing is decided yet.
+        oracle.started(&state, self)
+        broker = state
+        latest = nil
+        feed(.manifests(Setting.manifests))
+        readConfiguration()
+        if mutant != .noBroadcastAtStart { feed(.busRestored) }
+    }
+
+    /// The broker ends, and with it what its threads had not done.
+    func killBroker(isPowerCut: Bool) {
+        guard broker != nil || isPowerCut else { return }
+        note(isPowerCut ? "the power fails" : "the broker is killed")
+        broker = nil
+        effectsLeft = nil
+        // The transaction under way is on the disk, or is not.
+        if case .batch(let batch)? = jobs.first, diskMode == .works, random.chance(50) { disk.commit(batch) }
+        jobs = []
+        waitingNote = nil
+        questions = []
+        starts = []
+        if isPowerCut {
+            if let synced { disk = synced }
+            disk.cutPower()
+        }
+        known = []
+        for index in slots.indices { slots[index].toBroker = [] }
+        for (number, index) in unanswered.sorted(by: { $0.key < $1.key }) { slots[index].toApp.append(.failed(number)) }
+        unanswered = [:]
+        oracle.ended(isPowerCut: isPowerCut, self)
+    }
+
+    // MARK: Events
+
+    func feed(_ event: Event) {
+        guard var state = broker else { return }
+        broker = nil
+        let before = oracle.before(state)
+        let effects = state.reduce(rewritten(event, state), at: now)
+        broker = state
+        oracle.after(event, effects, before, state, self)
+        for effect in ordered(effects) {
+            if let left = effectsLeft {
+                guard left > 0 else { return killBroker(isPowerCut: false) }
+                effectsLeft = left - 1
+            }
+            perform(effect)
+            if broker == nil || violation != nil { return }
+        }
+    }
+
+    private func perform(_ effect: Effect) {
+        switch effect {
+        case .reply(let number, let result): reply(number, result)
+        case .noteState(let state):
+            note("  the broker notes that nobody is signed in, epoch \(state.epoch)")
+            waitingNote = state
+            takeNote()
+        case .announce:
+            note("  the broker broadcasts")
+            oracle.announced(isNoted: diskMode != .standsStill || waitingNote == nil)
+            for index in slots.indices where slots[index].isRunning && isBusUp { slots[index].toApp.append(.broadcast) }
+        case .commit(let batch):
+            note("  transaction \(batch.number) goes to the disk")
+            jobs.append(.batch(rewritten(batch)))
+            if mutant == .answersBeforeCommit { feed(.committed(batch.number)) }
+        case .authenticate(let number, let credentials):
+            questions.append(.authenticated(number, verdict(credentials)))
+        case .issueToken(let number, _, let scopes):
+            let token = AccessToken(value: "token \(number)", scopes: scopes, expiresAt: now.wall + 3600)
+            questions.append(.issued(number, .success(token)))
+        case .startService(let app, let name): starts.append((app, name))
+        case .keepActivity(let date): jobs.append(.activity(date))
+        case .endProviderSession, .journal, .note: break
+        }
+    }
+
+    /// The thread for notes does what it can.
+    func takeNote() {
+        guard let state = waitingNote, diskMode != .standsStill else { return }
+        waitingNote = nil
+        oracle.hasNoted(state)
+        if mutant != .noteIsNotWritten { disk.note(state, at: now.wall) }
+    }
+
+    private func reply(_ number: UInt64, _ result: Result<BrokerProtocol.Fields, Refusal>) {
+        guard let index = unanswered.removeValue(forKey: number) else { return }
+        switch result {
+        case .success(let fields):
+            note(
+                "  reply \(number) to \(index): epoch \(fields["epoch"]?.unsignedValue.map(String.init) ?? "-")"
+                    + (fields["account"] == nil ? "" : ", with an account")
+            )
+        case .failure(let refusal): note("  reply \(number) to \(index): \(refusal.code)")
+        }
+        slots[index].toApp.append(.reply(number, result))
+        if slots[index].process == nil { slots[index].toApp = [] }
+    }
+
+    private func verdict(_ credentials: Request.Credentials) -> Result<AuthenticatedIdentity, IdentityError> {
+        guard credentials.password?.isEqual(to: Secret(Setting.rightPassword)) == true else {
+            return .failure(IdentityError(.invalidGrant, "the user name or the password is wrong"))
+        }
+        return .success(AuthenticatedIdentity(account: Setting.account(credentials.username), isAdministrator: true))
+    }
+
+    // MARK: What the broker waits for
+
+    func diskWorks() {
+        guard !jobs.isEmpty else { return }
+        switch jobs.removeFirst() {
+        case .activity(let date): if diskMode == .works { disk.lastActivity = date }
+        case .configuration(let configuration): if diskMode == .works { kept = configuration }
+        case .batch(let batch):
+            if diskMode == .works {
+                if mutant == .transactionIsNotSynced { synced = disk }
+                disk.commit(batch)
+                oracle.committed(batch, self)
+                note("transaction \(batch.number) is on the disk")
+                if mutant != .answersBeforeCommit { feed(.committed(batch.number)) }
+            } else {
+                disk.fail(batch)
+                oracle.notCommitted(batch)
+                note("transaction \(batch.number) fails")
+                feed(.commitFailed(batch, "the disk is full"))
+            }
+        }
+    }
+
+    func providerAnswers() {
+        guard !questions.isEmpty else { return }
+        let answer = questions.remove(at: random.below(questions.count))
+        let failure = IdentityError(.providerFailed, "the provider cannot be reached")
+        switch answer {
+        case .authenticated(let number, _) where providerMode == .fails: feed(.authenticated(number, .failure(failure)))
+        case .issued(let number, _) where providerMode == .fails: feed(.issued(number, .failure(failure)))
+        default: feed(answer)
+        }
+    }
+
+    /// The bus starts the app for every user that has data of it; a real bus starts it for its own.
+    func busStarts() {
+        let (app, _) = starts.removeFirst()
+        var isNews = false
+        for index in Setting.apps where slots[index].name == app && !slots[index].isRunning && random.chance(70) {
+            startApp(index)
+            isNews = true
+        }
+        feed(.serviceStarted(app: app, isNews ? .started : .running))
+    }
+
+    // MARK: The configuration
+
+    /// The broker reads the file, at its start and when it changes.
+    func readConfiguration() {
+        guard broker != nil else { return }
+        var problem: String?
+        switch file {
+        case .valid(let index):
+            latest = .present(Setting.configurations[index])
+            jobs.append(.configuration(Setting.configurations[index]))
+        case .missing:
+            latest = .missing
+            jobs.append(.configuration(ManagedConfiguration()))
+        case .broken: problem = "the file is broken"
+        }
+        let isIgnored = mutant == .brokenConfigurationIsDefaults && latest == nil
+        var policy = DevicePolicy(inForce: latest, kept: isIgnored ? Setting.defaults : kept, hasManyUsers: false)
+        policy.problem = problem
+        oracle.configured(latest, kept: kept)
+        note("in force: \(policy.mode), \(policy.cleanup)\(policy.isConfigured ? "" : ", never configured")")
+        if mutant == .policyIsAdvisory { policy.cleanup = .advisory }
+        feed(.configured(policy))
+    }
+}

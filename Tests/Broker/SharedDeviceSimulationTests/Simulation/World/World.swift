@@ -1,0 +1,163 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import SharedDevice
+import SharedDeviceBroker
+
+/// A device in one process: the broker's own reducer, apps, bus, identity provider and disk, on a clock that is a number. Nothing happens
+/// unless a schedule's step or ``progress(_:_:)`` does it, so that the same schedule always goes the same way.
+final class World {
+    /// What the disk does.
+    enum DiskMode: Hashable { case works, isFull, standsStill }
+    /// What the identity provider does.
+    enum ProviderMode: Hashable { case answers, fails, hangs }
+
+    /// What waits for the broker's disk thread, in its order.
+    enum DiskJob {
+        case batch(Batch)
+        case activity(Date)
+        case configuration(ManagedConfiguration)
+    }
+
+    /// What waits for the broker at a connection.
+    enum Incoming {
+        case request(Request)
+        case left(String)
+    }
+
+    /// A place for a process. What it once was given it keeps until it ends.
+    struct Slot {
+        let home: Int?
+        let user: UInt32
+        let executable: String
+        /// Which app it says it is.
+        let name: String?
+        var process: AppProcess?
+        var connection = ""
+        var calls = Calls()
+        var toBroker: [Incoming] = []
+        var toApp: [AppProcess.Message] = []
+
+        var isRunning: Bool { process != nil }
+    }
+
+    static let administrator = Setting.slots.count
+
+    let mutant: Mutant?
+    var trace: ((String) -> Void)?
+    var random: SplitMix64
+
+    var now = Moment(wall: Date(timeIntervalSince1970: 1_700_000_000), uptime: .seconds(1000))
+    var broker: BrokerState?
+    /// After how many effects the broker is killed.
+    var effectsLeft: Int?
+    var diskMode = DiskMode.works
+    var disk = VirtualDisk()
+    var kept: ManagedConfiguration?
+    var jobs: [DiskJob] = []
+    /// A state that waits for the thread that notes it.
+    var waitingNote: DeviceState?
+    /// What a disk that does not sync still loses at a power cut.
+    var synced: VirtualDisk?
+    var providerMode = ProviderMode.answers
+    var questions: [Event] = []
+    var starts: [(app: String, name: String)] = []
+    var isBusUp = true
+    var file = Setting.File.valid(0)
+    /// The last valid content since the broker's start.
+    var latest: ManagedConfigurationFile.Content?
+
+    var slots: [Slot]
+    var homes: [Home]
+    var connections = 0
+    /// The connections that have called the broker.
+    var known: Set<String> = []
+    /// Requests that have no answer yet, with the slot that waits.
+    var unanswered: [UInt64: Int] = [:]
+    var oracle = Oracle()
+    /// How many micro-steps were taken, for the reader of the statistics.
+    var steps = 0
+
+    init(seed: UInt64, mutant: Mutant?, trace: ((String) -> Void)? = nil) {
+        self.mutant = mutant
+        self.trace = trace
+        random = SplitMix64(seed: seed)
+        homes = Setting.homes.map(Home.init)
+        slots = Setting.slots
+        slots.append(Slot(home: nil, user: 0, executable: "/usr/bin/shared-device", name: nil))
+        for index in slots.indices { connect(index) }
+    }
+
+    func note(_ text: @autoclosure () -> String) { trace?(text()) }
+
+    var violation: String? { oracle.violation }
+
+    // MARK: Progress
+
+    /// A thing that can happen next.
+    enum Step {
+        case brokerReads(Int)
+        case appReads(Int)
+        case appActs(Int)
+        case diskWorks, providerAnswers, busStarts, brokerWakes
+    }
+
+    /// All that can happen next without a fault or a wish.
+    func enabled() -> [Step] {
+        var found: [Step] = []
+        for index in slots.indices {
+            if broker != nil, isBusUp, !slots[index].toBroker.isEmpty { found.append(.brokerReads(index)) }
+            guard let process = slots[index].process else { continue }
+            if !slots[index].toApp.isEmpty { found.append(.appReads(index)) }
+            if isBusUp, process.canAct(at: now.uptime) { found.append(.appActs(index)) }
+        }
+        if !jobs.isEmpty, diskMode != .standsStill { found.append(.diskWorks) }
+        if !questions.isEmpty, providerMode != .hangs, broker != nil { found.append(.providerAnswers) }
+        if !starts.isEmpty, broker != nil { found.append(.busStarts) }
+        if let deadline = broker?.nextDeadline, deadline <= now.uptime { found.append(.brokerWakes) }
+        return found
+    }
+
+    /// Lets so many things happen, in an order by chance.
+    func progress(_ count: Int) {
+        for _ in 0..<count where violation == nil {
+            let steps = enabled()
+            guard !steps.isEmpty else { return }
+            take(steps[random.below(steps.count)])
+        }
+    }
+
+    func take(_ step: Step) {
+        steps += 1
+        switch step {
+        case .brokerReads(let index): brokerReads(index)
+        case .appReads(let index): appReads(index)
+        case .appActs(let index): appActs(index)
+        case .diskWorks: diskWorks()
+        case .providerAnswers: providerAnswers()
+        case .busStarts: busStarts()
+        case .brokerWakes: feed(.time)
+        }
+        oracle.check(self)
+    }
+
+    /// Lets the time pass. The broker is woken whenever it wants to be.
+    func advance(by duration: Duration) {
+        let end = now.uptime + duration
+        var wakes = 0
+        while violation == nil, let deadline = broker?.nextDeadline, deadline <= end {
+            pass(to: max(deadline, now.uptime))
+            feed(.time)
+            oracle.check(self)
+            wakes += 1
+            if wakes > 10_000 { return oracle.fail("bounds", "the broker wants to be woken without end") }
+        }
+        pass(to: end)
+    }
+
+    private func pass(to uptime: Duration) {
+        guard uptime > now.uptime else { return }
+        now.wall += (uptime - now.uptime) / .seconds(1)
+        now.uptime = uptime
+    }
+}
