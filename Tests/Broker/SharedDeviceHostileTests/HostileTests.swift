@@ -28,22 +28,17 @@ struct HostileTests {
     @Test("cannot hold up a sign-out, learn anything, or fill memory and disk", arguments: deeds)
     func flood(deed: String) async throws {
         let device = try await Device()
+        // What else this machine does holds up a sign-out, too.
+        let calm = try await signOutTimes(5, on: device)[2]
         let before = try device.brokerMemory()
         let hostile = try device.hostile(deed)
         defer { hostile.kill() }
         try await hostile.line { $0 == "ready" }
-        var waits: [Duration] = []
-        for _ in 0..<12 {
-            try await device.signIn()
-            let start = ContinuousClock.now
-            try await device.signOut()
-            waits.append(.now - start)
-        }
-        waits.sort()
-        print("hostile \(deed): sign-out median \(waits[waits.count / 2]), worst \(waits[waits.count - 1])")
+        let waits = try await signOutTimes(12, on: device)
+        print("hostile \(deed): sign-out median \(waits[6]), worst \(waits[11]), without the client \(calm)")
         // The figures of the broker alone are 50 ms and 1 s; the hostile client and the bus share two processors with it here.
-        #expect(waits[waits.count / 2] < .milliseconds(400), "\(waits)")
-        #expect(waits[waits.count - 1] < .seconds(2), "\(waits)")
+        #expect(waits[6] < max(.milliseconds(400), calm * 20), "\(waits)")
+        #expect(waits[11] < max(.seconds(2), calm * 100), "\(waits)")
         let grown = try device.brokerMemory() - before
         print(
             "hostile \(deed): the broker grew by \(grown / 1024) kB; its files have \(try device.filesSize() / 1024) kB"
@@ -53,6 +48,18 @@ struct HostileTests {
         #expect(try device.filesSize() < 8 << 20)
         #expect(hostile.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(hostile.lines.prefix(5))")
         #expect(deed == "never-reads" || hostile.isRunning, "\(hostile.errorText)")
+    }
+
+    /// How long sign-outs take, the shortest first.
+    private func signOutTimes(_ count: Int, on device: Device) async throws -> [Duration] {
+        var times: [Duration] = []
+        for _ in 0..<count {
+            try await device.signIn()
+            let start = ContinuousClock.now
+            try await device.signOut()
+            times.append(.now - start)
+        }
+        return times.sorted()
     }
 
     // S9
