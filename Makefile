@@ -91,8 +91,8 @@ test: setup
 	fi
 
 # Needs root, systemd and namespaces, so that it is not part of `test`.
-test-booted: setup
-	Tests/Broker/booted-check
+test-booted: build
+	BUILD=$$($(SWIFT) build --show-bin-path) Tests/Broker/booted-check
 
 test-release: setup
 	SWIFT='$(SWIFT)' Tests/release-check

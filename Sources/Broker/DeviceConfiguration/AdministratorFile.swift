@@ -172,10 +172,10 @@ extension KeyedDecodingContainer {
 }
 
 extension Decoder {
-    /// The first twenty keys that are none of these, in alphabetical order.
+    /// The keys that are none of these, in alphabetical order.
     func unknownKeys<Key: CodingKey>(beside: Key.Type) throws -> [String] {
         let keys = try container(keyedBy: AnyKey.self).allKeys.map(\.stringValue)
-        return Array(keys.filter { Key(stringValue: $0) == nil }.sorted().prefix(20))
+        return keys.filter { Key(stringValue: $0) == nil }.sorted()
     }
 }
 

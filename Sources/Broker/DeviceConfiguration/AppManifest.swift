@@ -116,11 +116,20 @@ extension AppManifest: Decodable {
             remedy: "write it from / on, such as /usr/bin/orders",
             where: { $0.hasPrefix("/") && !$0.hasSuffix("/") && !$0.utf8.contains(0) }
         )
+        let profile = try values.name(.appArmor)
+        let snap = try values.name(.snap).map { "snap.\($0)" }
+        guard profile == nil || snap == nil || profile == snap else {
+            throw DecodingError.invalid(
+                "it is not the profile of the snap that the manifest names",
+                remedy: "leave out one of the two keys",
+                at: [Key.appArmor]
+            )
+        }
         let identity = Identity(
             executable: path.map(Self.resolved),
             user: (try values.optional(.user) as SystemUser?)?.number,
             unit: try values.name(.unit),
-            appArmor: try values.name(.snap).map { "snap.\($0)" } ?? values.name(.appArmor),
+            appArmor: snap ?? profile,
             flatpak: try values.name(.flatpak)
         )
         self.identity = identity

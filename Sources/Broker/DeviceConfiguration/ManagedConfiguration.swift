@@ -31,7 +31,7 @@ package struct ManagedConfiguration: Sendable, Equatable {
     package var appBlockList: AppList?
     package var appPrefixAllowList: AppList?
 
-    /// Keys in the file that mean nothing to this version, in alphabetical order; the first twenty.
+    /// Keys in the file that mean nothing to this version, in alphabetical order.
     package var unknownKeys: [String] = []
 
     package init() {}

@@ -92,7 +92,7 @@ package struct KeyWarning: Sendable, Hashable, CustomStringConvertible {
 
     /// Keys that mean nothing, each with the one that it is probably meant to be.
     package static func unknown(_ keys: [String], among known: [String]) -> [KeyWarning] {
-        keys.map { key in
+        keys.prefix(20).map { key in
             let meant = KeySuggestion.nearest(to: key, among: known).map { "; is “\($0)” meant?" } ?? ""
             return KeyWarning(key: key, message: "means nothing\(meant)")
         }

@@ -29,6 +29,9 @@ struct ProfilePayloads {
             try addPayloads(payloads)
         } else if members["EncryptedPayloadContent"] != nil {
             throw encrypted("EncryptedPayloadContent")
+        } else if members["PayloadType"] != nil {
+            // One payload alone.
+            try addPayloads(.array([.dictionary(members)]))
         } else {
             try add(members, place: nil)
         }

@@ -62,6 +62,8 @@ struct ConvertedProfileTests {
         let dict = "<dict><key>sharedDeviceMode</key><true/></dict>"
         #expect(try convert("\u{feff}\n  " + plistXML(dict)).configuration.mode == .shared)
         #expect(try convert("<plist>\(dict)</plist>").omissions == [])
+        let app: [String: Any] = ["PayloadType": "com.apple.app.managed", "Configuration": ["sharedDeviceMode": true]]
+        #expect(try convert(binaryPlist(app)).configuration.mode == .shared)
     }
 
     @Test("one of the two payloads is enough")

@@ -1,9 +1,10 @@
 import DBusTransport
 import Foundation
-import NotifyCenter
 import NotifyCenterTestKit
 import Synchronization
 import Testing
+
+@testable import NotifyCenter
 
 @Suite("What a center does while the bus is away, and after it", .timeLimit(.minutes(5)))
 struct OutageTests {
@@ -39,6 +40,25 @@ struct OutageTests {
             <busconfig><policy context="mandatory">\(refusesRules ? denial : "")</policy></busconfig>
             """
             .write(to: file, atomically: true, encoding: .utf8)
+        }
+    }
+
+    @Test("a connection at the address of one that is gone tells of its own failures")
+    func addressOfAnother() throws {
+        let bus = try PrivateBus()
+        var kept: Observation?
+        var address: ObjectIdentifier?
+        do {
+            let connection = try DBusConnection.whenThere(bus.bus)
+            kept = try BusConnections.reportFailures(of: connection)
+            address = ObjectIdentifier(connection)
+        }
+        // The allocator mostly gives the address again at once.
+        for _ in 0..<100 {
+            let connection = try DBusConnection.whenThere(bus.bus)
+            guard ObjectIdentifier(connection) == address else { continue }
+            #expect(try BusConnections.reportFailures(of: connection) !== kept)
+            return
         }
     }
 

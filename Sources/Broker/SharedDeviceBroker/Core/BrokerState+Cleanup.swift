@@ -27,6 +27,11 @@ extension BrokerState {
         switch effect {
         case .none: break
         case .detailed: needsDisk(within: Self.lazyWrite)
+        case .recorded where progress == .finished && ledger.parts[session]?[participant]?.progress == .owed:
+            // It does not count: a process of the app has ended since its sender asked. The sender may wait for a broadcast.
+            needsDisk(within: .zero)
+            remind()
+            touch()
         case .recorded, .completed:
             noteSettled(progress, session, participant, detail: detail)
             needsDisk(within: progress == .begun ? Self.lazyWrite : .zero)
@@ -81,7 +86,8 @@ extension BrokerState {
         case .owed, .told: return
         }
         // What an app can repeat is bounded; what settles a duty happens once.
-        if progress.isSettled || reports.admits(participant.user, participant.app, "reports", at: now.uptime) {
+        let isSettled = ledger.parts[session]?[participant]?.progress?.isSettled == true
+        if isSettled || reports.admits(participant.user, participant.app, "reports", at: now.uptime) {
             enterLog(event, session: session, participant: participant, detail: detail)
         }
         noteCompletion(session)

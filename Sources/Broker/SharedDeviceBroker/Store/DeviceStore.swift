@@ -16,7 +16,7 @@ package final class DeviceStore: Sendable {
         package var device: DeviceState
         package var membership: Membership?
         package var ledger: CleanupLedger
-        /// The managed configuration that was valid last, as its file was; `nil` if none ever was.
+        /// The managed configuration that was valid last, as JSON; `nil` if none ever was.
         package var configuration: Data?
         /// A later state without an account, if it is only noted in the space that is kept for that.
         package var noted: (state: DeviceState, date: Date)?

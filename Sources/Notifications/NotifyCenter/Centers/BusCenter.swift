@@ -305,7 +305,13 @@ package enum BusConnections {
     }
 
     private struct Report {
+        // A later connection may have the address of one that is gone, while that one's observation still ends.
+        weak var connection: DBusConnection?
         weak var observation: Observation?
+
+        func observation(of connection: DBusConnection) -> Observation? {
+            self.connection === connection ? observation : nil
+        }
     }
 
     private static let reporting = Locked<[ObjectIdentifier: Report]>([:])
@@ -313,7 +319,8 @@ package enum BusConnections {
     /// Has `UnthrownFailures` told what is not in place again after a restoration of the connection, once for all centers that use it.
     static func reportFailures(of connection: DBusConnection) throws(DBusError) -> Observation {
         let identity = ObjectIdentifier(connection)
-        if let observation = reporting.withLock({ $0[identity]?.observation }) { return observation }
+        let present = reporting.withLock { $0[identity]?.observation(of: connection) }
+        if let present { return present }
         let fresh = try connection.onEvent { event in
             guard case .restored(let failures) = event else { return }
             // Called on the reading thread: a line for each of ten thousand rules would hold it up.
@@ -331,9 +338,9 @@ package enum BusConnections {
             UnthrownFailures.report(rest, in: "restoring the connection to a bus")
         }
         return reporting.withLock { reporting in
-            if let observation = reporting[identity]?.observation { return observation }
+            if let present = reporting[identity]?.observation(of: connection) { return present }
             reporting = reporting.filter { $0.value.observation != nil }
-            reporting[identity] = Report(observation: fresh)
+            reporting[identity] = Report(connection: connection, observation: fresh)
             return fresh
         }
     }

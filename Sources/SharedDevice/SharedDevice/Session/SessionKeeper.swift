@@ -228,6 +228,7 @@ actor SessionKeeper {
                 attempted: Self.reporting,
                 isCancellable: false
             )
+            try await update { $0.delivered(receipt) }
             // While nobody is signed in, the broker adds what it would say to a question.
             fresh = fields["epoch"] == nil ? nil : (try note(fields, attempted: Self.reporting), heard)
         }

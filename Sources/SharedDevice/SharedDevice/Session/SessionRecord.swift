@@ -32,7 +32,7 @@ package struct SessionRecord: Codable, Equatable {
     package private(set) var lastReported: Account?
     /// Sessions whose data may be on disk, oldest first.
     package private(set) var mayHoldData: [Session] = []
-    /// Receipts that the broker may still have to get. One that it has leaves the record with the next change.
+    /// Receipts that the broker is still to get.
     package private(set) var receiptsDue: [Receipt] = []
 
     package init() {}
@@ -69,9 +69,11 @@ package struct SessionRecord: Codable, Equatable {
     }
 
     /// Merges the record and the broker's ledger: a debt that either of them has is owed. A receipt stands for a cleanup that was done; it is
-    /// dropped once the broker no longer asks for it.
+    /// dropped once the broker no longer asks for it, and where a cleanup is due again.
     package mutating func reconcile(owed: [OwedSession]) {
-        receiptsDue.removeAll { receipt in !owed.contains { $0.epoch == receipt.epoch } }
+        receiptsDue.removeAll { receipt in
+            !owed.contains { $0.epoch == receipt.epoch } || mayHoldData.contains { $0.epoch == receipt.epoch }
+        }
         for session in owed
         where !mayHoldData.contains(where: { $0.epoch == session.epoch })
             && !receiptsDue.contains(where: { $0.epoch == session.epoch })
@@ -111,12 +113,8 @@ package struct SessionRecord: Codable, Equatable {
         return receipts
     }
 
-    /// Whether the disk has to get this record in place of `other`. It need not where only receipts were dropped, which the broker does not
-    /// ask for any more: they go with the next change.
-    package func replaces(_ other: SessionRecord) -> Bool {
-        lastReported != other.lastReported || mayHoldData != other.mayHoldData
-            || !receiptsDue.allSatisfy(other.receiptsDue.contains)
-    }
+    /// The broker has answered this receipt. If it asks again, another process of the app has stored something since.
+    package mutating func delivered(_ receipt: Receipt) { receiptsDue.removeAll { $0 == receipt } }
 }
 
 /// Keeps a ``SessionRecord`` in a file of the app. When a write returns, the whole record is on the disk.

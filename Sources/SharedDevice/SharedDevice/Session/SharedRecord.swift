@@ -23,7 +23,7 @@ struct SharedRecord: Sendable {
         let before = try load()
         var record = before
         let value = body(&record)
-        guard record.replaces(before) else { return value }
+        guard record != before else { return value }
         // The lock and the disk may keep it waiting: on a thread of the system's, because Swift's own are few.
         let result = await withCheckedContinuation { [self] continuation in
             DispatchQueue.global().async {
@@ -41,7 +41,7 @@ struct SharedRecord: Sendable {
         let latest = try store.load()
         var record = latest
         let value = body(&record)
-        if record.replaces(latest) { try store.save(record) }
+        if record != latest { try store.save(record) }
         return value
     }
 

@@ -116,7 +116,10 @@ struct AppManifestTests {
         ] {
             #expect(try manifest(#"{"id": "a.b", \#(text)}"#).identity == identity)
         }
-        for text in [#""user": 7"#, #""unit": "two words", "executable": "/a""#, #""flatpak": """#] {
+        for text in [
+            #""snap": "orders.app", "appArmor": "stricter""#, #""user": 7"#,
+            #""unit": "two words", "executable": "/a""#, #""flatpak": """#,
+        ] {
             #expect(failure(#"{"id": "a.b", \#(text)}"#)?.code == .invalidValue, "\(text)")
         }
     }

@@ -116,6 +116,8 @@ struct ManagedConfigurationTests {
             #expect(error?.code == .profile)
             #expect(error?.key == key)
         }
+        let others = (0..<30).map { "\"A\($0)\": 1" }.joined(separator: ", ")
+        #expect(try failure(of: "{\(others), \"PayloadContent\": {\"sharedDeviceMode\": true}}")?.code == .profile)
     }
 
     @Test("a file that anyone may write to decides nothing")

@@ -62,6 +62,7 @@ extension AppProcess {
                 if isFailed { return followed() }
                 return backOff(now)
             }
+            home.record.delivered(receipts[0])
             fresh = try? SessionAnswer(fields)
             if heard != reportedAfter { fresh = nil }
             sendReceipts(Array(receipts.dropFirst()), then: purpose, &calls)
@@ -91,10 +92,8 @@ extension AppProcess {
         lastEpoch = answer.session.epoch
         isStrict = answer.isStrict
         if !answer.owed.isEmpty {
-            let due = home.update { [held] record in
-                record.reconcile(owed: answer.owed)
-                return record.receipts(held: held)
-            }
+            home.record.reconcile(owed: answer.owed)
+            let due = home.record.receipts(held: held)
             // The cleanup was done, and the broker does not know.
             guard due.isEmpty else { return sendReceipts(due, then: purpose, &calls) }
         }
@@ -131,10 +130,8 @@ extension AppProcess {
         owed: [OwedSession]? = nil,
         home: inout Home
     ) -> [SessionRecord.Session] {
-        let stale = home.update { [held] record in
-            if let owed { record.reconcile(owed: owed) }
-            return record.enter(session, held: held)
-        }
+        if let owed { home.record.reconcile(owed: owed) }
+        let stale = home.record.enter(session, held: held)
         let current = session.account.map { SessionRecord.Session(account: $0, epoch: session.epoch) }
         if let current, !held.contains(current) { held.append(current) }
         return stale
@@ -205,7 +202,7 @@ extension AppProcess {
                 return
             }
             if case .isClean(let stale) = follower {
-                let receipts = home.update { [held] in $0.cleaned(stale, held: held) }
+                let receipts = home.record.cleaned(stale, held: held)
                 held.removeAll(where: stale.contains)
                 (home.journal, journal) = (nil, nil)
                 follower = .reports

@@ -7,7 +7,7 @@ struct Home {
     static let stores = ["orders", "photos"]
 
     let participant: Participant
-    private(set) var record = SessionRecord()
+    var record = SessionRecord()
     var journal: CleanupJournal?
     /// The sessions of which each store has data.
     var data: [Set<UInt64>] = [[], []]
@@ -15,14 +15,6 @@ struct Home {
     var unsynced: [Set<UInt64>] = [[], []]
 
     init(_ participant: Participant) { self.participant = participant }
-
-    /// Changes the record as `SharedRecord` does: a change that the disk need not have is forgotten.
-    mutating func update<Value>(_ body: (inout SessionRecord) -> Value) -> Value {
-        var next = record
-        let value = body(&next)
-        if next.replaces(record) { record = next }
-        return value
-    }
 
     /// The sessions of which any store has data.
     var sessions: Set<UInt64> { data[0].isEmpty ? data[1] : data[0].union(data[1]) }
