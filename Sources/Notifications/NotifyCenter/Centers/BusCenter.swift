@@ -18,8 +18,9 @@ final class BusCenter: Sendable {
     }
 
     /// What the reading thread keeps from one message to the next.
+    ///
+    /// Unchecked: the reading thread alone touches it.
     private final class ReadingState: @unchecked Sendable {
-        // Unchecked: the reading thread alone touches it.
         var last: WireNotification.LastName?
     }
 

@@ -115,7 +115,7 @@ public final class CleanupCoordinator: Sendable {
         try await run(change, reporter: application)
     }
 
-    /// - Parameter failures: failures before the first step.
+    /// - Parameter failures: failures before the first step. With any, the steps run, and all of them run again in the next try.
     @discardableResult
     package func run(
         _ change: AccountChange,
@@ -159,6 +159,9 @@ public final class CleanupCoordinator: Sendable {
         _ failures: [CleanupFailure.Step]
     ) async throws(CleanupFailure) -> CleanupSummary {
         let store = store(reporter)
+        // While the screen shows the data, work under way may store more of it: what is deleted now has to be deleted again.
+        let isHidden = failures.isEmpty
+        if !isHidden { discardJournal(reporter) }
         var plan = CleanupPlan(
             steps: steps.map(\.name),
             sessions: change.sessionsToCleanUp,
@@ -177,8 +180,10 @@ public final class CleanupCoordinator: Sendable {
                 do {
                     plan.succeeded(try await steps.first { $0.name == name }?.run(Cleanup(change)))
                     // A single step needs no journal: it has to run again after a crash in any case.
-                    if steps.count > 1 || plan.next != .reportDone { journalProblem = store.save(plan.journal) }
-                    keep(plan.journal)
+                    if isHidden, steps.count > 1 || plan.next != .reportDone {
+                        journalProblem = store.save(plan.journal)
+                    }
+                    if isHidden { keep(plan.journal) }
                 } catch {
                     plan.failed(String("\(error)".prefix(500)))
                 }
