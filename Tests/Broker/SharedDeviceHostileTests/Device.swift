@@ -152,6 +152,17 @@ final class Device {
         _ = try await control.signout(with: account)
     }
 
+    /// Whether the disk has it that nobody is signed in. A sign-out is answered before that where the disk stands still.
+    func isSignOutWritten() async throws -> Bool {
+        let arguments = ["status", "--json", "--state", state, "--bus", bus.address]
+        let command = try ChildProcess(ChildProcess.built("shared-device"), arguments)
+        guard await command.exitStatus() == 0 else { throw Unexpected(description: command.errorText) }
+        let output = Data(command.lines.joined(separator: "\n").utf8)
+        let status = try JSONSerialization.jsonObject(with: output) as? [String: Any]
+        guard let status, status["epoch"] != nil else { throw Unexpected(description: "no status: \(command.lines)") }
+        return status["account"] as? String == nil
+    }
+
     // MARK: What it costs
 
     /// The broker's resident memory, in bytes.

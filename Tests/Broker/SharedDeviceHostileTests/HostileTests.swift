@@ -136,6 +136,7 @@ struct HostileTests {
         print("frozen disk: sign-out median \(waits[waits.count / 2]), worst \(waits[waits.count - 1])")
         #expect(waits[waits.count - 1] < .seconds(1), "\(waits)")
         // Written, and not only told.
+        try await eventually("the disk has the sign-out") { try await device.isSignOutWritten() }
         device.killBroker()
         try await device.startBroker()
         #expect(try await device.control.getCurrentAccount().current == nil)
