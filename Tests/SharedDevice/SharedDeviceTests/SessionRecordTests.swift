@@ -108,7 +108,7 @@ struct SessionRecordTests {
         #expect(record.mayHoldData.map(\.epoch) == [1, 4])
         let stale = record.enter(session(nil, 5))
         #expect(stale.map(\.account.username) == ["one", "two"])
-        record.cleaned(stale, detail: "3 files")
+        record.cleaned(stale, receipts: record.receipts(for: stale, detail: "3 files"))
         #expect(record.receiptsDue.map(\.epoch) == [1, 4])
         // One receipt arrived, the other got lost on its way: it is due still, and not a cleanup to be done again.
         record.reconcile(owed: [OwedSession(epoch: 4, account: second)])
@@ -126,20 +126,32 @@ struct SessionRecordTests {
         #expect(enter(&record, session(nil, 4)) == ["two 3"])
     }
 
+    @Test("what the record had before a question is over if the answer does not name it, also if the broker's epochs went back")
+    func restoredBroker() {
+        var record = SessionRecord()
+        _ = record.enter(session(second, 9))
+        let known = record.mayHoldData
+        #expect(record.enter(session(first, 5), known: known).map(\.epoch) == [9])
+        // What another process of the app heard of during the question is no stale session.
+        record.cleaned(known)
+        _ = record.enter(session(second, 7))
+        #expect(record.enter(session(first, 5), known: known).isEmpty)
+    }
+
     @Test("what a process was told of it cleans up itself, also where another one has done so and its receipt is due")
     func heldByTwo() {
         var record = SessionRecord()
         let held = [SessionRecord.Session(account: first, epoch: 1)]
         _ = record.enter(session(first, 1))
-        record.cleaned(held)
+        record.cleaned(held, receipts: record.receipts(for: held))
         #expect(record.receipts(held: held).isEmpty && record.receiptsDue.map(\.epoch) == [1])
         let stale = record.enter(session(nil, 2), held: held)
         #expect(stale == held)
         // A third process is quicker.
         record.cleaned(held)
         record.reconcile(owed: [])
-        record.cleaned(stale, held: held)
-        #expect(record.receiptsDue.map(\.epoch) == [1], "the broker waits for this process, too")
+        #expect(record.receipts(for: stale, held: held).map(\.epoch) == [1], "the broker waits for this process, too")
+        #expect(record.receipts(for: stale).isEmpty)
     }
 
     @Test("a debt of which the broker has forgotten the name, and which the record does not know, is reported")
@@ -155,11 +167,14 @@ struct SessionRecordTests {
         let owed = [OwedSession(epoch: 1, account: first)]
         var record = SessionRecord()
         _ = record.enter(session(first, 1))
-        for receipt in record.cleaned(record.enter(session(nil, 2))) { record.delivered(receipt) }
+        let cleaned = record.enter(session(nil, 2))
+        record.cleaned(cleaned, receipts: record.receipts(for: cleaned))
+        for receipt in record.receiptsDue { record.delivered(receipt) }
         record.reconcile(owed: owed)
         #expect(record.mayHoldData.map(\.epoch) == [1], "another process has stored something and ended")
         // Nor does a receipt beside a cleanup that is due.
-        record.cleaned(record.enter(session(nil, 2)))
+        let again = record.enter(session(nil, 2))
+        record.cleaned(again, receipts: record.receipts(for: again))
         _ = record.enter(session(nil, 2), held: [SessionRecord.Session(account: first, epoch: 1)])
         record.reconcile(owed: owed)
         #expect(record.receiptsDue.isEmpty && record.mayHoldData.map(\.epoch) == [1])

@@ -3,11 +3,6 @@
 /// It shows a change only if nothing is left to clean up. After a cleanup it asks the broker again, because somebody else may have signed
 /// in or out while the steps ran.
 struct AccountFollower {
-    private enum Turn {
-        case atOnce
-        case afterWait
-    }
-
     private let application: SharedDeviceApplication
     private let cleanup: CleanupCoordinator
     private let handler: (AccountState) async throws -> Void
@@ -30,31 +25,26 @@ struct AccountFollower {
 
     mutating func run() async {
         await hide(.starting)
-        while !Task.isCancelled {
-            guard await follow() == .afterWait else { continue }
+        var changes = application.accountChanges.makeAsyncIterator()
+        while !Task.isCancelled, let answer = await changes.nextAnswer(#isolation) {
+            switch answer {
+            case .failure(let error):
+                await hide(.unknown(error))
+                continue
+            case .success(let change) where change.previousAccounts.isEmpty:
+                await cleanup.discardJournal(application)
+                if await show(change.current) { continue }
+            case .success(let change):
+                if await clean(change) {
+                    changes.askAgain()
+                    continue
+                }
+            }
             // A cancellation ends the sleep, and then the loop.
             try? await Task.sleep(for: backoff.next())
+            changes.askAgain()
         }
         await hide(.stopped)
-    }
-
-    /// Follows the account until a cleanup has run or something failed. The next sequence begins with the current state.
-    private mutating func follow() async -> Turn {
-        let events = AccountEvents(application)
-        defer { events.stop() }
-        for await event in events.stream {
-            switch event {
-            case .failed(let error):
-                await hide(.unknown(error))
-            case .changed(let change) where change.previousAccounts.isEmpty:
-                cleanup.discardJournal(application)
-                guard await show(change.current) else { return .afterWait }
-            case .changed(let change):
-                events.stop()
-                return await clean(change) ? .atOnce : .afterWait
-            }
-        }
-        return .afterWait
     }
 
     private mutating func clean(_ change: AccountChange) async -> Bool {
@@ -100,34 +90,6 @@ struct AccountFollower {
             hidingFailure = "\(error)"
         }
     }
-}
-
-/// Account changes and unanswered questions as one sequence. It buffers only the newest element: each is the current state, and a change
-/// names all that is left to clean up.
-final class AccountEvents: Sendable {
-    enum Event: Sendable {
-        case changed(AccountChange)
-        case failed(SharedDeviceError)
-    }
-
-    let stream: AsyncStream<Event>
-    private let task: Task<Void, Never>
-
-    /// Begins to ask, until ``stop()`` or the end of this object.
-    init(_ application: SharedDeviceApplication) {
-        let (stream, continuation) = AsyncStream.makeStream(of: Event.self, bufferingPolicy: .bufferingNewest(1))
-        self.stream = stream
-        task = Task {
-            for await change in application.accountChanges(onFailure: { continuation.yield(.failed($0)) }) {
-                continuation.yield(.changed(change))
-            }
-            continuation.finish()
-        }
-    }
-
-    deinit { task.cancel() }
-
-    func stop() { task.cancel() }
 }
 
 /// How long to wait before the next try: twice as long after each failure, up to a limit.

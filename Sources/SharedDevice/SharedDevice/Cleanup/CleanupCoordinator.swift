@@ -44,11 +44,15 @@ public final class CleanupCoordinator: Sendable {
         let run: @Sendable (Cleanup) async throws -> String?
     }
 
+    private typealias Turn = Task<Result<CleanupSummary, CleanupFailure>, Never>
+
     private struct State {
         var steps: [Step] = []
-        var last: Task<Void, Never>?
+        var last: Turn?
         /// The journal of this process's last try that failed.
         var journal: CleanupJournal?
+        /// Whether the disk may have a journal: one of an earlier process, or one that this process has written.
+        var mayBeOnDisk = true
     }
 
     /// How often it tries, and how long it waits in between.
@@ -123,17 +127,17 @@ public final class CleanupCoordinator: Sendable {
         failures: [CleanupFailure.Step] = []
     ) async throws(CleanupFailure) -> CleanupSummary {
         // A separate task, which nobody cancels. It waits for the previous cleanup.
-        let turn = state.withLock { state -> Task<Result<CleanupSummary, CleanupFailure>, Never> in
+        let turn = state.withLock { state -> Turn in
             let (steps, previous) = (state.steps, state.last)
-            let turn = Task { () -> Result<CleanupSummary, CleanupFailure> in
-                await previous?.value
+            let turn = Turn {
+                _ = await previous?.value
                 do throws(CleanupFailure) {
                     return .success(try await self.pass(steps, change, reporter, failures))
                 } catch {
                     return .failure(error)
                 }
             }
-            state.last = Task { _ = await turn.value }
+            state.last = turn
             return turn
         }
         return try await turn.value.get()
@@ -141,12 +145,27 @@ public final class CleanupCoordinator: Sendable {
 
     /// Removes the journal that a crash after the report has left. It names sessions that are over and clean. If it cannot be removed, it does
     /// no harm: no later session has the same account and epoch.
-    func discardJournal(_ reporter: any CleanupReporting) {
-        keep(nil)
-        _ = store(reporter).remove()
+    func discardJournal(_ reporter: any CleanupReporting) async { _ = await removeJournal(store(reporter)) }
+
+    private func keep(_ journal: CleanupJournal) { state.withLock { $0.journal = journal } }
+
+    /// - Returns: why the journal could not be saved; `nil` if it was.
+    private func save(_ journal: CleanupJournal, _ store: CleanupJournalStore) async -> String? {
+        state.withLock { $0.mayBeOnDisk = true }
+        return await onSystemThread { store.save(journal) }
     }
 
-    private func keep(_ journal: CleanupJournal?) { state.withLock { $0.journal = journal } }
+    /// - Returns: why the journal could not be removed; `nil` if it was.
+    private func removeJournal(_ store: CleanupJournalStore) async -> String? {
+        let mayBeOnDisk = state.withLock { state in
+            state.journal = nil
+            return state.mayBeOnDisk
+        }
+        guard mayBeOnDisk else { return nil }
+        let problem = await onSystemThread { store.remove() }
+        if problem == nil { state.withLock { $0.mayBeOnDisk = false } }
+        return problem
+    }
 
     private func store(_ reporter: any CleanupReporting) -> CleanupJournalStore {
         CleanupJournalStore(stateDirectory: stateDirectory ?? reporter.stateDirectory)
@@ -161,7 +180,7 @@ public final class CleanupCoordinator: Sendable {
         let store = store(reporter)
         // While the screen shows the data, work under way may store more of it: what is deleted now has to be deleted again.
         let isHidden = failures.isEmpty
-        if !isHidden { discardJournal(reporter) }
+        if !isHidden { await discardJournal(reporter) }
         var plan = CleanupPlan(
             steps: steps.map(\.name),
             sessions: change.sessionsToCleanUp,
@@ -181,7 +200,7 @@ public final class CleanupCoordinator: Sendable {
                     plan.succeeded(try await steps.first { $0.name == name }?.run(Cleanup(change)))
                     // A single step needs no journal: it has to run again after a crash in any case.
                     if isHidden, steps.count > 1 || plan.next != .reportDone {
-                        journalProblem = store.save(plan.journal)
+                        journalProblem = await save(plan.journal, store)
                     }
                     if isHidden { keep(plan.journal) }
                 } catch {
@@ -195,8 +214,7 @@ public final class CleanupCoordinator: Sendable {
                 } catch {
                     throw CleanupFailure(steps: [], report: error)
                 }
-                summary.journalProblem = store.remove() ?? journalProblem
-                keep(nil)
+                summary.journalProblem = await removeJournal(store) ?? journalProblem
                 return summary
             case .fail(let failed):
                 let failure = CleanupFailure(steps: failed, report: nil)

@@ -85,6 +85,19 @@ public struct AccountChanges: AsyncSequence, Sendable {
 
         /// The next change; `nil` when the task is cancelled.
         public mutating func next(isolation: isolated (any Actor)?) async -> AccountChange? {
+            while let answer = await nextAnswer(isolation) {
+                switch answer {
+                case .success(let change): return change
+                case .failure(let error): onFailure(error)
+                }
+            }
+            return nil
+        }
+
+        /// The next change, or why a question found none; `nil` when the task is cancelled.
+        mutating func nextAnswer(
+            _ isolation: isolated (any Actor)?
+        ) async -> Result<AccountChange, SharedDeviceError>? {
             while await wait(isolation) {
                 do throws(SharedDeviceError) {
                     if subscription == nil {
@@ -93,15 +106,21 @@ public struct AccountChanges: AsyncSequence, Sendable {
                     }
                     guard let change = try await keeper.change(isFirst: isFirst) else { continue }
                     isFirst = false
-                    return change
+                    return .success(change)
                 } catch {
                     // The app has hidden its screen, and must hear that it may show it again.
                     isFirst = true
-                    onFailure(error)
                     askAgainLater()
+                    return .failure(error)
                 }
             }
             return nil
+        }
+
+        /// Asks again at once. The next element is the current state, even if nothing has changed.
+        mutating func askAgain() {
+            isFirst = true
+            continuation.yield()
         }
 
         /// Waits for a reason to ask; returns false if the task is cancelled.

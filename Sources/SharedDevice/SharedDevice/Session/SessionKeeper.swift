@@ -19,6 +19,8 @@ actor SessionKeeper {
     private var isWithheld = false
     /// The sessions that this process was told of and has not cleaned up.
     private var held: [SessionRecord.Session] = []
+    /// The sessions that the record had before the last question.
+    private var known: [SessionRecord.Session] = []
     /// The answer that came with the last receipt, and the broadcasts that were heard before it.
     private var fresh: (answer: SessionAnswer, heardBroadcasts: UInt64)?
 
@@ -33,7 +35,7 @@ actor SessionKeeper {
     func report() async throws(SharedDeviceError) -> AccountReport {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
-            let (stale, previous) = try await keeper.enter(answer.session, owed: answer.owed) { record, stale in
+            let (stale, previous) = try await keeper.enter(answer) { record, stale in
                 (stale, record.report(answer.session))
             }
             let change = keeper.change(to: answer.session, stale)
@@ -45,7 +47,7 @@ actor SessionKeeper {
     func current() async throws(SharedDeviceError) -> Account? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
-            _ = try await keeper.enter(answer.session, owed: answer.owed)
+            _ = try await keeper.enter(answer)
             return answer.session.account
         }
     }
@@ -56,7 +58,7 @@ actor SessionKeeper {
     func change(isFirst: Bool) async throws(SharedDeviceError) -> AccountChange? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = if let answer = keeper.takeFreshAnswer() { answer } else { try await keeper.ask() }
-            let stale = try await keeper.enter(answer.session, owed: answer.owed)
+            let stale = try await keeper.enter(answer)
             guard keeper.tell(answer.session) || isFirst || !stale.isEmpty else { return nil }
             return keeper.change(to: answer.session, stale)
         }
@@ -83,7 +85,9 @@ actor SessionKeeper {
                     message: "the account was signed out meanwhile"
                 )
             }
-            let stale = try await keeper.enter(session)
+            let held = keeper.held
+            let stale = try await keeper.update { $0.enter(session, held: held) }
+            keeper.hold(session)
             // The debt arose while the request was under way. If an administrator has waived it, the ledger does not have it.
             let isStrict = keeper.isStrict == true
             guard stale.isEmpty || !isStrict else { throw Self.cleanupRequired(attempted) }
@@ -123,8 +127,8 @@ actor SessionKeeper {
         )
     }
 
-    /// Reports that the app has deleted the data of a change's previous accounts. On return the report is on the app's disk, and the broker
-    /// has it or gets it as soon as it answers again.
+    /// Reports that the app has deleted the data of a change's previous accounts. On return the broker has the report, or
+    /// it is on the app's disk and the broker gets it as soon as it answers again.
     ///
     /// - Parameter isImplied: whether the app has only gone on as if it had deleted the data. A strict policy demands its own word: then
     ///   nothing is reported.
@@ -138,13 +142,21 @@ actor SessionKeeper {
             let isStrict = keeper.isStrict
             guard !isImplied || isStrict == false else { return false }
             let held = keeper.held
-            let receipts = try await keeper.update { $0.cleaned(change.stale, held: held, detail: detail) }
-            keeper.held.removeAll(where: change.stale.contains)
+            let receipts = try await keeper.update { $0.receipts(for: change.stale, held: held, detail: detail) }
+            var failure: SharedDeviceError?
             do throws(SharedDeviceError) {
-                try await keeper.send(receipts)
-            } catch  where error.code == .brokerUnavailable {
-                // The broker asks for them again.
+                for receipt in receipts { try await keeper.send(receipt) }
+            } catch {
+                failure = error
             }
+            // The record forgets after the receipt: the device does not wait for this app's disk, and an app that ends in between cleans up
+            // once more, where nothing is left. A receipt that nobody has taken is on the disk from here on, and is sent again.
+            let isDelivered = failure == nil
+            try await keeper.update { record in
+                record.cleaned(change.stale, receipts: isDelivered ? [] : receipts)
+            }
+            keeper.held.removeAll(where: change.stale.contains)
+            if let failure, failure.code != .brokerUnavailable { throw failure }
             return keeper.isWithheld
         }
     }
@@ -188,6 +200,7 @@ actor SessionKeeper {
 
     private func ask() async throws(SharedDeviceError) -> SessionAnswer {
         let attempted = "get the current account"
+        known = try record.sessions()
         let fields = try await broker.call(
             .getCurrentAccount,
             ["application": .string(application)],
@@ -203,7 +216,10 @@ actor SessionKeeper {
         }
         guard !due.isEmpty else { return answer }
         // The cleanup was done, but the broker was away, or the app ended before it could report it.
-        try await send(due)
+        for receipt in due {
+            try await send(receipt)
+            try await update { $0.delivered(receipt) }
+        }
         return try await ask()
     }
 
@@ -219,19 +235,16 @@ actor SessionKeeper {
         }
     }
 
-    private func send(_ receipts: [SessionRecord.Receipt]) async throws(SharedDeviceError) {
-        for receipt in receipts {
-            let heard = broker.heardBroadcasts
-            let fields = try await broker.call(
-                .reportCleanup,
-                report(.finished, receipt.epoch, receipt.detail),
-                attempted: Self.reporting,
-                isCancellable: false
-            )
-            try await update { $0.delivered(receipt) }
-            // While nobody is signed in, the broker adds what it would say to a question.
-            fresh = fields["epoch"] == nil ? nil : (try note(fields, attempted: Self.reporting), heard)
-        }
+    private func send(_ receipt: SessionRecord.Receipt) async throws(SharedDeviceError) {
+        let heard = broker.heardBroadcasts
+        let fields = try await broker.call(
+            .reportCleanup,
+            report(.finished, receipt.epoch, receipt.detail),
+            attempted: Self.reporting,
+            isCancellable: false
+        )
+        // While nobody is signed in, the broker adds what it would say to a question.
+        fresh = fields["epoch"] == nil ? nil : (try note(fields, attempted: Self.reporting), heard)
     }
 
     /// The answer that came with the last receipt, if nothing has happened since.
@@ -241,32 +254,30 @@ actor SessionKeeper {
         return fresh.answer
     }
 
-    /// Records a session of which the app is about to hear. It is on the disk before the app hears of the account, and so before the app
-    /// can store anything for it.
+    /// Records the session that an answer names, of which the app is about to hear. It is on the disk before the app hears of the account, and
+    /// so before the app can store anything for it.
     ///
-    /// - Parameters:
-    ///   - owed: what the broker says that the app owes; `nil` if it said nothing of that.
-    ///   - body: is given the sessions whose data the app has to delete.
+    /// - Parameter body: is given the sessions whose data the app has to delete.
     private func enter<Value: Sendable>(
-        _ session: DeviceSession,
-        owed: [OwedSession]?,
+        _ answer: SessionAnswer,
         _ body: @escaping @Sendable (inout SessionRecord, [SessionRecord.Session]) -> Value
     ) async throws(SharedDeviceError) -> Value {
-        let held = held
+        let (session, owed, held, known) = (answer.session, answer.owed, held, known)
         let value = try await update { record in
-            if let owed { record.reconcile(owed: owed) }
-            return body(&record, record.enter(session, held: held))
+            record.reconcile(owed: owed)
+            return body(&record, record.enter(session, held: held, known: known))
         }
-        let current = session.account.map { SessionRecord.Session(account: $0, epoch: session.epoch) }
-        if let current, !held.contains(current) { self.held.append(current) }
+        hold(session)
         return value
     }
 
-    private func enter(
-        _ session: DeviceSession,
-        owed: [OwedSession]? = nil
-    ) async throws(SharedDeviceError) -> [SessionRecord.Session] {
-        try await enter(session, owed: owed) { _, stale in stale }
+    private func enter(_ answer: SessionAnswer) async throws(SharedDeviceError) -> [SessionRecord.Session] {
+        try await enter(answer) { _, stale in stale }
+    }
+
+    private func hold(_ session: DeviceSession) {
+        let current = session.account.map { SessionRecord.Session(account: $0, epoch: session.epoch) }
+        if let current, !held.contains(current) { held.append(current) }
     }
 
     private func change(to session: DeviceSession, _ stale: [SessionRecord.Session]) -> AccountChange {

@@ -56,14 +56,17 @@ package struct SessionRecord: Codable, Equatable {
 
     /// Records the session of which the app is about to hear; returns the sessions whose data it has to delete.
     ///
-    /// - Parameter held: the sessions that this process was told of and has not cleaned up. Another process of the app may have taken them
-    ///   off the record, and this one may have stored data since.
-    package mutating func enter(_ session: DeviceSession, held: [Session] = []) -> [Session] {
+    /// - Parameters:
+    ///   - held: the sessions that this process was told of and has not cleaned up. Another process of the app may have taken them off the
+    ///     record, and this one may have stored data since.
+    ///   - known: the sessions that the record had before the broker was asked. They are over if the answer does not name them, also if
+    ///     their epochs are later: the broker may have been restored from a copy.
+    package mutating func enter(_ session: DeviceSession, held: [Session] = [], known: [Session] = []) -> [Session] {
         let current = session.account.map { Session(account: $0, epoch: session.epoch) }
         let forgotten = held.filter { $0 != current && !mayHoldData.contains($0) }
         if !forgotten.isEmpty { mayHoldData = (mayHoldData + forgotten).sorted { $0.epoch < $1.epoch } }
-        // An answer says nothing of later sessions: another process of the app may have heard of one already.
-        let stale = mayHoldData.filter { $0 != current && $0.epoch <= session.epoch }
+        // Of what came into the record since, a later session may be the current one: another process of the app has heard of it.
+        let stale = mayHoldData.filter { $0 != current && ($0.epoch <= session.epoch || known.contains($0)) }
         if let current, !mayHoldData.contains(current) { mayHoldData.append(current) }
         return stale
     }
@@ -93,24 +96,24 @@ package struct SessionRecord: Codable, Equatable {
         receiptsDue.filter { receipt in !held.contains { $0.epoch == receipt.epoch } }
     }
 
+    /// The receipts for a cleanup of these sessions: for what the record names, and for what this process holds. The broker waits for this
+    /// process, even where another one of the app has taken a session off the record.
+    package func receipts(for sessions: [Session], held: [Session] = [], detail: String? = nil) -> [Receipt] {
+        sessions.filter { mayHoldData.contains($0) || held.contains($0) }.map { Receipt(epoch: $0.epoch, detail: detail) }
+    }
+
     /// Records that the data of these sessions is gone, and removes their names from this record.
     ///
-    /// - Parameter held: the sessions that this process was told of: the broker waits for its receipt, even where another process of the app
-    ///   has taken them off the record.
-    /// - Returns: the receipts for the broker.
-    @discardableResult
-    package mutating func cleaned(_ sessions: [Session], held: [Session] = [], detail: String? = nil) -> [Receipt] {
-        let receipts = sessions.filter { mayHoldData.contains($0) || held.contains($0) }
-            .map { Receipt(epoch: $0.epoch, detail: detail) }
+    /// - Parameter receipts: the receipts for them that the broker has not taken.
+    package mutating func cleaned(_ sessions: [Session], receipts: [Receipt] = []) {
         mayHoldData.removeAll(where: sessions.contains)
-        receiptsDue.removeAll { due in receipts.contains { $0.epoch == due.epoch } }
+        receiptsDue.removeAll { due in sessions.contains { $0.epoch == due.epoch } }
         receiptsDue += receipts
         if let reported = lastReported, sessions.contains(where: { $0.account == reported }),
             !mayHoldData.contains(where: { $0.account == reported })
         {
             lastReported = nil
         }
-        return receipts
     }
 
     /// The broker has answered this receipt. If it asks again, another process of the app has stored something since.

@@ -14,6 +14,14 @@ struct SharedRecord: Sendable {
 
     init(store: SessionStore) { self.store = store }
 
+    /// The sessions that the record had when this process read it last. Reads it if that never happened.
+    ///
+    /// - Throws: ``SharedDeviceError/Code/recordUnusable``.
+    mutating func sessions() throws(SharedDeviceError) -> [SessionRecord.Session] {
+        if latest == nil { _ = try load() }
+        return latest?.record.mayHoldData ?? []
+    }
+
     /// Changes the record. On return the change is on the disk. `body` may run twice.
     ///
     /// - Throws: ``SharedDeviceError/Code/recordUnusable``; nothing has changed then.
@@ -24,13 +32,10 @@ struct SharedRecord: Sendable {
         var record = before
         let value = body(&record)
         guard record != before else { return value }
-        // The lock and the disk may keep it waiting: on a thread of the system's, because Swift's own are few.
-        let result = await withCheckedContinuation { [self] continuation in
-            DispatchQueue.global().async {
-                continuation.resume(returning: Result { () throws(SharedDeviceError) in try replaceHere(body) })
-            }
+        return try await onSystemThread { [self] in
+            Result { () throws(SharedDeviceError) in try replaceHere(body) }
         }
-        return try result.get()
+        .get()
     }
 
     /// Blocks the thread until no other process writes the record, and until the disk has it.
@@ -51,6 +56,13 @@ struct SharedRecord: Sendable {
         let record = try store.decode(bytes)
         latest = (bytes, record)
         return record
+    }
+}
+
+/// Runs `body`, which may wait for the disk or for another process, on a thread of the system's: Swift's own are few.
+func onSystemThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
+    await withCheckedContinuation { continuation in
+        DispatchQueue.global().async { continuation.resume(returning: body()) }
     }
 }
 

@@ -58,11 +58,12 @@ extension AppProcess {
             keeper = .free
             guard case .success(let fields) = result else {
                 if let purpose { return failed(purpose, now) }
-                // The broker asks for the receipt again, if it did not answer; a refusal is tried again.
-                if isFailed { return followed() }
-                return backOff(now)
+                guard case .reports(let stale) = follower else { return }
+                // The broker asks for the receipts again.
+                follower = .isReported(stale, due: home.record.receipts(for: stale, held: held), isRefused: !isFailed)
+                return
             }
-            home.record.delivered(receipts[0])
+            if purpose != nil { home.record.delivered(receipts[0]) }
             fresh = try? SessionAnswer(fields)
             if heard != reportedAfter { fresh = nil }
             sendReceipts(Array(receipts.dropFirst()), then: purpose, &calls)
@@ -120,8 +121,8 @@ extension AppProcess {
             keeper = .reports(number, receipts, purpose)
         } else if let purpose {
             ask(purpose, &calls)
-        } else {
-            followed()
+        } else if case .reports(let stale) = follower {
+            follower = .isReported(stale, due: [], isRefused: false)
         }
     }
 
@@ -186,7 +187,7 @@ extension AppProcess {
         guard case .free = keeper else { return false }
         if !arrived.isEmpty { return true }
         switch follower {
-        case .isClean: return true
+        case .isClean, .isReported: return true
         case .waits: return mustAsk || retryAt.map { $0 <= now } ?? false
         case .cleans, .reports: return false
         }
@@ -202,11 +203,15 @@ extension AppProcess {
                 return
             }
             if case .isClean(let stale) = follower {
-                let receipts = home.record.cleaned(stale, held: held)
+                follower = .reports(stale)
+                return sendReceipts(home.record.receipts(for: stale, held: held), then: nil, &calls)
+            }
+            if case .isReported(let stale, let due, let isRefused) = follower {
+                home.record.cleaned(stale, receipts: due)
                 held.removeAll(where: stale.contains)
+                if isRefused { return backOff(now) }
                 (home.journal, journal) = (nil, nil)
-                follower = .reports
-                return sendReceipts(receipts, then: nil, &calls)
+                return followed()
             }
             if case .waits = follower {
                 mustAsk = false

@@ -75,8 +75,9 @@ extension World {
         slots.indices.contains { other in
             guard other != index, let process = slots[other].process, process.home == home else { return false }
             return switch process.follower {
-            case .cleans(_, let stale), .isClean(let stale): stale.contains { $0.epoch == session }
-            case .waits, .reports: false
+            case .cleans(_, let stale), .isClean(let stale), .reports(let stale), .isReported(let stale, _, _):
+                stale.contains { $0.epoch == session }
+            case .waits: false
             }
         }
     }
