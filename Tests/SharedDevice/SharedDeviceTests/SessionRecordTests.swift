@@ -126,7 +126,9 @@ struct SessionRecordTests {
         #expect(enter(&record, session(nil, 4)) == ["two 3"])
     }
 
-    @Test("what the record had before a question is over if the answer does not name it, also if the broker's epochs went back")
+    @Test(
+        "what the record had before a question is over if the answer does not name it, also if the broker's epochs went back"
+    )
     func restoredBroker() {
         var record = SessionRecord()
         _ = record.enter(session(second, 9))

@@ -99,7 +99,9 @@ package struct SessionRecord: Codable, Equatable {
     /// The receipts for a cleanup of these sessions: for what the record names, and for what this process holds. The broker waits for this
     /// process, even where another one of the app has taken a session off the record.
     package func receipts(for sessions: [Session], held: [Session] = [], detail: String? = nil) -> [Receipt] {
-        sessions.filter { mayHoldData.contains($0) || held.contains($0) }.map { Receipt(epoch: $0.epoch, detail: detail) }
+        sessions.filter { mayHoldData.contains($0) || held.contains($0) }.map {
+            Receipt(epoch: $0.epoch, detail: detail)
+        }
     }
 
     /// Records that the data of these sessions is gone, and removes their names from this record.
