@@ -141,8 +141,7 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in
             let isStrict = keeper.isStrict
             guard !isImplied || isStrict == false else { return false }
-            let held = keeper.held
-            let receipts = try await keeper.update { $0.receipts(for: change.stale, held: held, detail: detail) }
+            let receipts = SessionRecord.receipts(for: change.stale, detail: detail)
             var failure: SharedDeviceError?
             do throws(SharedDeviceError) {
                 for receipt in receipts { try await keeper.send(receipt) }

@@ -96,12 +96,10 @@ package struct SessionRecord: Codable, Equatable {
         receiptsDue.filter { receipt in !held.contains { $0.epoch == receipt.epoch } }
     }
 
-    /// The receipts for a cleanup of these sessions: for what the record names, and for what this process holds. The broker waits for this
-    /// process, even where another one of the app has taken a session off the record.
-    package func receipts(for sessions: [Session], held: [Session] = [], detail: String? = nil) -> [Receipt] {
-        sessions.filter { mayHoldData.contains($0) || held.contains($0) }.map {
-            Receipt(epoch: $0.epoch, detail: detail)
-        }
+    /// The receipts for a cleanup of these sessions. Whatever the record says meanwhile: another process of the app may have taken a session off it,
+    /// and the broker waits for each process that it told of the debt.
+    package static func receipts(for sessions: [Session], detail: String? = nil) -> [Receipt] {
+        sessions.map { Receipt(epoch: $0.epoch, detail: detail) }
     }
 
     /// Records that the data of these sessions is gone, and removes their names from this record.

@@ -60,7 +60,7 @@ extension AppProcess {
                 if let purpose { return failed(purpose, now) }
                 guard case .reports(let stale) = follower else { return }
                 // The broker asks for the receipts again.
-                follower = .isReported(stale, due: home.record.receipts(for: stale, held: held), isRefused: !isFailed)
+                follower = .isReported(stale, due: SessionRecord.receipts(for: stale), isRefused: !isFailed)
                 return
             }
             if purpose != nil { home.record.delivered(receipts[0]) }
@@ -204,7 +204,7 @@ extension AppProcess {
             }
             if case .isClean(let stale) = follower {
                 follower = .reports(stale)
-                return sendReceipts(home.record.receipts(for: stale, held: held), then: nil, &calls)
+                return sendReceipts(SessionRecord.receipts(for: stale), then: nil, &calls)
             }
             if case .isReported(let stale, let due, let isRefused) = follower {
                 home.record.cleaned(stale, receipts: due)
