@@ -19,7 +19,7 @@ help:
 	@echo 'make simulate-mutants  deliberate mistakes in the broker, each of which the simulation has to find'
 	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
 	@echo 'make test-booted  the broker under its unit in a booted container, with dbus-broker and an app that systemd starts'
-	@echo 'make torture    random schedules of sign-ins, kills and restarts; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
+	@echo 'make torture    random schedules of sign-ins, kills, restarts, hostile clients, full disks; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
 	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
 	@echo 'make notifyutil the command line tool alone, linked to start fast'
 	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR= STATIC_LIBDBUS=yes'
@@ -99,7 +99,8 @@ test-release: setup
 	SWIFT='$(SWIFT)' Tests/Notify3/install-check
 	SWIFT='$(SWIFT)' Tests/Broker/install-broker-check
 
-# A seed gives the same schedule each time: SEED=123 SCHEDULES=1. What the programs make of it may differ, so REPEAT=50.
+# A seed gives the same schedule each time: SEED=123 SCHEDULES=1. What the programs make of it may differ, so REPEAT=50. Hostile clients and a
+# second user need root, and a full disk the right to mount; without, they are left out, and the run says so.
 SCHEDULES ?= 2000
 SEED ?= $(shell date +%s)
 JOBS ?= 2

@@ -258,7 +258,10 @@ let broker = family(
             ["SharedDevice", "NotifyCenter", "DBusTransport"],
             path: "SharedDeviceTortureTests/TortureApp"
         ),
-        tests("SharedDeviceTortureTests", brokerParts + ["SharedDeviceSimulation", "shared-device-broker"]),
+        tests(
+            "SharedDeviceTortureTests",
+            brokerParts + ["SharedDeviceSimulation", "shared-device-broker", "hostile-client"]
+        ),
         // Broker, apps, bus and disk in one process, on a clock that is a number.
         .target(
             name: "SharedDeviceSimulation",

@@ -1,11 +1,12 @@
 import SharedDevice
+import SharedDeviceBroker
 import Testing
 
 @Suite("What the monitor takes for a violation")
 struct MonitorTests {
     private typealias Progress = CleanupReport.Progress
 
-    private static let app = "org.example.app0"
+    private static let app = Participant(app: "org.example.app0", user: 7)
     private let ada = Marker(user: "ada", epoch: 12)
     private let grace = Marker(user: "grace", epoch: 14)
 
@@ -70,6 +71,12 @@ struct MonitorTests {
         #expect(violation(base: 12, before: Truth(epoch: 12), files(ada))?.contains("before this schedule") == true)
     }
 
+    @Test("what one user's app owes excuses no data of another user's")
+    func users() {
+        let other = Sight(app: Participant(app: Self.app.app, user: 8), files: [ada])
+        #expect(violation(before: truth(epoch: 13, .begun), other)?.contains("of user 8 has files") == true)
+    }
+
     @Test("an epoch that goes back is one")
     func epoch() {
         #expect(violation(before: Truth(epoch: 13), files(), after: Truth(epoch: 12)) != nil)
@@ -86,7 +93,10 @@ struct MonitorTests {
     func journal() throws {
         let monitor = Monitor(isStrict: false, base: 10)
         try monitor.checkJournal(["change 12 ada, of ", "show 12 ada", "change 13 -, of ada", "start"], of: Self.app)
-        for lines in [["show 14 grace", "show 12 ada"], ["change 13 -, of ada", "start", "change 12 ada, of "]] {
+        for lines in [
+            ["show 14 grace", "show 12 ada"], ["change 13 -, of ada", "start", "change 12 ada, of "],
+            ["change 13 -, of ada", "show 12 ada"],
+        ] {
             #expect(throws: Monitor.Violation.self) { try monitor.checkJournal(lines, of: Self.app) }
         }
     }

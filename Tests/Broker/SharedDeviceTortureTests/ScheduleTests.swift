@@ -13,8 +13,8 @@ struct ScheduleTests {
     }
 
     private static let firstSteps = [
-        "app 1: sign ada in, with 3000 ms of patience", "until all is answered", "until all is answered",
-        "app 1: token of ada", "kill the broker", "pause for 13 ms",
+        "app 1: sign ada in, with 3000 ms of patience", "until all is answered", "until all is cleaned",
+        "app 2: sign ada out", "until all is answered", "kill app 1 amid its cleanup",
     ]
 
     @Test("different seeds give different schedules, with both policies and every kind of step")
@@ -27,7 +27,8 @@ struct ScheduleTests {
             "sign ada in", "sign grace out", "administrator: sign out", "token of ada", ": ask", ": work", "kill app",
             "start app",
             "stop app", "resume app", "kill the broker", "start the broker", "stop the broker", "resume the broker",
-            "restart the bus", "amid its cleanup", "becomes strict", "pause", "until all is answered",
+            "restart the bus", "a hostile client: squats", "the hostile client ends", "the disk is full",
+            "the disk has room", "amid its cleanup", "becomes strict", "pause", "until all is answered",
             "until all is cleaned", "until all show the user",
         ] {
             #expect(kinds.contains { $0.contains(kind) }, "\(kind)")
@@ -42,5 +43,8 @@ struct ScheduleTests {
         #expect(schedule.isSensible)
         #expect(!schedule.without(1).isSensible)
         #expect(schedule.without(0).isSensible)
+        let disk = Schedule(seed: 0, isStrict: true, steps: [.fillDisk, .freeDisk, .untilShown])
+        #expect(disk.isSensible)
+        #expect(!disk.without(1).isSensible)
     }
 }

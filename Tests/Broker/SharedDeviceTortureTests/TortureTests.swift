@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite("A device under random schedules of sign-ins, sign-outs, kills, stops and restarts", .serialized)
+@Suite("A device under random schedules of sign-ins, kills, restarts, hostile clients and full disks", .serialized)
 struct TortureTests {
     /// Whole numbers that `make torture` sets.
     private static func setting(_ name: String) -> Int? {
@@ -18,6 +18,7 @@ struct TortureTests {
         torture.shrinks = Self.setting("SHRINK") == 1
         torture.progress = { print("torture: \($0)") }
         print("torture: \(torture.schedules) schedules from seed \(torture.seed), \(torture.jobs) devices at a time")
+        for what in Rights.leftOut { print("torture: without \(what)") }
         let result = await torture.run()
         print("torture: \(result.done) done, \(result.failures.count) failures")
         for (what, count) in result.counts.sorted(by: { $0.key < $1.key }) { print("torture:   \(what): \(count)") }

@@ -1,5 +1,7 @@
 import Foundation
+import Glibc
 import NotifyCenterTestKit
+import SharedDeviceBroker
 
 /// An app of the device, over all its lives: its process, where there is one, and what that has been told and has not answered.
 final class AppProcess {
@@ -9,7 +11,7 @@ final class AppProcess {
         let before: Truth
     }
 
-    let identifier: String
+    let participant: Participant
     let directory: String
     private let bus: String
     private let environment: [String: String]
@@ -19,25 +21,38 @@ final class AppProcess {
     private var nextNumber = 0
     private(set) var isStopped = false
 
+    /// Where there are several users, the last app is the one before it, run by another user.
     init(number: Int, in directory: String, bus: String, mutant: String?) {
-        identifier = "org.example.app\(number)"
+        let isSecondUser = Rights.hasUsers && number == Schedule.appCount - 1
+        participant = Participant(
+            app: Self.identifier(isSecondUser ? number - 1 : number),
+            user: isSecondUser ? Rights.secondUser : geteuid()
+        )
         self.directory = "\(directory)/app\(number)"
         self.bus = bus
         environment = mutant.map { ["TORTURE_MUTANT": $0] } ?? [:]
+        mkdir(self.directory, 0o700)
+        if isSecondUser { chown(self.directory, participant.user, participant.user) }
+    }
+
+    /// The first has the name that hostile clients give themselves.
+    private static func identifier(_ number: Int) -> String {
+        number == 0 ? "org.example.control" : "org.example.app\(number)"
     }
 
     /// Whether it has been started, and not killed since.
     var isAlive: Bool { process != nil }
     /// Whether it has answered all that it can.
     var isIdle: Bool { pending.isEmpty || !isAlive || isStopped }
-    var sight: Sight { Sight(app: identifier, directory: directory) }
+    var sight: Sight { Sight(app: participant, directory: directory) }
 
     func start() throws {
         guard process == nil else { return }
         answersTaken = 0
-        process = try ChildProcess(
-            ChildProcess.built("torture-app"),
-            [identifier, bus, directory],
+        process = try .start(
+            "torture-app",
+            [participant.app, bus, directory],
+            as: participant.user,
             environment: environment
         )
     }
@@ -76,7 +91,7 @@ final class AppProcess {
     func answers() throws -> [(request: Request, answer: [String])] {
         guard let process else { return [] }
         guard process.isRunning else {
-            throw Monitor.Violation("\(identifier) ended by itself: \(process.errorText)")
+            throw Monitor.Violation("\(participant.name) ended by itself: \(process.errorText)")
         }
         let lines = process.lines.dropFirst(answersTaken)
         answersTaken += lines.count

@@ -2,6 +2,7 @@ import DBusTransport
 import DeviceStorage
 import EmbeddedIdentity
 import Foundation
+import Glibc
 import Identity
 import NotifyCenter
 import NotifyCenterTestKit
@@ -9,7 +10,8 @@ import SharedDeviceBroker
 
 @testable import SharedDevice
 
-/// A device to be tortured: a bus, the broker and its apps, each a process.
+/// A device to be tortured: a bus, the broker and its apps, each a process. Where this process is root, it is a device of many users: the bus has
+/// the policy of the system bus, and the broker is a user of its own, with the capabilities that its unit names.
 final class TortureDevice {
     let apps: [AppProcess]
     let truth: TruthReader
@@ -22,15 +24,23 @@ final class TortureDevice {
     private let directory: TemporaryDirectory
     private let administrator: DBusConnection
     private var broker: ChildProcess?
+    private var hostile: ChildProcess?
 
     /// - Parameter mutant: what the apps do wrong.
     init(mutant: String? = nil) async throws {
-        let bus = try PrivateBus()
+        let bus = try PrivateBus(Rights.hasUsers ? Self.busOfManyUsers : PrivateBus.Options())
         let directory = try TemporaryDirectory("torture")
         self.bus = bus
         self.directory = directory
         apps = (0..<Schedule.appCount).map {
             AppProcess(number: $0, in: directory.path, bus: bus.address, mutant: mutant)
+        }
+        mkdir(Self.state(directory), 0o700)
+        if Rights.canMount { try await Self.mount(Self.state(directory)) }
+        if Rights.hasUsers {
+            chmod(directory.path, 0o755)
+            // What is made in it from now on belongs to the broker.
+            chown(Self.state(directory), Rights.brokerUser, Rights.brokerUser)
         }
         let database = try DeviceDatabase(directory: Self.state(directory))
         // Hashes that cost nothing: it is not the passwords that are tested.
@@ -45,13 +55,34 @@ final class TortureDevice {
         try startBroker()
     }
 
-    /// Manifests, by which the broker knows the apps under a strict policy.
+    deinit {
+        killBroker()
+        // The reader's files keep it until they are closed.
+        if Rights.canMount { umount2(Self.state(directory), CInt(MNT_DETACH)) }
+    }
+
+    /// As the system bus is: only the broker's user has the broker's name, and programs call the broker alone.
+    private static var busOfManyUsers: PrivateBus.Options {
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../../../..")
+        var options = PrivateBus.Options(denials: [
+            #"<deny own="*"/>"#, #"<deny send_type="method_call"/>"#,
+            #"<allow send_destination="org.freedesktop.DBus"/>"#,
+        ])
+        options.admitsOtherUsers = true
+        options.configurationFiles = [
+            "\(root.standardized.path)/Service/system-bus/org.notifycenter.SharedDevice1.conf"
+        ]
+        options.standIns = ["shared-device": "daemon"]
+        return options
+    }
+
+    /// Manifests, by which the broker knows the apps. They name no user, so that two users can run an app.
     private func enrol() throws {
         let manifests = "\(directory.path)/apps"
         try FileManager.default.createDirectory(atPath: manifests, withIntermediateDirectories: true)
-        for app in apps {
-            try #"{"id": "\#(app.identifier)", "executable": "\#(ChildProcess.built("torture-app"))"}"#
-                .write(toFile: "\(manifests)/\(app.identifier).json", atomically: true, encoding: .utf8)
+        for app in Set(apps.map(\.participant.app)) {
+            try #"{"id": "\#(app)", "executable": "\#(ChildProcess.built("torture-app"))"}"#
+                .write(toFile: "\(manifests)/\(app).json", atomically: true, encoding: .utf8)
         }
     }
 
@@ -71,9 +102,15 @@ final class TortureDevice {
     /// Starts it, where it does not run; it is ready later.
     func startBroker() throws {
         guard broker == nil else { return }
-        broker = try ChildProcess(
-            ChildProcess.built("shared-device-broker"),
-            ["--state", Self.state(directory), "--configuration", configuration, "--bus", bus.address]
+        let capabilities = "+sys_ptrace,+dac_read_search"
+        broker = try .start(
+            "shared-device-broker",
+            ["--state", Self.state(directory), "--configuration", configuration, "--bus", bus.address],
+            as: Rights.brokerUser,
+            options: [
+                "--no-new-privs", "--inh-caps=\(capabilities)", "--ambient-caps=\(capabilities)",
+                "--bounding-set=-all,\(capabilities)",
+            ]
         )
     }
 
@@ -103,13 +140,55 @@ final class TortureDevice {
 
     private func configure() throws {
         let policy = isStrict ? "strict" : "advisory"
-        try #"{"sharedDeviceMode": true, "cleanupPolicy": "\#(policy)"}"#
+        // Who has no manifest takes no part, although the bus is not the system's.
+        try #"{"sharedDeviceMode": true, "cleanupPolicy": "\#(policy)", "requiresEnrolment": \#(Rights.hasUsers)}"#
             .write(toFile: configuration, atomically: true, encoding: .utf8)
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: configuration)
     }
 
     private var configuration: String { "\(directory.path)/managed.json" }
     private static func state(_ directory: TemporaryDirectory) -> String { "\(directory.path)/state" }
+
+    // MARK: Hostile clients
+
+    /// Starts one, where none is under way.
+    func attack(_ deed: String) throws {
+        guard hostile == nil else { return }
+        hostile = try .start("hostile-client", [bus.address, deed], as: Rights.stranger)
+    }
+
+    /// Ends it; whether it got as far as an answer.
+    func endAttack() -> Bool {
+        let wasAnswered = hostile?.lines.contains("ready") ?? false
+        hostile?.kill()
+        hostile?.waitUntilExit()
+        hostile = nil
+        return wasAnswered
+    }
+
+    /// What a hostile client has learned, in its own words.
+    var leak: String? { hostile?.lines.first { $0.hasPrefix("LEAK") } }
+
+    // MARK: The disk
+
+    /// The broker's files get a small file system of their own. It has room for what a device's schedules leave behind.
+    private static func mount(_ state: String) async throws {
+        let mount = try ChildProcess("mount", ["-t", "tmpfs", "-o", "size=16m,mode=0700", "tmpfs", state])
+        guard await mount.exitStatus() == 0 else { throw Monitor.Violation("no disk: \(mount.errorText)") }
+    }
+
+    private var ballast: String { "\(Self.state(directory))/ballast" }
+
+    func fillDisk() throws {
+        let file = open(ballast, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        guard file >= 0 else { throw Monitor.Violation("no ballast: \(String(cString: strerror(errno)))") }
+        defer { close(file) }
+        let block = [UInt8](repeating: 7, count: 4096)
+        while write(file, block, block.count) > 0 {}
+    }
+
+    /// Whether it was full.
+    func freeDisk() -> Bool { unlink(ballast) == 0 }
 
     // MARK: The bus and the administrator
 

@@ -1,3 +1,5 @@
+import SharedDeviceBroker
+
 /// What must never be seen. Pure: the caller looks, before and after.
 struct Monitor: Sendable {
     /// A state that must not be.
@@ -27,12 +29,12 @@ struct Monitor: Sendable {
 
     private func check(
         _ before: Truth,
-        _ app: String,
+        _ app: Participant,
         _ marker: Marker,
         _ place: String,
         _ after: Truth
     ) throws(Violation) {
-        let what = "\(app) has \(place) of \(marker)"
+        let what = "\(app.name) has \(place) of \(marker)"
         if isStrict, let open = before.open, marker.epoch < open.epoch {
             throw Violation("\(what), and \(open.session.user ?? "somebody")'s session \(open.epoch) is open")
         }
@@ -49,22 +51,22 @@ struct Monitor: Sendable {
     func checkQuiet(_ sights: [Sight]) throws(Violation) {
         for sight in sights {
             guard let (marker, place) = sight.traces.first else { continue }
-            throw Violation("in the end \(sight.app) has \(place) of \(marker)")
+            throw Violation("in the end \(sight.app.name) has \(place) of \(marker)")
         }
     }
 
-    /// What an app told of itself, in order: it shows no earlier session after a later one, and is told of none.
-    func checkJournal(_ lines: [String], of app: String) throws(Violation) {
-        var latest: [Substring: UInt64] = [:]
+    /// What an app told of itself, in order: it is told of no earlier change after a later one, and shows nothing that is older than what
+    /// it was told of or has shown.
+    func checkJournal(_ lines: [String], of app: Participant) throws(Violation) {
+        var (shown, told): (UInt64, UInt64) = (0, 0)
         for line in lines {
             let words = line.split(separator: " ")
             guard words.count >= 2, words[0] == "show" || words[0] == "change", let epoch = UInt64(words[1]) else {
                 continue
             }
-            if let before = latest[words[0]], epoch < before {
-                throw Violation("\(app): “\(line)” after epoch \(before)")
-            }
-            latest[words[0]] = epoch
+            let latest = words[0] == "show" ? max(shown, told) : told
+            guard epoch >= latest else { throw Violation("\(app.name): “\(line)” after epoch \(latest)") }
+            if words[0] == "show" { shown = epoch } else { told = epoch }
         }
     }
 }

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import SharedDevice
+import SharedDeviceBroker
 
 /// The session that a file or a screen belongs to, by what stands on it.
 struct Marker: Hashable, Sendable, CustomStringConvertible {
@@ -22,23 +23,28 @@ struct Marker: Hashable, Sendable, CustomStringConvertible {
     var description: String { "\(user)'s session \(epoch)" }
 }
 
+extension Participant {
+    /// Which app it is and who runs it, for people.
+    var name: String { "\(app) of user \(user)" }
+}
+
 /// What somebody who looks at an app finds.
 struct Sight: Sendable {
-    /// The app's identifier.
-    let app: String
+    /// The app, and the user who runs it.
+    let app: Participant
     /// Whose data is in its directory.
     var files: Set<Marker> = []
     /// Whose data is on its screen.
     var screen: Marker?
 
-    init(app: String, files: Set<Marker> = [], screen: Marker? = nil) {
+    init(app: Participant, files: Set<Marker> = [], screen: Marker? = nil) {
         self.app = app
         self.files = files
         self.screen = screen
     }
 
     /// Looks at the app in `directory`.
-    init(app: String, directory: String) {
+    init(app: Participant, directory: String) {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: directory + "/data")) ?? []
         let screen = FileManager.default.contents(atPath: directory + "/screen") ?? Data()
         self.init(
@@ -60,10 +66,10 @@ struct Truth: Sendable, Hashable {
         var isOpen: Bool
         var user: String?
         /// How far each app is that was given the session's account; `nil` while the session is open.
-        var apps: [String: CleanupReport.Progress?] = [:]
+        var apps: [Participant: CleanupReport.Progress?] = [:]
 
         /// The apps that still owe the cleanup.
-        var debtors: [String] { apps.filter { $0.value?.isSettled == false }.keys.sorted() }
+        var debtors: [Participant] { apps.filter { $0.value?.isSettled == false }.keys.sorted() }
     }
 
     /// The device's change counter.
@@ -102,10 +108,10 @@ struct TruthReader {
             for row in try Row.fetchAll(db, sql: sessions, arguments: [base]) {
                 truth.sessions[row["epoch"]] = Truth.Session(isOpen: row["open"], user: row["user"])
             }
-            let parts = "SELECT session, app, progress FROM part WHERE session > ?"
+            let parts = "SELECT session, app, user, progress FROM part WHERE session > ?"
             for row in try Row.fetchAll(db, sql: parts, arguments: [base]) {
                 let progress: String? = row["progress"]
-                let app: String = row["app"]
+                let app = Participant(app: row["app"], user: row["user"])
                 truth.sessions[row["session"]]?.apps[app] = .some(progress.flatMap(CleanupReport.Progress.init))
             }
             return truth

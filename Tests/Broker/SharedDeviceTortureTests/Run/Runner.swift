@@ -1,3 +1,5 @@
+import SharedDeviceBroker
+
 /// Carries a schedule out on a device, and looks at the device all the time.
 struct Runner {
     private let device: TortureDevice
@@ -52,8 +54,8 @@ struct Runner {
         case .killCleaning(let number):
             count("app kills amid a cleanup")
             let app = device.apps[number]
-            try await wait("\(app.identifier) cleans up") { runner in
-                app.isIdle && (app.isDeleting || !runner.owes(app.identifier))
+            try await wait("\(app.participant.name) cleans up") { runner in
+                app.isIdle && (app.isDeleting || !runner.owes(app.participant))
             }
             app.kill()
         case .start(let app): try device.apps[app].start()
@@ -74,6 +76,16 @@ struct Runner {
         case .restartBus:
             count("bus restarts")
             try device.restartBus()
+        case .attack(let deed):
+            guard Rights.hasUsers else { return }
+            count("hostile clients")
+            try device.attack(deed)
+        case .endAttack: endAttack()
+        case .fillDisk:
+            guard Rights.canMount else { return }
+            count("full disks")
+            try device.fillDisk()
+        case .freeDisk: freeDisk()
         case .becomeStrict:
             let known = device.configurations
             try device.becomeStrict()
@@ -93,11 +105,21 @@ struct Runner {
         }
     }
 
-    private func owes(_ app: String) -> Bool { truth.sessions.values.contains { $0.debtors.contains(app) } }
+    private func owes(_ app: Participant) -> Bool { truth.sessions.values.contains { $0.debtors.contains(app) } }
 
     private func account(_ user: String) -> String { device.accounts[user] ?? "" }
 
     private func tell(_ app: Int, _ command: String) throws { try device.apps[app].tell(command, before: truth) }
+
+    private mutating func endAttack() {
+        if device.endAttack() { count("hostile clients that were answered") }
+    }
+
+    private mutating func freeDisk() {
+        if device.freeDisk(), device.brokerLog.contains(where: { $0.contains(" not on the disk yet ") }) {
+            count("full disks that the broker met")
+        }
+    }
 
     private mutating func count(_ what: String) { counts[what, default: 0] += 1 }
 
@@ -105,6 +127,8 @@ struct Runner {
 
     /// Everything runs again, and nobody is signed in: then all is cleaned, and nobody owes anything.
     private mutating func comeToRest() async throws {
+        freeDisk()
+        endAttack()
         device.resumeBroker()
         try device.startBroker()
         for app in device.apps {
@@ -114,22 +138,17 @@ struct Runner {
         try await waitForBroker()
         try await waitForAnswers()
         for task in signOuts { _ = await task.value }
-        var (sights, recorded): ([Sight], [[UInt64]?])
+        var sights: [Sight]
         var quiet: Truth
         repeat {
             try await waitForQuiet()
             quiet = truth
-            (sights, recorded) = (device.apps.map(\.sight), device.apps.map(\.recordedEpochs))
+            sights = device.apps.map(\.sight)
             try look()
             // The sign-in of an app that died a moment ago may still have come true.
         } while truth.epoch != quiet.epoch
         try monitor.checkQuiet(sights)
-        for (app, epochs) in zip(device.apps, recorded) {
-            try monitor.checkJournal(app.journal, of: app.identifier)
-            if let left = epochs?.first {
-                throw Monitor.Violation("in the end \(app.identifier)'s record names session \(left)")
-            }
-        }
+        for app in device.apps { try monitor.checkJournal(app.journal, of: app.participant) }
         device.restEpoch = quiet.epoch
     }
 
@@ -143,6 +162,10 @@ struct Runner {
                 try look()
             }
             try await wait("nobody owes anything") { $0.truth.isQuiet || $0.truth.open != nil }
+            // An app's record forgets a session after the broker has its receipt.
+            try await wait("no app's record names a session") { runner in
+                runner.truth.open != nil || runner.device.apps.allSatisfy { $0.recordedEpochs?.isEmpty ?? true }
+            }
         } while !truth.isQuiet
     }
 
@@ -190,6 +213,7 @@ struct Runner {
             device.killBroker()
             try device.startBroker()
         }
+        if let leak = device.leak { throw Monitor.Violation("a hostile client was told: \(leak)") }
         // What was answered and seen is older than what is read now, and younger than what was read before.
         let answers = try device.apps.flatMap { try $0.answers() }
         let before = truth

@@ -138,7 +138,7 @@ struct Torture: Sendable {
 
     private func report(of schedule: Schedule, _ reason: String, at place: String, _ device: TortureDevice) -> String {
         let journals = device.apps.flatMap { app in
-            ["journal of \(app.identifier):"] + app.journal.suffix(60).map { "  " + $0 }
+            ["journal of \(app.participant.name):"] + app.journal.suffix(60).map { "  " + $0 }
         }
         let broker = ["the broker's log:"] + device.brokerLog.suffix(40).map { "  " + $0 }
         let lines = ["\(reason)", "at \(place)", "\(schedule)"] + journals + broker

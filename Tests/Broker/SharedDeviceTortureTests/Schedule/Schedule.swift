@@ -6,6 +6,11 @@ import SharedDeviceSimulation
 struct Schedule: Sendable, Hashable {
     static let users = ["ada", "grace"]
     static let appCount = 3
+    /// What a hostile client does; see its own file.
+    static let deeds = [
+        "passwords", "bodies", "reports", "names", "questions", "information", "newcomers", "never-reads", "squats",
+        "half-open", "watches",
+    ]
 
     let seed: UInt64
     /// Whether the next sign-in waits until all apps have cleaned up.
@@ -44,6 +49,7 @@ private struct Generator {
         case signIn, signOut, signOutAnyone, token, ask, work
         case kill, killCleaning, start, stop, resume
         case killBroker, startBroker, stopBroker, resumeBroker, restartBus, becomeStrict
+        case attack, endAttack, fillDisk, freeDisk
         case pause, untilAnswered, untilCleaned, untilShown
     }
 
@@ -51,6 +57,7 @@ private struct Generator {
     private var apps = [Life](repeating: .running, count: Schedule.appCount)
     private var broker = Life.running
     private var user: String?
+    private var (isAttacked, isDiskFull) = (false, false)
     var mayBecomeStrict = false
 
     init(seed: UInt64) { random = SplitMix64(seed: seed) }
@@ -65,20 +72,20 @@ private struct Generator {
         return steps
     }
 
-    private var isHealthy: Bool { broker == .running && apps.allSatisfy { $0 == .running } }
+    private var isHealthy: Bool { broker == .running && !isDiskFull && apps.allSatisfy { $0 == .running } }
 
     private func weight(of kind: Kind) -> Int {
         let serves = broker == .running
         func exists(_ life: Life) -> Bool { apps.contains(life) }
         return switch kind {
-        case .signIn: user == nil ? (serves ? 50 : 8) : 2
+        case .signIn: user == nil ? (serves && !isDiskFull ? 50 : 8) : 2
         case .signOut: user == nil ? 2 : (serves ? 16 : 4)
         case .signOutAnyone: user == nil ? 0 : 5
         case .token: serves ? 10 : 2
         case .ask: 4
         case .work: 4
         case .kill: exists(.running) || exists(.stopped) ? 10 : 0
-        case .killCleaning: serves && exists(.running) && user != nil ? 8 : 0
+        case .killCleaning: serves && !isDiskFull && exists(.running) && user != nil ? 8 : 0
         case .start: exists(.dead) ? 24 : 0
         case .stop: exists(.running) ? 8 : 0
         case .resume: exists(.stopped) ? 18 : 0
@@ -87,7 +94,11 @@ private struct Generator {
         case .stopBroker: serves ? 3 : 0
         case .resumeBroker: broker == .stopped ? 40 : 0
         case .restartBus: 1
-        case .becomeStrict: mayBecomeStrict && serves ? 3 : 0
+        case .becomeStrict: mayBecomeStrict && serves && !isDiskFull ? 3 : 0
+        case .attack: isAttacked ? 0 : 3
+        case .endAttack: isAttacked ? 8 : 0
+        case .fillDisk: isDiskFull ? 0 : (user == nil ? 2 : 5)
+        case .freeDisk: isDiskFull ? 12 : 0
         case .pause: 16
         case .untilAnswered: serves ? 14 : 0
         case .untilCleaned: isHealthy ? 8 : 0
@@ -154,6 +165,18 @@ private struct Generator {
         case .becomeStrict:
             mayBecomeStrict = false
             return [.becomeStrict]
+        case .attack:
+            isAttacked = true
+            return [.attack(random.pick(Schedule.deeds))]
+        case .endAttack:
+            isAttacked = false
+            return [.endAttack]
+        case .fillDisk:
+            isDiskFull = true
+            return [.fillDisk]
+        case .freeDisk:
+            isDiskFull = false
+            return [.freeDisk]
         case .pause: return [.pause(1 + random.below(random.chance(20) ? 60 : 15))]
         case .untilAnswered: return [.untilAnswered]
         case .untilCleaned: return [.untilCleaned]
@@ -168,73 +191,6 @@ private struct Generator {
     }
 }
 
-/// One thing that happens to the device. Apps are named by their number.
-enum Step: Hashable, Sendable {
-    /// The app asks to sign the user in, and waits for open cleanups as long as its patience.
-    case signIn(app: Int, user: String, patience: Int)
-    case signOut(app: Int, user: String)
-    /// An administrator signs out whoever is signed in.
-    case signOutAnyone
-    /// The app asks for a token of the user, who may be signed in or not.
-    case token(app: Int, user: String)
-    /// The app asks who is signed in, beside its following of the changes.
-    case ask(app: Int)
-    /// The app writes all files of whoever is on its screen.
-    case work(app: Int)
-
-    case kill(app: Int)
-    /// Kills the app when it has deleted some of what it has to delete, or when it has nothing to delete any more.
-    case killCleaning(app: Int)
-    case start(app: Int)
-    case stop(app: Int)
-    case resume(app: Int)
-
-    case killBroker
-    case startBroker
-    case stopBroker
-    case resumeBroker
-    case restartBus
-    /// From here on the next sign-in waits for cleanups; the broker runs.
-    case becomeStrict
-
-    /// Milliseconds in which nothing is done.
-    case pause(Int)
-    /// Until the apps that run have answered what they were told.
-    case untilAnswered
-    /// Until nobody owes a cleanup; all apps run.
-    case untilCleaned
-    /// Until all apps show who is signed in; all of them run.
-    case untilShown
-}
-
-extension Step: CustomStringConvertible {
-    var description: String {
-        switch self {
-        case .signIn(let app, let user, let patience): "app \(app): sign \(user) in, with \(patience) ms of patience"
-        case .signOut(let app, let user): "app \(app): sign \(user) out"
-        case .signOutAnyone: "administrator: sign out"
-        case .token(let app, let user): "app \(app): token of \(user)"
-        case .ask(let app): "app \(app): ask"
-        case .work(let app): "app \(app): work"
-        case .kill(let app): "kill app \(app)"
-        case .killCleaning(let app): "kill app \(app) amid its cleanup"
-        case .start(let app): "start app \(app)"
-        case .stop(let app): "stop app \(app)"
-        case .resume(let app): "resume app \(app)"
-        case .killBroker: "kill the broker"
-        case .startBroker: "start the broker"
-        case .stopBroker: "stop the broker"
-        case .resumeBroker: "resume the broker"
-        case .restartBus: "restart the bus"
-        case .becomeStrict: "the policy becomes strict"
-        case .pause(let milliseconds): "pause for \(milliseconds) ms"
-        case .untilAnswered: "until all is answered"
-        case .untilCleaned: "until all is cleaned"
-        case .untilShown: "until all show the user"
-        }
-    }
-}
-
 extension Schedule {
     /// The same without one of its steps.
     func without(_ index: Int) -> Schedule {
@@ -243,22 +199,25 @@ extension Schedule {
         return Schedule(seed: seed, isStrict: isStrict, steps: rest)
     }
 
-    /// Whether no step waits for what cannot come: for an app that is dead or stopped, or while the broker is.
+    /// Whether no step waits for what cannot come: for an app that is dead or stopped, or while the broker is, or for the disk while it is full.
     var isSensible: Bool {
         var halted: Set<Int> = []
-        var isServed = true
+        var (isServed, hasRoom) = (true, true)
         for step in steps {
             switch step {
             case .kill(let app), .stop(let app): halted.insert(app)
             case .start(let app), .resume(let app): halted.remove(app)
             case .killBroker, .stopBroker: isServed = false
             case .startBroker, .resumeBroker: isServed = true
+            case .fillDisk: hasRoom = false
+            case .freeDisk: hasRoom = true
             case .killCleaning(let app):
-                guard isServed, !halted.contains(app) else { return false }
+                guard isServed, hasRoom, !halted.contains(app) else { return false }
                 halted.insert(app)
-            case .untilAnswered, .becomeStrict: guard isServed else { return false }
-            case .untilCleaned, .untilShown: guard isServed, halted.isEmpty else { return false }
-            case .signIn, .signOut, .signOutAnyone, .token, .ask, .work, .restartBus, .pause: break
+            case .untilAnswered: guard isServed else { return false }
+            case .becomeStrict: guard isServed, hasRoom else { return false }
+            case .untilCleaned, .untilShown: guard isServed, hasRoom, halted.isEmpty else { return false }
+            case .signIn, .signOut, .signOutAnyone, .token, .ask, .work, .restartBus, .attack, .endAttack, .pause: break
             }
         }
         return true

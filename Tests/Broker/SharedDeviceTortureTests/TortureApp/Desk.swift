@@ -13,8 +13,17 @@ final class Desk: Sendable {
         let epoch: UInt64
     }
 
-    /// The files of data that a session has.
-    private static let fileCount = 5
+    /// The files of data that a session has, each part of them with a cleanup step of its own.
+    enum Part: String, CaseIterable {
+        case drafts, orders
+
+        var files: Range<Int> {
+            switch self {
+            case .drafts: 0..<2
+            case .orders: 2..<5
+            }
+        }
+    }
 
     private let directory: String
     private let data: String
@@ -87,7 +96,7 @@ final class Desk: Sendable {
     func work() {
         current.withLock { current in
             guard let session = current else { return }
-            for number in 0..<Self.fileCount {
+            for number in Part.allCases.flatMap(\.files) {
                 let path = "\(data)/\(session.user).\(session.epoch).\(number)"
                 let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
                 guard file >= 0 else { continue }
@@ -97,10 +106,12 @@ final class Desk: Sendable {
         }
     }
 
-    /// Deletes the user's files, one after the other, with a little time between them in which the app may be killed.
-    func delete(dataOf user: String) async {
+    /// Deletes a part of the user's files, one after the other, with a little time between them in which the app may be killed.
+    func delete(_ part: Part, of user: String) async {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: data)) ?? []
-        for name in names.sorted() where name.hasPrefix(user + ".") {
+        for name in names.sorted() {
+            let number = name.split(separator: ".").last.flatMap { Int($0) }
+            guard name.hasPrefix(user + "."), let number, part.files.contains(number) else { continue }
             unlink("\(data)/\(name)")
             note("deleted \(name)")
             try? await Task.sleep(for: .milliseconds(2))

@@ -1,56 +1,83 @@
+import DBusTransport
+import FoundationEssentials
 import SharedDevice
+import Synchronization
 
-/// Follows the device's account as every app has to: hide, delete, report, and only then show whoever is there.
-struct Follower: Sendable {
-    let application: SharedDeviceApplication
-    let desk: Desk
-    let mutant: Mutant?
+/// Follows the device's account as every app does: with a cleanup, and a handler that hides and shows.
+final class Follower: Sendable {
+    private let application: SharedDeviceApplication
+    private let desk: Desk
+    private let mutant: Mutant?
+    /// Whether this process has been told what it may show, so that nothing is left of an earlier one.
+    private let isSettled = Locked(false)
 
-    func run() async {
-        var isFirst = true
-        // Who does not know whether its user is still there shows nothing.
-        for await change in application.accountChanges(onFailure: { _ in desk.hide() }) {
-            desk.note("change \(change.epoch) \(change.current?.username ?? "-"), of \(names(change.previousAccounts))")
-            stop()
-            do throws(SharedDeviceError) {
-                try await cleanUp(change, isFirst: isFirst)
-            } catch {
-                desk.note("not reported: \(error)")
-                continue
+    init(application: SharedDeviceApplication, desk: Desk, mutant: Mutant?) {
+        self.application = application
+        self.desk = desk
+        self.mutant = mutant
+    }
+
+    func run() async throws {
+        // A cleanup that could not be reported, because the broker's disk is full, is tried again while the schedule lasts.
+        var options = CleanupCoordinator.Options()
+        options.firstWait = .milliseconds(50)
+        options.longestWait = .milliseconds(500)
+        let cleanup = CleanupCoordinator(options: options)
+        for (index, step) in Desk.Part.allCases.enumerated() {
+            try cleanup.register(step.rawValue) { [self] in try await delete(step, $0.change, isFirst: index == 0) }
+        }
+        await application.follow(cleanup) { [self] state in
+            switch state {
+            case .hidden(let reason): hide(reason)
+            case .nobody:
+                desk.note("nobody")
+                isSettled.withLock { $0 = true }
+            case .open(let account):
+                desk.show(Desk.Session(user: account.username, epoch: try epoch(of: account)))
+                isSettled.withLock { $0 = true }
             }
-            isFirst = false
-            if let account = change.current { desk.show(Desk.Session(user: account.username, epoch: change.epoch)) }
         }
     }
 
-    private func stop() {
-        switch mutant {
-        case .keepsScreen: desk.stopWork()
-        case .worksOn: desk.clearScreen()
+    private func hide(_ reason: AccountState.HiddenReason) {
+        desk.note("hide: \(reason)")
+        switch (reason, mutant) {
+        case (.changing, .keepsScreen): desk.stopWork()
+        case (.changing, .worksOn): desk.clearScreen()
         default: desk.hide()
         }
     }
 
-    private func cleanUp(_ change: AccountChange, isFirst: Bool) async throws(SharedDeviceError) {
-        guard !change.previousAccounts.isEmpty else { return }
-        if mutant == .reportsBeforeDeleting { try await application.cleanupDone(change) }
-        // For those who watch; the cleanup does not depend on it.
-        try? await application.cleanupBegan(change)
-        if !isSpared(change, isFirst: isFirst) {
-            for account in change.previousAccounts { await desk.delete(dataOf: account.username) }
-        }
-        try await application.cleanupDone(change)
-        desk.note("finished")
+    /// The session that the library's record has for the account. Apps need no such number; those who watch this one do.
+    ///
+    /// It is the session that the handler is told of, but where the app has signed the same user in again meanwhile: then it is that one, which the
+    /// record also has.
+    private func epoch(of account: Account) throws -> UInt64 {
+        let file = URL(filePath: "\(application.stateDirectory)/shared-device-sessions.json")
+        let record = try JSONDecoder().decode(SessionRecord.self, from: Data(contentsOf: file))
+        guard let epoch = record.session(of: account) else { throw Unrecorded(account: account) }
+        return epoch
     }
 
-    private func isSpared(_ change: AccountChange, isFirst: Bool) -> Bool {
+    /// The app was told of an account before its record had it.
+    struct Unrecorded: Error {
+        let account: Account
+    }
+
+    private func delete(_ step: Desk.Part, _ change: AccountChange, isFirst: Bool) async throws {
+        let names = change.previousAccounts.map(\.username)
+        desk.note("change \(change.epoch) \(change.current?.username ?? "-"), of \(names.joined(separator: " "))")
+        if isFirst, mutant == .reportsBeforeDeleting { try await application.cleanupDone(change) }
+        guard !isSpared(change) else { return }
+        for name in names { await desk.delete(step, of: name) }
+    }
+
+    private func isSpared(_ change: AccountChange) -> Bool {
         switch mutant {
-        case .forgetsDebts: isFirst
+        case .forgetsDebts: !isSettled.withLock { $0 }
         case .sparesReturningUser: change.previousAccounts == [change.current].compactMap(\.self)
         case .cleansForNobodyOnly: change.current != nil
         default: false
         }
     }
-
-    private func names(_ accounts: [Account]) -> String { accounts.map(\.username).joined(separator: " ") }
 }

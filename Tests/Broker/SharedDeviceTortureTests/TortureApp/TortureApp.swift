@@ -15,14 +15,19 @@ struct TortureApp {
         guard arguments.count == 4, mutant?.rawValue == mistake else { exit(EX_USAGE) }
         let desk = try Desk(directory: arguments[3])
         desk.note("start")
-        desk.hide()
         let application = SharedDeviceApplication(
             identifier: arguments[1],
             bus: Bus(name: arguments[2]),
             stateDirectory: arguments[3] + "/state"
         )
         let follower = Follower(application: application, desk: desk, mutant: mutant)
-        Task.detached { await follower.run() }
+        Task.detached {
+            do {
+                try await follower.run()
+            } catch {
+                desk.note("does not follow: \(error)")
+            }
+        }
         Task.detached {
             while true {
                 try await Task.sleep(for: .milliseconds(8))
@@ -62,11 +67,11 @@ struct TortureApp {
 enum Mutant: String {
     /// Reports that the data is gone, and deletes it then.
     case reportsBeforeDeleting = "reports-before-deleting"
-    /// Does nothing about what its first change after a start says it still has.
+    /// Does nothing about what it is told, after a start, that it still has.
     case forgetsDebts = "forgets-debts"
     /// Leaves the screen as it is until there is something else to show.
     case keepsScreen = "keeps-screen"
-    /// Goes on with its work while it cleans up.
+    /// Goes on with its work while it cleans up, and afterwards.
     case worksOn = "works-on"
     /// Takes the same user in another session for the same session.
     case sparesReturningUser = "spares-returning-user"
