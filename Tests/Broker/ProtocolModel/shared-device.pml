@@ -9,7 +9,19 @@
 /* ---- What is checked; ./check sets these ---- */
 
 #ifndef APPS
-#define APPS 2          /* 2 or 3 */
+#define APPS 2          /* 2 or 3; each is one process */
+#endif
+#ifndef SHARED
+#define SHARED 0        /* 1: the two are processes of one app, with one record and one place for data; one that dies is gone */
+#endif
+#ifndef MAY_RETURN
+#define MAY_RETURN 0    /* 1, beside SHARED: one that dies may be followed by a third */
+#endif
+#ifndef HEARD
+#define HEARD 1         /* 1, beside SHARED: each process asks a broker that was started anew before another one's receipt gets there */
+#endif
+#ifndef CONFIGURATIONS
+#define CONFIGURATIONS 0    /* 1: the configuration may be broken at the first start, and be broken and mended while the broker runs or is away */
 #endif
 #ifndef SESSIONS
 #define SESSIONS 3      /* sign-ins in a run */
@@ -62,6 +74,15 @@
 #define M16_SIGN_IN_WITHOUT_HOLDS      19
 #define M17_LOST_RECEIPT_NOT_REPEATED  20
 #define M18_NO_QUESTION_AFTER_RECEIPT  21
+#define M19_ONE_RECEIPT_FOR_ALL        22
+#define M20_END_UNREPORTED_FORGOTTEN   23
+#define M21_OTHERS_CLEANUP_IS_MINE     24
+#define M22_OLD_RECEIPT_SENT_AGAIN     25
+#define M23_RESTART_TRUSTS_RECEIPTS    26
+#define M24_BROKEN_IS_DEFAULT          27
+#define M25_NEVER_CONFIGURED_SIGNS_IN  28
+#define M26_BROKEN_FORGETS_THE_LAST    29
+#define M27_RECEIPT_ONLY_IF_RECORDED   30
 #ifndef MUTANT
 #define MUTANT 0
 #endif
@@ -76,6 +97,12 @@
 /* Sets of sessions are bits; bit 0 stands for "nobody" and is in no set. */
 #define BIT(s)   (1 << (s))
 #define BELOW(s) (BIT(s) - 1)
+/* The app that a process is of: its record, data and duties are its processes' together. Elsewhere an app is one process. */
+#if SHARED
+#define OF(process) 0
+#else
+#define OF(process) (process)
+#endif
 
 mtype = { Ask, Receipt, SignIn, SignOut, Token };                      /* requests */
 mtype = { Answer, Granted, Done, Failed };                             /* replies; a refusal changes nothing, and needs none */
@@ -91,18 +118,48 @@ byte epoch;
 bool holds[APPS];       /* has been given account or token of the open session */
 byte duty[APPS];        /* ended sessions whose data the app still has to report gone */
 byte expired;           /* ended sessions for which nobody waits any longer */
+#if CONFIGURATIONS
+bool kept;              /* a valid configuration, for starts at which the file is broken */
+#endif
 
 /* Volatile: what is left to do for the request in work. */
 mtype step = Idle;
 bool announcing;        /* a broadcast is due */
 mtype replyTo, reply;   /* a reply is due, to this request; 0 for none */
 byte replyApp, replySession;
+#if SHARED
+byte waits[APPS];       /* of each process: the sessions for which its own receipt is waited for */
+byte asked[APPS];       /* of each process: those of `mustAsk` of which it has asked since */
+byte mustAsk;           /* sessions of which no receipt counts whose sender has not asked again */
+byte receipted;         /* ended sessions that one process has reported gone */
+bool left[APPS];        /* its connection has ended, which the broker is still to hear of */
+bool unheard[APPS];     /* it has not asked since the broker was started anew */
+/* The other process has something of one of these sessions, or is about to hear of one, and the broker does not know. */
+#define IS_CLEAN(process) (phase[process] == Reporting || phase[process] == AwaitingReceipt || phase[process] == Forgetting)
+#define HAS(process) (held[process] & ~(IS_CLEAN(process) -> stale[process] : 0))
+#define UNHEARD(sessions) (HEARD && unheard[1 - self] && \
+    ((HAS(1 - self) & (sessions)) != 0 || len(answers[1 - self]) + len(replies[1 - self]) > 0))
+#else
+#define UNHEARD(sessions) false
+#endif
+#if CONFIGURATIONS
+bool configured;        /* a valid configuration is in force, the file's or the last one */
+bool lax;               /* of a mutant: the next sign-in does not wait */
+
+/* ---- The administrator's file ---- */
+
+bool broken = true;
+byte typos = 1;
+#endif
 
 /* ---- An app ---- */
 
 /* Durable. */
 byte record[APPS];      /* sessions whose data it may hold */
 byte data[APPS];        /* sessions of which there is data on disk */
+#if SHARED
+byte receipts;          /* in the record: cleanups that are done and that the broker has not confirmed */
+#endif
 
 /* Volatile: the library's. */
 bool ask[APPS] = true;  /* a reason to ask the broker came up */
@@ -111,6 +168,9 @@ byte seen[APPS];        /* the newest epoch of an accepted answer */
 byte stale[APPS];       /* being cleaned: sessions whose data must go */
 byte due[APPS];         /* being cleaned: sessions to report */
 byte handed[APPS];      /* a session on its way from the library to the app's own code */
+#if SHARED
+byte held[APPS];        /* sessions that this process was told of and has not cleaned up */
+#endif
 
 /* Volatile: the app's own. */
 byte shows[APPS];       /* the session that it shows or works for */
@@ -144,7 +204,8 @@ hidden mtype kind, about;
 
 /* ---- Properties of every state ---- */
 
-hidden byte P1_one_session = 1, P2_gone_is_gone = 1, P3_debtor_waits = 1, P4_debt_no_leak = 1, P6_true_reply = 1;
+hidden byte P1_one_session = 1, P2_gone_is_gone = 1, P3_debtor_waits = 1, P4_debt_no_leak = 1, P6_true_reply = 1,
+    P7_configured = 1;
 
 #define ENDED(set) ((set) & ~BIT(current))
 #if APPS == 3
@@ -156,11 +217,11 @@ hidden byte P1_one_session = 1, P2_gone_is_gone = 1, P3_debtor_waits = 1, P4_deb
 #endif
 
 /* Nothing of an older session on disk, on screen, or on the way there; but for what an administrator let go. */
-#define CLEAN(x) ((ENDED(data[x] | BIT(shows[x]) | BIT(handed[x])) & ~(waived[x] | BIT(0))) == 0)
+#define CLEAN(x) ((ENDED(data[OF(x)] | BIT(shows[x]) | BIT(handed[x])) & ~(waived[OF(x)] | BIT(0))) == 0)
 /* A debtor has nothing of a session later than its debt, nor was it given anything. */
-#define POOR(x) ((duty[x] == 0 || !holds[x]) && (duty[x] & (BELOW(shows[x]) | BELOW(handed[x]))) == 0)
+#define POOR(x) ((duty[OF(x)] == 0 || !holds[OF(x)]) && (duty[OF(x)] & (BELOW(shows[x]) | BELOW(handed[x]))) == 0)
 /* Data of an ended session is owed. */
-#define OWED(x) ((ENDED(data[x]) & ~(duty[x] | record[x])) == 0)
+#define OWED(x) ((ENDED(data[OF(x)]) & ~(duty[OF(x)] | record[OF(x)])) == 0)
 
 inline check() {
     P1_one_session = POLICY != STRICT || current == 0 || EACH(CLEAN); assert(P1_one_session);
@@ -171,7 +232,7 @@ inline check() {
 /* What the app shows, or works for, it has not reported gone; it is of the last answer, or about to be hidden; and there is not at the
  * same time data of another session. */
 inline check_use(session) {
-    P2_gone_is_gone = !(reported[self] & BIT(session)) && (data[self] & ~BIT(session)) == 0 || phase[self] == Hiding;
+    P2_gone_is_gone = !(reported[self] & BIT(session)) && (data[OF(self)] & ~BIT(session)) == 0 || phase[self] == Hiding;
     assert(P2_gone_is_gone);
     P2_gone_is_gone = seen[self] == EPOCH(session) || phase[self] == Hiding;
     assert(P2_gone_is_gone)
@@ -189,14 +250,33 @@ inline end_session() {
 }
 
 inline settle(app, sessions) {
-    duty[app] = duty[app] & ~(sessions);
+    duty[OF(app)] = duty[OF(app)] & ~(sessions);
+#if SHARED
+    waits[0] = waits[0] & ~(sessions); waits[1] = waits[1] & ~(sessions); asked[0] = asked[0] & ~(sessions);
+    asked[1] = asked[1] & ~(sessions); mustAsk = mustAsk & ~(sessions); receipted = receipted & ~(sessions);
+#endif
     expired = expired & UNION(duty)
 }
 
 /* Sessions that the next sign-in waits for. */
 #define OPEN_DUTIES (UNION(duty) & ~expired)
 #define NO_CHANGE (IS(M7_SAME_USER_IS_NO_CHANGE) && opened > 0 && USER(opened) == USER(opened + 1))
-#define SIGN_IN_WAITS (POLICY != ADVISORY && OPEN_DUTIES != 0 && !IS(M4_SIGN_IN_WHILE_OWED) && !NO_CHANGE)
+#define SIGN_IN_WAITS (POLICY != ADVISORY && OPEN_DUTIES != 0 && !IS(M4_SIGN_IN_WHILE_OWED) && !NO_CHANGE && !LAX)
+#if CONFIGURATIONS
+#define LAX lax
+#define CONFIGURED (configured || IS(M25_NEVER_CONFIGURED_SIGNS_IN))
+#else
+#define LAX false
+#define CONFIGURED true
+#endif
+
+/* This process gets the open session's account. */
+inline give(app, isListed) {
+    holds[OF(app)] = isListed;
+#if SHARED
+    waits[app] = waits[app] | BIT(current)
+#endif
+}
 
 inline open_session(app) {
     if
@@ -209,7 +289,10 @@ inline open_session(app) {
     :: else
     fi;
     opened++; current = opened; epoch++;
-    holds[app] = !IS(M16_SIGN_IN_WITHOUT_HOLDS)
+#if CONFIGURATIONS
+    P7_configured = kept; assert(P7_configured);
+#endif
+    give(app, !IS(M16_SIGN_IN_WITHOUT_HOLDS))
 }
 
 /* ---- The broker's messages ---- */
@@ -250,21 +333,34 @@ inline commit_then_announce() { step = Committed; announcing = true }
 
 /* ---- The broker's requests: each decides and commits in one step, and none begins before the one before is done ---- */
 
+/* What the app owes, without that which this process has reported: then another one of the app still owes it. */
+#if SHARED
+#define OWES(app) (duty[0] & ~(receipted & ~waits[app]))
+#else
+#define OWES(app) duty[app]
+#endif
+
 /* "Who is signed in?" */
 inline get_account(app) {
+#if SHARED
+    /* Where it is not known which processes had the account, this may be one. */
+    waits[app] = waits[app] | (duty[0] & mustAsk & ~asked[app]); asked[app] = asked[app] | (duty[0] & mustAsk);
+    unheard[app] = false;
+#endif
     if
-    :: duty[app] != 0 ->
+    :: OWES(app) != 0 ->
         /* A debtor hears of its debt, and of nobody's account. */
-        answers[app]!Answer, 0, epoch, duty[app];
-        if :: IS(M6B_LEDGER_FORGETS_ON_REPORT) -> duty[app] = 0 :: else fi
+        answers[app]!Answer, 0, epoch, OWES(app);
+        if :: IS(M6B_LEDGER_FORGETS_ON_REPORT) -> duty[OF(app)] = 0 :: else fi
     :: else ->
         prepare(app, Ask, Answer, current);
         if
-        :: current == 0 || holds[app] -> send_reply()
+        :: current == 0 -> send_reply()
+        :: current != 0 && holds[OF(app)] -> give(app, true); send_reply()
         :: else ->
             if
             :: IS(M1B_ANSWER_BEFORE_HOLDS) -> send_reply(); replyApp = app; step = HoldsLate
-            :: else -> holds[app] = true; commit_then_reply()
+            :: else -> give(app, true); commit_then_reply()
             fi
         fi
     fi
@@ -276,14 +372,48 @@ inline take_receipt(app, session) {
     P4_debt_no_leak = session != current; assert(P4_debt_no_leak);
     prepare(app, Receipt, Done, session);
     if
-    :: duty[app] & BIT(session) -> settle(app, BIT(session)); commit_then_reply()
+    :: duty[OF(app)] & BIT(session) ->
+#if SHARED
+        if
+        :: mustAsk & ~asked[app] & BIT(session) ->
+            /* Since it asked, a process has ended that may have stored something. It is to ask again, and to clean again. */
+            commit_then_announce()
+        :: else ->
+            waits[app] = waits[app] & ~BIT(session); receipted = receipted | BIT(session);
+            if
+            :: ((waits[0] | waits[1]) & BIT(session)) == 0 || IS(M19_ONE_RECEIPT_FOR_ALL) -> settle(app, BIT(session))
+            :: else
+            fi;
+            commit_then_reply()
+        fi
+#else
+        settle(app, BIT(session)); commit_then_reply()
+#endif
     :: else -> send_reply()
     fi
 }
 
+#if SHARED
+#define LEFT(app) left[app]
+/* The connection of a process has ended that was given something and has not reported. What it stored after another one's cleanup is there. */
+inline hear_of_end(app) {
+    left[app] = false;
+    which = waits[app] & duty[0];
+    waits[app] = 0; asked[app] = 0;
+    if
+    :: which == 0 || IS(M20_END_UNREPORTED_FORGOTTEN)
+    :: else ->
+        mustAsk = mustAsk | which; asked[0] = asked[0] & ~which; asked[1] = asked[1] & ~which;
+        if :: receipted & which -> receipted = receipted & ~which; commit_then_announce() :: else fi
+    fi
+}
+#else
+#define LEFT(app) false
+#endif
+
 inline sign_in(app) {
     if
-    :: current != 0 || opened == SESSIONS || SIGN_IN_WAITS || (duty[app] != 0 && !NO_CHANGE)
+    :: current != 0 || opened == SESSIONS || !CONFIGURED || SIGN_IN_WAITS || (duty[OF(app)] != 0 && !NO_CHANGE && !LAX)
     :: else -> open_session(app); prepare(app, SignIn, Granted, current); commit_then_announce()
     fi
 }
@@ -291,12 +421,12 @@ inline sign_in(app) {
 /* It names the user, and brings the user's open session. */
 inline get_token(app, session) {
     if
-    :: current == 0 || USER(current) != USER(session) || (duty[app] != 0 && !IS(M9_TOKEN_FOR_DEBTOR))
+    :: current == 0 || USER(current) != USER(session) || (OWES(app) != 0 && !IS(M9_TOKEN_FOR_DEBTOR))
     :: else ->
         prepare(app, Token, Granted, current);
         if
-        :: holds[app] -> send_reply()
-        :: else -> holds[app] = true; commit_then_reply()
+        :: holds[OF(app)] -> give(app, true); send_reply()
+        :: else -> give(app, true); commit_then_reply()
         fi
     fi
 }
@@ -319,9 +449,28 @@ inline sign_out(app, session) {
 
 /* Whose data is there is on disk before the app hears of it. */
 inline enter(session) {
-    if :: IS(M3_RECORD_AFTER_DATA) :: else -> record[self] = record[self] | BIT(session) fi;
+    if :: IS(M3_RECORD_AFTER_DATA) :: else -> record[OF(self)] = record[OF(self)] | BIT(session) fi;
     handed[self] = session
 }
+
+#if SHARED
+/* One update of the record, under its lock; `owes` is then what is to be deleted. What this process was told of comes back into the record, where
+ * another one has taken it off, and what it is about to hear of enters. An answer says nothing of later sessions: another process may have heard
+ * of one. */
+inline update_record(session, now) {
+    record[0] = record[0] | (held[self] & ~BIT(session));
+    owes = record[0] & ~BIT(session) & BELOW((now + 1) / 2 + 1);
+    if :: session != 0 -> record[0] = record[0] | BIT(session); held[self] = held[self] | BIT(session) :: else fi
+}
+
+/* The record and the ledger together. A receipt in the record stands for a cleanup that was done, but not for one that is due again, and not for
+ * that of a process which was told of the session itself. */
+inline reconcile() {
+    receipts = receipts & owes & ~record[0];
+    record[0] = record[0] | (owes & ~receipts);
+    due[self] = receipts & ~(IS(M21_OTHERS_CLEANUP_IS_MINE) -> 0 : held[self])
+}
+#endif
 
 inline take_answer() {
     answers[self]?kind, which, stamp, owes;
@@ -330,6 +479,19 @@ inline take_answer() {
     :: kind == Failed || (stamp < seen[self] && !IS(M5_OLDER_ANSWER_ACCEPTED)) -> ask[self] = true
     :: else ->
         seen[self] = stamp;
+#if SHARED
+        reconcile();
+        if
+        :: due[self] != 0 -> phase[self] = Reporting
+        :: else ->
+            update_record(which, stamp);
+            stale[self] = owes;
+            if
+            :: stale[self] != 0 -> phase[self] = Hiding
+            :: else -> if :: which != 0 && which != shows[self] -> handed[self] = which :: else fi
+            fi
+        fi
+#else
         stale[self] = record[self] & ~BIT(which);
         due[self] = stale[self] | (IS(M17_LOST_RECEIPT_NOT_REPEATED) -> 0 : owes);
         if
@@ -338,13 +500,14 @@ inline take_answer() {
             if :: IS(M6A_RECORD_FORGETS_ON_REPORT) -> record[self] = record[self] & ~stale[self] :: else fi
         :: else -> if :: which != 0 && which != shows[self] -> enter(which) :: else fi
         fi
+#endif
     fi
 }
 
 inline cleaned() {
-    stale[self] = 0; phase[self] = Ready;
+    stale[self] = 0; due[self] = 0; phase[self] = Ready;
     /* Who is signed in was not told to a debtor, and may have changed meanwhile. */
-    if :: IS(M18_NO_QUESTION_AFTER_RECEIPT) && kind == Done :: else -> ask[self] = true fi
+    if :: IS(M18_NO_QUESTION_AFTER_RECEIPT) :: else -> ask[self] = true fi
 }
 
 inline lowest(set) {
@@ -358,21 +521,23 @@ inline lowest(set) {
 inline take_receipt_reply() {
     answers[self]?kind, which, stamp, owes;
     if
-    :: kind == Done -> due[self] = due[self] & ~BIT(which)
-    /* Whether it was heard is not known: the broker's next answer tells. */
-    :: else -> due[self] = 0
+    :: kind == Done ->
+        due[self] = due[self] & ~BIT(which);
+#if SHARED
+        if :: stale[self] != 0 || IS(M22_OLD_RECEIPT_SENT_AGAIN) :: else -> receipts = receipts & ~BIT(which) fi;
+#endif
+        phase[self] = (due[self] != 0 -> Reporting : Forgetting)
+    /* Whether it was heard is not known: the broker's next answer tells. The record keeps the receipts meanwhile. */
+    :: else -> due[self] = (SHARED -> stale[self] : 0); phase[self] = Forgetting
     fi;
-    if
-    :: due[self] != 0 -> phase[self] = Reporting
-    :: else -> if :: IS(M2_RECEIPT_BEFORE_DELETION) -> phase[self] = Deleting :: else -> cleaned() fi
-    fi
+    if :: IS(M2_RECEIPT_BEFORE_DELETION) && phase[self] == Forgetting -> phase[self] = Deleting :: else fi
 }
 
 active [APPS] proctype Library() {
     byte self = _pid;
 end:
     do
-    :: d_step { step == Idle && ask[self] && phase[self] == Ready ->
+    :: d_step { step == Idle && ask[self] && phase[self] == Ready && !LEFT(self) ->
         ask[self] = false; phase[self] = Asking; get_account(self); check() }
 #if MUTANT == M1A_BROADCAST_BEFORE_COMMIT
     /* Another thread of the broker reads what is committed. */
@@ -384,20 +549,36 @@ end:
     :: d_step { phase[self] == Hiding ->
         shows[self] = 0;
         if :: IS(M10_WORK_OUTLIVES_CLEANUP) :: else -> handed[self] = 0 fi;
-        phase[self] = (IS(M2_RECEIPT_BEFORE_DELETION) -> Reporting : (stale[self] == 0 -> Reporting : Deleting)) }
+        phase[self] = (IS(M2_RECEIPT_BEFORE_DELETION) || stale[self] == 0 -> Reporting : Deleting) }
     /* One session after the other; a crash leaves what is not deleted yet. */
     :: d_step { phase[self] == Deleting ->
-        if :: (data[self] & stale[self]) != 0 -> lowest(data[self] & stale[self]); data[self] = data[self] & ~BIT(which) :: else fi;
-        if :: (data[self] & stale[self]) == 0 -> phase[self] = Forgetting :: else fi;
+        if
+        :: (data[OF(self)] & stale[self]) != 0 -> lowest(data[OF(self)] & stale[self]); data[OF(self)] = data[OF(self)] & ~BIT(which)
+        :: else
+        fi;
+        if
+        :: (data[OF(self)] & stale[self]) != 0
+        :: else ->
+            phase[self] = (IS(M2_RECEIPT_BEFORE_DELETION) -> Forgetting : Reporting);
+#if SHARED
+            /* Another process may have taken a session off the record; the broker waits for this one all the same. */
+            due[self] = stale[self] & (IS(M27_RECEIPT_ONLY_IF_RECORDED) -> record[0] | held[self] : 255);
+            if :: due[self] == 0 -> phase[self] = Forgetting :: else fi
+#endif
+        fi;
         check() }
-    :: d_step { phase[self] == Forgetting ->
-        record[self] = record[self] & ~stale[self];
-        if :: IS(M2_RECEIPT_BEFORE_DELETION) -> cleaned() :: else -> stale[self] = 0; phase[self] = Reporting fi;
-        check() }
-    :: d_step { step == Idle && phase[self] == Reporting ->
+    :: d_step { step == Idle && phase[self] == Reporting && !UNHEARD(due[self]) ->
         lowest(due[self]); reported[self] = reported[self] | BIT(which);
         phase[self] = AwaitingReceipt; take_receipt(self, which); check() }
     :: d_step { phase[self] == AwaitingReceipt && len(answers[self]) > 0 -> take_receipt_reply(); check() }
+    /* After the receipts: a crash in between has it clean up once more, where nothing is left. */
+    :: d_step { phase[self] == Forgetting ->
+        record[OF(self)] = record[OF(self)] & ~stale[self];
+#if SHARED
+        if :: IS(M22_OLD_RECEIPT_SENT_AGAIN) -> due[self] = stale[self] :: else fi;
+        receipts = (receipts & ~stale[self]) | due[self]; held[self] = held[self] & ~stale[self];
+#endif
+        cleaned(); check() }
     od
 }
 
@@ -425,6 +606,14 @@ inline take_reply() {
     if
     :: kind == Granted ->
         /* Not from an older epoch; and not while data of another session is to be cleaned up first. */
+#if SHARED
+        owes = BIT(0);
+        if :: stamp >= seen[self] -> update_record(which, stamp) :: else fi;
+        if
+        :: owes == 0 -> seen[self] = stamp; if :: which != shows[self] -> handed[self] = which :: else fi
+        :: else -> ask[self] = true
+        fi
+#else
         if
         :: (stamp >= seen[self] || IS(M5_OLDER_ANSWER_ACCEPTED)) &&
             ((record[self] & ~BIT(which)) == 0 || IS(M12_TOKEN_BESIDE_STALE_DATA)) ->
@@ -432,6 +621,7 @@ inline take_reply() {
             if :: which != shows[self] -> enter(which) :: else fi
         :: else -> ask[self] = true
         fi
+#endif
     :: kind == Done -> P6_true_reply = current != which; assert(P6_true_reply)
     :: kind == Failed -> ask[self] = true
     fi
@@ -447,6 +637,9 @@ inline end_process() {
     if :: len(answers[self]) > 0 -> answers[self]?kind, which, stamp, owes :: else fi;
     if :: len(replies[self]) > 0 -> replies[self]?about, kind, which, stamp :: else fi;
     if :: replyTo != 0 && replyApp == self -> forget_reply() :: else fi
+#if SHARED
+    held[self] = 0; left[self] = true
+#endif
 }
 
 #define MAY_REQUEST (phase[self] != Gone && !WAITING(self) && handed[self] == 0)
@@ -456,7 +649,8 @@ active [APPS] proctype App() {
 end:
     do
     /* What a person does, or not. That app 0 is the first to sign in is no loss where the apps are alike. */
-    :: d_step { step == Idle && MAY_REQUEST && shows[self] == 0 && opened < SESSIONS && (opened > 0 || self == 0 || MAY_STAY_DOWN) ->
+    :: d_step { step == Idle && MAY_REQUEST && !LEFT(self) && shows[self] == 0 && opened < SESSIONS &&
+        (opened > 0 || self == 0 || MAY_STAY_DOWN) ->
         sign_in(self); check() }
     :: d_step { MAY_REQUEST && shows[self] != 0 -> sent[self] = SignOut; sentSession[self] = shows[self] }
     :: d_step { MAY_REQUEST && shows[self] != 0 && tokens > 0 -> tokens--; sent[self] = Token; sentSession[self] = shows[self] }
@@ -471,9 +665,13 @@ end:
     :: d_step { handed[self] != 0 -> check_use(handed[self]); shows[self] = handed[self]; handed[self] = 0; check() }
     /* It is killed, and starts again: by D-Bus activation, or because somebody wants it. The first thing it does is to ask; before
      * that it does nothing, so that its time away needs no state of its own. A request on its way is lost, or arrives all the same. */
+#if !SHARED || MAY_RETURN
     :: d_step { appCrashes > 0 && phase[self] != Gone -> end_process(); sent[self] = 0; sentSession[self] = 0; check() }
+#endif
+#if !SHARED
     :: d_step { appCrashes > 0 && phase[self] != Gone && sent[self] != 0 -> end_process(); orphaned[self] = true; check() }
-#if MAY_STAY_DOWN
+#endif
+#if MAY_STAY_DOWN || SHARED
     /* It never comes back. */
     :: d_step { appCrashes > 0 && phase[self] != Gone ->
         end_process(); sent[self] = 0; sentSession[self] = 0; ask[self] = false; phase[self] = Gone; check() }
@@ -494,7 +692,22 @@ end:
     :: d_step { brokerCrashes > 0 && step != Idle ->
         brokerCrashes--;
         if :: replyTo != 0 -> reply = Failed; send_reply() :: else -> forget_reply() fi;
+#if SHARED
+        /* Which processes were given what is not known any more. */
+        waits[0] = 0; waits[1] = 0; asked[0] = 0; asked[1] = 0; receipted = 0; left[0] = false; left[1] = false;
+        unheard[0] = phase[0] != Gone; unheard[1] = phase[1] != Gone;
+        mustAsk = (IS(M23_RESTART_TRUSTS_RECEIPTS) -> 0 : duty[0] | (holds[0] -> BIT(current) : 0));
+#endif
+#if CONFIGURATIONS
+        /* It reads the file anew. */
+        configured = !broken || (kept && !IS(M26_BROKEN_FORGETS_THE_LAST));
+        lax = broken && IS(M24_BROKEN_IS_DEFAULT);
+#endif
         if :: IS(M14_NO_BROADCAST_AT_RESTART) -> announcing = false; step = Idle :: else -> commit_then_announce() fi }
+#if SHARED
+    :: d_step { step == Idle && left[0] -> hear_of_end(0); check() }
+    :: d_step { step == Idle && left[1] -> hear_of_end(1); check() }
+#endif
     /* The administrator or the device's timer ends the session; or not. */
     :: d_step { step == Idle && current != 0 -> end_session(); commit_then_announce(); check() }
     :: d_step { step == Idle && current != 0 -> skip }
@@ -514,6 +727,20 @@ end:
 #endif
     od
 }
+
+#if CONFIGURATIONS
+active proctype Administrator() {
+end:
+    do
+    /* A running broker takes up what is valid, and keeps it; what is broken changes nothing until the next start. Before the first valid
+     * configuration the administrator has to write one; a later typo may stay. */
+    :: d_step { step == Idle && broken -> broken = false; configured = true; kept = true; lax = false }
+    :: d_step { step == Idle && broken && kept -> skip }
+    :: d_step { !broken && typos > 0 -> typos--; broken = true }
+    :: d_step { !broken && typos > 0 -> skip }
+    od
+}
+#endif
 
 #if POLICY == TIMEOUT
 active proctype Timer() {
