@@ -199,6 +199,8 @@ actor SessionKeeper {
 
     private func ask() async throws(SharedDeviceError) -> SessionAnswer {
         let attempted = "get the current account"
+        // What a receipt's answer said is older than what comes now.
+        fresh = nil
         known = try record.sessions()
         let fields = try await broker.call(
             .getCurrentAccount,

@@ -74,6 +74,7 @@ extension AppProcess {
     // MARK: The keeper
 
     private mutating func ask(_ purpose: Purpose, _ calls: inout Calls) {
+        fresh = nil
         keeper = .asks(calls.send(.currentAccount), purpose)
     }
 
