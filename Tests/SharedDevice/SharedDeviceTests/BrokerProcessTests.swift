@@ -204,6 +204,41 @@ struct BrokerProcessTests {
         #expect(information.st_uid == 0)
     }
 
+    // S17
+    @Test(
+        "of a password that was checked, its memory keeps what libdbus read from the socket, and nothing once that is overwritten",
+        .enabled(if: geteuid() == 0, "only root can read its memory")
+    )
+    func passwords() async throws {
+        let device = try await TestDevice()
+        let process = try #require(device.broker?.identifier)
+        try await device.application().signIn("ada")
+        let connection = try DBusConnection.open(device.bus.bus)
+        let call = try DBusMessage.methodCall(
+            destination: BrokerProtocol.busName,
+            path: BrokerProtocol.path,
+            interface: BrokerProtocol.interface,
+            member: BrokerProtocol.Method.reportActivity.rawValue,
+            arguments: [.fields(["application": .string(String(repeating: "a", count: 4000))])]
+        )
+        _ = try? await connection.call(call)
+        #expect(try !Self.memory(of: process, contains: "correct horse ada"))
+        #expect(try Self.memory(of: process, contains: BrokerProtocol.busName), "it can be read")
+    }
+
+    private static func memory(of process: pid_t, contains text: String) throws -> Bool {
+        let memory = try FileHandle(forReadingFrom: URL(fileURLWithPath: "/proc/\(process)/mem"))
+        let maps = try String(contentsOfFile: "/proc/\(process)/maps", encoding: .utf8)
+        for line in maps.split(separator: "\n") where line.contains(" rw") {
+            let range = line.prefix { $0 != " " }.split(separator: "-").compactMap { UInt64($0, radix: 16) }
+            try memory.seek(toOffset: range[0])
+            // Some of it is the kernel's alone.
+            let content = try? memory.read(upToCount: Int(range[1] - range[0]))
+            if content?.range(of: Data(text.utf8)) != nil { return true }
+        }
+        return false
+    }
+
     // MARK: The disk
 
     @Test("a broker that ends writes what the log was to have later")

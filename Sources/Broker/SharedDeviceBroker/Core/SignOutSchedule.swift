@@ -11,12 +11,7 @@ package struct SignOutSchedule: Sendable, Equatable {
         /// How long the device may be unused; `nil` means without limit.
         package var inactivity: Duration?
         /// When shifts end, in minutes of the local day: 0 to 1439.
-        package var shiftEnds: Set<Int>
-
-        package init(inactivity: Duration? = nil, shiftEnds: Set<Int> = []) {
-            self.inactivity = inactivity
-            self.shiftEnds = shiftEnds
-        }
+        package var shiftEnds: Set<Int> = []
     }
 
     /// Why a session ends.
