@@ -269,7 +269,7 @@ extension BrokerState {
             // The clock may be set meanwhile: nobody waits longer than a minute to see that.
             let wait = Duration.seconds(max(0.01, date.timeIntervalSince(now.wall)))
             schedule?.nextLook = now.uptime + min(wait, Self.longestPause)
-        case .signOut(let reason): signOutAutomatically(because: reason.description)
+        case .signOut(let reason): signOutAutomatically(because: reason)
         }
     }
 }
