@@ -160,10 +160,11 @@ library: setup
 	SWIFT='$(SWIFT)' Packaging/build-library $(STATIC_SCRATCH)/library
 
 PREFIX ?= /usr/local
-install: library notifyd notifyutil
+# Under sudo nothing is built: its PATH has no Swift, and what root writes into the build's folder would be in the way of the next build.
+install: $(if $(SUDO_USER),,library notifyd notifyutil)
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install notify
 
-install-broker: shared-device-broker shared-device
+install-broker: $(if $(SUDO_USER),,shared-device-broker shared-device)
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install shared-device
 
 uninstall:

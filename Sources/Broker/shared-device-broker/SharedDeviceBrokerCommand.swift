@@ -93,18 +93,24 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
             let provider = try EmbeddedIdentityProvider(directory: UserDirectory(database: database))
             service = try await BrokerService(options, database: database, provider: provider, log: log)
         } catch {
-            FileHandle.standardError.write(Data("shared-device-broker: \(error)\n".utf8))
+            log.critical("\(error)")
             throw ExitCode(error is DBusError ? EX_UNAVAILABLE : EX_CONFIG)
         }
         FileHandle.standardOutput.write(Data("ready\n".utf8))
         let manager = ServiceManager(environment: environment)
-        if let problem = manager?.tell("READY=1") {
-            log.error("the service manager does not hear that the broker is ready", metadata: ["reason": "\(problem)"])
+        manager?.follow {
+            service.hasGoneOn()
+        } failed: { problem in
+            log.warning(
+                "the service manager is told again that the broker is ready",
+                metadata: ["reason": "\(problem)"]
+            )
         }
-        manager?.watch { service.hasGoneOn() }
         let following = Task { await service.run() }
         await end.first()
-        _ = manager?.tell("STOPPING=1")
+        if let problem = manager?.tell("STOPPING=1") {
+            log.warning("the service manager does not hear that the broker ends", metadata: ["reason": "\(problem)"])
+        }
         following.cancel()
         await following.value
     }

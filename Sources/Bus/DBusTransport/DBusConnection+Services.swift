@@ -56,7 +56,14 @@ extension DBusConnection {
         }
     }
 
-    private func callBus(_ member: StaticString, _ arguments: [DBusValue]) async throws(DBusError) -> [DBusValue] {
+    /// The bus's own identifier, which each run of a bus makes anew, so that it tells apart connections of two buses that have one name;
+    /// `nil` where there is no bus.
+    package var busIdentifier: String? { core.connectedSocket?.busIdentifier }
+
+    /// Calls a method of the bus itself.
+    ///
+    /// - Throws: as ``call(_:timeout:)``.
+    package func callBus(_ member: StaticString, _ arguments: [DBusValue] = []) async throws(DBusError) -> [DBusValue] {
         try await call(try .busCall(member, arguments))
     }
 

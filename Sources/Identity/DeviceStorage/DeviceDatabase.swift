@@ -50,7 +50,7 @@ package final class DeviceDatabase: Sendable {
         } else {
             try PrivateFiles.checkDirectory(directory)
         }
-        guard try PrivateFiles.prepareFile(path, in: directory, create: create) else {
+        guard try PrivateFiles.prepareFile(path, create: create) else {
             throw StoreError(
                 .notFound,
                 attempted: "open \(path)",
@@ -59,7 +59,7 @@ package final class DeviceDatabase: Sendable {
                     + "first user"
             )
         }
-        _ = try PrivateFiles.prepareFile(lockPath, in: directory, create: true)
+        _ = try PrivateFiles.prepareFile(lockPath, create: true)
         let lock = try OpeningLock(path: lockPath, timeout: busyTimeout)
         do {
             queue = try Self.open(path, busyTimeout, firstEpoch)

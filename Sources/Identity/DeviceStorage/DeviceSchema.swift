@@ -64,6 +64,7 @@ enum DeviceSchema {
                         begun_at REAL,
                         finished_at REAL,
                         detail TEXT,
+                        connections TEXT,
                         PRIMARY KEY (session, app, user)
                     ) WITHOUT ROWID;
                     CREATE TABLE subject (

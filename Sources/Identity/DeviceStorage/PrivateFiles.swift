@@ -34,7 +34,7 @@ package enum PrivateFiles {
     /// brought to 0600 where it is not.
     ///
     /// - Returns: Whether there is a file now; `false` only without `create`.
-    package static func prepareFile(_ path: String, in directory: String, create: Bool) throws(StoreError) -> Bool {
+    package static func prepareFile(_ path: String, create: Bool) throws(StoreError) -> Bool {
         var info = stat()
         if lstat(path, &info) != 0 {
             let code = errno
@@ -42,7 +42,6 @@ package enum PrivateFiles {
             guard create else { return false }
             if mknod(path, S_IFREG | 0o600, 0) != 0, errno != EEXIST { throw failure(errno, creating: path) }
             guard lstat(path, &info) == 0 else { throw failure(errno, opening: path) }
-            try giveToOwner(of: directory, path)
         }
         guard info.st_mode & S_IFMT == S_IFREG else {
             throw StoreError(
@@ -85,23 +84,14 @@ package enum PrivateFiles {
     }
 
     private static func checkOwner(of path: String, _ info: stat) throws(StoreError) {
-        // Root may administer a broker that runs as another user.
-        guard info.st_uid == geteuid() || geteuid() == 0 else {
+        // Root too: a file that it made in another user's directory would be closed to that user, and a link there would lead root anywhere.
+        guard info.st_uid == geteuid() else {
             throw StoreError(
                 .noPermission,
                 attempted: "use \(path)",
                 message: "it belongs to user \(info.st_uid)",
-                remedy: "run as that user or as root, or choose another directory"
+                remedy: "run as that user, or choose another directory"
             )
-        }
-    }
-
-    /// A file that root makes in the directory of a broker that runs as another user must belong to that user.
-    private static func giveToOwner(of directory: String, _ path: String) throws(StoreError) {
-        guard geteuid() == 0 else { return }
-        var info = stat()
-        guard stat(directory, &info) == 0, lchown(path, info.st_uid, info.st_gid) == 0 else {
-            throw failure(errno, creating: path)
         }
     }
 
@@ -121,7 +111,7 @@ package enum PrivateFiles {
                 .noPermission,
                 attempted: attempted,
                 message: message,
-                remedy: "run as the directory's owner or as root, or choose another directory"
+                remedy: "run as the directory's owner, or choose another directory"
             )
         case ENOSPC, EDQUOT:
             StoreError(.noSpace, attempted: attempted, message: message, remedy: "free some space and try again")

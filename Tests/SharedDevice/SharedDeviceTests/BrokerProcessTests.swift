@@ -30,6 +30,27 @@ struct BrokerProcessTests {
         try await eventually("it ends") { manager.words.contains("STOPPING=1") }
     }
 
+    @Test(
+        "a service manager that does not read holds up nothing, and hears that the broker is ready when it reads again"
+    )
+    func fullQueue() async throws {
+        let device = try await TestDevice(starts: false)
+        let manager = try FakeServiceManager(in: device.directory.path)
+        manager.fill()
+        device.brokerCommand = ["env", "NOTIFY_SOCKET=\(manager.path)", "WATCHDOG_USEC=60000"]
+        try await device.startBroker()
+        try await eventually("it says so") { device.broker?.errorText.contains("is told again") == true }
+        let application = device.application()
+        try await application.signIn("ada")
+        try await application.signOutCurrent()
+        try await eventually("it is ready") { manager.words.contains("READY=1") }
+        try await eventually("it lives") { manager.words.contains("WATCHDOG=1") }
+        manager.fill()
+        device.broker?.send(SIGTERM)
+        #expect(await device.broker?.exitStatus(within: .seconds(30)) == 0)
+        #expect(device.broker?.errorText.contains("does not hear that the broker ends") == true)
+    }
+
     @Test("where the service manager waits for another process or for nothing, no sign of life is sent")
     func noWatchdog() {
         let socket = "/run/notify"
@@ -58,9 +79,11 @@ struct BrokerProcessTests {
             ServiceManager(environment: ["NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "30000"])
         )
         let asked = Locked(0)
-        notified.watch {
+        notified.follow {
             asked.withLock { $0 += 1 }
             return engine.hasGoneOn()
+        } failed: {
+            Issue.record("not ready: \($0)")
         }
         try await eventually("it lives") { manager.words.count > 2 }
         Thread.detachNewThread { engine.submit(.busRestored) }
@@ -80,13 +103,9 @@ struct BrokerProcessTests {
     @Test("a journal that takes nothing holds up neither start, nor sign-out, nor end")
     func blockedJournal() async throws {
         let device = try await TestDevice(starts: false)
-        // A pipe that is full, and that nobody reads.
         let pipe = "\(device.directory.path)/journal"
-        mkfifo(pipe, 0o600)
-        let end = open(pipe, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+        let end = try fullPipe(at: pipe)
         defer { close(end) }
-        let block = [UInt8](repeating: 0x2E, count: 4096)
-        while write(end, block, block.count) > 0 {}
         device.brokerCommand = ["sh", "-c", #"exec 2>"$0"; exec "$@""#, pipe]
         try await device.startBroker()
         let application = device.application()
@@ -96,6 +115,29 @@ struct BrokerProcessTests {
         #expect(.now - start < .seconds(1))
         device.broker?.send(SIGTERM)
         #expect(await device.broker?.exitStatus(within: .seconds(30)) == 0)
+    }
+
+    @Test("a broker that cannot start ends, although nobody takes its last words")
+    func blockedLastWords() async throws {
+        let directory = try TemporaryDirectory("last-words")
+        let pipe = "\(directory.path)/journal"
+        let end = try fullPipe(at: pipe)
+        defer { close(end) }
+        let start = [
+            ChildProcess.built("shared-device-broker"), "--state", "/dev/null/state", "--bus", "unix:path=/nowhere",
+        ]
+        let broker = try ChildProcess("sh", ["-c", #"exec 2>"$0"; exec "$@""#, pipe] + start)
+        #expect(await broker.exitStatus(within: .seconds(30)) == EX_CONFIG)
+    }
+
+    /// A pipe that is full, and that nobody reads. It stays so until the descriptor is closed.
+    private func fullPipe(at path: String) throws -> CInt {
+        mkfifo(path, 0o600)
+        let end = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+        guard end >= 0 else { throw TestDevice.Unexpected(description: "no pipe at \(path)") }
+        let block = [UInt8](repeating: 0x2E, count: 4096)
+        while write(end, block, block.count) > 0 {}
+        return end
     }
 
     @Test("what another process says becomes part of one line, and looks like no other field and no level")
@@ -162,6 +204,41 @@ struct BrokerProcessTests {
         #expect(information.st_uid == 0)
     }
 
+    // S17
+    @Test(
+        "of a password that was checked, its memory keeps what libdbus read from the socket, and nothing once that is overwritten",
+        .enabled(if: geteuid() == 0, "only root can read its memory")
+    )
+    func passwords() async throws {
+        let device = try await TestDevice()
+        let process = try #require(device.broker?.identifier)
+        try await device.application().signIn("ada")
+        let connection = try DBusConnection.open(device.bus.bus)
+        let call = try DBusMessage.methodCall(
+            destination: BrokerProtocol.busName,
+            path: BrokerProtocol.path,
+            interface: BrokerProtocol.interface,
+            member: BrokerProtocol.Method.reportActivity.rawValue,
+            arguments: [.fields(["application": .string(String(repeating: "a", count: 4000))])]
+        )
+        _ = try? await connection.call(call)
+        #expect(try !Self.memory(of: process, contains: "correct horse ada"))
+        #expect(try Self.memory(of: process, contains: BrokerProtocol.busName), "it can be read")
+    }
+
+    private static func memory(of process: pid_t, contains text: String) throws -> Bool {
+        let memory = try FileHandle(forReadingFrom: URL(fileURLWithPath: "/proc/\(process)/mem"))
+        let maps = try String(contentsOfFile: "/proc/\(process)/maps", encoding: .utf8)
+        for line in maps.split(separator: "\n") where line.contains(" rw") {
+            let range = line.prefix { $0 != " " }.split(separator: "-").compactMap { UInt64($0, radix: 16) }
+            try memory.seek(toOffset: range[0])
+            // Some of it is the kernel's alone.
+            let content = try? memory.read(upToCount: Int(range[1] - range[0]))
+            if content?.range(of: Data(text.utf8)) != nil { return true }
+        }
+        return false
+    }
+
     // MARK: The disk
 
     @Test("a broker that ends writes what the log was to have later")
@@ -197,14 +274,16 @@ struct BrokerProcessTests {
 final class FakeServiceManager: Sendable {
     let path: String
     private let descriptor: CInt
+    private let address: sockaddr_un
     private let heard = Locked<[String]>([])
 
     init(in directory: String) throws {
-        path = "\(directory)/notify"
-        descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        let path = "\(directory)/notify"
+        let descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
         withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+        (self.path, self.descriptor, self.address) = (path, descriptor, address)
         let status = withUnsafePointer(to: &address) { address in
             address.withMemoryRebound(to: sockaddr.self, capacity: 1) {
                 bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
@@ -214,6 +293,18 @@ final class FakeServiceManager: Sendable {
     }
 
     deinit { close(descriptor) }
+
+    /// Fills the queue, of which the kernel has one for each socket.
+    func fill() {
+        let sender = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        defer { close(sender) }
+        withUnsafePointer(to: address) { address in
+            address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                let length = socklen_t(MemoryLayout<sockaddr_un>.size)
+                while sendto(sender, "x", 1, CInt(MSG_DONTWAIT), address, length) == 1 {}
+            }
+        }
+    }
 
     /// What was told so far.
     var words: [String] {

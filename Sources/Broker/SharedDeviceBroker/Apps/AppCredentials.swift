@@ -145,12 +145,7 @@ package struct AppIdentity: Sendable, Equatable {
     /// program and the user, so that no such app can be mistaken for an enrolled one.
     package let identifier: String
     /// The app's manifest, if it is enrolled.
-    package let manifest: AppManifest?
-
-    package init(identifier: String, manifest: AppManifest? = nil) {
-        self.identifier = identifier
-        self.manifest = manifest
-    }
+    package var manifest: AppManifest?
 
     /// Whether the app has a manifest.
     package var isEnrolled: Bool { manifest != nil }

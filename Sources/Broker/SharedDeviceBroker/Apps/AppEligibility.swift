@@ -16,18 +16,12 @@ package import DeviceConfiguration
 /// Where more than one user reaches the bus, a manifest counts only if it names what another user cannot forge: a user, a unit or an AppArmor
 /// profile.
 package struct AppEligibility: Sendable {
-    /// What is decided of a caller.
-    package enum Decision: Sendable, Equatable {
-        /// It takes part, as this app.
-        case eligible(AppIdentity)
-        /// It does not, for this reason.
-        case refused(EligibilityRefusal)
-    }
+    /// Whom a caller is, or why it does not take part.
+    package typealias Decision = Result<AppIdentity, EligibilityRefusal>
 
     private let lists: AppLists
     private let requiresEnrolment: Bool
     private let manifests: [AppManifest]
-    private let byIdentifier: [String: AppManifest]
     private let requiresProof: Bool
 
     /// - Parameters:
@@ -43,39 +37,36 @@ package struct AppEligibility: Sendable {
         self.requiresEnrolment = requiresEnrolment
         self.requiresProof = requiresProof
         self.manifests = manifests
-        byIdentifier = Dictionary(manifests.map { ($0.identifier, $0) }) { first, _ in first }
     }
 
     /// What the lists and the manifests say together that is probably not meant, a line each.
     package var warnings: [String] {
-        Set(lists.blocked).sorted()
-            .compactMap { byIdentifier[$0] }
-            .filter(\.supportsSharedDeviceMode)
-            .map { manifest in
-                "AppBlockList has \(manifest.identifier), which takes part all the same: it was made for shared device mode; "
-                    + "remove its manifest to keep it out"
-            }
+        Set(lists.blocked).sorted().filter { manifest(of: $0)?.supportsSharedDeviceMode == true }.map { identifier in
+            "AppBlockList has \(identifier), which takes part all the same: it was made for shared device mode; "
+                + "remove its manifest to keep it out"
+        }
     }
 
     /// Whether this caller takes part, and as whom.
     ///
     /// - Parameter claimed: which app it says it is, if it says so.
     package func decide(_ credentials: AppCredentials, claiming claimed: String?) -> Decision {
-        do throws(EligibilityRefusal) {
-            return .eligible(try identity(of: Caller(credentials: credentials, identifier: claimed)))
-        } catch {
-            return .refused(error)
+        Result { () throws(EligibilityRefusal) -> AppIdentity in
+            let app = try identity(of: credentials, claiming: claimed)
+            if app.manifest?.supportsSharedDeviceMode != true {
+                try checkLists(app.manifest?.identifier ?? claimed, app)
+            }
+            return app
         }
     }
 
     /// Which app this caller is or was, whether or not it takes part; `nil` if that is unknown. A caller that claims another app's identifier
     /// keeps the key from before that app had a manifest, which contains the caller's own program and user.
     func identityOfRefused(_ credentials: AppCredentials, claiming claimed: String?) -> AppIdentity? {
-        let caller = Caller(credentials: credentials, identifier: claimed)
         do throws(EligibilityRefusal) {
-            return try identityAsFound(of: caller)
+            return try identity(of: credentials, claiming: claimed)
         } catch {
-            return error.code == .malformedIdentifier ? nil : AppIdentity(identifier: Self.key(of: caller))
+            return error.code == .malformedIdentifier ? nil : AppIdentity(identifier: Self.key(credentials, claimed))
         }
     }
 
@@ -84,42 +75,39 @@ package struct AppEligibility: Sendable {
         guard app.isEnrolled else { return [] }
         return [app.identifier, nil]
             .filter { identityOfRefused(credentials, claiming: $0)?.identifier == app.identifier }
-            .map { Self.key(of: Caller(credentials: credentials, identifier: $0)) }
+            .map { Self.key(credentials, $0) }
     }
 
-    /// A program, and the app that it says it is.
-    private struct Caller {
-        let credentials: AppCredentials
-        let identifier: String?
-        var executable: String { credentials.executable }
-    }
+    private func manifest(of identifier: String) -> AppManifest? { manifests.first { $0.identifier == identifier } }
 
-    private func identity(of caller: Caller) throws(EligibilityRefusal) -> AppIdentity {
-        let identity = try identityAsFound(of: caller)
-        if identity.manifest?.supportsSharedDeviceMode == true { return identity }
-        try checkLists(identity.manifest?.identifier ?? caller.identifier, identity)
-        return identity
-    }
-
-    private func identityAsFound(of caller: Caller) throws(EligibilityRefusal) -> AppIdentity {
-        let manifest = try manifest(of: caller)
-        return AppIdentity(identifier: manifest?.identifier ?? Self.key(of: caller), manifest: manifest)
-    }
-
-    /// The manifest of this caller, if there is one.
-    private func manifest(of caller: Caller) throws(EligibilityRefusal) -> AppManifest? {
-        guard let identifier = caller.identifier else {
-            let candidates = manifests.filter { $0.mismatch(caller.credentials) == nil && isTrusted($0) }
-            return candidates.count == 1 ? candidates.first : nil
+    /// Whose program it is. Without a manifest it is an app of its own.
+    private func identity(
+        of credentials: AppCredentials,
+        claiming claimed: String?
+    ) throws(EligibilityRefusal) -> AppIdentity {
+        let manifest: AppManifest?
+        if let claimed {
+            manifest = try enrolled(claimed, credentials)
+        } else {
+            let candidates = manifests.filter { $0.mismatch(credentials) == nil && isTrusted($0) }
+            manifest = candidates.count == 1 ? candidates.first : nil
         }
+        return AppIdentity(identifier: manifest?.identifier ?? Self.key(credentials, claimed), manifest: manifest)
+    }
+
+    /// The manifest of this identifier, which has to fit the caller; `nil` if there is none.
+    private func enrolled(
+        _ identifier: String,
+        _ credentials: AppCredentials
+    ) throws(EligibilityRefusal) -> AppManifest? {
         guard AppIdentifier.isPlausible(identifier) else {
             throw EligibilityRefusal(
                 .malformedIdentifier,
-                "what \(caller.executable) says it is can be no identifier",
+                "what \(credentials.executable) says it is can be no identifier",
                 remedy: "use one such as org.example.orders"
             )
         }
-        guard let manifest = byIdentifier[identifier] else { return nil }
+        guard let manifest = manifest(of: identifier) else { return nil }
         guard isTrusted(manifest) else {
             throw EligibilityRefusal(
                 .noProof,
@@ -127,26 +115,25 @@ package struct AppEligibility: Sendable {
                 remedy: "add \"user\" to it, or \"unit\" or \"appArmor\""
             )
         }
-        switch manifest.mismatch(caller.credentials) {
+        let claim = "\(credentials.executable) says that it is \(identifier), and"
+        switch manifest.mismatch(credentials) {
         case nil: return manifest
-        case "user"?:
+        case .user?:
             throw EligibilityRefusal(
                 .notTheUser,
-                "\(caller.executable) says that it is \(identifier), and is not run by the user that its manifest names, but "
-                    + "by user \(caller.credentials.user)",
+                "\(claim) is not run by the user that its manifest names, but by user \(credentials.user)",
                 remedy: "run it as that user, or correct \"user\" in the manifest"
             )
-        case "executable"?:
+        case .executable?:
             throw EligibilityRefusal(
                 .notTheProgram,
-                "\(caller.executable) says that it is \(identifier), and is not the program that its manifest names, "
-                    + (manifest.identity.executable ?? ""),
+                "\(claim) is not the program that its manifest names, \(manifest.identity.executable ?? "")",
                 remedy: "if it is the app, correct \"executable\" in the manifest"
             )
         case let key?:
             throw EligibilityRefusal(
                 .notTheProgram,
-                "\(caller.executable) says that it is \(identifier), and its process does not fit \"\(key)\" of the manifest",
+                "\(claim) its process does not fit \"\(key.rawValue)\" of the manifest",
                 remedy: "if it is the app, correct that key"
             )
         }
@@ -187,11 +174,10 @@ package struct AppEligibility: Sendable {
     }
 
     /// The key of a caller without a manifest. It contains a blank, so it is never a manifest's identifier.
-    private static func key(of caller: Caller) -> String {
+    private static func key(_ credentials: AppCredentials, _ claimed: String?) -> String {
         // A path may contain anything, line breaks among it.
-        let program = (caller.credentials.flatpak.map { "Flatpak \($0)" } ?? caller.executable).forLog(500)
-        guard let identifier = caller.identifier else { return "\(program) (uid \(caller.credentials.user))" }
-        return "\(identifier) (\(program), uid \(caller.credentials.user))"
+        let program = (credentials.flatpak.map { "Flatpak \($0)" } ?? credentials.executable).forLog(500)
+        return claimed.map { "\($0) (\(program), uid \(credentials.user))" } ?? "\(program) (uid \(credentials.user))"
     }
 }
 
@@ -226,15 +212,15 @@ package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConver
 
 extension AppManifest {
     /// What keeps these credentials from being the app's, as the key of the manifest that does not fit; `nil` if they are.
-    package func mismatch(_ credentials: AppCredentials) -> String? {
+    package func mismatch(_ credentials: AppCredentials) -> Key? {
         // A Flatpak's processes run programs of the sandbox's own file system, whatever their paths.
-        if identity.flatpak != credentials.flatpak { return Key.flatpak.rawValue }
+        if identity.flatpak != credentials.flatpak { return .flatpak }
         if let executable = identity.executable, !executable.utf8.elementsEqual(credentials.executable.utf8) {
-            return Key.executable.rawValue
+            return .executable
         }
-        if let unit = identity.unit, unit != credentials.unit { return Key.unit.rawValue }
-        if let profile = identity.appArmor, profile != credentials.enforcedProfile { return Key.appArmor.rawValue }
-        if let user = identity.user, user != credentials.user { return Key.user.rawValue }
+        if let unit = identity.unit, unit != credentials.unit { return .unit }
+        if let profile = identity.appArmor, profile != credentials.enforcedProfile { return .appArmor }
+        if let user = identity.user, user != credentials.user { return .user }
         return nil
     }
 }

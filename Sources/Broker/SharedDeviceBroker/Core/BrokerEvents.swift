@@ -1,13 +1,14 @@
 package import DeviceConfiguration
 package import Foundation
 package import Identity
+package import Logging
 package import SharedDevice
 
 // What happens to the broker, and what it does about it: the values that go into the reducer and come out of it.
 
 /// A program that is connected to the broker's bus and has called the broker.
 package struct Caller: Sendable, Equatable {
-    /// The bus's unique name of the connection.
+    /// Names the connection among those of all buses, also of a bus that has ended.
     package let connection: String
     /// What tells apps apart, by the word of bus and kernel.
     package let credentials: AppCredentials
@@ -148,11 +149,7 @@ package enum Effect: Sendable {
     /// An entry of the audit log, for the journal.
     case journal(AuditEntry)
     /// A line for the administrator.
-    case note(NoteLevel, String, [String: String])
-
-    package enum NoteLevel: Sendable {
-        case info, notice, warning, error
-    }
+    case note(Logger.Level, String, [String: String])
 }
 
 /// What goes to the disk in one transaction: rows as they are to be, by their keys.

@@ -13,8 +13,8 @@ extension BrokerState {
         }
         let identity: AppIdentity
         switch eligibility.decide(caller.credentials, claiming: request.claimed) {
-        case .eligible(let found): identity = found
-        case .refused(let refusal): throw .appNotEligible(refusal.description)
+        case .success(let found): identity = found
+        case .failure(let refusal): throw .appNotEligible(refusal.description)
         }
         let participant = Participant(app: identity.identifier, user: caller.user)
         // What it owed before it had a manifest, it owes under its new name.
@@ -90,7 +90,7 @@ extension BrokerState {
         var ended: Set<Participant> = []
         for (connection, entry) in connected {
             let kept = entry.apps.filter { claimed, participant in
-                guard case .eligible(let app) = eligibility.decide(entry.caller.credentials, claiming: claimed) else {
+                guard case .success(let app) = eligibility.decide(entry.caller.credentials, claiming: claimed) else {
                     return false
                 }
                 return app.identifier == participant.app
@@ -102,12 +102,13 @@ extension BrokerState {
         checkPendingSignIn()
     }
 
+    /// A connection has left the bus. One that has not called since the broker's start may be in the ledger all the same.
     mutating func leave(_ connection: String) {
-        guard let entry = connected[connection] else { return }
-        for (number, waiting) in waiting.sorted(by: { $0.key < $1.key }) where waiting.connection == connection {
-            self.waiting[number] = nil
-            if case .signIn(let request, _) = waiting.reason {
-                refuse(request, .requestAbandoned)
+        let apps = Set((connected[connection]?.apps ?? [:]).values)
+        for (number, entry) in waiting.sorted(by: { $0.key < $1.key }) where entry.request.connection == connection {
+            waiting[number] = nil
+            if case .signIn = entry.reason {
+                refuse(entry.request, .requestAbandoned)
             } else {
                 effects.append(.reply(number, .failure(.requestAbandoned)))
             }
@@ -119,14 +120,12 @@ extension BrokerState {
         }
         connected[connection] = nil
         for (session, participant) in ledger.connectionEnded(connection) {
-            if reports.admits(participant.user, participant.app, "interrupted", at: now.uptime) {
-                enterLog(.interrupted, session: session, participant: participant)
-            }
+            enterRepeatable(.interrupted, "interrupted", session, participant)
             needsDisk(within: .zero)
             // The app's other processes are to hear of it.
             remind()
         }
-        for participant in Set(entry.apps.values).sorted() where !isRunning(participant) { appEnded(participant) }
+        for participant in apps.sorted() where !isRunning(participant) { appEnded(participant) }
         touch()
     }
 }

@@ -38,7 +38,7 @@ extension BrokerState {
             touch()
         }
         guard progress != .begun else { return [:] }
-        wait(request, .stored([:], request, participant, change: disk.changes))
+        wait(request, for: .stored([:], participant))
         return nil
     }
 
@@ -66,7 +66,7 @@ extension BrokerState {
         needsDisk(within: .zero)
         touch()
         let fields: BrokerProtocol.Fields = ["sessions": .array(waived.sorted().map { .uint64($0) }, of: "t")]
-        wait(request, .stored(fields, request, nil, change: disk.changes))
+        wait(request, for: .stored(fields, nil))
         return nil
     }
 
@@ -77,20 +77,26 @@ extension BrokerState {
         _ participant: Participant,
         detail: String?
     ) {
-        let event: AuditEntry.Event
-        switch progress {
-        case .begun: event = .begun
-        case .failed: event = .failed
-        case .finished: event = .finished
-        case .waived: event = .waived
-        case .owed, .told: return
-        }
-        // What an app can repeat is bounded; what settles a duty happens once.
-        let isSettled = ledger.parts[session]?[participant]?.progress?.isSettled == true
-        if isSettled || reports.admits(participant.user, participant.app, "reports", at: now.uptime) {
+        guard let event = AuditEntry.Event(rawValue: progress.rawValue) else { return }
+        // What settles a duty happens once.
+        if ledger.parts[session]?[participant]?.progress?.isSettled == true {
             enterLog(event, session: session, participant: participant, detail: detail)
+        } else {
+            enterRepeatable(event, "reports", session, participant, detail: detail)
         }
         noteCompletion(session)
+    }
+
+    /// Enters into the log what an app can bring about again and again, as often as the log takes it.
+    mutating func enterRepeatable(
+        _ event: AuditEntry.Event,
+        _ kind: String,
+        _ session: UInt64,
+        _ participant: Participant,
+        detail: String? = nil
+    ) {
+        guard reports.admits(participant.user, participant.app, kind, at: now.uptime) else { return }
+        enterLog(event, session: session, participant: participant, detail: detail)
     }
 
     mutating func noteCompletion(_ session: UInt64, detail: String? = nil) {
@@ -102,9 +108,7 @@ extension BrokerState {
     mutating func tell(_ participant: Participant) {
         // The note that an app was told is for people only: what it owes is on the disk already.
         for number in ledger.tell(participant, at: now) {
-            if reports.admits(participant.user, participant.app, "told", at: now.uptime) {
-                enterLog(.told, session: number, participant: participant)
-            }
+            enterRepeatable(.told, "told", number, participant)
             needsDisk(within: Self.lazyWrite)
             touch()
         }
@@ -113,9 +117,7 @@ extension BrokerState {
     /// The app's last process has left the bus. It owes again what it had begun, and the bus is asked to start it.
     mutating func appEnded(_ participant: Participant) {
         for number in ledger.processEnded(participant) {
-            if reports.admits(participant.user, participant.app, "interrupted", at: now.uptime) {
-                enterLog(.interrupted, session: number, participant: participant)
-            }
+            enterRepeatable(.interrupted, "interrupted", number, participant)
             needsDisk(within: Self.lazyWrite)
         }
         touch()
@@ -134,7 +136,7 @@ extension BrokerState {
         if outcome == .complete || (revision != known && !awaitsEnd) || isLate || deadline <= now.uptime {
             return roundFields(of: number)
         }
-        wait(request, until: deadline, .round(request))
+        wait(request, until: deadline, for: .round)
         return nil
     }
 
@@ -267,7 +269,7 @@ extension BrokerState {
             // The clock may be set meanwhile: nobody waits longer than a minute to see that.
             let wait = Duration.seconds(max(0.01, date.timeIntervalSince(now.wall)))
             schedule?.nextLook = now.uptime + min(wait, Self.longestPause)
-        case .signOut(let reason): signOutAutomatically(because: reason.description)
+        case .signOut(let reason): signOutAutomatically(because: reason)
         }
     }
 }

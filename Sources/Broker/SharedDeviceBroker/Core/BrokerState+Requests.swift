@@ -2,6 +2,7 @@ import DBusTransport
 import DeviceConfiguration
 import Foundation
 import Identity
+import Logging
 import SharedDevice
 
 /// What programs ask for.
@@ -21,6 +22,9 @@ extension BrokerState {
         var throttleName = ""
         /// Who signs in, once the provider has said so.
         var identity: AuthenticatedIdentity?
+        /// Nobody waits for the password's check any more. To the throttle it is a wrong one until the provider has answered, and then what it
+        /// was: whoever hangs up does not try for nothing, and an app that is killed locks nobody out.
+        var isAbandoned = false
 
         var isPassword: Bool {
             if case .token = purpose { false } else { true }
@@ -193,7 +197,7 @@ extension BrokerState {
         let isWithheld = policy.cleanup.isStrict && !owed.isEmpty && device.account != nil
         let account = isWithheld ? nil : device.account
         if account != nil, let change = try hold(participant, request.connection) {
-            wait(request, .account(request, participant, change: change))
+            wait(request, for: .account(participant), change: change)
             return nil
         }
         return SessionAnswer(
@@ -209,15 +213,19 @@ extension BrokerState {
     /// - Returns: the change that the disk has to have first; `nil` if it has it.
     /// - Throws: ``Refusal`` where the session knows too many apps of this user.
     private mutating func hold(_ participant: Participant, _ connection: String) throws(Refusal) -> UInt64? {
-        let known = ledger.parts[device.epoch] ?? [:]
-        guard known[participant] != nil || known.keys.count(where: { $0.user == participant.user }) < Self.appsOfUser
+        let isListed = ledger.parts[device.epoch]?[participant] != nil
+        guard
+            isListed
+                || ledger.parts[device.epoch, default: [:]].keys.count(where: { $0.user == participant.user })
+                    < Self.appsOfUser
         else { throw .tooManyNames }
         if ledger.hold(device.epoch, by: participant, on: connection) {
-            enterLog(.held, session: device.epoch, participant: participant)
-            holds[participant] = needsDisk(within: .zero)
+            if !isListed { enterLog(.held, session: device.epoch, participant: participant) }
+            let change = needsDisk(within: .zero)
+            connected[connection]?.held = change
             touch()
         }
-        guard let change = holds[participant], disk.committed < change else { return nil }
+        guard let change = connected[connection]?.held, disk.committed < change else { return nil }
         return change
     }
 
@@ -258,7 +266,7 @@ extension BrokerState {
         try checkIdentity(request, participant)
         guard grant.epoch == device.epoch, device.account != nil else { throw sessionIsOver(grant.account.identifier) }
         if let change = try hold(participant, request.connection) {
-            wait(request, .token(request, participant, grant, change: change))
+            wait(request, for: .token(participant, grant), change: change)
             return nil
         }
         return grant.fields
@@ -285,7 +293,9 @@ extension BrokerState {
 
     /// Bounds what one user lets the identity provider do at a time.
     func checkRoom(of user: UInt32, isPassword: Bool) throws(Refusal) {
-        let own = asked.values.count { $0.participant.user == user && $0.isPassword == isPassword }
+        let own = asked.values.count {
+            $0.participant.user == user && $0.isPassword == isPassword && !$0.isAbandoned
+        }
         guard own < (isPassword ? Self.checksOfUser : Self.tokensOfUser) else { throw .tooManyQuestions }
     }
 
@@ -303,7 +313,7 @@ extension BrokerState {
         if case .signOut = request.call { fields["endSessionURL"] = policy.endSessionURL.map { .string($0) } }
         let program = connected[request.connection]?.caller.program ?? ""
         effects.append(.note(.notice, "signed out", ["epoch": "\(device.epoch)", "caller": program]))
-        wait(request, until: now.uptime + Self.signOutPatience, .stored(fields, request, nil, change: disk.changes))
+        wait(request, until: now.uptime + Self.signOutPatience, for: .stored(fields, nil))
         return nil
     }
 }

@@ -2,6 +2,7 @@ import DBusTransport
 import DeviceConfiguration
 import Foundation
 import Identity
+import Logging
 import SharedDevice
 
 /// Signing in, joining and leaving: what asks the identity provider.
@@ -20,7 +21,7 @@ extension BrokerState {
         if isSignInHeld {
             let deadline = until ?? now.uptime + patience
             guard !isLate, deadline > now.uptime else { throw .cleanupPending(awaited) }
-            wait(request, until: deadline, .signIn(request, participant))
+            wait(request, until: deadline, for: .signIn(participant))
             return nil
         }
         if policy.cleanup.isStrict, !ledger.owed(by: participant, on: request.connection).isEmpty {
@@ -61,14 +62,13 @@ extension BrokerState {
     // MARK: What the provider says
 
     mutating func authenticated(_ number: UInt64, _ result: Result<AuthenticatedIdentity, IdentityError>) {
-        guard var attempt = asked[number] else {
-            // Nobody waits for it any more.
-            if case .success(let identity) = result { effects.append(.endProviderSession(identity)) }
-            return
-        }
+        guard var attempt = asked[number] else { return }
         do throws(Refusal) {
             let identity = try heed(result, of: attempt)
             switch attempt.purpose {
+            case _ where attempt.isAbandoned:
+                asked[number] = nil
+                effects.append(.endProviderSession(identity))
             case .signIn(let scopes, _):
                 attempt.identity = identity
                 asked[number] = attempt
@@ -87,7 +87,7 @@ extension BrokerState {
             }
         } catch {
             asked[number] = nil
-            refuse(attempt.request, error)
+            if !attempt.isAbandoned { refuse(attempt.request, error) }
         }
     }
 
@@ -151,7 +151,7 @@ extension BrokerState {
         enterLog(.held, session: next.epoch, participant: participant)
         isDeviceDirty = true
         let change = needsDisk(within: .zero)
-        holds = [participant: change]
+        connected[connection]?.held = change
         pending = PendingSignIn(asked: attempt, next: next, identity: identity, token: token, change: change)
     }
 
@@ -229,9 +229,9 @@ extension BrokerState {
         if let pending, isMeant(pending.asked.request) { dropPendingSignIn(because: .requestAbandoned) }
         for number in asked.filter({ isMeant($0.value.request) }).keys.sorted() { abandon(number) }
         for (number, entry) in waiting.sorted(by: { $0.key < $1.key }) {
-            guard case .signIn(let request, _) = entry.reason, isMeant(request) else { continue }
+            guard case .signIn = entry.reason, isMeant(entry.request) else { continue }
             waiting[number] = nil
-            refuse(request, .requestAbandoned)
+            refuse(entry.request, .requestAbandoned)
         }
         guard let lastSignIn, lastSignIn.label == label, lastSignIn.connection == connection,
             lastSignIn.epoch == device.epoch, let next = try? device.signingOut(nil)
@@ -241,8 +241,13 @@ extension BrokerState {
 
     /// Nobody waits for the provider's answer any more.
     mutating func abandon(_ number: UInt64) {
-        guard let attempt = asked.removeValue(forKey: number) else { return }
-        if let identity = attempt.identity { effects.append(.endProviderSession(identity)) }
+        guard let attempt = asked[number], !attempt.isAbandoned else { return }
+        if attempt.isPassword, attempt.identity == nil {
+            asked[number]?.isAbandoned = true
+        } else {
+            asked[number] = nil
+            if let identity = attempt.identity { effects.append(.endProviderSession(identity)) }
+        }
         refuse(attempt.request, .requestAbandoned)
     }
 
@@ -261,13 +266,13 @@ extension BrokerState {
             )
             join(next, by: account)
         }
-        wait(request, .stored(["tenant": .string(tenant)], request, nil, change: disk.changes))
+        wait(request, for: .stored(["tenant": .string(tenant)], nil))
     }
 
     private mutating func leave(_ request: Request, _ account: Account) throws(Refusal) {
         guard let membership else { throw .notJoined }
         guard membership.tenantIdentifier == account.tenantIdentifier.lowercased() else { throw .tenantMismatch }
         join(nil, by: account)
-        wait(request, .stored([:], request, nil, change: disk.changes))
+        wait(request, for: .stored([:], nil))
     }
 }

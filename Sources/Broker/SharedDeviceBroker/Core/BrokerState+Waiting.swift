@@ -8,22 +8,24 @@ extension BrokerState {
     /// A request that waits.
     struct Waiting: Sendable {
         enum Reason: Sendable {
-            /// The disk has to have this change before the app gets the account.
-            case account(Request, Participant, change: UInt64)
+            /// The disk has to have it that the app may hold data, before the app gets the account.
+            case account(Participant)
             /// The same for a token.
-            case token(Request, Participant, Grant, change: UInt64)
+            case token(Participant, Grant)
             /// A change has to be on the disk.
-            case stored(BrokerProtocol.Fields, Request, Participant?, change: UInt64)
+            case stored(BrokerProtocol.Fields, Participant?)
             /// Open rounds hold up a sign-in.
-            case signIn(Request, Participant)
+            case signIn(Participant)
             /// The round is to change.
-            case round(Request)
+            case round
         }
 
-        let connection: String
+        let request: Request
         /// When the request is answered at the latest; `nil` means that the disk decides.
         let until: Duration?
         let reason: Reason
+        /// What the disk has to have first.
+        let change: UInt64
     }
 
     /// Looks at every request that waits, where something has changed or its time is over.
@@ -31,60 +33,36 @@ extension BrokerState {
         let hasChanged = isTouched
         isTouched = false
         for (number, entry) in waiting.sorted(by: { $0.key < $1.key }) {
-            guard hasChanged || entry.until.map({ $0 <= now.uptime }) ?? false else { continue }
-            waiting[number] = nil
             let isLate = entry.until.map { $0 <= now.uptime } ?? false
-            switch entry.reason {
-            case .account(let request, let participant, let change):
-                resume(request, entry, waitsFor: change) { state throws(Refusal) in
-                    try state.checkIdentity(request, participant)
-                    return try state.currentAccount(request, participant)
-                }
-            case .token(let request, let participant, let grant, let change):
-                resume(request, entry, waitsFor: change) { state throws(Refusal) in
-                    try state.handOver(request, participant, grant)
-                }
-            case .stored(let fields, let request, let participant, let change):
-                let answer = confirmation(of: request, fields, participant)
-                if disk.committed >= change {
-                    reply(number, answer)
-                } else if request.call.isSignOut, isLate || (disk.problem != nil && !disk.isWriting) {
-                    // The device is signed out; whoever asks may know that the disk does not have it yet.
-                    reply(number, answer.merging(["stored": .boolean(false)]) { $1 })
-                } else if let problem = disk.problem {
-                    effects.append(.reply(number, .failure(.notStored(problem))))
-                } else {
-                    waiting[number] = entry
-                }
-            case .signIn(let request, let participant):
-                do throws(Refusal) {
-                    if let fields = try signIn(request, participant, isLate: isLate, until: entry.until) {
-                        reply(number, fields)
-                    }
-                } catch {
-                    refuse(request, error)
-                }
-            case .round(let request):
-                if let fields = round(request, isLate: isLate, until: entry.until) { reply(number, fields) }
+            guard hasChanged || isLate else { continue }
+            waiting[number] = nil
+            do throws(Refusal) {
+                if let fields = try resume(entry, isLate: isLate) { reply(number, fields) }
+            } catch {
+                refuse(entry.request, error)
             }
         }
     }
 
-    private mutating func resume(
-        _ request: Request,
-        _ entry: Waiting,
-        waitsFor change: UInt64,
-        _ body: (inout BrokerState) throws(Refusal) -> BrokerProtocol.Fields?
-    ) {
-        do throws(Refusal) {
-            guard disk.committed >= change else {
-                if let problem = disk.problem { throw .notStored(problem) }
-                waiting[request.number] = entry
-                return
-            }
-            if let fields = try body(&self) { reply(request.number, fields) }
-        } catch {
-            refuse(request, error)
+    /// - Returns: the answer; `nil` if the request waits on.
+    private mutating func resume(_ entry: Waiting, isLate: Bool) throws(Refusal) -> BrokerProtocol.Fields? {
+        let request = entry.request
+        let isStored = disk.committed >= entry.change
+        switch entry.reason {
+        case .account(let participant) where isStored:
+            try checkIdentity(request, participant)
+            return try currentAccount(request, participant)
+        case .token(let participant, let grant) where isStored: return try handOver(request, participant, grant)
+        case .stored(let fields, let participant) where isStored: return confirmation(of: request, fields, participant)
+        case .stored(let fields, _) where request.call.isSignOut && (isLate || disk.problem != nil && !disk.isWriting):
+            // The device is signed out; whoever asks may know that the disk does not have it yet.
+            return confirmation(of: request, fields, nil).merging(["stored": .boolean(false)]) { $1 }
+        case .account, .token, .stored:
+            if let problem = disk.problem { throw .notStored(problem) }
+            waiting[request.number] = entry
+            return nil
+        case .signIn(let participant): return try signIn(request, participant, isLate: isLate, until: entry.until)
+        case .round: return round(request, isLate: isLate, until: entry.until)
         }
     }
 
@@ -107,8 +85,10 @@ extension BrokerState {
         return fields.merging(answer.fields) { $1 }
     }
 
-    mutating func wait(_ request: Request, until: Duration? = nil, _ reason: Waiting.Reason) {
-        waiting[request.number] = Waiting(connection: request.connection, until: until, reason: reason)
+    /// - Parameter change: what the disk has to have first; `nil` means all changes up to now.
+    mutating func wait(_ request: Request, until: Duration? = nil, for reason: Waiting.Reason, change: UInt64? = nil) {
+        let change = change ?? disk.changes
+        waiting[request.number] = Waiting(request: request, until: until, reason: reason, change: change)
         if case .stored = reason { urge() }
     }
 }

@@ -1,6 +1,7 @@
 package import DeviceConfiguration
 package import Foundation
 import Identity
+import Logging
 import SharedDevice
 
 /// All that the broker knows and decides: `reduce` takes what happens and returns what is to be done about it. Pure: it asks no clock, no disk
@@ -24,8 +25,6 @@ package struct BrokerState: Sendable {
     var identity: AuthenticatedIdentity?
     /// The sign-in whose session is being written to the disk.
     var pending: PendingSignIn?
-    /// The change that the disk has to have before this app is given the account of the open session.
-    var holds: [Participant: UInt64] = [:]
     /// The session that was begun last, and the request that began it.
     var lastSignIn: (label: String, connection: String, epoch: UInt64)?
 
@@ -36,6 +35,8 @@ package struct BrokerState: Sendable {
         let caller: Caller
         /// By the name that the caller gave. One process may be several apps.
         var apps: [String?: Participant] = [:]
+        /// The change that the disk has to have before it is given the account.
+        var held: UInt64 = 0
     }
 
     var connected: [String: Connected] = [:]
@@ -113,7 +114,7 @@ package struct BrokerState: Sendable {
         switch event {
         case .arrived(let caller): connected[caller.connection] = Connected(caller: caller)
         case .left(let connection): leave(connection)
-        case .busLost: for connection in connected.keys.sorted() { leave(connection) }
+        case .busLost: for connection in ledger.connections.union(connected.keys).sorted() { leave(connection) }
         case .busRestored: announceAgain()
         case .request(let request): take(request)
         case .malformed(let connection, let method, let refusal):
@@ -288,7 +289,7 @@ package struct BrokerState: Sendable {
         detail: String? = nil
     ) {
         let entry = AuditEntry(
-            event,
+            event: event,
             at: now.wall,
             session: session,
             app: participant?.app ?? app,

@@ -47,7 +47,7 @@ package struct CleanupLedger: Sendable, Equatable {
         package var begunAt: Date?
         package var finishedAt: Date?
         package var detail: String?
-        /// The connections that were given the account and have not reported. Not on the disk: a restarted broker is asked anew.
+        /// The connections that were given the account and have not reported.
         package var connections: Set<String> = []
         /// Whether a process has reported that the data is gone from the disk. The processes of ``connections`` still have it in memory.
         package var isReported = false
@@ -87,7 +87,7 @@ package struct CleanupLedger: Sendable, Equatable {
 
     package init() {}
 
-    /// What the store holds. Which processes were given what is not in it, so that every app has to ask again before its receipt counts.
+    /// What the store holds. Processes may have ended since, so that every app has to ask again before its receipt counts.
     package init(sessions: [UInt64: Session], parts: [UInt64: [Participant: Part]]) {
         self.sessions = sessions
         self.parts = parts.mapValues { parts in
@@ -133,13 +133,15 @@ package struct CleanupLedger: Sendable, Equatable {
         completeIfSettled(number)
     }
 
-    /// The app is about to be given the account of an open session, on this connection. Returns whether the ledger did not list the app yet.
+    /// The app is about to be given the account of an open session, on this connection. Returns whether the ledger did not list it yet.
     package mutating func hold(_ number: UInt64, by participant: Participant, on connection: String?) -> Bool {
         guard let session = sessions[number], session.outcome == nil else { return false }
-        let isNews = parts[number]?[participant] == nil
-        if isNews { change(number, participant) { _ in } }
-        if let connection { parts[number]?[participant]?.connections.insert(connection) }
-        return isNews
+        let before = parts[number]?[participant]
+        var part = before ?? Part()
+        if let connection { part.connections.insert(connection) }
+        guard part != before else { return false }
+        change(number, participant) { $0 = part }
+        return true
     }
 
     // MARK: Cleanups
@@ -270,7 +272,7 @@ package struct CleanupLedger: Sendable, Equatable {
             changes.parts[number, default: []].insert(old)
             // If both are listed, the entry that still owes stays, and waits for the processes of both.
             if let other = participants[new], other.progress?.isSettled != true || part.progress?.isSettled == true {
-                parts[number]?[new]?.connections.formUnion(part.connections)
+                change(number, new) { $0.connections.formUnion(part.connections) }
                 if part.asked != nil || other.asked != nil { parts[number]?[new]?.asked = [] }
                 if part.progress?.isSettled != true {
                     parts[number]?[new]?.isReported = other.isReported && part.isReported
@@ -321,6 +323,11 @@ package struct CleanupLedger: Sendable, Equatable {
     }
 
     // MARK: Questions
+
+    /// The connections that were given an account and have not reported.
+    package var connections: Set<String> {
+        parts.values.reduce(into: []) { $0 = $1.values.reduce(into: $0) { $0.formUnion($1.connections) } }
+    }
 
     /// The rounds that a sign-in may have to wait for, oldest first, each with the time when its session ended.
     package var openRounds: [(number: UInt64, ended: Duration?)] {

@@ -83,17 +83,11 @@ package struct DeviceState: Sendable, Equatable {
 /// Who may sign in at all, by the administrator's configuration and the device's membership in an organisation.
 package struct SignInRules: Sendable, Equatable {
     /// Whether the device has to be joined before anybody signs in.
-    package var requiresJoin: Bool
+    package var requiresJoin = false
     /// Whether it is joined.
-    package var isJoined: Bool
+    package var isJoined = false
     /// The tenant whose users may sign in; `nil` means any tenant. Its case does not matter.
     package var tenantIdentifier: String?
-
-    package init(requiresJoin: Bool = false, isJoined: Bool = false, tenantIdentifier: String? = nil) {
-        self.requiresJoin = requiresJoin
-        self.isJoined = isJoined
-        self.tenantIdentifier = tenantIdentifier
-    }
 
     /// Whether anybody may sign in.
     ///
@@ -118,12 +112,6 @@ package struct Membership: Sendable, Equatable {
     /// The organisation's directory, by the account of the administrator.
     package var tenantIdentifier: String
     package var joinedAt: Date
-
-    package init(organization: String?, tenantIdentifier: String, joinedAt: Date) {
-        self.organization = organization
-        self.tenantIdentifier = tenantIdentifier
-        self.joinedAt = joinedAt
-    }
 }
 
 extension Account {

@@ -60,31 +60,15 @@ package struct PasswordThrottle: Sendable {
     }
 
     /// How many attempts with one name may fail before one has to wait.
-    package let allowedFailures: Int
+    static let allowedFailures = 5
     /// How many attempts of one user with any names may fail before one has to wait.
-    package let allowedOfUser: Int
+    static let allowedOfUser = 50
     /// How long after the latest admitted attempt the next is refused.
-    package let wait: Duration
+    static let wait = Duration.seconds(30)
     /// How long after the latest admitted attempt the failures are forgotten.
-    package let memory: Duration
-    /// How many names are remembered at most for each user.
-    package let capacity: Int
+    static let memory = Duration.seconds(900)
 
     private var entries: [Attempt: Entry] = [:]
-
-    package init(
-        allowedFailures: Int = 5,
-        allowedOfUser: Int = 50,
-        wait: Duration = .seconds(30),
-        memory: Duration = .seconds(900),
-        capacity: Int = 256
-    ) {
-        self.allowedFailures = allowedFailures
-        self.allowedOfUser = allowedOfUser
-        self.wait = wait
-        self.memory = memory
-        self.capacity = capacity
-    }
 
     /// How many names are remembered.
     package var count: Int { entries.keys.count { $0.name != nil } }
@@ -92,15 +76,16 @@ package struct PasswordThrottle: Sendable {
     /// Whether this user's attempt with this name may go on now. If it may, it is counted.
     package mutating func admit(_ name: String, of user: UInt32, at now: Duration) -> Admission {
         let (one, all) = (Attempt(user: user, name: name), Attempt(user: user, name: nil))
-        for (attempt, allowed) in [(one, allowedFailures), (all, allowedOfUser)] {
-            guard let entry = entries[attempt], now - entry.lastAttempt < memory else {
+        for (attempt, allowed) in [(one, Self.allowedFailures), (all, Self.allowedOfUser)] {
+            guard let entry = entries[attempt], now - entry.lastAttempt < Self.memory else {
                 entries[attempt] = nil
                 continue
             }
             let waited = now - entry.lastAttempt
-            if entry.failures >= allowed, waited < wait { return .refused(retryAfter: wait - waited) }
+            if entry.failures >= allowed, waited < Self.wait { return .refused(retryAfter: Self.wait - waited) }
         }
-        if entries[one] == nil { makeRoom(user, at: now) }
+        // What all names of a user may fail together bounds how many there are.
+        if entries[one] == nil { entries = entries.filter { now - $0.value.lastAttempt < Self.memory } }
         for attempt in [one, all] {
             entries[attempt] = Entry(failures: (entries[attempt]?.failures ?? 0) + 1, lastAttempt: now)
         }
@@ -120,19 +105,6 @@ package struct PasswordThrottle: Sendable {
             entries[attempt] =
                 entry.failures > 1 ? Entry(failures: entry.failures - 1, lastAttempt: entry.lastAttempt) : nil
         }
-    }
-
-    /// Forgets what is due, or else the user's name with the fewest failures: a name under attack is not pushed out by many names that
-    /// were tried once. What other users have tried stays.
-    private mutating func makeRoom(_ user: UInt32, at now: Duration) {
-        guard entries.keys.count(where: { $0.user == user && $0.name != nil }) >= capacity else { return }
-        entries = entries.filter { now - $0.value.lastAttempt < memory }
-        let names = entries.filter { $0.key.user == user && $0.key.name != nil }
-        guard names.count >= capacity else { return }
-        let weakest = names.min {
-            ($0.value.failures, $0.value.lastAttempt) < ($1.value.failures, $1.value.lastAttempt)
-        }
-        if let weakest { entries[weakest.key] = nil }
     }
 }
 

@@ -11,36 +11,13 @@ package struct SignOutSchedule: Sendable, Equatable {
         /// How long the device may be unused; `nil` means without limit.
         package var inactivity: Duration?
         /// When shifts end, in minutes of the local day: 0 to 1439.
-        package var shiftEnds: Set<Int>
-
-        package init(inactivity: Duration? = nil, shiftEnds: Set<Int> = []) {
-            self.inactivity = inactivity
-            self.shiftEnds = shiftEnds
-        }
-    }
-
-    /// Why a session ends.
-    package enum Reason: Sendable, Hashable, CustomStringConvertible {
-        case inactivity(Duration)
-        /// The minute of the local day.
-        case shiftEnd(Int)
-
-        /// As the log has it: `inactivity for 900 s`, `shift end 14:00`.
-        package var description: String {
-            switch self {
-            case .inactivity(let duration):
-                let seconds = duration / .seconds(1)
-                return "inactivity for \(seconds == seconds.rounded() ? "\(Int64(seconds))" : "\(seconds)") s"
-            case .shiftEnd(let minute):
-                let (hour, rest) = minute.quotientAndRemainder(dividingBy: 60)
-                return "shift end \(hour < 10 ? "0" : "")\(hour):\(rest < 10 ? "0" : "")\(rest)"
-            }
-        }
+        package var shiftEnds: Set<Int> = []
     }
 
     /// What is to be done.
     package enum Decision: Sendable, Equatable {
-        case signOut(Reason)
+        /// For this reason, as the log has it: `inactivity for 900 s`, `shift end 14:00`.
+        case signOut(String)
         /// Ask again at this instant; `nil` means never.
         case look(at: Date?)
     }
@@ -71,12 +48,18 @@ package struct SignOutSchedule: Sendable, Equatable {
         lastActivity = min(lastActivity, now)
         var next: Date?
         if let (end, minute) = shiftEnd {
-            guard end > now else { return .signOut(.shiftEnd(minute)) }
+            guard end > now else {
+                let (hour, rest) = minute.quotientAndRemainder(dividingBy: 60)
+                return .signOut("shift end \(hour < 10 ? "0" : "")\(hour):\(rest < 10 ? "0" : "")\(rest)")
+            }
             next = end
         }
         if let inactivity = settings.inactivity {
-            let end = lastActivity.addingTimeInterval(inactivity / .seconds(1))
-            guard end > now else { return .signOut(.inactivity(inactivity)) }
+            let seconds = inactivity / .seconds(1)
+            let end = lastActivity.addingTimeInterval(seconds)
+            guard end > now else {
+                return .signOut("inactivity for \(seconds == seconds.rounded() ? "\(Int64(seconds))" : "\(seconds)") s")
+            }
             next = min(next ?? end, end)
         }
         return .look(at: next)

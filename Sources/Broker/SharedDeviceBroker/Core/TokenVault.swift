@@ -1,4 +1,4 @@
-package import Foundation
+import Foundation
 package import Identity
 import SharedDevice
 
@@ -19,25 +19,15 @@ package struct TokenVault: Sendable {
     /// The epoch of the session that the tokens are for.
     package private(set) var epoch: UInt64
     /// How long a token must still be valid to be handed out, in seconds: it has yet to travel.
-    package let margin: TimeInterval
+    static let margin: TimeInterval = 60
     /// How many tokens of one user's apps are kept at most; over that, the one that ends first goes.
-    package let capacity: Int
+    static let capacity = 200
     /// How long a token is handed out again without asking the provider, which may have disabled the account.
-    package let freshness: Duration
+    static let freshness = Duration.seconds(5)
 
     private var tokens: [Key: Kept] = [:]
 
-    package init(
-        epoch: UInt64,
-        margin: TimeInterval = 60,
-        capacity: Int = 200,
-        freshness: Duration = .seconds(5)
-    ) {
-        self.epoch = epoch
-        self.margin = margin
-        self.capacity = capacity
-        self.freshness = freshness
-    }
+    package init(epoch: UInt64) { self.epoch = epoch }
 
     /// How many tokens are kept.
     package var count: Int { tokens.count }
@@ -66,20 +56,20 @@ package struct TokenVault: Sendable {
     /// The app's token for these scopes; `nil` where there is none, it ends too soon, or the provider has not been asked for long.
     package func token(for participant: Participant, scopes: Set<String>, at now: Moment) -> AccessToken? {
         guard let kept = tokens[Key(participant: participant, scopes: scopes)], isUsable(kept.token, at: now.wall),
-            now.uptime - kept.since < freshness
+            now.uptime - kept.since < Self.freshness
         else { return nil }
         return kept.token
     }
 
     private func isUsable(_ token: AccessToken, at now: Date) -> Bool {
-        token.expiresAt.timeIntervalSince(now) > margin
+        token.expiresAt.timeIntervalSince(now) > Self.margin
     }
 
     private mutating func makeRoom(_ user: UInt32, at now: Moment) {
-        guard tokens.keys.count(where: { $0.participant.user == user }) >= capacity else { return }
+        guard tokens.keys.count(where: { $0.participant.user == user }) >= Self.capacity else { return }
         tokens = tokens.filter { isUsable($0.value.token, at: now.wall) }
         let own = tokens.filter { $0.key.participant.user == user }
-        guard own.count >= capacity,
+        guard own.count >= Self.capacity,
             let first = own.min(by: { $0.value.token.expiresAt < $1.value.token.expiresAt })
         else { return }
         tokens[first.key] = nil

@@ -28,13 +28,10 @@ final class BrokerEngine: Sendable {
     }
 
     private let performer: Locked<Performer?> = Locked(nil)
-    private let clock: @Sendable () -> Moment
-    private let timer: Alarm
+    private let timer = Alarm()
 
-    init(_ state: BrokerState, clock: @escaping @Sendable () -> Moment = { .now }) {
+    init(_ state: BrokerState) {
         box = Locked(Box(state: state))
-        self.clock = clock
-        timer = Alarm()
         timer.onFire { [weak self] in self?.submit(.time) }
     }
 
@@ -73,7 +70,7 @@ final class BrokerEngine: Sendable {
 
     /// - Returns: the effects of the next event; `nil` if there is none.
     private func step() -> [Effect]? {
-        let now = clock()
+        let now = Moment.now
         return box.withLock { box in
             guard !box.events.isEmpty else {
                 box.isRunning = false

@@ -23,21 +23,14 @@ final class BrokerInterface: Sendable {
     var interface: DBusInterface {
         DBusInterface(
             BrokerProtocol.interface,
-            methods: [
+            methods: BrokerProtocol.Method.allCases.map { method in
                 DBusInterface.Method(
-                    BrokerProtocol.Method.getDeviceInformation.rawValue,
+                    method.rawValue,
+                    in: method == .getDeviceInformation ? [] : [.init("request", "a{sv}")],
                     out: [.init("answer", "a{sv}")],
-                    inOrder: { [self] in take(.getDeviceInformation, $0, $1) }
+                    reading: { [self] in take(method, $0, $1) }
                 )
-            ]
-                + BrokerProtocol.Method.allCases.filter { $0 != .getDeviceInformation }.map { method in
-                    DBusInterface.Method(
-                        method.rawValue,
-                        in: [.init("request", "a{sv}")],
-                        out: [.init("answer", "a{sv}")],
-                        inOrder: { [self] in take(method, $0, $1) }
-                    )
-                },
+            },
             properties: [
                 .init("Version", "s") { .string(BrokerState.version) },
                 .init("Mode", "s") { [engine] in .string(engine.read { $0.device.mode.rawValue }) },
@@ -56,38 +49,36 @@ final class BrokerInterface: Sendable {
     }
 
     /// On the reading thread.
-    private func take(_ method: BrokerProtocol.Method, _ call: IncomingCall, _ reply: CallReply) {
-        let fields = call.arguments.first?.fieldsValue ?? [:]
-        let parsed = Result { () throws(Refusal) in try Request.Call(method, RequestFields(fields)) }
+    private func take(_ method: BrokerProtocol.Method, _ call: borrowing DBusMessage, _ reply: CallReply) {
+        // First, so that no other copy of it is made.
+        let password = call.takeText("password") { Secret(bytes: $0) }
+        guard let arguments = try? call.arguments() else {
+            return reply.send(.failure(MethodFailure(.missing("request"))))
+        }
+        let fields = arguments.first?.fieldsValue ?? [:]
+        let parsed = Result { () throws(Refusal) in try Request.Call(method, RequestFields(fields, password)) }
         let claimed = fields["application"]?.stringValue
         // The fields themselves are not kept while the bus is asked.
-        callers.identify(call.sender) { [self] caller in
-            do throws(Refusal) {
-                _ = try caller.get()
-                let request = replies.withLock { replies -> UInt64 in
+        callers.identify(call.sender ?? "") { [self] caller in
+            switch (caller, parsed) {
+            case (.failure(let refusal), _): reply.send(.failure(MethodFailure(refusal)))
+            case (.success(let caller), .failure(let refusal)):
+                reply.send(.failure(MethodFailure(refusal)))
+                engine.submit(.malformed(connection: caller.connection, method: method.rawValue, refusal))
+            case (.success(let caller), .success(let call)):
+                let number = replies.withLock { replies -> UInt64 in
                     replies.next += 1
                     replies.open[replies.next] = reply
                     return replies.next
                 }
-                do throws(Refusal) {
-                    let parsed = try parsed.get()
-                    engine.submit(
-                        .request(
-                            Request(
-                                number: request,
-                                connection: call.sender,
-                                claimed: claimed,
-                                call: parsed,
-                                method: method.rawValue
-                            )
-                        )
-                    )
-                } catch {
-                    self.reply(request, .failure(error))
-                    engine.submit(.malformed(connection: call.sender, method: method.rawValue, error))
-                }
-            } catch {
-                reply.send(.failure(MethodFailure(error)))
+                let request = Request(
+                    number: number,
+                    connection: caller.connection,
+                    claimed: claimed,
+                    call: call,
+                    method: method.rawValue
+                )
+                engine.submit(.request(request))
             }
         }
     }
@@ -110,8 +101,9 @@ private struct RequestFields {
     static let longestWords = 500
 
     private let fields: BrokerProtocol.Fields
+    private let password: Secret?
 
-    init(_ fields: BrokerProtocol.Fields) { self.fields = fields }
+    init(_ fields: BrokerProtocol.Fields, _ password: Secret?) { (self.fields, self.password) = (fields, password) }
 
     func text(_ key: String) -> String? { fields[key]?.stringValue }
 
@@ -134,7 +126,7 @@ private struct RequestFields {
     }
 
     func credentials() throws(Refusal) -> Request.Credentials {
-        Request.Credentials(username: try required("username"), password: text("password").map { Secret($0) })
+        Request.Credentials(username: try required("username"), password: password)
     }
 
     func scopes() throws(Refusal) -> Set<String> {

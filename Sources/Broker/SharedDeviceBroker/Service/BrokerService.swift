@@ -108,6 +108,7 @@ package final class BrokerService: Sendable {
         manifests = try AppManifestDirectory(path: configuration.appManifestDirectory).updates()
         engine.start { [weak self] in self?.perform($0) }
         try await callers.start()
+        for connection in try await callers.follow(content.ledger.connections) { engine.submit(.left(connection)) }
         // The first update is the present file. The broker answers no call before it is in force.
         var manifests = manifests.makeAsyncIterator()
         if let first = await manifests.next() { use(first) }
@@ -259,19 +260,15 @@ package final class BrokerService: Sendable {
         case .announce(let modeChanged): announce(modeChanged)
         case .commit(let batch): commit(batch)
         case .authenticate(let number, let credentials):
-            Task { [engine, provider] in
-                let result = await Result { () async throws(IdentityError) in
-                    try await provider.authenticate(credentials)
-                }
-                engine.submit(.authenticated(number, result))
-            }
+            ask(
+                { provider throws(IdentityError) in try await provider.authenticate(credentials) },
+                answer: { .authenticated(number, $0) }
+            )
         case .issueToken(let number, let identity, let scopes):
-            Task { [engine, provider] in
-                let result = await Result { () async throws(IdentityError) in
-                    try await provider.issueToken(for: identity, scopes: scopes)
-                }
-                engine.submit(.issued(number, result))
-            }
+            ask(
+                { provider throws(IdentityError) in try await provider.issueToken(for: identity, scopes: scopes) },
+                answer: { .issued(number, $0) }
+            )
         case .endProviderSession(let identity):
             // The device stays signed out even if the provider fails.
             Task { [provider] in try? await provider.endSession(for: identity) }
@@ -285,7 +282,21 @@ package final class BrokerService: Sendable {
             }
         case .journal(let entry): log.info("\(entry.event.rawValue)", metadata: entry.metadata)
         case .note(let level, let text, let details):
-            log.log(level: level.level, "\(text)", metadata: details.mapValues { "\($0)" })
+            log.log(level: level, "\(text)", metadata: details.mapValues { "\($0)" })
+        }
+    }
+
+    /// Asks the identity provider, and brings its answer as an event.
+    private func ask<Value: Sendable>(
+        _ question: @escaping @Sendable (any IdentityProvider) async throws(IdentityError) -> Value,
+        answer event: @escaping @Sendable (Result<Value, IdentityError>) -> Event
+    ) {
+        Task { [engine, provider] in
+            do throws(IdentityError) {
+                engine.submit(event(.success(try await question(provider))))
+            } catch {
+                engine.submit(event(.failure(error)))
+            }
         }
     }
 
@@ -340,29 +351,13 @@ package final class BrokerService: Sendable {
         Task { [engine, connection] in
             let outcome: ServiceStart
             do throws(DBusError) {
-                let call = try DBusMessage.methodCall(
-                    destination: "org.freedesktop.DBus",
-                    path: "/org/freedesktop/DBus",
-                    interface: "org.freedesktop.DBus",
-                    member: "StartServiceByName",
-                    arguments: [.string(name), .uint32(0)]
-                )
                 // 1 means that the bus started it, 2 that it was running.
-                outcome = try await connection.call(call).first?.unsignedValue == 1 ? .started : .running
+                let answer = try await connection.callBus("StartServiceByName", [.string(name), .uint32(0)])
+                outcome = answer.first?.unsignedValue == 1 ? .started : .running
             } catch {
                 outcome = error.code == .disconnected || error.code == .closed ? .noBus : .failed(error.message)
             }
             engine.submit(.serviceStarted(app: app, outcome))
-        }
-    }
-}
-
-extension Result where Success: Sendable, Failure == IdentityError {
-    fileprivate init(_ body: () async throws(IdentityError) -> Success) async {
-        do throws(IdentityError) {
-            self = .success(try await body())
-        } catch {
-            self = .failure(error)
         }
     }
 }

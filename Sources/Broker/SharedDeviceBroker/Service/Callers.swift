@@ -12,6 +12,8 @@ final class Callers: Sendable {
     private struct State {
         var known: [String: Caller] = [:]
         var asking: [String: [Continuation]] = [:]
+        /// What ``follow(_:)`` was given and has not ended.
+        var followed: Set<String> = []
         var budget = UserBudget()
     }
 
@@ -62,20 +64,11 @@ final class Callers: Sendable {
     /// Decides on a call before anything of its body is read. A connection whose user is not known yet may say little.
     func admit(_ call: CallHeader) -> CallAdmission {
         let bytes = call.bodyBytes
-        let user = state.withLock { state -> Result<UInt32?, Refused> in
-            guard let user = state.known[call.sender]?.user else {
-                guard bytes <= Self.longestFirstCall, state.asking[call.sender]?.count ?? 0 < Self.firstCalls else {
-                    return .failure(Refused())
-                }
-                return .success(nil)
-            }
-            return state.budget.begin(user, bytes: bytes) ? .success(user) : .failure(Refused())
+        let (user, hasRoom) = state.withLock { state -> (UInt32?, Bool) in
+            if let user = state.known[call.sender]?.user { return (user, state.budget.begin(user, bytes: bytes)) }
+            return (nil, bytes <= Self.longestFirstCall && state.asking[call.sender]?.count ?? 0 < Self.firstCalls)
         }
-        switch user {
-        case .success(nil): return .take()
-        case .success(let user?):
-            return .take(ended: { [weak self] in self?.state.withLock { $0.budget.end(user, bytes: bytes) } })
-        case .failure:
+        guard hasRoom else {
             return .refuse(
                 MethodFailure(
                     name: "org.freedesktop.DBus.Error.LimitsExceeded",
@@ -83,9 +76,9 @@ final class Callers: Sendable {
                 )
             )
         }
+        guard let user else { return .take() }
+        return .take(ended: { [weak self] in self?.state.withLock { $0.budget.end(user, bytes: bytes) } })
     }
-
-    private struct Refused: Error {}
 
     /// The longest body of a call whose user is not known yet, and how many of these one connection may have under way.
     private static let longestFirstCall = 16 * 1024
@@ -93,21 +86,12 @@ final class Callers: Sendable {
 
     /// Finds the caller behind `sender`. `body` runs at once where it is known, otherwise later on the reading thread.
     func identify(_ sender: String, _ body: @escaping Continuation) {
-        enum Step {
-            case known(Caller)
-            case wait
-            case ask
-        }
-        let step = state.withLock { state -> Step in
-            if let caller = state.known[sender] { return .known(caller) }
+        let (known, isFirst) = state.withLock { state -> (Caller?, Bool) in
+            if let caller = state.known[sender] { return (caller, false) }
             state.asking[sender, default: []].append(body)
-            return state.asking[sender]?.count == 1 ? .ask : .wait
+            return (nil, state.asking[sender]?.count == 1)
         }
-        switch step {
-        case .known(let caller): body(.success(caller))
-        case .wait: break
-        case .ask: ask(sender)
-        }
+        if let known { body(.success(known)) } else if isFirst { ask(sender) }
     }
 
     /// A process id may pass to another process when its owner ends. The process is therefore looked at between two questions to the bus: a
@@ -126,12 +110,14 @@ final class Callers: Sendable {
                 }
                 self?.answer(
                     sender,
-                    Caller(
-                        connection: sender,
-                        credentials: credentials,
-                        process: first.processID,
-                        isAdministrator: first.userID == 0 || first.userID == geteuid()
-                    )
+                    self?.global(sender).map { name in
+                        Caller(
+                            connection: name,
+                            credentials: credentials,
+                            process: first.processID,
+                            isAdministrator: first.userID == 0 || first.userID == geteuid()
+                        )
+                    }
                 )
             }
         }
@@ -146,14 +132,32 @@ final class Callers: Sendable {
         for body in waiting { body(caller.map { .success($0) } ?? .failure(.requestAbandoned)) }
     }
 
+    /// A connection's name together with the bus's own, which each run of a bus makes anew; `nil` where there is no bus.
+    private func global(_ name: String) -> String? { connection.busIdentifier.map { $0 + name } }
+
+    /// Tells the ends of connections that an earlier run of the broker has known, too.
+    ///
+    /// - Returns: those that have ended before.
+    func follow(_ connections: Set<String>) async throws(DBusError) -> Set<String> {
+        state.withLock { $0.followed = connections }
+        let names = try await connection.callBus("ListNames").first?.stringsValue ?? []
+        let ended = connections.subtracting(names.compactMap { global($0) })
+        state.withLock { $0.followed.subtract(ended) }
+        return ended
+    }
+
     /// The bus is gone, and all connections with it.
-    func forgetAll() { state.withLock { $0.known = [:] } }
+    func forgetAll() { state.withLock { ($0.known, $0.followed) = ([:], []) } }
 
     private func receive(_ message: borrowing DBusMessage) {
         guard message.isBusSignal("NameOwnerChanged"), let arguments = try? message.arguments(),
             arguments.count == 3, let name = arguments[0].stringValue, name.hasPrefix(":"),
-            arguments[2].stringValue == "", state.withLock({ $0.known.removeValue(forKey: name) }) != nil
+            arguments[2].stringValue == "", let connection = global(name),
+            state.withLock({ state in
+                let wasKnown = state.known.removeValue(forKey: name) != nil
+                return state.followed.remove(connection) != nil || wasKnown
+            })
         else { return }
-        left(name)
+        left(connection)
     }
 }

@@ -108,17 +108,6 @@ extension Logger.Level {
     }
 }
 
-extension Effect.NoteLevel {
-    var level: Logger.Level {
-        switch self {
-        case .info: .info
-        case .notice: .notice
-        case .warning: .warning
-        case .error: .error
-        }
-    }
-}
-
 extension AuditEntry {
     /// As the journal has it: without names.
     var metadata: Logger.Metadata {

@@ -16,11 +16,10 @@ final class LoginWatch: Sendable {
 
     /// What logind said, in its order.
     private enum Word: Sendable {
-        /// logind came or went, or its signals may have been lost: all sessions have to be listed again.
+        /// logind came or went, its signals may have been lost, or there is a new session: all sessions have to be listed again.
         case doubt
         case lock(String)
         case locked(String, Bool)
-        case added(String)
         case removed(String)
     }
 
@@ -31,7 +30,7 @@ final class LoginWatch: Sendable {
         bus: Bus,
         scope: LoginSessions.Scope,
         log: Logger,
-        heard: @escaping @Sendable (LoginSessions.Event) async -> Void
+        heard: @escaping @Sendable (LoginEvent) -> Void
     ) {
         task = Task { await Self.follow(bus, scope, log, heard) }
     }
@@ -42,7 +41,7 @@ final class LoginWatch: Sendable {
         _ bus: Bus,
         _ scope: LoginSessions.Scope,
         _ log: Logger,
-        _ heard: @Sendable (LoginSessions.Event) async -> Void
+        _ heard: @Sendable (LoginEvent) -> Void
     ) async {
         var hasTold = false
         while !Task.isCancelled {
@@ -62,7 +61,7 @@ final class LoginWatch: Sendable {
         _ connection: DBusConnection,
         _ scope: LoginSessions.Scope,
         _ log: Logger,
-        _ heard: @Sendable (LoginSessions.Event) async -> Void
+        _ heard: @Sendable (LoginEvent) -> Void
     ) async throws(DBusError) {
         let (words, continuation) = AsyncStream.makeStream(of: Word.self)
         let owner = Locked<String?>(nil)
@@ -92,20 +91,7 @@ final class LoginWatch: Sendable {
                     argument0: service
                 )
             ),
-            try await connection.addMatch(
-                MatchRule(signalFrom: service, path: manager, interface: "org.freedesktop.login1.Manager")
-            ),
-            try await connection.addMatch(
-                MatchRule(signalFrom: service, interface: sessionInterface, member: "Lock")
-            ),
-            try await connection.addMatch(
-                MatchRule(
-                    signalFrom: service,
-                    interface: properties,
-                    member: "PropertiesChanged",
-                    argument0: sessionInterface
-                )
-            ),
+            try await connection.addMatch(MatchRule(signalFrom: service)),
         ]
         defer { withExtendedLifetime((tokens, leases)) {} }
         continuation.yield(.doubt)
@@ -126,14 +112,9 @@ final class LoginWatch: Sendable {
                         continuation.yield(.doubt)
                     }
                 }
-            case .added(let path):
-                if let event = await look(connection, path, &sessions) { await heard(event) }
-            case .lock(let path):
-                if let event = sessions.lockRequested(at: path) { await heard(event) }
-            case .locked(let path, let isLocked):
-                if let event = sessions.setLocked(isLocked, at: path) { await heard(event) }
-            case .removed(let path):
-                if let event = sessions.removed(path) { await heard(event) }
+            case .lock(let path): if let event = sessions.lockRequested(at: path) { heard(event) }
+            case .locked(let path, let isLocked): if let event = sessions.setLocked(isLocked, at: path) { heard(event) }
+            case .removed(let path): if let event = sessions.removed(path) { heard(event) }
             }
         }
     }
@@ -150,9 +131,8 @@ final class LoginWatch: Sendable {
         case (properties, "PropertiesChanged"):
             guard arguments.count == 3, arguments[0].stringValue == sessionInterface else { return nil }
             if let isLocked = arguments[1].fieldsValue?["LockedHint"]?.booleanValue { return .locked(path, isLocked) }
-            return arguments[2].stringsValue?.contains("LockedHint") == true ? .added(path) : nil
-        case ("org.freedesktop.login1.Manager", "SessionNew"):
-            return arguments.count == 2 ? arguments[1].stringValue.map(Word.added) : nil
+            return arguments[2].stringsValue?.contains("LockedHint") == true ? .doubt : nil
+        case ("org.freedesktop.login1.Manager", "SessionNew"): return .doubt
         case ("org.freedesktop.login1.Manager", "SessionRemoved"):
             return arguments.count == 2 ? arguments[1].stringValue.map(Word.removed) : nil
         default:
@@ -165,7 +145,7 @@ final class LoginWatch: Sendable {
         _ connection: DBusConnection,
         _ owner: borrowing Locked<String?>,
         _ sessions: inout LoginSessions,
-        _ heard: @Sendable (LoginSessions.Event) async -> Void
+        _ heard: @Sendable (LoginEvent) -> Void
     ) async -> Bool {
         do throws(DBusError) {
             let name = try await connection.owner(of: service)
@@ -182,9 +162,10 @@ final class LoginWatch: Sendable {
                 guard case .structure(let members) = entry, members.count >= 5 else { return nil }
                 return members[4].stringValue
             }
-            for event in sessions.listed(paths) { await heard(event) }
+            sessions.listed(paths).forEach(heard)
             for path in paths {
-                if let event = await look(connection, path, &sessions) { await heard(event) }
+                guard let session = await look(connection, path) else { continue }
+                if let event = sessions.found(session, at: path) { heard(event) }
             }
             return true
         } catch {
@@ -193,26 +174,17 @@ final class LoginWatch: Sendable {
     }
 
     /// Asks about one session. If it is gone by then, its end is reported by a signal.
-    private static func look(
-        _ connection: DBusConnection,
-        _ path: String,
-        _ sessions: inout LoginSessions
-    ) async -> LoginSessions.Event? {
-        do throws(DBusError) {
-            let call = try DBusMessage.methodCall(
+    private static func look(_ connection: DBusConnection, _ path: String) async -> LoginSessions.Session? {
+        let answer = try? await connection.call(
+            .methodCall(
                 destination: service,
                 path: path,
                 interface: properties,
                 member: "GetAll",
                 arguments: [.string(sessionInterface)]
             )
-            guard let session = LoginSessions.Session(try await connection.call(call).first?.fieldsValue ?? [:]) else {
-                return nil
-            }
-            return sessions.found(session, at: path)
-        } catch {
-            return nil
-        }
+        )
+        return LoginSessions.Session(answer?.first?.fieldsValue ?? [:])
     }
 }
 
@@ -239,8 +211,6 @@ extension LoginSessions.Session {
 /// on the system bus follows the graphical sessions of all users at the machine's seat. A session in the background counts too: its user has
 /// handed the device to another.
 struct LoginSessions: Sendable {
-    typealias Event = LoginEvent
-
     /// Whose sessions matter.
     enum Scope: Sendable, Equatable {
         /// This user's.
@@ -267,7 +237,7 @@ struct LoginSessions: Sendable {
     init(scope: Scope) { self.scope = scope }
 
     /// What logind says of the session at `path`.
-    mutating func found(_ session: Session, at path: String) -> Event? {
+    mutating func found(_ session: Session, at path: String) -> LoginEvent? {
         guard matters(session) else {
             sessions[path] = nil
             return nil
@@ -277,20 +247,20 @@ struct LoginSessions: Sendable {
     }
 
     /// The session's screen is locked, or not any more.
-    mutating func setLocked(_ isLocked: Bool, at path: String) -> Event? {
+    mutating func setLocked(_ isLocked: Bool, at path: String) -> LoginEvent? {
         guard let wasLocked = sessions[path]?.isLocked else { return nil }
         sessions[path]?.isLocked = isLocked
         return isLocked && !wasLocked ? .locked : nil
     }
 
     /// Somebody asks for the session's screen to be locked. The program that locks it may or may not tell logind that it is locked.
-    func lockRequested(at path: String) -> Event? { sessions[path] == nil ? nil : .locked }
+    func lockRequested(at path: String) -> LoginEvent? { sessions[path] == nil ? nil : .locked }
 
     /// The session is over.
-    mutating func removed(_ path: String) -> Event? { sessions.removeValue(forKey: path) == nil ? nil : .ended }
+    mutating func removed(_ path: String) -> LoginEvent? { sessions.removeValue(forKey: path) == nil ? nil : .ended }
 
     /// These are all sessions that there are.
-    mutating func listed(_ paths: [String]) -> [Event] {
+    mutating func listed(_ paths: [String]) -> [LoginEvent] {
         sessions.keys.filter { !paths.contains($0) }.compactMap { removed($0) }
     }
 

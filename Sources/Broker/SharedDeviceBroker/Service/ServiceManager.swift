@@ -27,9 +27,9 @@ package struct ServiceManager: Sendable {
         }
     }
 
-    /// Tells it one of the words of sd_notify(3). Waits until the service manager has room for it.
+    /// Tells it one of the words of sd_notify(3), and never waits: a service manager that does not read has a queue that is soon full.
     ///
-    /// - Returns: the reason if it cannot be told; `nil` if it was.
+    /// - Returns: the reason if it cannot be told now; `nil` if it was.
     package func tell(_ word: String) -> String? {
         let descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { return "no socket: \(String(cString: strerror(errno)))" }
@@ -37,25 +37,34 @@ package struct ServiceManager: Sendable {
         let bytes = Array(word.utf8)
         let sent = withUnsafePointer(to: address) { address in
             address.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                sendto(descriptor, bytes, bytes.count, CInt(MSG_NOSIGNAL), $0, length)
+                sendto(descriptor, bytes, bytes.count, CInt(MSG_NOSIGNAL) | CInt(MSG_DONTWAIT), $0, length)
             }
         }
         return sent == bytes.count ? nil : String(cString: strerror(errno))
     }
 
-    /// Sends signs of life from a thread of its own, for as long as `isAlive` says so: three times in the time that the service manager
-    /// waits, so that one that comes late ends nothing. Once `isAlive` does not return, or says no, the service manager starts the service
-    /// anew. Where it waits for no sign, nothing happens.
-    package func watch(_ isAlive: @escaping @Sendable () -> Bool) {
-        guard let watchdog else { return }
-        let pause = watchdog / .seconds(3)
+    /// Tells from a thread of its own that the service is ready, again and again until the service manager has it, and then sends signs of
+    /// life for as long as `isAlive` says so: three times in the time that the service manager waits, so that one that is lost ends nothing.
+    /// Once `isAlive` does not return, or says no, the service manager starts the service anew. Where it waits for no sign, none is sent.
+    ///
+    /// - Parameter failed: is given the reason, once, if the service manager does not have it at once that the service is ready.
+    package func follow(_ isAlive: @escaping @Sendable () -> Bool, failed: @escaping @Sendable (String) -> Void) {
         let thread = Thread { [self] in
+            if let problem = tell("READY=1") {
+                failed(problem)
+                while tell("READY=1") != nil { Thread.sleep(forTimeInterval: Self.readyPause) }
+            }
+            guard let watchdog else { return }
             while true {
+                // One that finds no room is followed by another.
                 if isAlive() { _ = tell("WATCHDOG=1") }
-                Thread.sleep(forTimeInterval: pause)
+                Thread.sleep(forTimeInterval: watchdog / .seconds(3))
             }
         }
         thread.name = "watchdog"
         thread.start()
     }
+
+    /// In seconds.
+    private static let readyPause = 0.5
 }

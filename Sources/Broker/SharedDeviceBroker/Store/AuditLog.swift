@@ -52,26 +52,6 @@ package struct AuditEntry: Sendable, Equatable {
     package var accountName: String?
     /// What else there is to say, for people; for `refused`, it begins with the error's code.
     package var detail: String?
-
-    package init(
-        _ event: Event,
-        at: Date,
-        session: UInt64? = nil,
-        app: String? = nil,
-        user: UInt32? = nil,
-        account: String? = nil,
-        accountName: String? = nil,
-        detail: String? = nil
-    ) {
-        self.event = event
-        self.at = at
-        self.session = session
-        self.app = app
-        self.user = user
-        self.account = account
-        self.accountName = accountName
-        self.detail = detail
-    }
 }
 
 /// Reads the audit log, also while the broker writes it: each call sees one state of the file.
@@ -161,7 +141,7 @@ package final class AuditLog: Sendable {
         let user: Int64? = row.value("user")
         let username: String? = row.value("username")
         let entry = AuditEntry(
-            event,
+            event: event,
             at: Date(timeIntervalSince1970: at),
             session: session.flatMap(UInt64.init(exactly:)),
             app: row.value("app"),

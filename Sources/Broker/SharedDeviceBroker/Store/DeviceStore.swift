@@ -66,14 +66,6 @@ package final class DeviceStore: Sendable {
         }
     }
 
-    /// Who is signed in, and the mode.
-    ///
-    /// - Throws: ``StoreError``.
-    package static func device(of database: DeviceDatabase) throws(StoreError) -> DeviceState {
-        let path = database.path
-        return try database.read("read the device's state") { db in try device(db, path: path) }
-    }
-
     /// Writes the batch. When this returns it is on the disk; when it throws, nothing has changed. What was noted is on the disk then.
     ///
     /// - Throws: ``StoreError``.
@@ -204,7 +196,8 @@ package final class DeviceStore: Sendable {
                 toldAt: time(row, "told_at"),
                 begunAt: time(row, "begun_at"),
                 finishedAt: time(row, "finished_at"),
-                detail: row.value("detail")
+                detail: row.value("detail"),
+                connections: Set(((row.value("connections") as String?) ?? "").split(separator: " ").map(String.init))
             )
         }
         return CleanupLedger(sessions: sessions, parts: parts)
@@ -254,11 +247,13 @@ package final class DeviceStore: Sendable {
                 let values: [(any DatabaseValueConvertible)?] = [
                     part.progress?.rawValue, part.toldAt?.timeIntervalSince1970, part.begunAt?.timeIntervalSince1970,
                     part.finishedAt?.timeIntervalSince1970, part.detail,
+                    part.connections.sorted().joined(separator: " "),
                 ]
                 try db.execute(
                     sql: """
-                        INSERT OR REPLACE INTO part (session, app, user, progress, told_at, begun_at, finished_at, detail)
-                        VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+                        INSERT OR REPLACE INTO part
+                            (session, app, user, progress, told_at, begun_at, finished_at, detail, connections)
+                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
                         """,
                     arguments: StatementArguments(key + values)
                 )

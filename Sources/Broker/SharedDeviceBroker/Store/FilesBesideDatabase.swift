@@ -14,8 +14,7 @@ struct SignOutReserve: Sendable {
     /// Makes the file where it is missing, or too short.
     init(beside database: String) throws(StoreError) {
         path = database + ".signed-out"
-        let directory = String(database[..<(database.lastIndex(of: "/") ?? database.startIndex)])
-        _ = try PrivateFiles.prepareFile(path, in: directory, create: true)
+        _ = try PrivateFiles.prepareFile(path, create: true)
         var information = stat()
         guard stat(path, &information) == 0, information.st_size < Self.length else { return }
         guard write([UInt8](repeating: 0, count: Self.length)) else {

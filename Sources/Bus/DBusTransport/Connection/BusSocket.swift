@@ -75,6 +75,15 @@ final class BusSocket: Sendable {
 
     var standing: Standing { access.withLock { _ in watches.standing } }
 
+    /// As the bus gave it when it admitted this connection.
+    var busIdentifier: String? {
+        access.withLock { _ in
+            guard let identifier = dbus_connection_get_server_id(connection) else { return nil }
+            defer { dbus_free(identifier) }
+            return String(cString: identifier)
+        }
+    }
+
     /// What libdbus may hold for a bus that does not read, where the sender cannot wait for it.
     static let unsentLimit = 64 * 1024 * 1024
 

@@ -67,6 +67,13 @@ package struct DBusReader {
         return UnsafeBufferPointer(start: bytes, count: strlen(start))
     }
 
+    /// Overwrites the string where it lies, so that the message does not keep it. It is empty from then on. Not for a message that is still
+    /// to be sent.
+    package func wipe() {
+        guard kind == .string, let text, let start = UnsafeMutableRawPointer(mutating: text.baseAddress) else { return }
+        explicit_bzero(start, text.count)
+    }
+
     /// An array of bytes, in the message's own memory; `nil` for any other type.
     package var bytes: UnsafeBufferPointer<UInt8>? {
         guard kind == .bytes else { return nil }
@@ -146,4 +153,28 @@ package struct DBusReader {
 extension DBusMessage {
     /// A reader at the beginning of the body. Valid while the message is.
     package var reader: DBusReader { DBusReader(self) }
+
+    /// Gives `body` the text under this key of the first argument, which is a dictionary of strings to variants (`a{sv}`), and overwrites it
+    /// in the message: whoever reads the message later finds an empty text.
+    ///
+    /// - Returns: what `body` returns; `nil` where there is no such text. Of a key that occurs twice, the last counts.
+    package func takeText<Result>(_ key: StaticString, _ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result? {
+        var result: Result?
+        var pairs = reader.inner
+        while pairs.kind == .entry {
+            let name = pairs.inner
+            var value = name
+            value.next()
+            let text = value.inner
+            let isMeant = name.text?.elementsEqual(
+                UnsafeBufferPointer(start: key.utf8Start, count: key.utf8CodeUnitCount)
+            )
+            if isMeant == true, text.kind == .string {
+                result = text.text.map(body)
+                text.wipe()
+            }
+            pairs.next()
+        }
+        return result
+    }
 }

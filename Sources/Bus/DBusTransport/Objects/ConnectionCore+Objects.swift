@@ -27,6 +27,7 @@ extension ConnectionCore {
     private func run(_ method: DBusInterface.Method, _ reply: CallReply) {
         switch method.handler {
         case .inOrder(let handler): reply.withCall { handler($0, reply) }
+        case .reading(let handler): handler(reply.call.message, reply)
         case .task(nil, let handler):
             // The arguments are read in the task: the reading thread has better to do.
             Task { reply.send(await Self.result { try await handler(try Self.call(reply.call.message)) }) }

@@ -24,6 +24,7 @@ public struct DBusInterface: Sendable {
         enum Handler: Sendable {
             case task(AtOnce?, @Sendable (IncomingCall) async throws -> [DBusValue])
             case inOrder(@Sendable (IncomingCall, CallReply) -> Void)
+            case reading(@Sendable (borrowing DBusMessage, CallReply) -> Void)
         }
 
         let name: String
@@ -75,6 +76,20 @@ public struct DBusInterface: Sendable {
             self.outputs = outputs
             self.maximumBodyBytes = maximumBodyBytes
             self.handler = .inOrder(handler)
+        }
+
+        /// As the method whose calls are handled in order, but reads the arguments itself: for those of which no copy may stay in memory.
+        package init(
+            _ name: String,
+            in inputs: [Argument] = [],
+            out outputs: [Argument] = [],
+            reading handler: @escaping @Sendable (borrowing DBusMessage, CallReply) -> Void
+        ) {
+            self.name = name
+            self.inputs = inputs
+            self.outputs = outputs
+            maximumBodyBytes = nil
+            self.handler = .reading(handler)
         }
 
         /// Refuses arguments of other types.

@@ -21,7 +21,7 @@ struct AppCredentialsTests {
     }
 
     private func mismatch(_ identity: AppManifest.Identity, _ credentials: AppCredentials) -> String? {
-        AppManifest(identifier: "a.b", identity: identity).mismatch(credentials)
+        AppManifest(identifier: "a.b", identity: identity).mismatch(credentials)?.rawValue
     }
 
     @Test("all that a manifest names has to fit, and the first that does not is told")
@@ -56,7 +56,7 @@ struct AppCredentialsTests {
             let manifest = AppManifest(identifier: "a.b", identity: identity)
             let eligibility = AppEligibility(requiresEnrolment: true, manifests: [manifest], requiresProof: true)
             let caller = credentials(unit: "a.service", label: "a (enforce)", flatpak: identity.flatpak)
-            guard case .refused(let refusal) = eligibility.decide(caller, claiming: "a.b") else { return nil }
+            guard case .failure(let refusal) = eligibility.decide(caller, claiming: "a.b") else { return nil }
             return refusal.code
         }
         #expect(refusal(.init(executable: "/usr/bin/a")) == .noProof)
@@ -75,7 +75,7 @@ struct AppCredentialsTests {
         let manifest = AppManifest(identifier: "a.b", identity: .init(executable: "/usr/bin/a"))
         for (requiresProof, identifier) in [(false, "a.b"), (true, "/usr/bin/a (uid 1000)")] {
             let eligibility = AppEligibility(manifests: [manifest], requiresProof: requiresProof)
-            guard case .eligible(let app) = eligibility.decide(credentials(), claiming: nil) else {
+            guard case .success(let app) = eligibility.decide(credentials(), claiming: nil) else {
                 Issue.record("it takes part")
                 continue
             }

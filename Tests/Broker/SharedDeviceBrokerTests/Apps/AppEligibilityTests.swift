@@ -29,13 +29,13 @@ struct AppEligibilityTests {
     }
 
     private func refusal(_ decision: AppEligibility.Decision) -> EligibilityRefusal? {
-        if case .refused(let refusal) = decision { refusal } else { nil }
+        if case .failure(let refusal) = decision { refusal } else { nil }
     }
 
     @Test("a claimed identifier with a manifest needs that program, and that user")
     func claims() throws {
         let identity = AppIdentity(identifier: "org.example.orders", manifest: orders)
-        #expect(decide("org.example.orders", "/usr/bin/orders") == .eligible(identity))
+        #expect(decide("org.example.orders", "/usr/bin/orders") == .success(identity))
         #expect(identity.isEnrolled)
 
         let program = try #require(refusal(decide("org.example.orders", "/usr/bin/other")))
@@ -48,33 +48,33 @@ struct AppEligibilityTests {
         let free = AppManifest(identifier: "org.example.orders", identity: .init(executable: "/usr/bin/orders"))
         for user: UInt32 in [0, 1001, 1002] {
             let decision = decide("org.example.orders", "/usr/bin/orders", user: user, manifests: [free])
-            #expect(decision == .eligible(AppIdentity(identifier: "org.example.orders", manifest: free)))
+            #expect(decision == .success(AppIdentity(identifier: "org.example.orders", manifest: free)))
         }
     }
 
     @Test("who claims nothing is the app whose program it is, if that is exactly one")
     func noClaim() {
         #expect(
-            decide(nil, "/usr/bin/orders") == .eligible(AppIdentity(identifier: "org.example.orders", manifest: orders))
+            decide(nil, "/usr/bin/orders") == .success(AppIdentity(identifier: "org.example.orders", manifest: orders))
         )
         let stranger = AppIdentity(identifier: "/usr/bin/orders (uid 1002)")
-        #expect(decide(nil, "/usr/bin/orders", user: 1002) == .eligible(stranger))
+        #expect(decide(nil, "/usr/bin/orders", user: 1002) == .success(stranger))
         #expect(!stranger.isEnrolled)
         let twin = AppManifest(identifier: "org.example.twin", identity: .init(executable: "/usr/bin/orders"))
         let decision = decide(nil, "/usr/bin/orders", manifests: [orders, twin])
-        #expect(decision == .eligible(AppIdentity(identifier: "/usr/bin/orders (uid 1001)")))
+        #expect(decision == .success(AppIdentity(identifier: "/usr/bin/orders (uid 1001)")))
         // The other user's process is one of the two only.
         let other = decide(nil, "/usr/bin/orders", user: 1002, manifests: [orders, twin])
-        #expect(other == .eligible(AppIdentity(identifier: "org.example.twin", manifest: twin)))
+        #expect(other == .success(AppIdentity(identifier: "org.example.twin", manifest: twin)))
     }
 
     @Test("an app without a manifest is kept under what it says, its program and its user")
     func strangers() {
         #expect(
             decide("com.example.a", "/opt/a", user: 7)
-                == .eligible(AppIdentity(identifier: "com.example.a (/opt/a, uid 7)"))
+                == .success(AppIdentity(identifier: "com.example.a (/opt/a, uid 7)"))
         )
-        #expect(decide(nil, "/opt/a", user: 7) == .eligible(AppIdentity(identifier: "/opt/a (uid 7)")))
+        #expect(decide(nil, "/opt/a", user: 7) == .success(AppIdentity(identifier: "/opt/a (uid 7)")))
     }
 
     @Test(

@@ -33,7 +33,7 @@ struct AdmissionTests {
     func spraying() {
         let (sprayer, honest) = (device.app("a", user: 65534), device.app("desk"))
         for number in 0..<500 { device.send(sprayer, signIn("user\(number)", "wrong")) }
-        #expect(device.passwordChecks == PasswordThrottle().allowedOfUser)
+        #expect(device.passwordChecks == PasswordThrottle.allowedOfUser)
         #expect(throws: Never.self) { try device.signIn("ada", by: honest) }
     }
 
@@ -85,6 +85,42 @@ struct AdmissionTests {
         let honest = device.send(device.app("desk"), signIn("ada"))
         #expect(device.passwordChecks == BrokerState.checksOfUser + 1)
         #expect(device.refusal(honest) == nil)
+    }
+
+    @Test("whoever hangs up before the verdict does not try for nothing")
+    func hangingUp() {
+        device.holdsProvider = true
+        for number in 0..<100 {
+            let guesser = device.app("a", user: 65534)
+            device.send(guesser, signIn("user\(number)", "wrong"))
+            device.quit(guesser)
+        }
+        #expect(device.passwordChecks == PasswordThrottle.allowedOfUser)
+        device.letProviderAnswer()
+        for _ in 0..<10 {
+            device.holdsProvider = true
+            let guesser = device.app("a", user: 65535)
+            device.send(guesser, signIn("ada", "wrong"))
+            device.quit(guesser)
+            device.letProviderAnswer()
+        }
+        #expect(device.passwordChecks == PasswordThrottle.allowedOfUser + 5)
+        #expect(device.refusalOfSignIn("ada", by: device.app("a", user: 65535))?.code == .tooManyAttempts)
+    }
+
+    @Test("an app that ends while the right password is checked locks nobody out, and signs nobody in")
+    func killed() {
+        for _ in 0..<20 {
+            device.holdsProvider = true
+            let desk = device.app("desk")
+            device.send(desk, signIn("ada"))
+            device.quit(desk)
+            device.letProviderAnswer()
+        }
+        #expect(device.passwordChecks == 20)
+        #expect(device.endedProviderSessions.count == 20)
+        #expect(device.state.device.account == nil)
+        #expect(throws: Never.self) { try device.signIn("ada", by: device.app("desk")) }
     }
 
     // MARK: Configuration

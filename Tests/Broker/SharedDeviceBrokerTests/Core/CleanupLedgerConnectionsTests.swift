@@ -91,6 +91,25 @@ struct CleanupLedgerConnectionsTests {
         #expect(second == .completed)
     }
 
+    @Test(
+        "after a start of the broker, each process that was given the account has to report still, unless it has ended"
+    )
+    func restartedKnowing() {
+        let before = ended(":1", ":2", ":3")
+        var ledger = CleanupLedger(sessions: before.sessions, parts: before.parts)
+        #expect(ledger.connections == [":1", ":2", ":3"])
+        _ = ledger.connectionEnded(":3")
+        ledger.ask("a", on: ":1")
+        let first = finish(&ledger, on: ":1")
+        #expect(first == .recorded)
+        #expect(ledger.owed(by: "a", on: ":2").map(\.epoch) == [2], "it has not asked yet")
+        _ = ledger.connectionEnded(":2")
+        #expect(ledger.parts[2]?["a"]?.progress == .owed)
+        ledger.ask("a", on: ":1")
+        let last = finish(&ledger, on: ":1")
+        #expect(last == .completed)
+    }
+
     @Test("the end of all processes settles nothing where none has reported: the data is on the disk")
     func allEnd() {
         var ledger = ended(":1", ":2")
@@ -162,10 +181,20 @@ struct CleanupLedgerConnectionsTests {
         let changes = ledger.takeChanges()
         #expect(changes.sessions == [2] && changes.parts == [2: ["a"]])
         #expect(ledger.changes.isEmpty)
-        _ = ledger.hold(2, by: "a", on: ":1")
-        #expect(ledger.changes.isEmpty, "connections are not for the disk")
         _ = finish(&ledger, on: ":1")
         ledger.putBack(changes)
         #expect(ledger.changes == changes)
+    }
+
+    @Test("a further process of an app is written down before it is given the account, and once")
+    func furtherProcess() {
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: .ada, at: .at(0))
+        let first = ledger.hold(2, by: "a", on: ":1")
+        _ = ledger.takeChanges()
+        let second = ledger.hold(2, by: "a", on: ":2")
+        #expect(first && second && ledger.changes.parts == [2: ["a"]])
+        let again = ledger.hold(2, by: "a", on: ":2")
+        #expect(!again)
     }
 }

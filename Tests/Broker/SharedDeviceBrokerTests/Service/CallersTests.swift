@@ -28,6 +28,9 @@ struct CallersTests {
         return callers
     }
 
+    /// A name on the bus, as those of all buses are told apart.
+    private func global(_ name: String) throws -> String { try #require(connection.busIdentifier) + name }
+
     /// A connection of this process, and its name on the bus.
     private func peer() async throws -> (connection: DBusConnection, name: String) {
         let peer = try DBusConnection.open(bus.bus)
@@ -60,8 +63,8 @@ struct CallersTests {
         let peer = try await peer()
         for _ in 0..<3 {
             let caller = try await identify(callers, peer.name).get()
-            #expect(told.withLock { $0 } == ["+\(peer.name)"])
-            #expect(caller.connection == peer.name)
+            #expect(told.withLock { $0 } == ["+\(caller.connection)"])
+            #expect(try caller.connection == global(peer.name))
             #expect(caller.user == geteuid())
             #expect(caller.process == UInt32(getpid()))
             #expect(caller.isAdministrator)
@@ -79,8 +82,8 @@ struct CallersTests {
             for _ in 0..<20 { group.addTask { try? await identify(callers, peer.name).get().connection } }
             return await group.reduce(into: []) { $0.append($1) }
         }
-        #expect(names == Array(repeating: peer.name, count: 20))
-        #expect(told.withLock { $0 } == ["+\(peer.name)"])
+        #expect(names == Array(repeating: try global(peer.name), count: 20))
+        #expect(told.withLock { $0 } == ["+\(try global(peer.name))"])
         _ = peer.connection
     }
 
@@ -95,8 +98,9 @@ struct CallersTests {
         try await eventually("both are gone") { told.withLock { $0.count } >= 4 }
         // Which of the two the bus finds closed first is its own affair.
         let heard = told.withLock { $0 }
-        #expect(heard.prefix(2) == ["+\(first.name)", "+\(second.name)"])
-        #expect(heard.dropFirst(2).sorted() == ["-\(first.name)", "-\(second.name)"].sorted())
+        let names = try [first.name, second.name].map(global)
+        #expect(heard.prefix(2) == names.map { "+\($0)" }[...])
+        #expect(heard.dropFirst(2).sorted() == names.map { "-\($0)" }.sorted())
     }
 
     @Test("a process that is gone before the bus was asked about it does not stay for ever")
@@ -114,6 +118,22 @@ struct CallersTests {
         }
         let gone = await identify(callers, ":1.99999")
         #expect(throws: Refusal.requestAbandoned) { try gone.get() }
+    }
+
+    @Test(
+        "the end of a connection that an earlier run has known is told, though it never calls; of another bus's it is known"
+    )
+    func followed() async throws {
+        let callers = try await callers()
+        let (lasting, ending, ended) = (try await peer(), try await peer(), try await peer())
+        ended.connection.close()
+        let names = try [lasting, ending, ended].map { try global($0.name) }
+        try await eventually("it is gone") { try await connection.owner(of: ended.name) == nil }
+        let gone = try await callers.follow(Set(names + ["another-bus\(lasting.name)"]))
+        #expect(gone == [names[2], "another-bus\(lasting.name)"])
+        ending.connection.close()
+        try await eventually("its end is told") { told.withLock { $0 } == ["-\(names[1])"] }
+        withExtendedLifetime(lasting.connection) {}
     }
 
     // S6
@@ -175,7 +195,8 @@ struct CallersTests {
         _ = try await identify(callers, peer.name).get()
         callers.forgetAll()
         _ = try await identify(callers, peer.name).get()
-        #expect(told.withLock { $0 } == ["+\(peer.name)", "+\(peer.name)"])
+        let name = try global(peer.name)
+        #expect(told.withLock { $0 } == ["+\(name)", "+\(name)"])
         _ = peer.connection
     }
 }

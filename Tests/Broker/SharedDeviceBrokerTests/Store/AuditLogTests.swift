@@ -29,7 +29,7 @@ struct AuditLogTests {
     @Test("entries are read in order, whole")
     func order() throws {
         let entries = AuditEntry.Event.allCases.enumerated().map { number, event in
-            AuditEntry(event, at: at(Double(number)), session: 2, app: "a", user: 1000, detail: "\(number)")
+            AuditEntry(event: event, at: at(Double(number)), session: 2, app: "a", user: 1000, detail: "\(number)")
         }
         try database.append(entries)
         let lines = try log.lines()
@@ -40,11 +40,11 @@ struct AuditLogTests {
     @Test("each filter lets through what it names, and several only what all of them name")
     func filters() throws {
         try append(
-            AuditEntry(.held, at: at(0), session: 2, app: "a"),
-            AuditEntry(.held, at: at(1), session: 2, app: "b"),
-            AuditEntry(.told, at: at(2), session: 4, app: "a"),
-            AuditEntry(.modeChanged, at: at(3)),
-            AuditEntry(.held, at: at(4), session: 4, app: "a")
+            AuditEntry(event: .held, at: at(0), session: 2, app: "a"),
+            AuditEntry(event: .held, at: at(1), session: 2, app: "b"),
+            AuditEntry(event: .told, at: at(2), session: 4, app: "a"),
+            AuditEntry(event: .modeChanged, at: at(3)),
+            AuditEntry(event: .held, at: at(4), session: 4, app: "a")
         )
         let first = try #require(try log.lines().first).sequence
         func found(_ filter: AuditLog.Filter) throws -> [Int64] { try log.lines(filter).map { $0.sequence - first } }
@@ -65,14 +65,14 @@ struct AuditLogTests {
         let users = UserDirectory(database: database, passwordCost: .minimal)
         let user = try users.add(username: "xquentinx", password: Secret("correct horse"))
         let identifier = user.account.identifier
-        let entry = AuditEntry(.signedIn, at: at(0), session: 2, account: identifier, accountName: "xquentinx")
-        try append(entry, AuditEntry(.announced, at: at(0)), entry)
+        let entry = AuditEntry(event: .signedIn, at: at(0), session: 2, account: identifier, accountName: "xquentinx")
+        try append(entry, AuditEntry(event: .announced, at: at(0)), entry)
         #expect(try log.lines().map(\.account) == ["xquentinx", nil, "xquentinx"])
         try users.remove(username: "xquentinx")
         #expect(try log.lines().map(\.account) == ["account #1", nil, "account #1"])
         #expect(try !directory.contains("xquentinx"))
         // The number is not given to anybody else.
-        try append(AuditEntry(.signedIn, at: at(1), session: 4, account: "g.t", accountName: "grace"))
+        try append(AuditEntry(event: .signedIn, at: at(1), session: 4, account: "g.t", accountName: "grace"))
         try directory.sql("DELETE FROM subject")
         let last = try #require(log.lines().last?.account)
         #expect(last.hasPrefix("account #") && last != "account #1")
@@ -81,7 +81,7 @@ struct AuditLogTests {
     // The oldest entries are removed where the log grows too long: see the tests of the store.
     @Test("an entry can be added, and not changed")
     func appendOnly() throws {
-        try append(AuditEntry(.signedIn, at: at(0), session: 2, detail: "d"))
+        try append(AuditEntry(event: .signedIn, at: at(0), session: 2, detail: "d"))
         #expect(throws: DatabaseError.self) { try directory.sql("UPDATE audit SET detail = 'x'") }
         #expect(try log.lines().map(\.entry.detail) == ["d"])
     }
@@ -100,7 +100,7 @@ struct AuditLogTests {
     func size() throws {
         let entries = (0..<10_000).map { number in
             AuditEntry(
-                .finished,
+                event: .finished,
                 at: at(Double(number)),
                 session: 1234,
                 app: "org.example.point-of-sale",

@@ -101,7 +101,7 @@ struct DeviceStoreLimitsTests {
         _ = ledger.hold(2, by: "a", on: nil)
         ledger.end(2, at: .at(1))
         let entry = AuditEntry(
-            .signedIn,
+            event: .signedIn,
             at: Moment.at(0).wall,
             session: 2,
             account: account.identifier,
@@ -126,13 +126,16 @@ struct DeviceStoreLimitsTests {
     func cutLog() throws {
         let store = try DeviceStore(database: database, longestLog: 100_000)
         var ledger = owed()
-        try store.save(&ledger, log: [AuditEntry(.held, at: Moment.at(0).wall, session: 2, app: "a", detail: "open")])
+        try store.save(
+            &ledger,
+            log: [AuditEntry(event: .held, at: Moment.at(0).wall, session: 2, app: "a", detail: "open")]
+        )
         let words = String(repeating: "x", count: 200)
         for turn in 0..<10 {
             var batch = Batch(number: 1)
             batch.log = (0..<500).map { number in
                 AuditEntry(
-                    .refused,
+                    event: .refused,
                     at: Moment.at(Double(turn)).wall,
                     app: "a",
                     detail: "\(turn * 500 + number) \(words)"
@@ -156,10 +159,10 @@ struct DeviceStoreLimitsTests {
         _ = ledger.report(.finished, of: 2, by: "a", on: nil, detail: nil, at: .at(2))
         try store.save(
             &ledger,
-            log: [AuditEntry(.held, at: Moment.at(0).wall, session: 2, app: "a", detail: "complete")]
+            log: [AuditEntry(event: .held, at: Moment.at(0).wall, session: 2, app: "a", detail: "complete")]
         )
         var batch = Batch(number: 1)
-        batch.log = (0..<2000).map { AuditEntry(.refused, at: Moment.at(1).wall, app: "a", detail: "\($0)") }
+        batch.log = (0..<2000).map { AuditEntry(event: .refused, at: Moment.at(1).wall, app: "a", detail: "\($0)") }
         try store.commit(batch)
         let lines = try AuditLog(database: database).lines()
         #expect(lines.count <= 10)

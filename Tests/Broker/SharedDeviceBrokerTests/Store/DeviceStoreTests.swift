@@ -27,7 +27,6 @@ struct DeviceStoreTests {
         let parts = ledger.parts.mapValues { parts in
             parts.mapValues { part in
                 var part = part
-                part.connections = []
                 part.isReported = false
                 return part
             }
@@ -204,7 +203,7 @@ struct DeviceStoreTests {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))
         _ = ledger.hold(2, by: "a", on: nil)
-        let entry = AuditEntry(.signedIn, at: Moment.at(0).wall, session: 2)
+        let entry = AuditEntry(event: .signedIn, at: Moment.at(0).wall, session: 2)
         let state = DeviceState(mode: .shared, account: .ada, epoch: 2)
         // The log comes last in the transaction.
         try directory.sql("CREATE TRIGGER no_log BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END")

@@ -14,7 +14,7 @@ extension DeviceDatabase {
     }
 
     /// The state that the store has.
-    func device() throws(StoreError) -> DeviceState { try DeviceStore.device(of: self) }
+    func device() throws(StoreError) -> DeviceState { try DeviceStore.read(self).device }
 
     /// Adds entries to the log.
     func append(_ entries: [AuditEntry]) throws(StoreError) {
