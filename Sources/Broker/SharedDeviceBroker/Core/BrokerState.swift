@@ -168,7 +168,6 @@ package struct BrokerState: Sendable {
         enterLog(.announced, session: next.account.map { _ in next.epoch }, detail: "epoch \(next.epoch)")
         device = next
         isDeviceDirty = true
-        erases = erases || before.account != nil
         tokens.enter(epoch: next.epoch)
         if let left = identity, next.account == nil {
             effects.append(.endProviderSession(left))

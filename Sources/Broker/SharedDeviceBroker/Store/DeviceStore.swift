@@ -127,7 +127,7 @@ package final class DeviceStore: Sendable {
     }
 
     private static func save(_ device: DeviceState, to db: Database) throws {
-        try db.execute(
+        try db.run(
             sql: """
                 UPDATE device SET mode = ?, epoch = ?,
                     account_identifier = ?, account_username = ?, account_display_name = ?
@@ -147,8 +147,8 @@ package final class DeviceStore: Sendable {
     }
 
     private static func save(_ membership: Membership?, to db: Database) throws {
-        guard let membership else { return try db.execute(sql: "DELETE FROM membership") }
-        try db.execute(
+        guard let membership else { return try db.run(sql: "DELETE FROM membership") }
+        try db.run(
             sql: """
                 INSERT OR REPLACE INTO membership (id, organization, tenant_identifier, joined_at) VALUES (1, ?, ?, ?)
                 """,
@@ -210,12 +210,12 @@ package final class DeviceStore: Sendable {
     ) throws {
         for (number, session) in sessions {
             guard let session else {
-                try db.execute(sql: "DELETE FROM part WHERE session = ?", arguments: [Int64(clamping: number)])
-                try db.execute(sql: "DELETE FROM session WHERE number = ?", arguments: [Int64(clamping: number)])
+                try db.run(sql: "DELETE FROM part WHERE session = ?", arguments: [Int64(clamping: number)])
+                try db.run(sql: "DELETE FROM session WHERE number = ?", arguments: [Int64(clamping: number)])
                 continue
             }
             // The name is written once: a command that removes the user removes it from here, too.
-            try db.execute(
+            try db.run(
                 sql: """
                     INSERT INTO session (number, started_at, ended_at, outcome,
                         account_identifier, account_username, account_display_name)
@@ -238,7 +238,7 @@ package final class DeviceStore: Sendable {
                     Int64(clamping: number), participant.app, Int64(participant.user),
                 ]
                 guard let part else {
-                    try db.execute(
+                    try db.run(
                         sql: "DELETE FROM part WHERE session = ? AND app = ? AND user = ?",
                         arguments: StatementArguments(key)
                     )
@@ -249,7 +249,7 @@ package final class DeviceStore: Sendable {
                     part.finishedAt?.timeIntervalSince1970, part.detail,
                     part.connections.sorted().joined(separator: " "),
                 ]
-                try db.execute(
+                try db.run(
                     sql: """
                         INSERT OR REPLACE INTO part
                             (session, app, user, progress, told_at, begun_at, finished_at, detail, connections)
@@ -265,12 +265,12 @@ package final class DeviceStore: Sendable {
 
     private static func append(_ entry: AuditEntry, to db: Database) throws {
         if let account = entry.account {
-            try db.execute(
+            try db.run(
                 sql: "INSERT OR IGNORE INTO subject (account_identifier, username) VALUES (?, ?)",
                 arguments: [account, entry.accountName ?? ""]
             )
         }
-        try db.execute(
+        try db.run(
             sql: """
                 INSERT INTO audit (at, event, session, app, user, detail, subject)
                 VALUES (?, ?, ?, ?, ?, ?, (SELECT number FROM subject WHERE account_identifier = ?))
@@ -295,7 +295,7 @@ package final class DeviceStore: Sendable {
             arguments: [bytes]
         )
         guard let last else { return }
-        try db.execute(
+        try db.run(
             sql: """
                 DELETE FROM audit WHERE sequence <= ? AND ifnull(session NOT IN (
                     SELECT number FROM session WHERE outcome IS NOT 'complete'), TRUE)
@@ -323,5 +323,12 @@ package final class DeviceStore: Sendable {
 
     private static func nonsense(_ what: String, _ path: String) -> StoreError {
         StoreError.damaged(attempted: "read the device's state", message: "\(path): \(what) makes no sense")
+    }
+}
+
+extension Database {
+    /// Runs one statement, which SQLite prepares once for all its runs.
+    fileprivate func run(sql: String, arguments: StatementArguments = StatementArguments()) throws {
+        try cachedStatement(sql: sql).execute(arguments: arguments)
     }
 }
