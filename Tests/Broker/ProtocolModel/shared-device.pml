@@ -524,13 +524,15 @@ inline take_receipt_reply() {
     :: kind == Done ->
         due[self] = due[self] & ~BIT(which);
 #if SHARED
-        if :: stale[self] != 0 || IS(M22_OLD_RECEIPT_SENT_AGAIN) :: else -> receipts = receipts & ~BIT(which) fi;
+        if :: IS(M22_OLD_RECEIPT_SENT_AGAIN) :: else -> receipts = receipts & ~BIT(which) fi;
 #endif
-        phase[self] = (due[self] != 0 -> Reporting : Forgetting)
     /* Whether it was heard is not known: the broker's next answer tells. The record keeps the receipts meanwhile. */
-    :: else -> due[self] = (SHARED -> stale[self] : 0); phase[self] = Forgetting
+    :: else -> due[self] = 0
     fi;
-    if :: IS(M2_RECEIPT_BEFORE_DELETION) && phase[self] == Forgetting -> phase[self] = Deleting :: else fi
+    if
+    :: due[self] != 0 -> phase[self] = Reporting
+    :: else -> if :: IS(M2_RECEIPT_BEFORE_DELETION) -> phase[self] = Deleting :: else -> cleaned() fi
+    fi
 }
 
 active [APPS] proctype Library() {
@@ -556,29 +558,23 @@ end:
         :: (data[OF(self)] & stale[self]) != 0 -> lowest(data[OF(self)] & stale[self]); data[OF(self)] = data[OF(self)] & ~BIT(which)
         :: else
         fi;
-        if
-        :: (data[OF(self)] & stale[self]) != 0
-        :: else ->
-            phase[self] = (IS(M2_RECEIPT_BEFORE_DELETION) -> Forgetting : Reporting);
+        if :: (data[OF(self)] & stale[self]) != 0 :: else -> phase[self] = Forgetting fi;
+        check() }
+    /* Before the receipts: what is reported gone is named nowhere. */
+    :: d_step { phase[self] == Forgetting ->
 #if SHARED
-            /* Another process may have taken a session off the record; the broker waits for this one all the same. */
-            due[self] = stale[self] & (IS(M27_RECEIPT_ONLY_IF_RECORDED) -> record[0] | held[self] : 255);
-            if :: due[self] == 0 -> phase[self] = Forgetting :: else fi
+        /* Another process may have taken a session off the record; the broker waits for this one all the same. */
+        due[self] = stale[self] & (IS(M27_RECEIPT_ONLY_IF_RECORDED) -> record[0] | held[self] : 255);
+        receipts = (receipts & ~stale[self]) | due[self]; held[self] = held[self] & ~stale[self];
 #endif
-        fi;
+        record[OF(self)] = record[OF(self)] & ~stale[self];
+        stale[self] = 0;
+        if :: IS(M2_RECEIPT_BEFORE_DELETION) || due[self] == 0 -> cleaned() :: else -> phase[self] = Reporting fi;
         check() }
     :: d_step { step == Idle && phase[self] == Reporting && !UNHEARD(due[self]) ->
         lowest(due[self]); reported[self] = reported[self] | BIT(which);
         phase[self] = AwaitingReceipt; take_receipt(self, which); check() }
     :: d_step { phase[self] == AwaitingReceipt && len(answers[self]) > 0 -> take_receipt_reply(); check() }
-    /* After the receipts: a crash in between has it clean up once more, where nothing is left. */
-    :: d_step { phase[self] == Forgetting ->
-        record[OF(self)] = record[OF(self)] & ~stale[self];
-#if SHARED
-        if :: IS(M22_OLD_RECEIPT_SENT_AGAIN) -> due[self] = stale[self] :: else fi;
-        receipts = (receipts & ~stale[self]) | due[self]; held[self] = held[self] & ~stale[self];
-#endif
-        cleaned(); check() }
     od
 }
 

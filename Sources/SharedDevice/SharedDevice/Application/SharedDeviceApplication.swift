@@ -115,12 +115,12 @@ public final class SharedDeviceApplication: Sendable {
     /// Reports that the data of `change.previousAccounts` is gone from disk and screen: the receipt for which the broker's ledger waits.
     /// Call it after the deletion: the app is not told of this data again.
     ///
-    /// On return the broker has the report. If it does not answer, the report is on this app's disk, and the broker gets it as soon as it does.
+    /// On return the report is on this app's disk. If the broker does not answer, it gets the report as soon as it does.
     ///
     /// - Parameters:
     ///   - change: the change after which the app has cleaned up.
     ///   - detail: what was done, for people who read the report; no names.
-    /// - Throws: ``SharedDeviceError/Code/recordUnusable`` if the disk fails: this app is told of the change again.
+    /// - Throws: ``SharedDeviceError/Code/recordUnusable``: the next start is told of the change again.
     ///   ``SharedDeviceError/Code/appNotEligible`` or ``SharedDeviceError/Code/brokerFailed`` if the broker refuses the report; the next
     ///   question sends it again.
     public func cleanupDone(_ change: AccountChange, detail: String? = nil) async throws(SharedDeviceError) {

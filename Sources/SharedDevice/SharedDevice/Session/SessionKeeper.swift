@@ -127,8 +127,8 @@ actor SessionKeeper {
         )
     }
 
-    /// Reports that the app has deleted the data of a change's previous accounts. On return the broker has the report, or
-    /// it is on the app's disk and the broker gets it as soon as it answers again.
+    /// Reports that the app has deleted the data of a change's previous accounts. On return the report is on the
+    /// app's disk, and the broker has it or gets it as soon as it answers again.
     ///
     /// - Parameter isImplied: whether the app has only gone on as if it had deleted the data. A strict policy demands its own word: then
     ///   nothing is reported.
@@ -141,21 +141,15 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in
             let isStrict = keeper.isStrict
             guard !isImplied || isStrict == false else { return false }
+            // The record forgets before the receipt: whoever sees that a cleanup is reported finds no name of its user in this app's files.
             let receipts = SessionRecord.receipts(for: change.stale, detail: detail)
-            var failure: SharedDeviceError?
-            do throws(SharedDeviceError) {
-                for receipt in receipts { try await keeper.send(receipt) }
-            } catch {
-                failure = error
-            }
-            // The record forgets after the receipt: the device does not wait for this app's disk, and an app that ends in between cleans up
-            // once more, where nothing is left. A receipt that nobody has taken is on the disk from here on, and is sent again.
-            let isDelivered = failure == nil
-            try await keeper.update { record in
-                record.cleaned(change.stale, receipts: isDelivered ? [] : receipts)
-            }
+            try await keeper.update { $0.cleaned(change.stale, receipts: receipts) }
             keeper.held.removeAll(where: change.stale.contains)
-            if let failure, failure.code != .brokerUnavailable { throw failure }
+            do throws(SharedDeviceError) {
+                try await keeper.send(receipts)
+            } catch  where error.code == .brokerUnavailable {
+                // The broker asks for them again.
+            }
             return keeper.isWithheld
         }
     }
@@ -217,10 +211,7 @@ actor SessionKeeper {
         }
         guard !due.isEmpty else { return answer }
         // The cleanup was done, but the broker was away, or the app ended before it could report it.
-        for receipt in due {
-            try await send(receipt)
-            try await update { $0.delivered(receipt) }
-        }
+        try await send(due)
         return try await ask()
     }
 
@@ -236,16 +227,19 @@ actor SessionKeeper {
         }
     }
 
-    private func send(_ receipt: SessionRecord.Receipt) async throws(SharedDeviceError) {
-        let heard = broker.heardBroadcasts
-        let fields = try await broker.call(
-            .reportCleanup,
-            report(.finished, receipt.epoch, receipt.detail),
-            attempted: Self.reporting,
-            isCancellable: false
-        )
-        // While nobody is signed in, the broker adds what it would say to a question.
-        fresh = fields["epoch"] == nil ? nil : (try note(fields, attempted: Self.reporting), heard)
+    private func send(_ receipts: [SessionRecord.Receipt]) async throws(SharedDeviceError) {
+        for receipt in receipts {
+            let heard = broker.heardBroadcasts
+            let fields = try await broker.call(
+                .reportCleanup,
+                report(.finished, receipt.epoch, receipt.detail),
+                attempted: Self.reporting,
+                isCancellable: false
+            )
+            try await update { $0.delivered(receipt) }
+            // While nobody is signed in, the broker adds what it would say to a question.
+            fresh = fields["epoch"] == nil ? nil : (try note(fields, attempted: Self.reporting), heard)
+        }
     }
 
     /// The answer that came with the last receipt, if nothing has happened since.

@@ -104,7 +104,7 @@ package struct SessionRecord: Codable, Equatable {
 
     /// Records that the data of these sessions is gone, and removes their names from this record.
     ///
-    /// - Parameter receipts: the receipts for them that the broker has not taken.
+    /// - Parameter receipts: the receipts for them, which the broker is still to get.
     package mutating func cleaned(_ sessions: [Session], receipts: [Receipt] = []) {
         mayHoldData.removeAll(where: sessions.contains)
         receiptsDue.removeAll { due in sessions.contains { $0.epoch == due.epoch } }

@@ -358,7 +358,7 @@ struct Oracle {
                     return fail("a debt was lost", "home \(home), session \(session)")
                 }
                 guard isSettled, part != nil else { continue }
-                let owing = connections.subtracting(gone).intersection(givenNow[session] ?? []).subtracting(
+                let owing = connections.subtracting(gone).subtracting(
                     receiptsOn[debt] ?? []
                 )
                 if !owing.isEmpty {

@@ -52,7 +52,6 @@ package struct VirtualDisk {
         let parts = parts.mapValues { parts in
             parts.mapValues { part in
                 var part = part
-                part.connections = []
                 part.isReported = false
                 return part
             }

@@ -58,12 +58,11 @@ extension AppProcess {
             keeper = .free
             guard case .success(let fields) = result else {
                 if let purpose { return failed(purpose, now) }
-                guard case .reports(let stale) = follower else { return }
-                // The broker asks for the receipts again.
-                follower = .isReported(stale, due: SessionRecord.receipts(for: stale), isRefused: !isFailed)
-                return
+                // The broker asks for the receipt again, if it did not answer; a refusal is tried again.
+                if isFailed { return followed() }
+                return backOff(now)
             }
-            if purpose != nil { home.record.delivered(receipts[0]) }
+            home.record.delivered(receipts[0])
             fresh = try? SessionAnswer(fields)
             if heard != reportedAfter { fresh = nil }
             sendReceipts(Array(receipts.dropFirst()), then: purpose, &calls)
@@ -122,8 +121,8 @@ extension AppProcess {
             keeper = .reports(number, receipts, purpose)
         } else if let purpose {
             ask(purpose, &calls)
-        } else if case .reports(let stale) = follower {
-            follower = .isReported(stale, due: [], isRefused: false)
+        } else {
+            followed()
         }
     }
 
@@ -188,7 +187,7 @@ extension AppProcess {
         guard case .free = keeper else { return false }
         if !arrived.isEmpty { return true }
         switch follower {
-        case .isClean, .isReported: return true
+        case .isClean: return true
         case .waits: return mustAsk || retryAt.map { $0 <= now } ?? false
         case .cleans, .reports: return false
         }
@@ -204,15 +203,12 @@ extension AppProcess {
                 return
             }
             if case .isClean(let stale) = follower {
-                follower = .reports(stale)
-                return sendReceipts(SessionRecord.receipts(for: stale), then: nil, &calls)
-            }
-            if case .isReported(let stale, let due, let isRefused) = follower {
-                home.record.cleaned(stale, receipts: due)
+                let receipts = SessionRecord.receipts(for: stale)
+                home.record.cleaned(stale, receipts: receipts)
                 held.removeAll(where: stale.contains)
-                if isRefused { return backOff(now) }
                 (home.journal, journal) = (nil, nil)
-                return followed()
+                follower = .reports
+                return sendReceipts(receipts, then: nil, &calls)
             }
             if case .waits = follower {
                 mustAsk = false

@@ -24,12 +24,10 @@ struct AppProcess {
     enum Follower {
         case waits
         case cleans(CleanupPlan, [SessionRecord.Session])
-        /// The steps are finished: the receipts are to go out.
+        /// The steps are finished: the record is to say so.
         case isClean([SessionRecord.Session])
         /// The receipts are on their way.
-        case reports([SessionRecord.Session])
-        /// The broker has taken the receipts but for these: the record is to say so. A refusal is tried again.
-        case isReported([SessionRecord.Session], due: [SessionRecord.Receipt], isRefused: Bool)
+        case reports
     }
 
     /// What a message from the bus says.

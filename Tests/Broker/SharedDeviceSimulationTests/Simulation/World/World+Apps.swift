@@ -75,9 +75,8 @@ extension World {
         slots.indices.contains { other in
             guard other != index, let process = slots[other].process, process.home == home else { return false }
             return switch process.follower {
-            case .cleans(_, let stale), .isClean(let stale), .reports(let stale), .isReported(let stale, _, _):
-                stale.contains { $0.epoch == session }
-            case .waits: false
+            case .cleans(_, let stale), .isClean(let stale): stale.contains { $0.epoch == session }
+            case .waits, .reports: false
             }
         }
     }
@@ -161,7 +160,7 @@ extension World {
         case .left(let connection):
             note("the broker hears that \(connection) has left")
             oracle.leaving[connection] = nil
-            guard known.remove(connection) != nil else { break }
+            guard known.remove(connection) != nil || broker?.ledger.connections.contains(connection) == true else { break }
             if mutant == .endSettles { settleAll(index, connection) }
             feed(.left(connection))
         case .request(let request):

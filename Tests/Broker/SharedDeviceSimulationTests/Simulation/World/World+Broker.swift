@@ -25,6 +25,9 @@ extension World {
         oracle.started(&state, self)
         broker = state
         latest = nil
+        // The bus says which connections of before are gone.
+        let alive = Set(slots.filter { $0.isRunning && isBusUp }.map(\.connection))
+        for connection in state.ledger.connections.subtracting(alive).sorted() { feed(.left(connection)) }
         feed(.manifests(Setting.manifests))
         readConfiguration()
         if mutant != .noBroadcastAtStart { feed(.busRestored) }
