@@ -21,6 +21,8 @@ final class TortureDevice {
     /// The device's epoch when it last came to rest: all sessions up to it are over, and nothing is left of them.
     var restEpoch: UInt64 = 0
     private let bus: PrivateBus
+    /// Goes before its directory.
+    private let disk: SmallDisk?
     private let directory: TemporaryDirectory
     private let administrator: DBusConnection
     private var broker: ChildProcess?
@@ -35,30 +37,33 @@ final class TortureDevice {
         apps = (0..<Schedule.appCount).map {
             AppProcess(number: $0, in: directory.path, bus: bus.address, mutant: mutant)
         }
-        mkdir(Self.state(directory), 0o700)
-        if Rights.canMount { try await Self.mount(Self.state(directory)) }
+        let state = Self.state(directory)
+        mkdir(state, 0o700)
+        disk = Rights.canMount ? try await SmallDisk(at: state) : nil
+        accounts = try Self.addUsers(in: state)
         if Rights.hasUsers {
             chmod(directory.path, 0o755)
-            // What is made in it from now on belongs to the broker.
-            chown(Self.state(directory), Rights.brokerUser, Rights.brokerUser)
+            for path in [state] + (try FileManager.default.contentsOfDirectory(atPath: state).map { "\(state)/\($0)" })
+            {
+                chown(path, Rights.brokerUser, Rights.brokerUser)
+            }
         }
-        let database = try DeviceDatabase(directory: Self.state(directory))
-        // Hashes that cost nothing: it is not the passwords that are tested.
-        let users = UserDirectory(database: database, passwordCost: .minimal)
-        accounts = try Schedule.users.reduce(into: [:]) { accounts, user in
-            accounts[user] = try users.add(username: user, password: Secret("correct horse \(user)")).account.identifier
-        }
-        truth = try TruthReader(path: database.path)
+        truth = try TruthReader(path: "\(state)/\(DeviceDatabase.fileName)")
         administrator = try DBusConnection.open(bus.bus)
         try enrol()
         try configure()
         try startBroker()
     }
 
-    deinit {
-        killBroker()
-        // The reader's files keep it until they are closed.
-        if Rights.canMount { umount2(Self.state(directory), CInt(MNT_DETACH)) }
+    deinit { killBroker() }
+
+    /// Makes the database, with hashes that cost nothing: it is not the passwords that are tested. It is closed on return, because its files get
+    /// another owner.
+    private static func addUsers(in state: String) throws -> [String: String] {
+        let users = UserDirectory(database: try DeviceDatabase(directory: state), passwordCost: .minimal)
+        return try Schedule.users.reduce(into: [:]) { accounts, user in
+            accounts[user] = try users.add(username: user, password: Secret("correct horse \(user)")).account.identifier
+        }
     }
 
     /// As the system bus is: only the broker's user has the broker's name, and programs call the broker alone.
@@ -170,12 +175,6 @@ final class TortureDevice {
     var leak: String? { hostile?.lines.first { $0.hasPrefix("LEAK") } }
 
     // MARK: The disk
-
-    /// The broker's files get a small file system of their own. It has room for what a device's schedules leave behind.
-    private static func mount(_ state: String) async throws {
-        let mount = try ChildProcess("mount", ["-t", "tmpfs", "-o", "size=16m,mode=0700", "tmpfs", state])
-        guard await mount.exitStatus() == 0 else { throw Monitor.Violation("no disk: \(mount.errorText)") }
-    }
 
     private var ballast: String { "\(Self.state(directory))/ballast" }
 
