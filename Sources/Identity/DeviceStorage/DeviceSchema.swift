@@ -65,6 +65,7 @@ enum DeviceSchema {
                         finished_at REAL,
                         detail TEXT,
                         connections TEXT,
+                        again INTEGER NOT NULL,
                         PRIMARY KEY (session, app, user)
                     ) WITHOUT ROWID;
                     CREATE TABLE subject (

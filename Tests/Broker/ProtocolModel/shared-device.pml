@@ -17,9 +17,6 @@
 #ifndef MAY_RETURN
 #define MAY_RETURN 0    /* 1, beside SHARED: one that dies may be followed by a third */
 #endif
-#ifndef HEARD
-#define HEARD 1         /* 1, beside SHARED: each process asks a broker that was started anew before another one's receipt gets there */
-#endif
 #ifndef CONFIGURATIONS
 #define CONFIGURATIONS 0    /* 1: the configuration may be broken at the first start, and be broken and mended while the broker runs or is away */
 #endif
@@ -77,12 +74,12 @@
 #define M19_ONE_RECEIPT_FOR_ALL        22
 #define M20_END_UNREPORTED_FORGOTTEN   23
 #define M21_OTHERS_CLEANUP_IS_MINE     24
-#define M22_OLD_RECEIPT_SENT_AGAIN     25
-#define M23_RESTART_TRUSTS_RECEIPTS    26
-#define M24_BROKEN_IS_DEFAULT          27
-#define M25_NEVER_CONFIGURED_SIGNS_IN  28
-#define M26_BROKEN_FORGETS_THE_LAST    29
-#define M27_RECEIPT_ONLY_IF_RECORDED   30
+#define M22_RESTART_TRUSTS_RECEIPTS    26
+#define M23_BROKEN_IS_DEFAULT          27
+#define M24_NEVER_CONFIGURED_SIGNS_IN  28
+#define M25_BROKEN_FORGETS_THE_LAST    29
+#define M26_RECEIPT_ONLY_IF_RECORDED   30
+#define M27_AGAIN_IS_NOT_SAID          31
 #ifndef MUTANT
 #define MUTANT 0
 #endif
@@ -133,14 +130,6 @@ byte asked[APPS];       /* of each process: those of `mustAsk` of which it has a
 byte mustAsk;           /* sessions of which no receipt counts whose sender has not asked again */
 byte receipted;         /* ended sessions that one process has reported gone */
 bool left[APPS];        /* its connection has ended, which the broker is still to hear of */
-bool unheard[APPS];     /* it has not asked since the broker was started anew */
-/* The other process has something of one of these sessions, or is about to hear of one, and the broker does not know. */
-#define IS_CLEAN(process) (phase[process] == Reporting || phase[process] == AwaitingReceipt || phase[process] == Forgetting)
-#define HAS(process) (held[process] & ~(IS_CLEAN(process) -> stale[process] : 0))
-#define UNHEARD(sessions) (HEARD && unheard[1 - self] && \
-    ((HAS(1 - self) & (sessions)) != 0 || len(answers[1 - self]) + len(replies[1 - self]) > 0))
-#else
-#define UNHEARD(sessions) false
 #endif
 #if CONFIGURATIONS
 bool configured;        /* a valid configuration is in force, the file's or the last one */
@@ -199,7 +188,7 @@ byte waivers = WAIVERS;
 byte tokens = TOKENS;
 
 /* Scratch of single steps; no part of the state. */
-hidden byte which, stamp, owes, each;
+hidden byte which, stamp, owes, again, each;
 hidden mtype kind, about;
 
 /* ---- Properties of every state ---- */
@@ -264,7 +253,7 @@ inline settle(app, sessions) {
 #define SIGN_IN_WAITS (POLICY != ADVISORY && OPEN_DUTIES != 0 && !IS(M4_SIGN_IN_WHILE_OWED) && !NO_CHANGE && !LAX)
 #if CONFIGURATIONS
 #define LAX lax
-#define CONFIGURED (configured || IS(M25_NEVER_CONFIGURED_SIGNS_IN))
+#define CONFIGURED (configured || IS(M24_NEVER_CONFIGURED_SIGNS_IN))
 #else
 #define LAX false
 #define CONFIGURED true
@@ -336,21 +325,26 @@ inline commit_then_announce() { step = Committed; announcing = true }
 /* What the app owes, without that which this process has reported: then another one of the app still owes it. */
 #if SHARED
 #define OWES(app) (duty[0] & ~(receipted & ~waits[app]))
+/* In an answer, beside what is owed: that of which a cleanup from before does not count. */
+#define OWED(app) (OWES(app) | ((OWES(app) & again) << 4))
+#define OWED_BITS 15
+#define AGAIN(owed) ((owed) >> 4)
 #else
 #define OWES(app) duty[app]
+#define OWED(app) duty[app]
 #endif
 
 /* "Who is signed in?" */
 inline get_account(app) {
 #if SHARED
-    /* Where it is not known which processes had the account, this may be one. */
+    /* Receipts from before do not count for these: a process may have stored something since. */
+    again = mustAsk;
     waits[app] = waits[app] | (duty[0] & mustAsk & ~asked[app]); asked[app] = asked[app] | (duty[0] & mustAsk);
-    unheard[app] = false;
 #endif
     if
     :: OWES(app) != 0 ->
         /* A debtor hears of its debt, and of nobody's account. */
-        answers[app]!Answer, 0, epoch, OWES(app);
+        answers[app]!Answer, 0, epoch, OWED(app);
         if :: IS(M6B_LEDGER_FORGETS_ON_REPORT) -> duty[OF(app)] = 0 :: else fi
     :: else ->
         prepare(app, Ask, Answer, current);
@@ -466,7 +460,8 @@ inline update_record(session, now) {
 /* The record and the ledger together. A receipt in the record stands for a cleanup that was done, but not for one that is due again, and not for
  * that of a process which was told of the session itself. */
 inline reconcile() {
-    receipts = receipts & owes & ~record[0];
+    receipts = receipts & owes & ~record[0] & (IS(M27_AGAIN_IS_NOT_SAID) -> 255 : ~AGAIN(owes));
+    owes = owes & OWED_BITS;
     record[0] = record[0] | (owes & ~receipts);
     due[self] = receipts & ~(IS(M21_OTHERS_CLEANUP_IS_MINE) -> 0 : held[self])
 }
@@ -521,12 +516,8 @@ inline lowest(set) {
 inline take_receipt_reply() {
     answers[self]?kind, which, stamp, owes;
     if
-    :: kind == Done ->
-        due[self] = due[self] & ~BIT(which);
-#if SHARED
-        if :: IS(M22_OLD_RECEIPT_SENT_AGAIN) :: else -> receipts = receipts & ~BIT(which) fi;
-#endif
-    /* Whether it was heard is not known: the broker's next answer tells. The record keeps the receipts meanwhile. */
+    :: kind == Done -> due[self] = due[self] & ~BIT(which)
+    /* Whether it was heard is not known: the broker's next answer tells. The record keeps the receipts until then. */
     :: else -> due[self] = 0
     fi;
     if
@@ -564,14 +555,14 @@ end:
     :: d_step { phase[self] == Forgetting ->
 #if SHARED
         /* Another process may have taken a session off the record; the broker waits for this one all the same. */
-        due[self] = stale[self] & (IS(M27_RECEIPT_ONLY_IF_RECORDED) -> record[0] | held[self] : 255);
+        due[self] = stale[self] & (IS(M26_RECEIPT_ONLY_IF_RECORDED) -> record[0] | held[self] : 255);
         receipts = (receipts & ~stale[self]) | due[self]; held[self] = held[self] & ~stale[self];
 #endif
         record[OF(self)] = record[OF(self)] & ~stale[self];
         stale[self] = 0;
         if :: IS(M2_RECEIPT_BEFORE_DELETION) || due[self] == 0 -> cleaned() :: else -> phase[self] = Reporting fi;
         check() }
-    :: d_step { step == Idle && phase[self] == Reporting && !UNHEARD(due[self]) ->
+    :: d_step { step == Idle && phase[self] == Reporting ->
         lowest(due[self]); reported[self] = reported[self] | BIT(which);
         phase[self] = AwaitingReceipt; take_receipt(self, which); check() }
     :: d_step { phase[self] == AwaitingReceipt && len(answers[self]) > 0 -> take_receipt_reply(); check() }
@@ -689,15 +680,14 @@ end:
         brokerCrashes--;
         if :: replyTo != 0 -> reply = Failed; send_reply() :: else -> forget_reply() fi;
 #if SHARED
-        /* Which processes were given what is not known any more. */
-        waits[0] = 0; waits[1] = 0; asked[0] = 0; asked[1] = 0; receipted = 0; left[0] = false; left[1] = false;
-        unheard[0] = phase[0] != Gone; unheard[1] = phase[1] != Gone;
-        mustAsk = (IS(M23_RESTART_TRUSTS_RECEIPTS) -> 0 : duty[0] | (holds[0] -> BIT(current) : 0));
+        /* Who has asked is not known any more; the ledger has which connections were given what, and the bus says which of them are gone. */
+        asked[0] = 0; asked[1] = 0; receipted = 0;
+        if :: IS(M22_RESTART_TRUSTS_RECEIPTS) -> mustAsk = 0 :: else fi;
 #endif
 #if CONFIGURATIONS
         /* It reads the file anew. */
-        configured = !broken || (kept && !IS(M26_BROKEN_FORGETS_THE_LAST));
-        lax = broken && IS(M24_BROKEN_IS_DEFAULT);
+        configured = !broken || (kept && !IS(M25_BROKEN_FORGETS_THE_LAST));
+        lax = broken && IS(M23_BROKEN_IS_DEFAULT);
 #endif
         if :: IS(M14_NO_BROADCAST_AT_RESTART) -> announcing = false; step = Idle :: else -> commit_then_announce() fi }
 #if SHARED

@@ -164,6 +164,19 @@ struct SessionRecordTests {
         #expect(SessionRecord.receipts(for: stale).map(\.epoch) == [1])
     }
 
+    @Test("a session of which two processes were told is shared until its data is gone")
+    func shared() {
+        var record = SessionRecord()
+        let sessions = [SessionRecord.Session(account: first, epoch: 1)]
+        _ = record.enter(session(first, 1))
+        _ = record.enter(session(first, 1), held: sessions)
+        #expect(!record.isShared(sessions), "one process that asks twice")
+        _ = record.enter(session(first, 1))
+        #expect(record.isShared(sessions))
+        record.cleaned(sessions)
+        #expect(record == SessionRecord())
+    }
+
     @Test("a debt of which the broker has forgotten the name, and which the record does not know, is reported")
     func nameless() {
         var record = SessionRecord()
@@ -172,22 +185,43 @@ struct SessionRecordTests {
         #expect(record.mayHoldData.isEmpty)
     }
 
-    @Test("a receipt that the broker has answered does not stand for a cleanup that it asks for again")
+    @Test("a receipt does not stand for a cleanup that the broker says is due again")
     func askedAgain() {
-        let owed = [OwedSession(epoch: 1, account: first)]
         var record = SessionRecord()
         _ = record.enter(session(first, 1))
         let cleaned = record.enter(session(nil, 2))
         record.cleaned(cleaned, receipts: SessionRecord.receipts(for: cleaned))
-        for receipt in record.receiptsDue { record.delivered(receipt) }
-        record.reconcile(owed: owed)
+        record.reconcile(owed: [OwedSession(epoch: 1, account: first)])
+        #expect(record.receiptsDue.map(\.epoch) == [1], "it was lost on its way")
+        record.reconcile(owed: [OwedSession(epoch: 1, account: first, isAgain: true)])
         #expect(record.mayHoldData.map(\.epoch) == [1], "another process has stored something and ended")
         // Nor does a receipt beside a cleanup that is due.
         let again = record.enter(session(nil, 2))
         record.cleaned(again, receipts: SessionRecord.receipts(for: again))
         _ = record.enter(session(nil, 2), held: [SessionRecord.Session(account: first, epoch: 1)])
-        record.reconcile(owed: owed)
+        record.reconcile(owed: [OwedSession(epoch: 1, account: first)])
         #expect(record.receiptsDue.isEmpty && record.mayHoldData.map(\.epoch) == [1])
+    }
+
+    @Test("that the broker has taken a receipt is no reason to write the record")
+    func takenReceipt() async throws {
+        let directory = try TemporaryDirectory("record")
+        let store = SessionStore(path: "\(directory.path)/record.json")
+        var record = SharedRecord(store: store)
+        try await record.update { [first] record in
+            _ = record.enter(DeviceSession(account: first, epoch: 1))
+        }
+        try await record.update { record in
+            let stale = record.enter(DeviceSession(account: nil, epoch: 2))
+            record.cleaned(stale, receipts: SessionRecord.receipts(for: stale))
+        }
+        let written = try store.read()
+        let due = try await record.update { record in
+            record.reconcile(owed: [])
+            return record.receiptsDue
+        }
+        #expect(due.isEmpty)
+        #expect(try store.read() == written)
     }
 
     @Test("a cleanup that was reported late forgets nothing that came after it")

@@ -51,8 +51,9 @@ package struct CleanupLedger: Sendable, Equatable {
         package var connections: Set<String> = []
         /// Whether a process has reported that the data is gone from the disk. The processes of ``connections`` still have it in memory.
         package var isReported = false
-        /// The connections that have asked since a process of the app ended that had not reported, or since the broker's start; `nil` where
-        /// there was no such end. Whoever has not asked since may have cleaned up before that process stored something.
+        /// The connections that have asked since a process of the app ended that had not reported; `nil` where there was no such end. Whoever
+        /// has not asked since may have cleaned up before that process stored something. A restarted broker knows that there was such an end,
+        /// and is asked anew.
         package var asked: Set<String>?
     }
 
@@ -87,16 +88,10 @@ package struct CleanupLedger: Sendable, Equatable {
 
     package init() {}
 
-    /// What the store holds. Processes may have ended since, so that every app has to ask again before its receipt counts.
+    /// What the store holds.
     package init(sessions: [UInt64: Session], parts: [UInt64: [Participant: Part]]) {
         self.sessions = sessions
-        self.parts = parts.mapValues { parts in
-            parts.mapValues { part in
-                var part = part
-                if part.progress?.isSettled != true { part.asked = [] }
-                return part
-            }
-        }
+        self.parts = parts
     }
 
     /// Hands over what is to be written.
@@ -222,9 +217,14 @@ package struct CleanupLedger: Sendable, Equatable {
         var reopened: [(session: UInt64, participant: Participant)] = []
         for (number, participants) in parts {
             for (participant, part) in participants where part.connections.contains(connection) {
-                parts[number]?[participant]?.connections.remove(connection)
-                guard part.progress?.isSettled == false else { continue }
-                parts[number]?[participant]?.asked = []
+                guard part.progress?.isSettled == false else {
+                    parts[number]?[participant]?.connections.remove(connection)
+                    continue
+                }
+                change(number, participant) { part in
+                    part.connections.remove(connection)
+                    part.asked = []
+                }
                 guard part.isReported else { continue }
                 change(number, participant) { part in
                     part.progress = .owed
@@ -344,7 +344,7 @@ package struct CleanupLedger: Sendable, Equatable {
                 return nil
             }
             if let connection, part.isReported, !part.connections.contains(connection) { return nil }
-            return OwedSession(epoch: number, account: sessions[number]?.account)
+            return OwedSession(epoch: number, account: sessions[number]?.account, isAgain: part.asked != nil)
         }.sorted { $0.epoch < $1.epoch }
     }
 

@@ -185,6 +185,7 @@ package final class DeviceStore: Sendable {
             let app: String? = row.value("app")
             let user: Int64? = row.value("user")
             let progress: String? = row.value("progress")
+            let again: Int64? = row.value("again")
             // A duty without a session, or a session that is over without duties, would never be settled.
             guard let number = number.flatMap(UInt64.init(exactly:)), let app,
                 let user = user.flatMap(UInt32.init(exactly:)), let session = sessions[number],
@@ -197,7 +198,8 @@ package final class DeviceStore: Sendable {
                 begunAt: time(row, "begun_at"),
                 finishedAt: time(row, "finished_at"),
                 detail: row.value("detail"),
-                connections: Set(((row.value("connections") as String?) ?? "").split(separator: " ").map(String.init))
+                connections: Set(((row.value("connections") as String?) ?? "").split(separator: " ").map(String.init)),
+                asked: again == 0 ? nil : []
             )
         }
         return CleanupLedger(sessions: sessions, parts: parts)
@@ -247,13 +249,13 @@ package final class DeviceStore: Sendable {
                 let values: [(any DatabaseValueConvertible)?] = [
                     part.progress?.rawValue, part.toldAt?.timeIntervalSince1970, part.begunAt?.timeIntervalSince1970,
                     part.finishedAt?.timeIntervalSince1970, part.detail,
-                    part.connections.sorted().joined(separator: " "),
+                    part.connections.sorted().joined(separator: " "), part.asked == nil ? 0 : 1,
                 ]
                 try db.run(
                     sql: """
                         INSERT OR REPLACE INTO part
-                            (session, app, user, progress, told_at, begun_at, finished_at, detail, connections)
-                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+                            (session, app, user, progress, told_at, begun_at, finished_at, detail, connections, again)
+                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                         """,
                     arguments: StatementArguments(key + values)
                 )

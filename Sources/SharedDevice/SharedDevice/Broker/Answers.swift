@@ -6,15 +6,19 @@ package struct OwedSession: Sendable, Hashable {
     package let epoch: UInt64
     /// Whose it was.
     package let account: Account?
+    /// Whether a cleanup from before this answer does not count: another process of the app may have stored something since, and has ended.
+    package let isAgain: Bool
 
-    package init(epoch: UInt64, account: Account?) {
+    package init(epoch: UInt64, account: Account?, isAgain: Bool = false) {
         self.epoch = epoch
         self.account = account
+        self.isAgain = isAgain
     }
 
     package var fields: DBusValue {
         var fields: BrokerProtocol.Fields = ["epoch": .uint64(epoch)]
         if let account { fields["account"] = account.fields }
+        if isAgain { fields["again"] = .boolean(true) }
         return .fields(fields)
     }
 
@@ -22,6 +26,7 @@ package struct OwedSession: Sendable, Hashable {
         guard let fields = value.fieldsValue, let epoch = fields["epoch"]?.unsignedValue else {
             throw BrokerProtocol.Malformed("owed")
         }
+        isAgain = fields["again"]?.booleanValue ?? false
         self.epoch = epoch
         account = if let value = fields["account"] { try Account(value) } else { nil }
     }

@@ -184,8 +184,9 @@ public final class CleanupCoordinator: Sendable {
         var plan = CleanupPlan(
             steps: steps.map(\.name),
             sessions: change.sessionsToCleanUp,
-            // One on the disk is of an earlier run, or of another process: it says nothing of what this process has stored since.
-            journal: state.withLock { $0.journal } ?? (change.isHeld ? nil : store.load()),
+            // One on the disk is of an earlier run, or of another process: it says nothing of what this process has stored since. None says
+            // what another process has stored since.
+            journal: change.isShared ? nil : state.withLock { $0.journal } ?? (change.isHeld ? nil : store.load()),
             attempts: options.attempts,
             failures: failures
         )

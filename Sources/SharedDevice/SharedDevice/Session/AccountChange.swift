@@ -11,6 +11,8 @@ public struct AccountChange: Sendable {
     public let epoch: UInt64
     /// Whether this process may have stored some of the data. What another process of the app has cleaned up does not count then.
     var isHeld = false
+    /// Whether another process of the app may have stored some of it, also while this one cleans up.
+    var isShared = false
 
     /// The accounts whose data the app has to delete: usually one, several if cleanups were missed, none at a first sign-in. ``current``
     /// can be among them: somebody else may have used the device in between, and the new session starts clean.
@@ -29,7 +31,7 @@ extension AccountChange {
     /// The part of this change that concerns the data of `account`; `nil` if none of that is to be deleted.
     package func part(of account: Account) -> AccountChange? {
         let sessions = stale.filter { $0.account == account }
-        return sessions.isEmpty ? nil : AccountChange(stale: sessions, current: current, epoch: epoch, isHeld: isHeld)
+        return sessions.isEmpty ? nil : AccountChange(stale: sessions, current: current, epoch: epoch, isHeld: isHeld, isShared: isShared)
     }
 }
 

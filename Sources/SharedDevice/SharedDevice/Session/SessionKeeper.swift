@@ -35,10 +35,9 @@ actor SessionKeeper {
     func report() async throws(SharedDeviceError) -> AccountReport {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
-            let (stale, previous) = try await keeper.enter(answer) { record, stale in
-                (stale, record.report(answer.session))
+            let (change, previous) = try await keeper.enter(answer) { record, change in
+                (change, record.report(answer.session))
             }
-            let change = keeper.change(to: answer.session, stale)
             return AccountReport(change: change, previous: change.previous ?? previous)
         }
     }
@@ -47,7 +46,7 @@ actor SessionKeeper {
     func current() async throws(SharedDeviceError) -> Account? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
-            _ = try await keeper.enter(answer)
+            _ = try await keeper.enter(answer) { $1 }
             return answer.session.account
         }
     }
@@ -58,9 +57,9 @@ actor SessionKeeper {
     func change(isFirst: Bool) async throws(SharedDeviceError) -> AccountChange? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = if let answer = keeper.takeFreshAnswer() { answer } else { try await keeper.ask() }
-            let stale = try await keeper.enter(answer)
-            guard keeper.tell(answer.session) || isFirst || !stale.isEmpty else { return nil }
-            return keeper.change(to: answer.session, stale)
+            let change = try await keeper.enter(answer) { $1 }
+            guard keeper.tell(answer.session) || isFirst || !change.stale.isEmpty else { return nil }
+            return change
         }
     }
 
@@ -236,7 +235,6 @@ actor SessionKeeper {
                 attempted: Self.reporting,
                 isCancellable: false
             )
-            try await update { $0.delivered(receipt) }
             // While nobody is signed in, the broker adds what it would say to a question.
             fresh = fields["epoch"] == nil ? nil : (try note(fields, attempted: Self.reporting), heard)
         }
@@ -252,36 +250,31 @@ actor SessionKeeper {
     /// Records the session that an answer names, of which the app is about to hear. It is on the disk before the app hears of the account, and
     /// so before the app can store anything for it.
     ///
-    /// - Parameter body: is given the sessions whose data the app has to delete.
+    /// - Parameter body: is given the change that this is for the app.
     private func enter<Value: Sendable>(
         _ answer: SessionAnswer,
-        _ body: @escaping @Sendable (inout SessionRecord, [SessionRecord.Session]) -> Value
+        _ body: @escaping @Sendable (inout SessionRecord, AccountChange) -> Value
     ) async throws(SharedDeviceError) -> Value {
         let (session, owed, held, known) = (answer.session, answer.owed, held, known)
         let value = try await update { record in
             record.reconcile(owed: owed)
-            return body(&record, record.enter(session, held: held, known: known))
+            let stale = record.enter(session, held: held, known: known)
+            let change = AccountChange(
+                stale: stale,
+                current: session.account,
+                epoch: session.epoch,
+                isHeld: stale.contains(where: held.contains),
+                isShared: record.isShared(stale)
+            )
+            return body(&record, change)
         }
         hold(session)
         return value
     }
 
-    private func enter(_ answer: SessionAnswer) async throws(SharedDeviceError) -> [SessionRecord.Session] {
-        try await enter(answer) { _, stale in stale }
-    }
-
     private func hold(_ session: DeviceSession) {
         let current = session.account.map { SessionRecord.Session(account: $0, epoch: session.epoch) }
         if let current, !held.contains(current) { held.append(current) }
-    }
-
-    private func change(to session: DeviceSession, _ stale: [SessionRecord.Session]) -> AccountChange {
-        AccountChange(
-            stale: stale,
-            current: session.account,
-            epoch: session.epoch,
-            isHeld: stale.contains(where: held.contains)
-        )
     }
 
     /// The text without what the bus refuses: a receipt that cannot be sent would block every question.

@@ -34,6 +34,9 @@ package struct SessionRecord: Codable, Equatable {
     package private(set) var mayHoldData: [Session] = []
     /// Receipts that the broker is still to get.
     package private(set) var receiptsDue: [Receipt] = []
+    /// The sessions of which more than one process of this app was told, by their epochs. While one cleans up, another may store something:
+    /// of these, a step that was finished before may have to run again.
+    package private(set) var shared: Set<UInt64> = []
 
     package init() {}
 
@@ -43,10 +46,14 @@ package struct SessionRecord: Codable, Equatable {
         mayHoldData = try container.decode([Session].self, forKey: .mayHoldData)
         // A record from before there were receipts has none.
         receiptsDue = try container.decodeIfPresent([Receipt].self, forKey: .receiptsDue) ?? []
+        shared = try container.decodeIfPresent(Set<UInt64>.self, forKey: .shared) ?? []
     }
 
     /// The session that the app takes for the account's current one; `nil` if it has not heard of any.
     package func session(of account: Account) -> UInt64? { mayHoldData.last { $0.account == account }?.epoch }
+
+    /// Whether another process of the app may have stored something of one of these sessions, after this one has deleted it.
+    package func isShared(_ sessions: [Session]) -> Bool { sessions.contains { shared.contains($0.epoch) } }
 
     /// Records that the app is told of `session`; returns the account that it was told of before.
     package mutating func report(_ session: DeviceSession) -> Account? {
@@ -67,15 +74,21 @@ package struct SessionRecord: Codable, Equatable {
         if !forgotten.isEmpty { mayHoldData = (mayHoldData + forgotten).sorted { $0.epoch < $1.epoch } }
         // Of what came into the record since, a later session may be the current one: another process of the app has heard of it.
         let stale = mayHoldData.filter { $0 != current && ($0.epoch <= session.epoch || known.contains($0)) }
-        if let current, !mayHoldData.contains(current) { mayHoldData.append(current) }
+        guard let current else { return stale }
+        if !mayHoldData.contains(current) {
+            mayHoldData.append(current)
+        } else if !held.contains(current) {
+            shared.insert(current.epoch)
+        }
         return stale
     }
 
     /// Merges the record and the broker's ledger: a debt that either of them has is owed. A receipt stands for a cleanup that was done; it is
-    /// dropped once the broker no longer asks for it, and where a cleanup is due again.
+    /// dropped once the broker does not ask for it, and where a cleanup is due again.
     package mutating func reconcile(owed: [OwedSession]) {
         receiptsDue.removeAll { receipt in
-            !owed.contains { $0.epoch == receipt.epoch } || mayHoldData.contains { $0.epoch == receipt.epoch }
+            !owed.contains { $0.epoch == receipt.epoch && !$0.isAgain }
+                || mayHoldData.contains { $0.epoch == receipt.epoch }
         }
         for session in owed
         where !mayHoldData.contains(where: { $0.epoch == session.epoch })
@@ -107,6 +120,7 @@ package struct SessionRecord: Codable, Equatable {
     /// - Parameter receipts: the receipts for them, which the broker is still to get.
     package mutating func cleaned(_ sessions: [Session], receipts: [Receipt] = []) {
         mayHoldData.removeAll(where: sessions.contains)
+        shared.formIntersection(mayHoldData.map(\.epoch))
         receiptsDue.removeAll { due in sessions.contains { $0.epoch == due.epoch } }
         receiptsDue += receipts
         if let reported = lastReported, sessions.contains(where: { $0.account == reported }),
@@ -116,8 +130,12 @@ package struct SessionRecord: Codable, Equatable {
         }
     }
 
-    /// The broker has answered this receipt. If it asks again, another process of the app has stored something since.
-    package mutating func delivered(_ receipt: Receipt) { receiptsDue.removeAll { $0 == receipt } }
+    /// Whether a crash must not lose what this record says and `other` does not. A receipt that the broker has taken may stay on the disk:
+    /// the broker does not ask for it, or says that the cleanup is due again.
+    func hasNews(since other: SessionRecord) -> Bool {
+        lastReported != other.lastReported || mayHoldData != other.mayHoldData || shared != other.shared
+            || !receiptsDue.allSatisfy(other.receiptsDue.contains)
+    }
 }
 
 /// Keeps a ``SessionRecord`` in a file of the app. When a write returns, the whole record is on the disk.

@@ -31,7 +31,7 @@ struct SharedRecord: Sendable {
         let before = try load()
         var record = before
         let value = body(&record)
-        guard record != before else { return value }
+        guard record.hasNews(since: before) else { return value }
         return try await onSystemThread { [self] in
             Result { () throws(SharedDeviceError) in try replaceHere(body) }
         }
@@ -46,7 +46,7 @@ struct SharedRecord: Sendable {
         let latest = try store.load()
         var record = latest
         let value = body(&record)
-        if record != latest { try store.save(record) }
+        if record.hasNews(since: latest) { try store.save(record) }
         return value
     }
 

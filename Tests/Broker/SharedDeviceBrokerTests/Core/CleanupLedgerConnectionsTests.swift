@@ -75,12 +75,12 @@ struct CleanupLedgerConnectionsTests {
         #expect(again == .completed)
     }
 
-    @Test("after a start of the broker each process that asks has to report")
+    @Test("where a process had ended before a start of the broker, each process that asks has to report")
     func restarted() {
         let before = ended(":1", ":2")
         var ledger = CleanupLedger(
             sessions: before.sessions,
-            parts: before.parts.mapValues { $0.mapValues { _ in .init(progress: .owed) } }
+            parts: before.parts.mapValues { $0.mapValues { _ in .init(progress: .owed, asked: []) } }
         )
         ledger.ask("a", on: ":1")
         ledger.ask("a", on: ":2")

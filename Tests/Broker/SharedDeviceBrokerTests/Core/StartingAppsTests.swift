@@ -29,10 +29,12 @@ struct StartingAppsTests {
 
     @Test("one that owes is started: at the sign-out, after a start of the broker, and when its last process ends")
     func occasions() throws {
-        let session = try adaWasHere(orders)
+        try adaWasHere(orders)
         #expect(device.startedServices == ["org.example.orders"])
         device.restart()
         #expect(device.startedServices == ["org.example.orders", "org.example.orders"])
+        // The process that was given the account is gone, and the one that was started cleans up.
+        device.quit(orders)
         let app = device.app("org.example.orders")
         try device.finish(app)
         #expect(device.state.ledger.debtors.isEmpty)
@@ -41,7 +43,6 @@ struct StartingAppsTests {
         device.quit(app)
         device.advance(by: .seconds(60))
         #expect(device.startedServices.count == before, "one that owes nothing is left alone")
-        _ = session
     }
 
     @Test("one that ends while it cleans up is started again")

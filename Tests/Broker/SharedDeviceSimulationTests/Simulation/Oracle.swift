@@ -20,16 +20,14 @@ struct Oracle {
 
     /// To which connections of which homes the account of a session was given.
     var given: [UInt64: [Int: Set<String>]] = [:]
-    /// The connections that were given it by this run of the broker.
-    var givenNow: [UInt64: Set<String>] = [:]
     var gone: Set<String> = []
     var receipts: Set<Debt> = []
     var receiptsOn: [Debt: Set<String>] = [:]
     var waived: Set<Debt> = []
-    /// What a process held that ended before a broker that was started anew had heard of it, while another process of its app ran.
+    /// What a process held that lost its connection, and ended before it had called on the next one.
     var unheard: Set<Debt> = []
-    /// What processes held that have ended, until the broker hears of their end.
-    var leaving: [String: Set<Debt>] = [:]
+    /// Sessions whose names the broker has forgotten, because their debts are too old: who has no name either cannot clean up once more.
+    var nameless: Set<UInt64> = []
     /// Sessions up to this number are over.
     var over: UInt64 = 0
     /// The same, as far as it outlives the broker, and as far as it outlives a power cut.
@@ -92,15 +90,12 @@ struct Oracle {
     mutating func ended(isPowerCut: Bool, _ world: World) {
         wasPowerCut = wasPowerCut || isPowerCut
         requests = [:]
-        for debts in leaving.values { unheard.formUnion(debts) }
-        leaving = [:]
     }
 
     /// The broker has read its disk.
     mutating func started(_ state: inout BrokerState, _ world: World) {
         defer { wasPowerCut = false }
         lastRevision = nil
-        givenNow = [:]
         announced = []
         let open = state.device
         if let last = given.keys.max(), last > open.epoch { return fail("a session was forgotten", "\(last)") }
@@ -331,7 +326,6 @@ struct Oracle {
             fail("an app that owes was given an account", "home \(home), session \(session)")
         }
         given[session, default: [:]][home, default: []].insert(request.connection)
-        givenNow[session, default: []].insert(request.connection)
     }
 
     // MARK: What holds at all times
@@ -348,6 +342,9 @@ struct Oracle {
     }
 
     private mutating func checkLedger(_ ledger: CleanupLedger, _ world: World) {
+        for (number, session) in ledger.sessions where session.account == nil && session.outcome != .complete {
+            nameless.insert(number)
+        }
         for (session, homes) in given where session <= over {
             for (home, connections) in homes {
                 let debt = Debt(session: session, home: home)
@@ -358,9 +355,7 @@ struct Oracle {
                     return fail("a debt was lost", "home \(home), session \(session)")
                 }
                 guard isSettled, part != nil else { continue }
-                let owing = connections.subtracting(gone).subtracting(
-                    receiptsOn[debt] ?? []
-                )
+                let owing = connections.subtracting(gone).subtracting(receiptsOn[debt] ?? [])
                 if !owing.isEmpty {
                     return fail("a round went on without a process", "\(owing.sorted()), session \(session)")
                 }
@@ -373,7 +368,7 @@ struct Oracle {
         if broker.device.epoch == session, broker.device.account != nil { return }
         let debt = Debt(session: session, home: home)
         if broker.ledger.parts[session]?[content.participant].map({ $0.progress?.isSettled != true }) == true { return }
-        if waived.contains(debt) || unheard.contains(debt) || isInDoubt(session, home, world) { return }
+        if waived.contains(debt) || nameless.contains(session) || unheard.contains(debt) || isInDoubt(session, home, world) { return }
         fail("data was left without a debt", "home \(home), session \(session)")
     }
 

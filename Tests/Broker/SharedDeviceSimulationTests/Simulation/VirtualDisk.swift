@@ -53,6 +53,7 @@ package struct VirtualDisk {
             parts.mapValues { part in
                 var part = part
                 part.isReported = false
+                part.asked = part.asked.map { _ in [] }
                 return part
             }
         }

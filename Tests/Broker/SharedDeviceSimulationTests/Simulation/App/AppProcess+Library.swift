@@ -62,7 +62,6 @@ extension AppProcess {
                 if isFailed { return followed() }
                 return backOff(now)
             }
-            home.record.delivered(receipts[0])
             fresh = try? SessionAnswer(fields)
             if heard != reportedAfter { fresh = nil }
             sendReceipts(Array(receipts.dropFirst()), then: purpose, &calls)
@@ -158,7 +157,8 @@ extension AppProcess {
         let plan = CleanupPlan(
             steps: Home.stores,
             sessions: stale.map { CleanupJournal.Session(account: $0.account.identifier, epoch: $0.epoch) },
-            journal: journal ?? (stale.contains(where: held.contains) ? nil : home.journal),
+            journal: home.record.isShared(stale)
+                ? nil : journal ?? (stale.contains(where: held.contains) ? nil : home.journal),
             attempts: 1
         )
         follower = .cleans(plan, stale)

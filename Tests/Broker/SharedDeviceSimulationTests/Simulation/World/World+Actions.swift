@@ -137,8 +137,6 @@ extension World {
             call(index, request.call)
             return
         }
-        guard let home = slots[index].home, let receipt = homes[home].record.receiptsDue.last else { return }
-        call(index, .report(.finished, session: receipt.epoch, detail: nil))
     }
 
     // MARK: A stranger

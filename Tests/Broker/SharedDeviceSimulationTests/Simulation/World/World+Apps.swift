@@ -54,31 +54,13 @@ extension World {
         slots[index].toApp.append(.reconnected)
     }
 
-    /// Nobody can miss a process of which a broker that was started anew has not heard; and a receipt that another process has left in the
-    /// record says nothing of what this one stored since.
+    /// Nobody can miss a process that has lost its connection and has not called on the next one.
     private func forgetHeld(_ index: Int) {
-        guard let process = slots[index].process else { return }
-        let isUnknown = !known.contains(slots[index].connection)
-        for session in process.held {
-            let isInRecord = homes[process.home].record.receiptsDue.contains { $0.epoch == session.epoch }
-            let debt = Oracle.Debt(session: session.epoch, home: process.home)
-            if isUnknown || isInRecord || isCleaned(session.epoch, by: process.home, but: index) {
-                oracle.unheard.insert(debt)
-            } else {
-                oracle.leaving[slots[index].connection, default: []].insert(debt)
-            }
-        }
-    }
-
-    /// Whether another process of the app is at its cleanup, the receipt of which a third one may find in the record and send.
-    private func isCleaned(_ session: UInt64, by home: Int, but index: Int) -> Bool {
-        slots.indices.contains { other in
-            guard other != index, let process = slots[other].process, process.home == home else { return false }
-            return switch process.follower {
-            case .cleans(_, let stale), .isClean(let stale): stale.contains { $0.epoch == session }
-            case .waits, .reports: false
-            }
-        }
+        let connection = slots[index].connection
+        let ledger = broker?.ledger ?? disk.ledger(at: now)
+        guard let process = slots[index].process, !known.contains(connection), !ledger.connections.contains(connection)
+        else { return }
+        for session in process.held { oracle.unheard.insert(Oracle.Debt(session: session.epoch, home: process.home)) }
     }
 
     private func forgetAnswers(_ index: Int) {
@@ -159,7 +141,6 @@ extension World {
         switch slots[index].toBroker.removeFirst() {
         case .left(let connection):
             note("the broker hears that \(connection) has left")
-            oracle.leaving[connection] = nil
             guard known.remove(connection) != nil || broker?.ledger.connections.contains(connection) == true else { break }
             if mutant == .endSettles { settleAll(index, connection) }
             feed(.left(connection))

@@ -89,6 +89,7 @@ extension World {
             let left = home.sessions.filter { session in
                 let debt = Oracle.Debt(session: session, home: index)
                 return session != open && !oracle.waived.contains(debt) && !oracle.unheard.contains(debt)
+                    && !oracle.nameless.contains(session)
             }
             if !left.isEmpty {
                 return oracle.fail("data was left for ever", "home \(index), sessions \(left.sorted())")
