@@ -31,7 +31,8 @@ extension AccountChange {
     /// The part of this change that concerns the data of `account`; `nil` if none of that is to be deleted.
     package func part(of account: Account) -> AccountChange? {
         let sessions = stale.filter { $0.account == account }
-        return sessions.isEmpty ? nil : AccountChange(stale: sessions, current: current, epoch: epoch, isHeld: isHeld, isShared: isShared)
+        return sessions.isEmpty
+            ? nil : AccountChange(stale: sessions, current: current, epoch: epoch, isHeld: isHeld, isShared: isShared)
     }
 }
 

@@ -368,7 +368,11 @@ struct Oracle {
         if broker.device.epoch == session, broker.device.account != nil { return }
         let debt = Debt(session: session, home: home)
         if broker.ledger.parts[session]?[content.participant].map({ $0.progress?.isSettled != true }) == true { return }
-        if waived.contains(debt) || nameless.contains(session) || unheard.contains(debt) || isInDoubt(session, home, world) { return }
+        if waived.contains(debt) || nameless.contains(session) || unheard.contains(debt)
+            || isInDoubt(session, home, world)
+        {
+            return
+        }
         fail("data was left without a debt", "home \(home), session \(session)")
     }
 

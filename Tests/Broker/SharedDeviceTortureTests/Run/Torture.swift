@@ -4,7 +4,7 @@ import Synchronization
 /// Carries out many schedules, on several devices at a time.
 struct Torture: Sendable {
     /// How many schedules there are.
-    var schedules = 200
+    var schedules = 80
     /// The seed of the first; the others follow it.
     var seed: UInt64 = 1
     /// How often each schedule is carried out.

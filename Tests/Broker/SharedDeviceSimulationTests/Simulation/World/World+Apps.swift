@@ -141,7 +141,9 @@ extension World {
         switch slots[index].toBroker.removeFirst() {
         case .left(let connection):
             note("the broker hears that \(connection) has left")
-            guard known.remove(connection) != nil || broker?.ledger.connections.contains(connection) == true else { break }
+            guard known.remove(connection) != nil || broker?.ledger.connections.contains(connection) == true else {
+                break
+            }
             if mutant == .endSettles { settleAll(index, connection) }
             feed(.left(connection))
         case .request(let request):
