@@ -96,7 +96,8 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
             log.critical("\(error)")
             throw ExitCode(error is DBusError ? EX_UNAVAILABLE : EX_CONFIG)
         }
-        FileHandle.standardOutput.write(Data("ready\n".utf8))
+        // Whoever started it may have closed the other end.
+        _ = Array("ready\n".utf8).withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
         let manager = ServiceManager(environment: environment)
         manager?.follow {
             service.hasGoneOn()

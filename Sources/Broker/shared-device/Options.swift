@@ -133,6 +133,6 @@ struct SignOutOptions: ParsableArguments {
     }
 
     private func isSignedIn(_ user: DirectoryUser, _ database: DeviceDatabase) throws -> Bool {
-        try DeviceStore.read(database).device.account?.hasIdentifier(user.account.identifier) == true
+        try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true
     }
 }

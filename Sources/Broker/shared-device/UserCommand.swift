@@ -70,7 +70,7 @@ struct UserListCommand: ParsableCommand {
     func run() throws {
         try reportingFailure {
             let database = try state.openDatabase(.existing)
-            let current = try DeviceStore.read(database).device.account
+            let current = try DeviceStore.device(of: database).account
             let users = try UserDirectory(database: database).users().map { user in
                 ListedUser(user, isSignedIn: current?.hasIdentifier(user.account.identifier) == true)
             }
@@ -197,7 +197,7 @@ struct UserDisableCommand: ParsableCommand {
             // A user who signed in again in between is signed out here. A disabled user cannot sign in once more.
             try signOut.signOut(user, of: database, reason: "the user's being disabled")
             print("disabled \(user.account.username)")
-            if try DeviceStore.read(database).device.account?.hasIdentifier(user.account.identifier) == true {
+            if try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true {
                 warn(
                     "\(user.account.username) is signed in on this device, stays so until signed out, and gets no new tokens; "
                         + "next time use --sign-out"

@@ -56,8 +56,8 @@ extension DBusConnection {
         }
     }
 
-    /// The bus's own identifier, which each run of a bus makes anew, so that it tells apart connections of two buses that have one name;
-    /// `nil` where there is no bus.
+    /// The identifier of the bus's address, which each run of a bus makes anew, so that it tells apart connections of two buses that have one
+    /// name; `nil` where there is no bus. A bus has one for each address that it listens on.
     package var busIdentifier: String? { core.connectedSocket?.busIdentifier }
 
     /// Calls a method of the bus itself.

@@ -64,7 +64,7 @@ enum DeviceSchema {
                         begun_at REAL,
                         finished_at REAL,
                         detail TEXT,
-                        connections TEXT,
+                        connections TEXT NOT NULL,
                         again INTEGER NOT NULL,
                         PRIMARY KEY (session, app, user)
                     ) WITHOUT ROWID;

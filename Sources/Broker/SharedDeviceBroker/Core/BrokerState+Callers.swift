@@ -48,7 +48,9 @@ extension BrokerState {
         _ debtor: Participant,
         _ refusal: Refusal
     ) throws(Refusal) -> BrokerProtocol.Fields? {
-        if case .currentAccount = request.call { ledger.ask(debtor, on: request.connection) }
+        if case .currentAccount = request.call, ledger.ask(debtor, on: request.connection) {
+            needsDisk(within: Self.lazyWrite)
+        }
         let owed = ledger.owed(by: debtor, on: request.connection)
         guard !owed.isEmpty else { throw refusal }
         switch request.call {

@@ -191,7 +191,7 @@ extension BrokerState {
         _ request: Request,
         _ participant: Participant
     ) throws(Refusal) -> BrokerProtocol.Fields? {
-        ledger.ask(participant, on: request.connection)
+        if ledger.ask(participant, on: request.connection) { needsDisk(within: Self.lazyWrite) }
         let owed = ledger.owed(by: participant, on: request.connection)
         if !owed.isEmpty { tell(participant) }
         let isWithheld = policy.cleanup.isStrict && !owed.isEmpty && device.account != nil

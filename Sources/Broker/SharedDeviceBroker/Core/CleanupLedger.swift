@@ -142,14 +142,22 @@ package struct CleanupLedger: Sendable, Equatable {
     // MARK: Cleanups
 
     /// A process asks. Where an unknown process of the app may have held the account, this one may be it, and has to report too.
-    package mutating func ask(_ participant: Participant, on connection: String) {
+    ///
+    /// - Returns: whether the disk is to know of it.
+    @discardableResult
+    package mutating func ask(_ participant: Participant, on connection: String) -> Bool {
+        var isNews = false
         for (number, participants) in parts {
             guard let part = participants[participant], part.progress.map({ !$0.isSettled }) == true,
                 part.asked?.contains(connection) == false
             else { continue }
-            parts[number]?[participant]?.asked?.insert(connection)
-            parts[number]?[participant]?.connections.insert(connection)
+            change(number, participant) { part in
+                part.asked?.insert(connection)
+                part.connections.insert(connection)
+            }
+            isNews = true
         }
+        return isNews
     }
 
     /// The app has asked, and is told all that it owes. Returns the sessions of which it had not been told.
@@ -196,7 +204,7 @@ package struct CleanupLedger: Sendable, Equatable {
             next.progress = .waived
             next.finishedAt = now.wall
         case .finished where connection.map { part.asked?.contains($0) == false } ?? false:
-            if before != .failed { next.progress = .owed }
+            next.progress = .owed
         case .finished:
             if let connection { next.connections.remove(connection) }
             next.isReported = true
@@ -217,10 +225,11 @@ package struct CleanupLedger: Sendable, Equatable {
         var reopened: [(session: UInt64, participant: Participant)] = []
         for (number, participants) in parts {
             for (participant, part) in participants where part.connections.contains(connection) {
-                guard part.progress?.isSettled == false else {
+                guard part.progress?.isSettled != true else {
                     parts[number]?[participant]?.connections.remove(connection)
                     continue
                 }
+                // Of an open session, too: where the bus was lost, the process may live on, and come back under another name.
                 change(number, participant) { part in
                     part.connections.remove(connection)
                     part.asked = []

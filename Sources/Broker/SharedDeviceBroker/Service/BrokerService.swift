@@ -108,7 +108,6 @@ package final class BrokerService: Sendable {
         manifests = try AppManifestDirectory(path: configuration.appManifestDirectory).updates()
         engine.start { [weak self] in self?.perform($0) }
         try await callers.start()
-        for connection in try await callers.follow(content.ledger.connections) { engine.submit(.left(connection)) }
         // The first update is the present file. The broker answers no call before it is in force.
         var manifests = manifests.makeAsyncIterator()
         if let first = await manifests.next() { use(first) }
@@ -124,6 +123,8 @@ package final class BrokerService: Sendable {
             try connection.onEvent { [weak self] event in self?.heard(event) },
         ]
         observations.withLock { $0 = served }
+        // From here on a loss of the bus is heard, which ends them all.
+        for connection in try await callers.follow(content.ledger.connections) { engine.submit(.left(connection)) }
         try await connection.requestName(BrokerProtocol.busName)
         engine.submit(.busRestored)
     }
@@ -337,12 +338,13 @@ package final class BrokerService: Sendable {
                 engine.submit(.commitFailed(batch, "\(error)"))
             }
             guard batch.erases else { return }
-            // After what waits already: nobody waits for this.
-            disk.submit {
+            let erase: @Sendable () -> Void = {
                 store.database.eraseRemnants()
                 guard let remnants = store.database.remnants else { return }
                 log.warning("left in the store's file", metadata: ["reason": "\(remnants)"])
             }
+            // After what waits already: nobody waits for this.
+            if !disk.submit(erase) { erase() }
         }
         if !isTaken { engine.submit(.commitFailed(batch, "the disk does not keep up")) }
     }

@@ -25,7 +25,7 @@ final class Callers: Sendable {
 
     /// - Parameters:
     ///   - arrived: a connection has been identified. Called on the reading thread, before what waits for it.
-    ///   - left: a connection that had arrived is gone. Called on the reading thread.
+    ///   - left: a connection that had arrived, or that is followed, is gone. Called on the reading thread.
     init(
         connection: DBusConnection,
         arrived: @escaping @Sendable (Caller) -> Void,

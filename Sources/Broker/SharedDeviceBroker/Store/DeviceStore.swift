@@ -66,6 +66,14 @@ package final class DeviceStore: Sendable {
         }
     }
 
+    /// Who is signed in, and the mode: also where the ledger is damaged.
+    ///
+    /// - Throws: ``StoreError``.
+    package static func device(of database: DeviceDatabase) throws(StoreError) -> DeviceState {
+        let path = database.path
+        return try database.read("read the device's state") { db in try device(db, path: path) }
+    }
+
     /// Writes the batch. When this returns it is on the disk; when it throws, nothing has changed. What was noted is on the disk then.
     ///
     /// - Throws: ``StoreError``.
@@ -186,11 +194,12 @@ package final class DeviceStore: Sendable {
             let user: Int64? = row.value("user")
             let progress: String? = row.value("progress")
             let again: Int64? = row.value("again")
+            let connections: String? = row.value("connections")
             // A duty without a session, or a session that is over without duties, would never be settled.
             guard let number = number.flatMap(UInt64.init(exactly:)), let app,
                 let user = user.flatMap(UInt32.init(exactly:)), let session = sessions[number],
                 progress == nil || progress.flatMap(CleanupReport.Progress.init) != nil,
-                (progress == nil) == (session.outcome == nil)
+                (progress == nil) == (session.outcome == nil), let connections
             else { throw nonsense("an app's row", path) }
             parts[number, default: [:]][Participant(app: app, user: user)] = CleanupLedger.Part(
                 progress: progress.flatMap(CleanupReport.Progress.init),
@@ -198,7 +207,7 @@ package final class DeviceStore: Sendable {
                 begunAt: time(row, "begun_at"),
                 finishedAt: time(row, "finished_at"),
                 detail: row.value("detail"),
-                connections: Set(((row.value("connections") as String?) ?? "").split(separator: " ").map(String.init)),
+                connections: Set(connections.split(separator: " ").map(String.init)),
                 asked: again == 0 ? nil : []
             )
         }

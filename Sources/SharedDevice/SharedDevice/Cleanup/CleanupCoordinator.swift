@@ -18,7 +18,8 @@ import Synchronization
 /// first step that is not; the step in which the crash was runs again. So **every step must be idempotent**: if nothing is left to remove, it
 /// succeeds. If the journal cannot be read or written, all steps run again. A step that a new version of the app adds or renames runs, too;
 /// if a step does something else than before, give it another name. The journal is removed when the cleanup is reported. A cleanup of one
-/// step writes one only if its report fails.
+/// step writes one only if its report fails. There is none, and all steps run, where the app was started more than once during the session:
+/// another process of it may store something after a step.
 ///
 /// A step that never returns blocks the cleanup, and nobody sees anything meanwhile: limit the time of a step that waits for others. One
 /// cleanup runs at a time. If two processes of an app share a state directory, each may run it, and their steps may overlap.
@@ -181,12 +182,15 @@ public final class CleanupCoordinator: Sendable {
         // While the screen shows the data, work under way may store more of it: what is deleted now has to be deleted again.
         let isHidden = failures.isEmpty
         if !isHidden { await discardJournal(reporter) }
+        // What a journal says of a step, another process that stores something makes untrue.
+        let keepsJournal = isHidden && !change.isShared
+        // One on the disk is of an earlier run, or of another process: it says nothing of what this process has stored since.
+        var journal = keepsJournal ? state.withLock { $0.journal } : nil
+        if keepsJournal, journal == nil, !change.isHeld { journal = await onSystemThread { store.load() } }
         var plan = CleanupPlan(
             steps: steps.map(\.name),
             sessions: change.sessionsToCleanUp,
-            // One on the disk is of an earlier run, or of another process: it says nothing of what this process has stored since. None says
-            // what another process has stored since.
-            journal: change.isShared ? nil : state.withLock { $0.journal } ?? (change.isHeld ? nil : store.load()),
+            journal: journal,
             attempts: options.attempts,
             failures: failures
         )
@@ -200,10 +204,10 @@ public final class CleanupCoordinator: Sendable {
                 do {
                     plan.succeeded(try await steps.first { $0.name == name }?.run(Cleanup(change)))
                     // A single step needs no journal: it has to run again after a crash in any case.
-                    if isHidden, steps.count > 1 || plan.next != .reportDone {
+                    if keepsJournal, steps.count > 1 || plan.next != .reportDone {
                         journalProblem = await save(plan.journal, store)
                     }
-                    if isHidden { keep(plan.journal) }
+                    if keepsJournal { keep(plan.journal) }
                 } catch {
                     plan.failed(String("\(error)".prefix(500)))
                 }

@@ -34,8 +34,8 @@ package struct SessionRecord: Codable, Equatable {
     package private(set) var mayHoldData: [Session] = []
     /// Receipts that the broker is still to get.
     package private(set) var receiptsDue: [Receipt] = []
-    /// The sessions of which more than one process of this app was told, by their epochs. While one cleans up, another may store something:
-    /// of these, a step that was finished before may have to run again.
+    /// The sessions of which more than one process of this app was told, at a time or one after the other, by their epochs. While one cleans
+    /// up, another may store something: of these, a step that was finished before may have to run again.
     package private(set) var shared: Set<UInt64> = []
 
     package init() {}
@@ -72,6 +72,7 @@ package struct SessionRecord: Codable, Equatable {
         let current = session.account.map { Session(account: $0, epoch: session.epoch) }
         let forgotten = held.filter { $0 != current && !mayHoldData.contains($0) }
         if !forgotten.isEmpty { mayHoldData = (mayHoldData + forgotten).sorted { $0.epoch < $1.epoch } }
+        shared.formUnion(forgotten.map(\.epoch))
         // Of what came into the record since, a later session may be the current one: another process of the app has heard of it.
         let stale = mayHoldData.filter { $0 != current && ($0.epoch <= session.epoch || known.contains($0)) }
         guard let current else { return stale }
@@ -96,6 +97,7 @@ package struct SessionRecord: Codable, Equatable {
         {
             if let account = session.account {
                 mayHoldData.append(Session(account: account, epoch: session.epoch))
+                shared.insert(session.epoch)
             } else {
                 // The broker no longer knows whose it was, and this app never did: it has nothing of it.
                 receiptsDue.append(Receipt(epoch: session.epoch, detail: "no data of this session"))

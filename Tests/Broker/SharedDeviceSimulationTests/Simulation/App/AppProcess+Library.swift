@@ -229,8 +229,7 @@ extension AppProcess {
                 let store = Home.stores.firstIndex(of: name) ?? 0
                 home.remove(stale.map(\.epoch), from: store, isSynced: !mistakes.contains(.deletesWithoutSync))
                 plan.succeeded(nil)
-                home.journal = plan.journal
-                journal = plan.journal
+                if !home.record.isShared(stale) { (home.journal, journal) = (plan.journal, plan.journal) }
             }
             follower = .cleans(plan, stale)
         case .reportDone: follower = .isClean(stale)
