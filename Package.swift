@@ -135,10 +135,7 @@ let notify3 = family(
         tests("NotifyDaemonTests", ["NotifyDaemon", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyd"]),
         tests(
             "NotifyutilTests",
-            [
-                "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyutil",
-                "notifyd",
-            ]
+            ["notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyutil", "notifyd"]
         ),
         // notify(3) in C and C++, built and run as programs of others are.
         tests("CProgramTests", ["NotifydProtocol", "notifyd"], exclude: ["Programs"]),
@@ -246,11 +243,7 @@ let broker = family(
         ),
         tests("ProfileConversionTests", ["ProfileConversion", "DeviceConfiguration"], exclude: ["Fixtures"]),
         // A client that means harm; tests run it as another user.
-        helper(
-            "hostile-client",
-            ["SharedDevice", "DBusTransport"],
-            path: "SharedDeviceHostileTests/HostileClient"
-        ),
+        helper("hostile-client", ["SharedDevice", "DBusTransport"], path: "SharedDeviceHostileTests/HostileClient"),
         tests("SharedDeviceHostileTests", brokerParts + ["shared-device", "shared-device-broker"]),
         // A listener app. Its standard input says what it does, and its environment which mistakes it makes.
         helper(

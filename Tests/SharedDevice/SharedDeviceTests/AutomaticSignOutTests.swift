@@ -164,6 +164,23 @@ struct AutomaticSignOutTests {
         try await device.expectAudit("signed-out", ["logout"])
     }
 
+    @Test("a flood of new sessions is looked at in a few questions, and a lock that comes after it is heard")
+    func manySessions() async throws {
+        let device = try await TestDevice(starts: false)
+        try configure(device, #""signOutOnScreenLock": true"#)
+        device.brokerArguments = ["--login-bus", device.bus.address]
+        try await device.startBroker()
+        let broker = try #require(device.broker)
+        let login = try await FakeLogin(device.bus)
+        try await eventually("it is followed") { broker.errorText.contains("following login sessions") }
+        let application = device.application()
+        try await application.signIn("ada")
+        for _ in 0..<5000 { try login.announce() }
+        try login.setLocked(true)
+        try await eventually("ada is out") { try await application.getCurrentAccount().current == nil }
+        #expect(login.listCount < 2500)
+    }
+
     @Test("signals that come from another process than logind are ignored")
     func spoofedLogin() async throws {
         let device = try await TestDevice(starts: false)

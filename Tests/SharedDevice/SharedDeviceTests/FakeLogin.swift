@@ -10,18 +10,20 @@ final class FakeLogin {
 
     private let connection: DBusConnection
     private let tokens: [Observation]
-    private let isLocked: LockedFlag
+    private let state: State
 
-    private final class LockedFlag: Sendable {
-        private let value = Locked(false)
-        var current: Bool { value.withLock { $0 } }
-        func set(_ new: Bool) { value.withLock { $0 = new } }
+    private final class State: Sendable {
+        let isLocked = Locked(false)
+        let lists = Locked(0)
     }
+
+    /// How often its sessions were listed.
+    var listCount: Int { state.lists.withLock { $0 } }
 
     init(_ bus: PrivateBus, seat: String = "seat0", type: String = "wayland") async throws {
         let user = geteuid()
-        let flag = LockedFlag()
-        self.isLocked = flag
+        let state = State()
+        self.state = state
         connection = try DBusConnection.open(bus.bus)
         tokens = [
             try connection.export(
@@ -30,6 +32,7 @@ final class FakeLogin {
                         "org.freedesktop.login1.Manager",
                         methods: [
                             DBusInterface.Method("ListSessions", out: [.init("sessions", "a(susso)")]) { _ in
+                                state.lists.withLock { $0 += 1 }
                                 let entry = DBusValue.structure([
                                     .string("1"), .uint32(user), .string("somebody"), .string(seat),
                                     .objectPath(Self.session),
@@ -54,7 +57,7 @@ final class FakeLogin {
                             },
                             .init("Type", "s") { .string(type) },
                             .init("Class", "s") { .string("user") },
-                            .init("LockedHint", "b") { .boolean(flag.current) },
+                            .init("LockedHint", "b") { .boolean(state.isLocked.withLock { $0 }) },
                         ]
                     )
                 ],
@@ -68,7 +71,7 @@ final class FakeLogin {
 
     /// The screen is locked, or unlocked, as a desktop reports it.
     func setLocked(_ locked: Bool) throws {
-        isLocked.set(locked)
+        state.isLocked.withLock { $0 = locked }
         try send(
             "org.freedesktop.DBus.Properties",
             "PropertiesChanged",
@@ -83,23 +86,22 @@ final class FakeLogin {
     func requestLock() throws { try send("org.freedesktop.login1.Session", "Lock", []) }
 
     /// The session ends.
-    func logOut() throws {
-        let signal = try DBusMessage.signal(
-            path: Self.manager,
-            interface: "org.freedesktop.login1.Manager",
-            member: "SessionRemoved",
-            arguments: [.string("1"), .objectPath(Self.session)]
-        )
-        try connection.send(signal)
+    func logOut() throws { try tell("SessionRemoved") }
+
+    /// Says that it has a new session, which is the one that it has already.
+    func announce() throws { try tell("SessionNew") }
+
+    private func tell(_ member: String) throws {
+        let arguments = [DBusValue.string("1"), .objectPath(Self.session)]
+        try send("org.freedesktop.login1.Manager", member, arguments, path: Self.manager)
     }
 
-    private func send(_ interface: String, _ member: String, _ arguments: [DBusValue]) throws {
-        let signal = try DBusMessage.signal(
-            path: Self.session,
-            interface: interface,
-            member: member,
-            arguments: arguments
-        )
-        try connection.send(signal)
+    private func send(
+        _ interface: String,
+        _ member: String,
+        _ arguments: [DBusValue],
+        path: String = FakeLogin.session
+    ) throws {
+        try connection.send(.signal(path: path, interface: interface, member: member, arguments: arguments))
     }
 }

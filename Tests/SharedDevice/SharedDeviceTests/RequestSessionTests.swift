@@ -1,4 +1,5 @@
 import DBusTransport
+import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
 import Synchronization
@@ -40,6 +41,40 @@ struct RequestSessionTests {
         #expect(await code { _ = try await app.acquireTokenSilent(with: parameters) } == .currentAccountMismatch)
         _ = try await app.getCurrentAccount()
         #expect(try await app.acquireTokenSilent(with: parameters).account == ada)
+    }
+
+    @Test(
+        "an app that cleans up after a session takes no token of it, also if a broker that lost its sign-out gives one"
+    )
+    func tokenDuringCleanup() async throws {
+        let device = try await TestDevice()
+        let (control, app) = (device.application("control"), device.application("app"))
+        let ada = try await control.signIn("ada").account
+        #expect(try await app.getCurrentAccount().current == ada)
+        device.killBroker()
+        let copy = "\(device.directory.path)/copy"
+        try FileManager.default.copyItem(atPath: device.state, toPath: copy)
+        try await device.startBroker()
+        try await control.signOutCurrent()
+        for await change in app.accountChanges {
+            #expect(change.previousAccounts == [ada])
+            device.killBroker()
+            try FileManager.default.removeItem(atPath: device.state)
+            try FileManager.default.moveItem(atPath: copy, toPath: device.state)
+            try await device.startBroker()
+            // As a token's answer that was under way meanwhile.
+            let session = DeviceSession(account: ada, epoch: try #require(change.sessionsToCleanUp.first).epoch)
+            let refusal = await code {
+                try await app.keeper.enter(session, attempted: "get a token", isDoubtful: true)
+            }
+            #expect(refusal == .currentAccountMismatch)
+            try await app.cleanupDone(change)
+            // The app is told of the session anew, and then gets its tokens.
+            #expect(try await app.getCurrentAccount().current == ada)
+            let parameters = SilentTokenParameters(scopes: [], account: ada)
+            #expect(try await app.acquireTokenSilent(with: parameters).account == ada)
+            break
+        }
     }
 
     @Test(

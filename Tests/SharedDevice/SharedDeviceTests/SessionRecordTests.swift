@@ -108,7 +108,7 @@ struct SessionRecordTests {
         #expect(record.mayHoldData.map(\.epoch) == [1, 4])
         let stale = record.enter(session(nil, 5))
         #expect(stale.map(\.account.username) == ["one", "two"])
-        record.cleaned(stale, receipts: SessionRecord.receipts(for: stale, detail: "3 files"))
+        record.cleaned(stale, detail: "3 files")
         #expect(record.receiptsDue.map(\.epoch) == [1, 4])
         // One receipt arrived, the other got lost on its way: it is due still, and not a cleanup to be done again.
         record.reconcile(owed: [OwedSession(epoch: 4, account: second)])
@@ -145,14 +145,14 @@ struct SessionRecordTests {
         var record = SessionRecord()
         let held = [SessionRecord.Session(account: first, epoch: 1)]
         _ = record.enter(session(first, 1))
-        record.cleaned(held, receipts: SessionRecord.receipts(for: held))
+        record.cleaned(held)
         #expect(record.receipts(held: held).isEmpty && record.receiptsDue.map(\.epoch) == [1])
         let stale = record.enter(session(nil, 2), held: held)
         #expect(stale == held)
         // A third process is quicker.
         record.cleaned(held)
         record.reconcile(owed: [])
-        #expect(SessionRecord.receipts(for: stale).map(\.epoch) == [1], "the broker waits for this process, too")
+        #expect(record.cleaned(stale).map(\.epoch) == [1], "the broker waits for this process, too")
     }
 
     @Test("who hears of a debt from the broker reports its cleanup, also where another process took it off the record")
@@ -160,8 +160,7 @@ struct SessionRecordTests {
         var record = SessionRecord()
         record.reconcile(owed: [OwedSession(epoch: 1, account: first)])
         let stale = record.enter(session(nil, 2))
-        record.cleaned(stale)
-        #expect(SessionRecord.receipts(for: stale).map(\.epoch) == [1])
+        #expect(record.cleaned(stale).map(\.epoch) == [1])
     }
 
     @Test("a session of which two processes were told is shared until its data is gone")
@@ -174,7 +173,22 @@ struct SessionRecordTests {
         _ = record.enter(session(first, 1))
         #expect(record.isShared(sessions))
         record.cleaned(sessions)
-        #expect(record == SessionRecord())
+        #expect(record.shared.isEmpty)
+    }
+
+    @Test(
+        "a session that a process cleans up and was not told of is shared, unless the broker says that a process of it has ended"
+    )
+    func ofAnotherProcess() {
+        var record = SessionRecord()
+        let sessions = [SessionRecord.Session(account: first, epoch: 1)]
+        _ = record.enter(session(first, 1))
+        record.reconcile(owed: [OwedSession(epoch: 1, account: first)], held: sessions)
+        #expect(!record.isShared(sessions), "the only process")
+        record.reconcile(owed: [OwedSession(epoch: 1, account: first, isAgain: true)])
+        #expect(!record.isShared(sessions), "its successor after a crash")
+        record.reconcile(owed: [OwedSession(epoch: 1, account: first)])
+        #expect(record.isShared(sessions), "a second process, while the first one may still store something")
     }
 
     @Test("a debt of which the broker has forgotten the name, and which the record does not know, is reported")
@@ -190,14 +204,14 @@ struct SessionRecordTests {
         var record = SessionRecord()
         _ = record.enter(session(first, 1))
         let cleaned = record.enter(session(nil, 2))
-        record.cleaned(cleaned, receipts: SessionRecord.receipts(for: cleaned))
+        record.cleaned(cleaned)
         record.reconcile(owed: [OwedSession(epoch: 1, account: first)])
         #expect(record.receiptsDue.map(\.epoch) == [1], "it was lost on its way")
         record.reconcile(owed: [OwedSession(epoch: 1, account: first, isAgain: true)])
         #expect(record.mayHoldData.map(\.epoch) == [1], "another process has stored something and ended")
         // Nor does a receipt beside a cleanup that is due.
         let again = record.enter(session(nil, 2))
-        record.cleaned(again, receipts: SessionRecord.receipts(for: again))
+        record.cleaned(again)
         _ = record.enter(session(nil, 2), held: [SessionRecord.Session(account: first, epoch: 1)])
         record.reconcile(owed: [OwedSession(epoch: 1, account: first)])
         #expect(record.receiptsDue.isEmpty && record.mayHoldData.map(\.epoch) == [1])
@@ -213,7 +227,7 @@ struct SessionRecordTests {
         }
         try await record.update { record in
             let stale = record.enter(DeviceSession(account: nil, epoch: 2))
-            record.cleaned(stale, receipts: SessionRecord.receipts(for: stale))
+            record.cleaned(stale)
         }
         let written = try store.read()
         let due = try await record.update { record in

@@ -233,14 +233,12 @@ package struct CleanupLedger: Sendable, Equatable {
                 change(number, participant) { part in
                     part.connections.remove(connection)
                     part.asked = []
-                }
-                guard part.isReported else { continue }
-                change(number, participant) { part in
+                    guard part.isReported else { return }
                     part.progress = .owed
                     part.begunAt = nil
                     part.isReported = false
+                    reopened.append((number, participant))
                 }
-                reopened.append((number, participant))
             }
         }
         return reopened.sorted { ($0.session, $0.participant) < ($1.session, $1.participant) }
@@ -281,14 +279,14 @@ package struct CleanupLedger: Sendable, Equatable {
             changes.parts[number, default: []].insert(old)
             // If both are listed, the entry that still owes stays, and waits for the processes of both.
             if let other = participants[new], other.progress?.isSettled != true || part.progress?.isSettled == true {
-                change(number, new) { $0.connections.formUnion(part.connections) }
-                if part.asked != nil || other.asked != nil { parts[number]?[new]?.asked = [] }
-                if part.progress?.isSettled != true {
-                    parts[number]?[new]?.isReported = other.isReported && part.isReported
+                change(number, new) { merged in
+                    merged.connections.formUnion(part.connections)
+                    if part.asked != nil || other.asked != nil { merged.asked = [] }
+                    if part.progress?.isSettled != true { merged.isReported = other.isReported && part.isReported }
                 }
-                continue
+            } else {
+                change(number, new) { $0 = part }
             }
-            change(number, new) { $0 = part }
         }
         return isNews
     }
@@ -335,7 +333,7 @@ package struct CleanupLedger: Sendable, Equatable {
 
     /// The connections that were given an account and have not reported.
     package var connections: Set<String> {
-        parts.values.reduce(into: []) { $0 = $1.values.reduce(into: $0) { $0.formUnion($1.connections) } }
+        Set(parts.values.flatMap { $0.values.flatMap(\.connections) })
     }
 
     /// The rounds that a sign-in may have to wait for, oldest first, each with the time when its session ended.
@@ -359,13 +357,11 @@ package struct CleanupLedger: Sendable, Equatable {
 
     /// Whoever owes something and satisfies the condition.
     package func participants(where condition: (UInt64, Part) -> Bool) -> Set<Participant> {
-        var found: Set<Participant> = []
-        for (number, participants) in parts {
-            for (participant, part) in participants where part.progress?.isSettled == false && condition(number, part) {
-                found.insert(participant)
+        Set(
+            parts.flatMap { number, participants in
+                participants.filter { $1.progress?.isSettled == false && condition(number, $1) }.keys
             }
-        }
-        return found
+        )
     }
 
     /// Whoever owes something.

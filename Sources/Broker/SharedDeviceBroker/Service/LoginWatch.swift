@@ -14,13 +14,42 @@ final class LoginWatch: Sendable {
     /// The pause before the next question to a logind that did not answer.
     private static let answerPause = Duration.seconds(5)
 
-    /// What logind said, in its order.
+    /// What logind said.
     private enum Word: Sendable {
         /// logind came or went, its signals may have been lost, or there is a new session: all sessions have to be listed again.
         case doubt
         case lock(String)
         case locked(String, Bool)
         case removed(String)
+    }
+
+    /// What logind said and this class has not looked at yet, in its order. It is bounded: what does not fit becomes a doubt, and any number of
+    /// doubts is one.
+    private final class Words: Sendable {
+        let stream: AsyncStream<Word>
+        private let continuation: AsyncStream<Word>.Continuation
+        private let isInDoubt = Locked(false)
+
+        init() {
+            (stream, continuation) = AsyncStream.makeStream(bufferingPolicy: .bufferingOldest(256))
+        }
+
+        func add(_ word: Word) {
+            if case .doubt = word, setDoubt(true) { return }
+            // A full queue has words that wake the reader, who then sees the doubt.
+            if case .dropped = continuation.yield(word) { setDoubt(true) }
+        }
+
+        /// Whether all sessions have to be listed: asked after each word.
+        func takeDoubt() -> Bool { setDoubt(false) }
+
+        @discardableResult
+        private func setDoubt(_ isInDoubt: Bool) -> Bool {
+            self.isInDoubt.withLock { was in
+                defer { was = isInDoubt }
+                return was
+            }
+        }
     }
 
     private let task: Task<Void, Never>
@@ -63,7 +92,7 @@ final class LoginWatch: Sendable {
         _ log: Logger,
         _ heard: @Sendable (LoginEvent) -> Void
     ) async throws(DBusError) {
-        let (words, continuation) = AsyncStream.makeStream(of: Word.self)
+        let words = Words()
         let owner = Locked<String?>(nil)
         let tokens = [
             connection.onSignal { message in
@@ -73,13 +102,13 @@ final class LoginWatch: Sendable {
                     else { return }
                     let name = arguments[2].stringValue.flatMap { $0.isEmpty ? nil : $0 }
                     owner.withLock { $0 = name }
-                    continuation.yield(.doubt)
+                    words.add(.doubt)
                 } else if let sender = message.sender, sender == owner.withLock({ $0 }), let word = word(message) {
-                    continuation.yield(word)
+                    words.add(word)
                 }
             },
             try connection.onEvent { event in
-                if case .restored = event { continuation.yield(.doubt) }
+                if case .restored = event { words.add(.doubt) }
             },
         ]
         let leases = [
@@ -94,27 +123,28 @@ final class LoginWatch: Sendable {
             try await connection.addMatch(MatchRule(signalFrom: service)),
         ]
         defer { withExtendedLifetime((tokens, leases)) {} }
-        continuation.yield(.doubt)
+        words.add(.doubt)
         var sessions = LoginSessions(scope: scope)
         var isKnown: Bool?
-        for await word in words {
+        for await word in words.stream {
             switch word {
-            case .doubt:
-                let isThere = await list(connection, owner, &sessions, heard)
-                if isThere != isKnown {
-                    log.info(isThere ? "following login sessions" : "no logind: login sessions are not followed")
-                }
-                isKnown = isThere
-                if !isThere, owner.withLock({ $0 }) != nil {
-                    // logind is there and did not answer in time: it is asked again, so that its sessions are not missed for ever.
-                    Task {
-                        try? await Task.sleep(for: answerPause)
-                        continuation.yield(.doubt)
-                    }
-                }
+            case .doubt: break
             case .lock(let path): if let event = sessions.lockRequested(at: path) { heard(event) }
             case .locked(let path, let isLocked): if let event = sessions.setLocked(isLocked, at: path) { heard(event) }
             case .removed(let path): if let event = sessions.removed(path) { heard(event) }
+            }
+            guard words.takeDoubt() else { continue }
+            let isThere = await list(connection, owner, &sessions, heard)
+            if isThere != isKnown {
+                log.info(isThere ? "following login sessions" : "no logind: login sessions are not followed")
+            }
+            isKnown = isThere
+            if !isThere, owner.withLock({ $0 }) != nil {
+                // logind is there and did not answer in time: it is asked again, so that its sessions are not missed for ever.
+                Task {
+                    try? await Task.sleep(for: answerPause)
+                    words.add(.doubt)
+                }
             }
         }
     }

@@ -21,7 +21,7 @@ public final class SharedDeviceApplication: Sendable {
     /// Where the app's record is.
     package let stateDirectory: String
     let broker: BrokerClient
-    private let keeper: SessionKeeper
+    let keeper: SessionKeeper
     let activity = ActivityReporter()
 
     /// - Parameters:

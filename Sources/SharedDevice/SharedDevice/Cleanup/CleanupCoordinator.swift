@@ -148,8 +148,6 @@ public final class CleanupCoordinator: Sendable {
     /// no harm: no later session has the same account and epoch.
     func discardJournal(_ reporter: any CleanupReporting) async { _ = await removeJournal(store(reporter)) }
 
-    private func keep(_ journal: CleanupJournal) { state.withLock { $0.journal = journal } }
-
     /// - Returns: why the journal could not be saved; `nil` if it was.
     private func save(_ journal: CleanupJournal, _ store: CleanupJournalStore) async -> String? {
         state.withLock { $0.mayBeOnDisk = true }
@@ -207,7 +205,7 @@ public final class CleanupCoordinator: Sendable {
                     if keepsJournal, steps.count > 1 || plan.next != .reportDone {
                         journalProblem = await save(plan.journal, store)
                     }
-                    if keepsJournal { keep(plan.journal) }
+                    if keepsJournal { state.withLock { $0.journal = plan.journal } }
                 } catch {
                     plan.failed(String("\(error)".prefix(500)))
                 }

@@ -19,6 +19,8 @@ actor SessionKeeper {
     private var isWithheld = false
     /// The sessions that this process was told of and has not cleaned up.
     private var held: [SessionRecord.Session] = []
+    /// The sessions that the app was last told are over, and has not cleaned up.
+    private var stale: [SessionRecord.Session] = []
     /// The sessions that the record had before the last question.
     private var known: [SessionRecord.Session] = []
     /// The answer that came with the last receipt, and the broadcasts that were heard before it.
@@ -38,6 +40,7 @@ actor SessionKeeper {
             let (change, previous) = try await keeper.enter(answer) { record, change in
                 (change, record.report(answer.session))
             }
+            keeper.stale = change.stale
             return AccountReport(change: change, previous: change.previous ?? previous)
         }
     }
@@ -58,6 +61,7 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = if let answer = keeper.takeFreshAnswer() { answer } else { try await keeper.ask() }
             let change = try await keeper.enter(answer) { $1 }
+            keeper.stale = change.stale
             guard keeper.tell(answer.session) || isFirst || !change.stale.isEmpty else { return nil }
             return change
         }
@@ -67,7 +71,8 @@ actor SessionKeeper {
     ///
     /// - Parameter isDoubtful: whether the broker has announced a change meanwhile. It is then asked whether the session still lasts.
     /// - Throws: ``SharedDeviceError/Code/currentAccountMismatch`` if the session is over by what the broker has said since
-    ///   (edge case E14), ``SharedDeviceError/Code/cleanupRequired`` if the policy is strict and there may be data of another
+    ///   (edge case E14), or if this app cleans up after it: a broker that was killed may have it again as the current one;
+    ///   ``SharedDeviceError/Code/cleanupRequired`` if the policy is strict and there may be data of another
     ///   session; the token is then not to be used.
     func enter(_ session: DeviceSession, attempted: String, isDoubtful: Bool) async throws(SharedDeviceError) {
         try await inTurn { keeper throws(SharedDeviceError) in
@@ -77,7 +82,7 @@ actor SessionKeeper {
                 } else {
                     session.epoch < keeper.lastEpoch
                 }
-            guard !isOver else {
+            guard !isOver, !keeper.stale.contains(where: { $0.epoch == session.epoch }) else {
                 throw SharedDeviceError(
                     .currentAccountMismatch,
                     attempted: attempted,
@@ -126,8 +131,8 @@ actor SessionKeeper {
         )
     }
 
-    /// Reports that the app has deleted the data of a change's previous accounts. On return the report is on the
-    /// app's disk, and the broker has it or gets it as soon as it answers again.
+    /// Reports that the app has deleted the data of a change's previous accounts. On return the report is on the app's disk, and the broker
+    /// has it or gets it as soon as it answers again.
     ///
     /// - Parameter isImplied: whether the app has only gone on as if it had deleted the data. A strict policy demands its own word: then
     ///   nothing is reported.
@@ -141,9 +146,9 @@ actor SessionKeeper {
             let isStrict = keeper.isStrict
             guard !isImplied || isStrict == false else { return false }
             // The record forgets before the receipt: whoever sees that a cleanup is reported finds no name of its user in this app's files.
-            let receipts = SessionRecord.receipts(for: change.stale, detail: detail)
-            try await keeper.update { $0.cleaned(change.stale, receipts: receipts) }
+            let receipts = try await keeper.update { $0.cleaned(change.stale, detail: detail) }
             keeper.held.removeAll(where: change.stale.contains)
+            keeper.stale.removeAll(where: change.stale.contains)
             do throws(SharedDeviceError) {
                 try await keeper.send(receipts)
             } catch  where error.code == .brokerUnavailable {
@@ -205,7 +210,7 @@ actor SessionKeeper {
         if answer.owed.isEmpty { return answer }
         let held = held
         let due = try await update { record in
-            record.reconcile(owed: answer.owed)
+            record.reconcile(owed: answer.owed, held: held)
             return record.receipts(held: held)
         }
         guard !due.isEmpty else { return answer }
@@ -257,7 +262,7 @@ actor SessionKeeper {
     ) async throws(SharedDeviceError) -> Value {
         let (session, owed, held, known) = (answer.session, answer.owed, held, known)
         let value = try await update { record in
-            record.reconcile(owed: owed)
+            record.reconcile(owed: owed, held: held)
             let stale = record.enter(session, held: held, known: known)
             let change = AccountChange(
                 stale: stale,

@@ -32,10 +32,10 @@ package struct SessionRecord: Codable, Equatable {
     package private(set) var lastReported: Account?
     /// Sessions whose data may be on disk, oldest first.
     package private(set) var mayHoldData: [Session] = []
-    /// Receipts that the broker is still to get.
+    /// Receipts that the broker may still have to get.
     package private(set) var receiptsDue: [Receipt] = []
-    /// The sessions of which more than one process of this app was told, at a time or one after the other, by their epochs. While one cleans
-    /// up, another may store something: of these, a step that was finished before may have to run again.
+    /// The sessions, by their epochs, that more than one process of this app deals with. While one cleans up, another may store something:
+    /// a step that was finished before may have to run again.
     package private(set) var shared: Set<UInt64> = []
 
     package init() {}
@@ -86,7 +86,10 @@ package struct SessionRecord: Codable, Equatable {
 
     /// Merges the record and the broker's ledger: a debt that either of them has is owed. A receipt stands for a cleanup that was done; it is
     /// dropped once the broker does not ask for it, and where a cleanup is due again.
-    package mutating func reconcile(owed: [OwedSession]) {
+    ///
+    /// - Parameter held: the sessions that this process was told of and has not cleaned up. Of another one, a process of the app still runs
+    ///   that was told of it, unless the broker says that such a process has ended: it may store something until it hears of the sign-out.
+    package mutating func reconcile(owed: [OwedSession], held: [Session] = []) {
         receiptsDue.removeAll { receipt in
             !owed.contains { $0.epoch == receipt.epoch && !$0.isAgain }
                 || mayHoldData.contains { $0.epoch == receipt.epoch }
@@ -99,11 +102,14 @@ package struct SessionRecord: Codable, Equatable {
                 mayHoldData.append(Session(account: account, epoch: session.epoch))
                 shared.insert(session.epoch)
             } else {
-                // The broker no longer knows whose it was, and this app never did: it has nothing of it.
+                // Neither the broker nor this app knows any more whose it was.
                 receiptsDue.append(Receipt(epoch: session.epoch, detail: "no data of this session"))
             }
         }
         mayHoldData.sort { $0.epoch < $1.epoch }
+        let ofOthers = owed.lazy.filter { session in !session.isAgain && !held.contains { $0.epoch == session.epoch } }
+        shared.formUnion(ofOthers.map(\.epoch))
+        shared.formIntersection(mayHoldData.map(\.epoch))
     }
 
     /// The receipts that this process may send: where it holds a session itself, another process's cleanup does not stand for its own.
@@ -111,16 +117,13 @@ package struct SessionRecord: Codable, Equatable {
         receiptsDue.filter { receipt in !held.contains { $0.epoch == receipt.epoch } }
     }
 
-    /// The receipts for a cleanup of these sessions. Whatever the record says meanwhile: another process of the app may have taken a session off it,
-    /// and the broker waits for each process that it told of the debt.
-    package static func receipts(for sessions: [Session], detail: String? = nil) -> [Receipt] {
-        sessions.map { Receipt(epoch: $0.epoch, detail: detail) }
-    }
-
     /// Records that the data of these sessions is gone, and removes their names from this record.
     ///
-    /// - Parameter receipts: the receipts for them, which the broker is still to get.
-    package mutating func cleaned(_ sessions: [Session], receipts: [Receipt] = []) {
+    /// - Returns: the receipts for all of them. Another process of the app may have taken a session off the record, and the broker waits for
+    ///   each process that it told of the debt.
+    @discardableResult
+    package mutating func cleaned(_ sessions: [Session], detail: String? = nil) -> [Receipt] {
+        let receipts = sessions.map { Receipt(epoch: $0.epoch, detail: detail) }
         mayHoldData.removeAll(where: sessions.contains)
         shared.formIntersection(mayHoldData.map(\.epoch))
         receiptsDue.removeAll { due in sessions.contains { $0.epoch == due.epoch } }
@@ -130,6 +133,7 @@ package struct SessionRecord: Codable, Equatable {
         {
             lastReported = nil
         }
+        return receipts
     }
 
     /// Whether a crash must not lose what this record says and `other` does not. A receipt that the broker has taken may stay on the disk:

@@ -92,7 +92,7 @@ extension AppProcess {
         lastEpoch = answer.session.epoch
         isStrict = answer.isStrict
         if !answer.owed.isEmpty {
-            home.record.reconcile(owed: answer.owed)
+            home.record.reconcile(owed: answer.owed, held: held)
             let due = home.record.receipts(held: held)
             // The cleanup was done, and the broker does not know.
             guard due.isEmpty else { return sendReceipts(due, then: purpose, &calls) }
@@ -101,6 +101,7 @@ extension AppProcess {
         case .token(let session): if answer.session.epoch == session.epoch { enter(session, &home) }
         case .change:
             let stale = enter(answer.session, owed: answer.owed, home: &home)
+            self.stale = stale
             let isNews = told != answer.session
             told = answer.session
             guard isNews || isFirst || !stale.isEmpty else { return }
@@ -130,7 +131,7 @@ extension AppProcess {
         owed: [OwedSession]? = nil,
         home: inout Home
     ) -> [SessionRecord.Session] {
-        if let owed { home.record.reconcile(owed: owed) }
+        if let owed { home.record.reconcile(owed: owed, held: held) }
         let stale = home.record.enter(session, held: held)
         let current = session.account.map { SessionRecord.Session(account: $0, epoch: session.epoch) }
         if let current, !held.contains(current) { held.append(current) }
@@ -139,6 +140,8 @@ extension AppProcess {
 
     /// A session came with a token: the record has it before the app stores anything.
     private mutating func enter(_ session: DeviceSession, _ home: inout Home) {
+        // A broker that was killed may have it again as the current one; this process deletes its data nevertheless.
+        guard !stale.contains(where: { $0.epoch == session.epoch }) else { return }
         let stale = enter(session, home: &home)
         guard stale.isEmpty || isStrict == false else { return }
         home.data[0].insert(session.epoch)
@@ -203,9 +206,9 @@ extension AppProcess {
                 return
             }
             if case .isClean(let stale) = follower {
-                let receipts = SessionRecord.receipts(for: stale)
-                home.record.cleaned(stale, receipts: receipts)
+                let receipts = home.record.cleaned(stale)
                 held.removeAll(where: stale.contains)
+                self.stale.removeAll(where: stale.contains)
                 (home.journal, journal) = (nil, nil)
                 follower = .reports
                 return sendReceipts(receipts, then: nil, &calls)

@@ -48,6 +48,8 @@ struct AppProcess {
     var shown: UInt64?
     var told: DeviceSession?
     var held: [SessionRecord.Session] = []
+    /// The sessions that it was last told are over, and has not cleaned up.
+    var stale: [SessionRecord.Session] = []
     /// The journal of a try that failed.
     var journal: CleanupJournal?
     var lastEpoch: UInt64 = 0
