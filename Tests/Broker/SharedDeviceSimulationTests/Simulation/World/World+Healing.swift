@@ -36,6 +36,9 @@ extension World {
         becomeQuiet(until: now.uptime + .seconds(5))
         waiveStrangers()
         becomeQuiet(until: now.uptime + Self.patience)
+        // A session that lasted until now may have ended by itself, and a stranger may have been given its account.
+        waiveStrangers()
+        becomeQuiet(until: now.uptime + Self.patience)
         guard violation == nil else { return }
         checkEnd()
     }
