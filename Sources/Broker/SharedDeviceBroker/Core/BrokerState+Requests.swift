@@ -240,9 +240,7 @@ extension BrokerState {
         _ session: UInt64?
     ) throws(Refusal) -> BrokerProtocol.Fields? {
         let account = try checkAccount(identifier, session)
-        if policy.cleanup.isStrict, !ledger.owed(by: participant, on: request.connection).isEmpty {
-            throw .cleanupRequired
-        }
+        try checkOwesNothing(participant, request.connection)
         if !refresh, let kept = tokens.token(for: participant, scopes: scopes, at: now) {
             return try handOver(request, participant, Grant(account: account, epoch: device.epoch, token: kept))
         }
@@ -264,6 +262,8 @@ extension BrokerState {
         _ grant: Grant
     ) throws(Refusal) -> BrokerProtocol.Fields? {
         try checkIdentity(request, participant)
+        // The policy may have become strict while the provider or the disk was asked.
+        try checkOwesNothing(participant, request.connection)
         guard grant.epoch == device.epoch, device.account != nil else { throw sessionIsOver(grant.account.identifier) }
         if let change = try hold(participant, request.connection) {
             wait(request, for: .token(participant, grant), change: change)

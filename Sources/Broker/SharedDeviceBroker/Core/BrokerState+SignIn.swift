@@ -24,9 +24,7 @@ extension BrokerState {
             wait(request, until: deadline, for: .signIn(participant))
             return nil
         }
-        if policy.cleanup.isStrict, !ledger.owed(by: participant, on: request.connection).isEmpty {
-            throw .cleanupRequired
-        }
+        try checkOwesNothing(participant, request.connection)
         try authenticate(credentials, request, participant, .signIn(scopes: scopes, label: label))
         return nil
     }
@@ -158,9 +156,12 @@ extension BrokerState {
     private func checkCleanups(_ attempt: Asked) throws(Refusal) {
         try checkIdentity(attempt.request, attempt.participant)
         if isSignInHeld { throw .cleanupPending(awaited) }
-        if policy.cleanup.isStrict, !ledger.owed(by: attempt.participant, on: attempt.request.connection).isEmpty {
-            throw .cleanupRequired
-        }
+        try checkOwesNothing(attempt.participant, attempt.request.connection)
+    }
+
+    /// Under a strict policy an app that owes a cleanup gets neither an account nor a token.
+    func checkOwesNothing(_ participant: Participant, _ connection: String) throws(Refusal) {
+        if policy.cleanup.isStrict, !ledger.owed(by: participant, on: connection).isEmpty { throw .cleanupRequired }
     }
 
     /// The rules have changed: the session that is being written has to be one that they allow.

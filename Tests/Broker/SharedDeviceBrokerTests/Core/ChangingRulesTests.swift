@@ -22,6 +22,25 @@ struct ChangingRulesTests {
         #expect(device.state.device.account == nil)
     }
 
+    @Test("a policy that becomes strict while the provider makes a token keeps it back from an app that owes a cleanup")
+    func tokenUnderWay() throws {
+        let device = VirtualDevice(.advisory)
+        let (desk, other) = (device.app("desk"), device.app("other"))
+        try device.signIn("ada", by: desk)
+        _ = device.send(other, .currentAccount)
+        try device.signOut(by: desk)
+        try device.signIn("grace", by: desk)
+        device.holdsProvider = true
+        let identifier = Account.named("grace").identifier
+        let request = device.send(
+            other,
+            .acquireToken(identifier: identifier, scopes: [], refresh: true, session: nil)
+        )
+        device.configure { $0.cleanup = .strict }
+        device.letProviderAnswer()
+        #expect(device.refusal(request)?.code == .cleanupRequired)
+    }
+
     @Test("an app that a new configuration keeps out is not given the account for which it waits")
     func appIsKeptOut() throws {
         let device = VirtualDevice(.advisory)
