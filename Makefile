@@ -192,8 +192,10 @@ rpm:
 	Packaging/build-packages rpm
 
 test-packages: PACKAGES += debhelper lintian
+# Needs root and namespaces, as test-booted does.
 test-packages: setup deb
-	Tests/packages-check
+	$(SWIFT) build --product listener-app
+	BUILD=$$($(SWIFT) build --show-bin-path) Tests/packages-check
 
 c-example:
 	$(SWIFT) build --product CFNotificationCenter
