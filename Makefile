@@ -1,4 +1,4 @@
-# Everything a fresh machine needs: Swift 6.2 or newer is there, the rest is installed.
+# `make` builds what is installed, `make install` copies it, `make setup` installs what both need besides Swift 6.2 or newer.
 SHELL := /bin/bash
 
 SWIFT ?= swift
@@ -6,10 +6,17 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3 spin
 
-.PHONY: help setup build check model simulate simulate-mutants test test-booted test-release torture demo demo-live bench docs lint clean
-.PHONY: notifyutil notifyd shared-device shared-device-broker library install install-broker uninstall c-example notify-tool
+.PHONY: all help setup build check model simulate simulate-mutants test test-booted test-release test-packages torture demo demo-live bench
+.PHONY: docs lint clean notifyutil notifyd shared-device shared-device-broker library install install-notify install-broker install-strip
+.PHONY: uninstall deb rpm c-example notify-tool
+
+# What `make install` copies.
+all: library notifyd notifyutil shared-device-broker shared-device
 
 help:
+	@echo 'make            the programs and the library as they are installed: in release, with the Swift runtime linked in'
+	@echo 'make setup      installs what building and testing need, by apt-get; `make demo` and `make test` begin with it'
+	@echo 'make build      all targets in debug, in .build/debug'
 	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
 	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
 	@echo 'make check      for every save: the bus, the centers and notify(3), without long tests, C programs and shared device mode'
@@ -21,10 +28,12 @@ help:
 	@echo 'make test-booted  the broker under its unit in a booted container, with dbus-broker and an app that systemd starts'
 	@echo 'make torture    random schedules of sign-ins, kills, restarts, hostile clients, full disks; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
 	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
-	@echo 'make notifyutil the command line tool alone, linked to start fast'
-	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR= STATIC_LIBDBUS=yes'
-	@echo 'make install-broker  shared-device-broker and shared-device, with what D-Bus and systemd start the broker by'
-	@echo 'make uninstall  removes both again'
+	@echo 'make test-packages  the Debian packages in a booted container: installed, used, upgraded, removed, purged'
+	@echo 'make install    copies what `make` built; prefix=/usr/local libdir= mandir= DESTDIR= …, see Packaging/install'
+	@echo 'make install-notify, make install-broker  one of its two parts: notify(3), or the broker of a shared device'
+	@echo 'make install-strip  the same as install, without symbols for debuggers'
+	@echo 'make uninstall  removes it again; with the same folders'
+	@echo 'make deb        Debian packages, in .build-deb; make rpm: an RPM of each, in .build-rpm'
 	@echo 'make c-example  a listener in plain C, linked with -lCFNotificationCenter'
 	@echo 'make notify-tool  each way to hear of a post, in plain C against what make install installed'
 	@echo 'make docs       the documentation of the libraries, as a site of static pages'
@@ -39,24 +48,24 @@ setup:
 		$(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq $$missing >/dev/null; \
 	fi
 
-build: setup
+build:
 	$(SWIFT) build
 
 # A build of its own, so that it does not undo the other one. The broker is left out: its dependencies take longer than a save may.
-check: setup
+check:
 	@SWIFT='$(SWIFT)' Tests/check
 
-model: setup
+model:
 	Tests/Broker/ProtocolModel/check
 
 # In release, because a debug build plays a tenth as many. A seed that fails plays again with SCHEDULES=1 SEED=…, and shrinks.
 SIMULATE = $$($(SWIFT) build --configuration release --show-bin-path)/simulate
 simulate: export SCHEDULES := $(or $(SCHEDULES),1000000)
-simulate: setup
+simulate:
 	$(SWIFT) build --configuration release --product simulate
 	SEED=$(SEED) JOBS=$(JOBS) $(SIMULATE)
 
-simulate-mutants: setup
+simulate-mutants:
 	$(SWIFT) build --configuration release --product simulate
 	MUTANTS=yes SCHEDULES=20000 $(SIMULATE)
 	SWIFT='$(SWIFT)' Tests/Broker/SharedDeviceSimulationTests/mutants
@@ -94,7 +103,7 @@ test: setup
 test-booted: build
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/Broker/booted-check
 
-test-release: setup
+test-release:
 	SWIFT='$(SWIFT)' Tests/release-check
 	SWIFT='$(SWIFT)' Tests/Notify3/install-check
 	SWIFT='$(SWIFT)' Tests/Broker/install-broker-check
@@ -106,7 +115,7 @@ SEED ?= $(shell date +%s)
 JOBS ?= 2
 REPEAT ?= 1
 SHRINK ?= 0
-torture: setup
+torture:
 	TORTURE_SCHEDULES=$(SCHEDULES) TORTURE_SEED=$(SEED) TORTURE_JOBS=$(JOBS) TORTURE_REPEAT=$(REPEAT) \
 		TORTURE_SHRINK=$(SHRINK) \
 		$(SWIFT) test --disable-xctest --filter 'SharedDeviceTortureTests.TortureTests/torture'
@@ -125,60 +134,77 @@ demo-live: setup
 
 # ROWS='round-trip memory' runs these alone; Benchmarks/run --list names them all.
 ROWS ?=
-bench: setup
+bench:
 	Benchmarks/run $(ROWS)
 
-docs: setup
+docs:
 	@SWIFT=$(SWIFT) Documentation/build
 
 lint:
 	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources
 
-# The programs as they are installed: the Swift and C++ runtimes are linked in, so that they need no Swift, and those that start while
-# somebody waits are linked for a fixed address, because relocating them is the greatest part of their start.
+# What is installed has the Swift and C++ runtimes linked in, so that it needs no Swift, and is linked by lld of the Swift toolchain, because
+# gold cannot close all constants for writing (Packaging/constants.ld). Its addresses are chosen by the kernel at each start (PIE is the
+# default), and everything that the dynamic linker writes is closed before main.
 STATIC_SCRATCH ?= .build-static
 STATIC_LIBS := $(abspath $(STATIC_SCRATCH))/static-libs
+LINK := -Xswiftc -use-ld=lld -Xlinker -T -Xlinker $(abspath Packaging/constants.ld) -Xlinker -znow -Xlinker -zrelro -Xlinker --build-id=sha1
+# Relocations take a tenth of their room in a form that glibc knows since 2.36.
+LINK += $(shell getconf GNU_LIBC_VERSION | sed 's/glibc/2.36/; s/ /\n/' | sort -CV && echo -Xlinker -zpack-relative-relocs)
 # Scripts start notifyutil often, so libdbus is linked into it too: the shared libdbus brings seven further libraries, which the dynamic
 # linker has to load each time. “no” leaves libdbus shared, for a distribution that wants a fix of libdbus to reach every program at once.
 STATIC_LIBDBUS ?= yes
 QUICK_START := $(abspath $(STATIC_SCRATCH))/quick-start
 notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-start '$(QUICK_START)')
-# The broker starts once, holds secrets, and reads what strangers send: the kernel chooses its address.
-FIXED_ADDRESS := -Xswiftc -Xclang-linker -Xswiftc -no-pie
-shared-device-broker: FIXED_ADDRESS :=
-notifyutil notifyd shared-device shared-device-broker: setup
+notifyutil notifyd shared-device shared-device-broker:
 	@mkdir -p $(STATIC_LIBS)
 	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
 	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
 	flags="$(LINK_FLAGS)" && \
 	PKG_CONFIG_PATH="$(if $(LINK_FLAGS),$(QUICK_START):)$$PKG_CONFIG_PATH" \
 	$(SWIFT) build --configuration release --static-swift-stdlib --disable-local-rpath --scratch-path $(STATIC_SCRATCH) --product $@ \
-		-Xlinker -L$(STATIC_LIBS) $$flags $(FIXED_ADDRESS)
+		-Xlinker -L$(STATIC_LIBS) $(LINK) $$flags
 	@echo built $(STATIC_SCRATCH)/release/$@
 
-library: setup
-	SWIFT='$(SWIFT)' Packaging/build-library $(STATIC_SCRATCH)/library
+library:
+	SWIFT='$(SWIFT)' LINK='$(LINK)' Packaging/build-library $(STATIC_SCRATCH)/library
 
-PREFIX ?= /usr/local
-# Under sudo nothing is built: its PATH has no Swift, and what root writes into the build's folder would be in the way of the next build.
-install: $(if $(SUDO_USER),,library notifyd notifyutil)
-	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install notify
+# The folders of the command line (prefix=, libdir=, DESTDIR= …) are variables of the script, which has their defaults.
+install: install-notify install-broker
 
-install-broker: $(if $(SUDO_USER),,shared-device-broker shared-device)
-	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install shared-device
+install-notify:
+	STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install notify
+
+install-broker:
+	STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install shared-device
+
+install-strip: export INSTALL_PROGRAM := install -s
+install-strip: install
 
 uninstall:
-	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' Packaging/install notify --remove
-	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' Packaging/install shared-device --remove
+	Packaging/install notify --remove
+	Packaging/install shared-device --remove
 
-c-example: setup
+deb:
+	Packaging/build-packages deb
+
+rpm:
+	Packaging/build-packages rpm
+
+test-packages: PACKAGES += debhelper lintian
+# Needs root and namespaces, as test-booted does.
+test-packages: setup deb
+	$(SWIFT) build --product listener-app
+	BUILD=$$($(SWIFT) build --show-bin-path) Tests/packages-check
+
+c-example:
 	$(SWIFT) build --product CFNotificationCenter
 	SWIFT='$(SWIFT)' Examples/BroadcastReceiver/build $$($(SWIFT) build --show-bin-path) .build/broadcast-receiver
 	@echo built .build/broadcast-receiver
 
-notify-tool: setup
-	PKG_CONFIG_PATH='$(DESTDIR)$(PREFIX)/lib/pkgconfig' SWIFT='$(SWIFT)' Examples/NotifyTool/build .build/notify-tool
+notify-tool:
+	PKG_CONFIG_PATH='$(or $(prefix),$(PREFIX),/usr/local)/lib/pkgconfig' SWIFT='$(SWIFT)' Examples/NotifyTool/build .build/notify-tool
 	@echo built .build/notify-tool
 
 clean:
-	rm -rf .build .build-check .build-static .build-docs .build-release-check Benchmarks/.build-bench
+	rm -rf .build .build-check .build-static .build-docs .build-release-check .build-deb .build-rpm Benchmarks/.build-bench

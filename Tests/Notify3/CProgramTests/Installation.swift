@@ -24,7 +24,7 @@ struct Installation {
         try template
             .replacing("@PREFIX@", with: prefix.path)
             .replacing("@LIBDIR@", with: "${prefix}/lib")
-            .replacing("@INCLUDEDIR@", with: "${prefix}/include/darwin-notify")
+            .replacing("@INCLUDEDIR@", with: "${prefix}/include")
             .replacing("@VERSION@", with: "0")
             .write(toFile: "\(prefix.path)/lib/pkgconfig/darwin-notify.pc", atomically: true, encoding: .utf8)
     }
