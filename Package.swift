@@ -113,11 +113,19 @@ let notify3 = family(
         .target(name: "CDispatchQueues"),
         // The messages between library and service, and the access rules that both apply.
         .target(name: "NotifydProtocol", dependencies: ["DBusTransport", "CLinux"]),
+        // Tells when something changes at a path.
+        .target(name: "FileWatching", dependencies: ["DBusTransport"]),
         .target(
             name: "notify",
-            dependencies: ["CNotify", "CDispatchQueues", "CLinux", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
+            dependencies: [
+                "CNotify", "CDispatchQueues", "CLinux", "FileWatching", "NotifydProtocol", "NotifyCenter",
+                "DBusTransport",
+            ]
         ),
-        .target(name: "NotifyDaemon", dependencies: ["NotifydProtocol", "NotifyCenter", "DBusTransport", "CLinux"]),
+        .target(
+            name: "NotifyDaemon",
+            dependencies: ["FileWatching", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
+        ),
         .executableTarget(name: "notifyd", dependencies: ["NotifyDaemon", "NotifydProtocol", "DBusTransport"]),
         .executableTarget(
             name: "notifyutil",
@@ -125,6 +133,7 @@ let notify3 = family(
         ),
 
         .testTarget(name: "NotifydProtocolTests", dependencies: ["NotifydProtocol", "DBusTransport"]),
+        tests("FileWatchingTests", ["FileWatching", "DBusTransport"]),
         // A process that calls notify(3) as its standard input says.
         helper("notify-probe", ["notify", "NotifyCenter"], path: "NotifyTests/NotifyProbe"),
         // Swift code as people write it for Apple's platforms.
@@ -132,7 +141,10 @@ let notify3 = family(
         tests("NotifyTests", ["notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyd", "notifyutil"]),
         // Another process with registrations, also under another user. Its standard input says what it does.
         helper("notifyd-client", ["NotifydProtocol", "DBusTransport"], path: "NotifyDaemonTests/NotifydClient"),
-        tests("NotifyDaemonTests", ["NotifyDaemon", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyd"]),
+        tests(
+            "NotifyDaemonTests",
+            ["NotifyDaemon", "FileWatching", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyd"]
+        ),
         tests(
             "NotifyutilTests",
             ["notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyutil", "notifyd"]

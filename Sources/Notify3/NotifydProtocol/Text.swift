@@ -15,6 +15,19 @@ extension Unicode.Scalar {
     }
 }
 
+extension String {
+    /// The text on one line and in quotes, with any characters in it.
+    package var quotedOnOneLine: String {
+        unicodeScalars.reduce(into: "“") { result, scalar in
+            if scalar.isPrintable {
+                result.unicodeScalars.append(scalar)
+            } else {
+                result += "\\u{\(String(scalar.value, radix: 16))}"
+            }
+        } + "”"
+    }
+}
+
 /// Writes all of a text.
 ///
 /// - Parameter waits: whether to wait for room in a pipe or terminal that somebody else made non-blocking.

@@ -42,8 +42,11 @@ struct Program {
         do throws(DBusError) {
             let connection = try DBusConnection.open(invocation.bus(starter: nil))
             // Without a start: the status is about the running notifyd.
-            let answer = try connection.callAndWait(NotifydProtocol.call(.status, options: .noAutoStart))
-            return print(answer.first?.stringValue ?? "")
+            let status = try NotifydProtocol.status(
+                { call throws(DBusError) in try connection.callAndWait(taking: call) },
+                options: .noAutoStart
+            )
+            return print(status)
         } catch  where error.name == "org.freedesktop.DBus.Error.NameHasNoOwner" {
             Diagnostics.write(
                 "no notifyd runs on this bus; a call to it, such as notifyutil --list, makes the bus start it"
@@ -103,8 +106,8 @@ struct Invocation: Equatable {
                notifyd --status [--session | --system | --address ADDRESS]
                notifyd --check-configuration FILE
 
-        Keeps what processes share for notify(3): the state of names, who is registered for them, and which paths are
-        monitored. The bus starts it when a process calls it. It may end at any time: at its start, processes tell it again
+        Keeps what processes share for notify(3): the state of names, and who is registered for them; and posts reserved names for
+        those who may. The bus starts it when a process calls it. It may end at any time: at its start, processes tell it again
         what they have. Posting and observing work without it.
           --session   the session bus
           --system    the system bus

@@ -121,7 +121,7 @@ struct NotifyUtility {
 
     private func list(_ prefix: String) throws(DBusError) {
         let (names, processes) = try Notifyd.list()
-        let listing = Listing(names: names, processes: processes, prefix: prefix)
+        let listing = Listing(names: names, processes: processes, prefix: prefix, program: Notifyd.program)
         if invocation.style.isJSON {
             let lines = listing.json(userName: Listing.userName)
             if !lines.isEmpty { Output.standard.write(lines.joined(separator: "\n") + "\n") }

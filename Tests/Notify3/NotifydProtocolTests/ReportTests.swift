@@ -18,40 +18,43 @@ import Testing
         ]
     )
 
+    /// The arguments, as a receiver has them.
+    private func reader(_ message: borrowing DBusMessage) -> ArgumentReader { ArgumentReader(message.reader) }
+
     @Test func aReportArrivesAsItWasSent() throws {
-        #expect(try ProcessReport(Self.report.value) == Self.report)
-        let listing = ProcessListing(
-            connection: ":1.5",
-            process: 12,
-            user: 1000,
-            program: "/usr/bin/menu",
-            report: Self.report
-        )
-        #expect(try ProcessListing(listing.value) == listing)
-        let name = NameListing(name: "com.example.menu", state: 5, isPermanent: true)
-        #expect(try NameListing(name.value) == name)
+        let message = try NotifydProtocol.call(.report, [.uint64(7)] + Self.report.values)
+        var arguments = reader(message)
+        #expect(arguments.unsigned() == 7)
+        #expect(try ProcessReport(&arguments, limit: Amount(Self.report)) == Self.report)
+        withExtendedLifetime(message) {}
+        var page = ListPage()
+        page.names = [NameListing(name: "com.example.menu", state: 5, isPermanent: true)]
+        page.processes = [ProcessListing(connection: ":1.5", process: 12, user: 1000, report: Self.report)]
+        page.cursor = 9
+        #expect(try ListPage(page.values) == page)
     }
 
     @Test(arguments: [
-        DBusValue.string("no dictionary"),
-        .fields([:]),
-        .fields(["suspensions": .string("2")]),
-        .fields(["suspensions": .uint32(0), "names": .uint32(1)]),
-        .fields(["suspensions": .uint32(0), "names": .array([.fields([:])], of: "a{sv}")]),
-        .fields([
-            "suspensions": .uint32(0),
-            "names": .array([.fields(["name": .string("n"), "state": .uint64(1)])], of: "a{sv}"),
-        ]),
-        .fields([
-            "suspensions": .uint32(0),
-            "names": .array(
-                [.fields(["name": .string("n"), "registrations": .array([.string("x")], of: "s")])],
-                of: "a{sv}"
-            ),
-        ]),
+        Amount(names: 1, bytes: 1000, registrations: 100), Amount(names: 9, bytes: 20, registrations: 100),
+        Amount(names: 9, bytes: 1000, registrations: 6),
     ])
-    func aReportOfAnotherFormIsRefused(_ value: DBusValue) {
-        #expect(throws: NotifydProtocol.FieldError.self) { try ProcessReport(value) }
+    func aReportOfTooMuchIsNotReadToItsEnd(_ limit: Amount) throws {
+        let message = try NotifydProtocol.call(.report, [.uint64(7)] + Self.report.values)
+        var arguments = reader(message)
+        _ = arguments.unsigned()
+        #expect(throws: ArgumentReader.TooMuch.self) { try ProcessReport(&arguments, limit: limit) }
+        withExtendedLifetime(message) {}
+    }
+
+    @Test(
+        arguments: [
+            [], [.uint64(0)], [.string(""), .string(""), .uint64(0)],
+            [.array([.string("n")], of: "s"), .array([], of: "s"), .uint64(0)],
+            [.array([], of: "s"), .array([.structure([.string(":1.5")])], of: "(s)"), .uint64(0)],
+        ] as [[DBusValue]]
+    )
+    func aPageOfAnotherFormIsRefused(_ values: [DBusValue]) {
+        #expect(throws: NotifydProtocol.FormError.self) { try ListPage(values) }
     }
 
     @Test func theFormOfANameSaysWhoOwnsIt() {

@@ -100,6 +100,9 @@ public struct CallReply: Sendable {
         self.socket = socket
     }
 
+    /// The arguments of the call, where they lie. Valid while this is held.
+    package var arguments: DBusReader { call.message.reader }
+
     /// Sends the output arguments, or a refusal; from any thread.
     public func send(_ result: Result<[DBusValue], MethodFailure>) {
         // Before the answer is sent: a caller that has it may call again.

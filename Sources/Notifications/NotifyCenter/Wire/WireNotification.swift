@@ -114,8 +114,14 @@ extension WireNotification {
     }
 
     /// Makes the bus send the posts of `name`.
-    static func rule(_ kind: WireKind, name: NotificationName) -> MatchRule {
-        MatchRule(path: "\(path)", interface: InterfaceName(name, prefix: kind.prefix).description)
+    ///
+    /// - Parameter sender: the bus name of the only one whose posts it sends; `nil` for all.
+    static func rule(_ kind: WireKind, name: NotificationName, from sender: String? = nil) -> MatchRule {
+        MatchRule(
+            signalFrom: sender,
+            path: "\(path)",
+            interface: InterfaceName(name, prefix: kind.prefix).description
+        )
     }
 
     /// Has the bus send every notification of every center.
@@ -270,8 +276,10 @@ extension WireNotification {
 
 /// What notify(3) needs of the wire form: it keeps its own registrations.
 package enum DarwinSignal {
-    /// Sends the posts of a name.
-    package static func rule(_ name: NotificationName) -> MatchRule { WireNotification.rule(.darwin, name: name) }
+    /// Sends the posts of a name; of one bus name's owner alone, where `sender` says so.
+    package static func rule(_ name: NotificationName, from sender: String? = nil) -> MatchRule {
+        WireNotification.rule(.darwin, name: name, from: sender)
+    }
 
     /// Sends all posts of all names, where the bus grants no more rules.
     package static var ruleForAllNames: MatchRule { WireNotification.broadRule }

@@ -5,155 +5,163 @@ import NotifydProtocol
 extension DaemonService {
     /// A call arrives.
     func receive(_ work: IncomingWork) {
-        let sender = work.sender
         figures.calls[work.method, default: 0] += 1
-        guard arrivals.count(of: sender) < state.limits.names else {
-            return refuse(work, Refusal(.limitsExceeded, "too many calls at once; wait for the answers"))
-        }
-        if work.method.needsIdentity, state.clients[sender] == nil, !arrivals.isUnidentified(sender) {
-            arrivals.identifying(sender)
-            identifications[sender] = Task { await identify(sender) }
-        }
-        arrivals.called(work, by: sender)
-        handleArrivals()
-    }
-
-    private func identify(_ sender: String) async {
-        do throws(DBusError) {
-            let credentials = try await connection.credentials(of: sender)
-            // If the connection has gone meanwhile, its calls are dropped.
-            guard arrivals.isUnidentified(sender) else { return }
-            perform(state.arrived(sender, Identity(credentials)))
-            arrivals.identified(sender)
-        } catch {
-            for work in arrivals.withdraw(sender) {
-                refuse(work, Refusal(.notAuthorized, "the bus does not say who the caller is: \(error)"))
-            }
-        }
-        identifications[sender] = nil
-        handleArrivals()
+        arrivals.called(work, work.method.kind, by: work.sender)
+        proceed()
     }
 
     /// A connection is gone.
     func gone(_ connection: String) {
-        identifications[connection] = nil
         arrivals.departed(connection)
-        handleArrivals()
+        // A list does not wait for it, whenever its turn comes.
+        rounds.gone(connection)
+        proceedRounds()
+        proceed()
     }
 
-    /// Carries out the arrivals whose turn has come.
-    private func handleArrivals() {
-        for arrival in arrivals.next() {
-            switch arrival {
+    /// Carries out what has arrived, up to the first caller about whom the bus has to be asked.
+    func proceed() {
+        while let step = arrivals.next(
+            user: { state.clients[$0]?.identity.user },
+            limit: { state.limits(ofUser: $0).heldCalls }
+        ) {
+            switch step {
+            case .identify(let connection):
+                return self.connection.askCredentials(of: connection) { answer in
+                    self.assumeIsolated { $0.identified(connection, answer) }
+                }
             case .call(let work, of: _): carryOut(work)
-            case .departure(of: let connection):
-                perform(state.gone(connection))
-                inquiries.gone(connection)
-                finishInquiry()
+            case .superseded(let work): work.succeed()
+            case .refuse(let work):
+                refuse(
+                    work,
+                    Refusal(.limitsExceeded, "too many calls wait for the start of notifyd; try again in a second")
+                )
+            case .departure(of: let connection): state.gone(connection)
             }
         }
     }
 
-    func refuse(_ work: IncomingWork, _ refusal: Refusal) {
+    private func identified(_ connection: String, _ answer: Result<DBusConnection.PeerCredentials, DBusError>) {
+        switch answer {
+        case .success(let credentials): perform(state.arrived(connection, Identity(credentials)))
+        case .failure(let error):
+            for work in arrivals.failedToIdentify(connection) {
+                refuse(work, Refusal(.notAuthorized, "the bus does not say who the caller is: \(error)"))
+            }
+        }
+        arrivals.identified(connection)
+        proceed()
+    }
+
+    private func refuse(_ work: IncomingWork, _ refusal: Refusal) {
         figures.refusals += 1
         work.refuse(refusal)
     }
 
-    /// The transport has checked the signatures.
-    func carryOut(_ work: IncomingWork) {
-        if work.method.reads, untilGathered != nil {
-            guard untilGathered?.count ?? 0 < state.limits.names else {
-                return refuse(
-                    work,
-                    Refusal(.limitsExceeded, "too many callers wait for an answer; try again in a second")
-                )
-            }
-            untilGathered?.append(work)
-            return
+    /// The transport has checked the signature. Sizes are checked before anything is copied.
+    private func carryOut(_ work: IncomingWork) {
+        guard let identity = state.clients[work.sender]?.identity else { return }
+        let limit = state.limits(ofUser: identity.user).connection
+        let request: Request
+        do throws(ArgumentReader.TooMuch) {
+            request = try Request(work, limit: limit)
+        } catch {
+            return refuse(work, Limits.refusal("a call", limit))
         }
         do throws(Refusal) {
-            switch work.method {
-            case .list: try list(work)
-            case .status: try status(work)
-            case .monitor: try monitor(work)
-            default: work.succeed(try result(work))
-            }
+            if let values = try carryOut(request, work, identity) { work.succeed(values) }
         } catch {
             refuse(work, error)
         }
     }
 
-    private func result(_ work: IncomingWork) throws(Refusal) -> [DBusValue] {
-        let (sender, arguments) = (work.sender, work.call.arguments)
-        switch work.method {
-        case .enter:
-            figures.refusals += try state.enter(sender, arguments[0].stringsValue ?? []).count
-            return [.string(connection.uniqueName ?? "")]
-        case .leave: perform(state.leave(sender, arguments[0].stringsValue ?? []))
-        case .report: try report(sender, arguments)
-        case .post:
-            let isPosted = try post(sender, NotificationName(arguments[0].stringValue ?? ""))
-            return [.string(isPosted ? connection.uniqueName ?? "" : "")]
-        case .setState:
-            let report = StateReport(value: arguments[1].unsignedValue ?? 0, time: arguments[2].unsignedValue ?? 0)
-            try state.setState(sender, arguments[0].stringValue ?? "", report, now: BootClock.now)
-        case .getState: return [.uint64(state.state(of: arguments[0].stringValue ?? ""))]
-        case .suspendProcess:
-            perform(try state.suspendProcess(process(arguments), by: try identity(sender)))
-        case .resumeProcess:
-            perform(try state.resumeProcess(process(arguments), by: try identity(sender)))
-        case .unmonitor:
-            guard case .int32(let token) = arguments[0] else { return [] }
-            perform(state.unmonitor(sender, token))
-        case .monitor, .list, .status: break
+    /// Returns the answer; `nil` where it comes later.
+    private func carryOut(
+        _ request: Request,
+        _ work: IncomingWork,
+        _ identity: Identity
+    ) throws(Refusal) -> [DBusValue]? {
+        let sender = work.sender
+        switch request {
+        case .enter(let names): figures.refusals += try state.enter(sender, names).count
+        case .leave(let names): state.leave(sender, names)
+        case .report(let round, let report):
+            figures.refusals += try state.reported(sender, report, now: BootClock.now).count
+            rounds.reported(sender, in: round)
+            proceedRounds()
+        case .post(let name): try post(name, identity)
+        case .setState(let name, let report): try state.setState(sender, name, report, now: BootClock.now)
+        case .getState(let name): return [.uint64(state.state(of: name))]
+        case .suspend(let process): perform(try state.suspendProcess(process, by: identity))
+        case .resume(let process): perform(try state.resumeProcess(process, by: identity))
+        case .list(let cursor):
+            try list(work, identity, cursor)
+            return nil
+        case .status: return [.string(statusText(in: state.scope(of: identity)))]
         }
         return []
     }
 
-    /// Posts for the caller. Receivers then ask the bus about notifyd, which still runs, instead of about a caller that may have ended.
-    private func post(_ sender: String, _ name: NotificationName) throws(Refusal) -> Bool {
-        let caller = try identity(sender)
-        guard state.rules.allows(.write, name.rawValue, by: caller), NameScope(name.rawValue) != .process else {
-            throw Refusal(.notAuthorized, "user \(caller.user) may not post \(name.rawValue.prefix(200))")
-        }
-        // notifyd is the sender of this post, so receivers check whether notifyd may post the name.
-        guard state.rules.allows(.write, name.rawValue, by: .ofThisProcess) else { return false }
+    private func post(_ name: String, _ identity: Identity) throws(Refusal) {
+        try state.checkPost(name, by: identity)
+        post(name)
+    }
+
+    /// Posts for a caller, or for the configuration.
+    func post(_ name: String) {
         do throws(DBusError) {
-            try center.post(name)
-            return true
+            try center.post(NotificationName(name))
         } catch {
             Diagnostics.write("\(error)")
-            return false
+        }
+    }
+}
+
+/// What a caller wants.
+enum Request {
+    case enter([String])
+    case leave([String])
+    case report(round: UInt64, ProcessReport)
+    case post(String)
+    case setState(String, StateReport)
+    case getState(String)
+    case suspend(UInt32)
+    case resume(UInt32)
+    case list(cursor: UInt64)
+    case status
+
+    /// Reads the arguments of a call, and stops where there is more than `limit`.
+    init(_ work: IncomingWork, limit: Amount) throws(ArgumentReader.TooMuch) {
+        var arguments = ArgumentReader(work.reply.arguments)
+        switch work.method {
+        case .enter: self = .enter(try Self.names(&arguments, limit))
+        case .leave: self = .leave(try Self.names(&arguments, limit))
+        case .report:
+            let round = arguments.unsigned()
+            self = .report(round: round, try ProcessReport(&arguments, limit: limit))
+        case .post: self = .post(try arguments.text(limit: limit.bytes))
+        case .setState:
+            let name = try arguments.text(limit: limit.bytes)
+            self = .setState(name, StateReport(value: arguments.unsigned(), time: arguments.unsigned()))
+        case .getState: self = .getState(try arguments.text(limit: limit.bytes))
+        case .suspendProcess: self = .suspend(UInt32(truncatingIfNeeded: arguments.unsigned()))
+        case .resumeProcess: self = .resume(UInt32(truncatingIfNeeded: arguments.unsigned()))
+        case .list: self = .list(cursor: arguments.unsigned())
+        case .status: self = .status
         }
     }
 
-    private func process(_ arguments: [DBusValue]) -> UInt32 { UInt32(clamping: arguments[0].unsignedValue ?? 0) }
-
-    private func identity(_ sender: String) throws(Refusal) -> Identity {
-        guard let identity = state.clients[sender]?.identity else {
-            throw Refusal(.notAuthorized, "\(sender) is gone")
+    private static func names(
+        _ arguments: inout ArgumentReader,
+        _ limit: Amount
+    ) throws(ArgumentReader.TooMuch) -> [String] {
+        var rest = limit
+        return try arguments.elements { element throws(ArgumentReader.TooMuch) in
+            let name = try element.text(limit: rest.bytes)
+            rest = rest - Amount(names: 1, bytes: name.utf8.count)
+            guard rest.names >= 0, rest.bytes >= 0 else { throw ArgumentReader.TooMuch() }
+            return name
         }
-        return identity
-    }
-
-    private func report(_ sender: String, _ arguments: [DBusValue]) throws(Refusal) {
-        let inquiry = arguments[0].unsignedValue ?? 0
-        let report: ProcessReport
-        do throws(NotifydProtocol.FieldError) {
-            report = try ProcessReport(arguments[1])
-        } catch {
-            throw Refusal(.invalidRequest, "the report's field “\(error.field)” is missing or has another type")
-        }
-        let (actions, refused) = try state.reported(
-            sender,
-            inquiry: inquiry,
-            report,
-            isFirst: inquiry == firstInquiry,
-            now: BootClock.now
-        )
-        figures.refusals += refused.count
-        perform(actions)
-        inquiries.settle(sender, inquiry: inquiry)
-        finishInquiry()
     }
 }

@@ -1,4 +1,5 @@
 package import DBusTransport
+import FileWatching
 import Glibc
 import NotifyCenter
 import NotifydProtocol
@@ -24,30 +25,17 @@ package actor DaemonService {
     package nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     let configurationSource: ConfigurationSource
+    /// The configuration in force.
+    var configurationInForce: NotifyConfiguration
     let center: DarwinNotifyCenter
     var state: DaemonState
     var figures = Figures()
-    /// The first inquiry. Reports that answer it have the facts from before this notifyd.
-    let firstInquiry: UInt64
-    var inquiries: Inquiries<CheckedContinuation<Listings, Never>>
-    /// How many lists each connection waits for.
-    var listsUnderWay: [String: Int] = [:]
-    /// Arrivals from the bus that have not been carried out yet.
-    var arrivals = ArrivalOrder<IncomingWork>()
-    /// By the connection about which the bus is asked.
-    var identifications: [String: Task<Void, Never>] = [:]
-    /// Calls that wait until all processes have reported; `nil` from then on.
-    var untilGathered: [IncomingWork]? = []
-    /// The watched paths of the configuration.
+    var arrivals = Arrivals<IncomingWork>()
+    var rounds = Rounds<ListWaiter>()
+    /// The watched paths of the configuration; the numbers are not used again.
     var configuredMonitors: [UInt64: NotifyConfiguration.Monitor] = [:]
-    /// Calls of Monitor that wait for their watch.
-    var monitorReplies: [UInt64: CallReply] = [:]
-    /// Watches that are being made, and the continuation that waits for the last of them.
-    var watchesBeingMade: Set<UInt64> = []
-    var untilWatched: CheckedContinuation<Void, Never>?
-    /// Watches that are tried again.
-    var watchesToRetry: Set<UInt64> = []
-    /// Made for the first path, because inotify instances are few; without one, everything else works.
+    var lastMonitor: UInt64 = 0
+    /// Made for the first path.
     var paths: PathWatcher?
     private var tokens: [Observation] = []
     private var lease: MatchRuleLease?
@@ -78,13 +66,8 @@ package actor DaemonService {
         configurationSource = source
         center = DarwinNotifyCenter(connection: connection)
         state = DaemonState(process: UInt32(getpid()), user: geteuid(), configuration: configuration)
-        firstInquiry = BootClock.now
-        inquiries = Inquiries(first: firstInquiry)
         configurationInForce = configuration
     }
-
-    /// The configuration in force.
-    var configurationInForce: NotifyConfiguration
 
     private nonisolated func begin(_ ended: @escaping @Sendable () -> Void) async throws {
         let lost = try connection.onEvent { event in
@@ -97,18 +80,24 @@ package actor DaemonService {
             else { return }
             self.assumeIsolated { $0.gone(name) }
         }
+        // Of connections that go, not of those that come.
         let lease = try await connection.addMatch(
-            MatchRule(signalFrom: "org.freedesktop.DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
+            MatchRule(
+                signalFrom: "org.freedesktop.DBus",
+                interface: "org.freedesktop.DBus",
+                member: "NameOwnerChanged",
+                argument2: ""
+            )
         )
         let object = try connection.export(
             [DaemonInterface.interface(self)],
             at: NotifydProtocol.path,
-            limits: await state.limits.calls
+            limits: Limits.calls
         )
         await keep([lost, signals, object], lease)
         await watchConfigured()
         try await connection.requestName(NotifydProtocol.busName)
-        try await ask()
+        await gather()
     }
 
     private func keep(_ tokens: [Observation], _ lease: MatchRuleLease) {
@@ -116,32 +105,59 @@ package actor DaemonService {
         self.lease = lease
     }
 
-    /// Asks all processes what they have. Callers that want to read wait meanwhile.
-    private func ask() throws {
-        try connection.send(NotifydProtocol.signal(.tell, [.uint64(firstInquiry), .boolean(false)]))
-        Task {
-            await gather()
-            gathered()
+    /// Waits for the reports of all processes that had registrations before. The bus has told them of this notifyd.
+    private func gather() {
+        do throws(DBusError) {
+            let queue = try NotifydProtocol.busCall("ListQueuedOwners", [.string(NotifydProtocol.clientsBusName)])
+            connection.call(queue) { answer in
+                // An error says that nobody is there.
+                let queued = (try? answer.get())?.first?.stringsValue ?? []
+                self.assumeIsolated { service in
+                    service.arrivals.awaiting(Set(queued))
+                    service.proceed()
+                }
+            }
+        } catch {
+            Diagnostics.write("\(error)")
         }
+        after(Self.patience) { service in
+            service.arrivals.gathered()
+            service.proceed()
+        }
+    }
+
+    /// Does something on the reading thread later.
+    func after(_ time: Duration, _ body: @escaping @Sendable (isolated DaemonService) -> Void) {
+        Task {
+            // Nobody cancels this task, so the sleep ends in time.
+            try? await Task.sleep(for: time)
+            body(self)
+        }
+    }
+
+    /// Reads the configuration again. Existing registrations stay, also if the new configuration forbids them. If the file cannot be used,
+    /// the previous configuration stays in force.
+    package func reload() {
+        guard let configuration = (try? configurationSource.load(isFirst: false)) ?? nil else { return }
+        let before = configurationInForce
+        configurationInForce = configuration
+        state.configure(configuration)
+        if before.monitors != configuration.monitors { watchConfigured() }
     }
 
     /// Carries out the actions of the state.
     func perform(_ actions: [DaemonState.Action]) {
         for action in actions {
             switch action {
-            case .watch(let id, let path, let flags, let client):
-                watch(PathWish(id: id, path: path, flags: flags, client: client))
-            case .unwatch(let id): paths?.remove(id)
             case .suspend(let connection, let times):
                 // The number is bounded, see Limits.
                 for _ in 0..<times { send(.suspend, to: connection) }
             case .resume(let connection): send(.resume, to: connection)
-            case .tell(let connection, let token): send(.changed, [.int32(token)], to: connection)
             }
         }
     }
 
-    private func send(_ signal: NotifydProtocol.Signal, _ arguments: [DBusValue] = [], to connection: String) {
+    func send(_ signal: NotifydProtocol.Signal, _ arguments: [DBusValue] = [], to connection: String) {
         do throws(DBusError) {
             try self.connection.send(NotifydProtocol.signal(signal, arguments, to: connection))
         } catch {

@@ -7,44 +7,27 @@ struct Client {
     struct NameDetails: Hashable {
         var state: StateReport?
         var registrations: [RegistrationReport] = []
-    }
-
-    /// A path that one of its tokens monitors.
-    struct Monitor: Hashable {
-        /// Unique among all monitors of this notifyd, past ones included.
-        let id: UInt64
-        let name: NotificationName
-        let path: String
-        let flags: UInt32
+        var monitors: [MonitorReport] = []
     }
 
     let identity: Identity
+    /// Rises with each connection, and orders the lists.
+    let number: UInt64
     var names: [NotificationName: NameDetails] = [:]
-    /// Of the UTF-8 of all names.
-    var nameBytes = 0
-    /// By token.
-    var monitors: [Int32: Monitor] = [:]
-    /// The last inquiry that it has answered.
-    var answered: UInt64 = 0
+    /// How much it has notifyd keep.
+    var amount = Amount()
+    /// Whether this notifyd has its first report.
+    var hasReported = false
+    /// How many pages of lists it waits for, or has not read so far as notifyd knows.
+    var lists = 0
 
-    /// Its report for the lists.
-    func report(suspensions: UInt32) -> ProcessReport {
-        var reports: [NotificationName: NameReport] = [:]
-        for (name, details) in names {
-            reports[name] = NameReport(
-                name: name.rawValue,
-                state: details.state,
-                registrations: details.registrations.sorted { $0.token < $1.token }
-            )
-        }
-        for (token, monitor) in monitors.sorted(by: { $0.key < $1.key }) {
-            reports[monitor.name]?.monitors.append(
-                MonitorReport(token: token, path: monitor.path, flags: monitor.flags)
-            )
-        }
-        return ProcessReport(
-            suspensions: suspensions,
-            names: reports.values.sorted { $0.name < $1.name }
+    /// One of its names, for the lists.
+    func report(_ name: NotificationName, _ details: NameDetails) -> NameReport {
+        NameReport(
+            name: name.rawValue,
+            state: details.state,
+            monitors: details.monitors,
+            registrations: details.registrations
         )
     }
 }

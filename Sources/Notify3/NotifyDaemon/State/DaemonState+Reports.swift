@@ -2,109 +2,139 @@ import NotifyCenter
 package import NotifydProtocol
 
 extension DaemonState {
-    /// The report of a connection replaces what was known about it. Names that it may not have are ignored, and
-    /// returned; so are states that it may not set, and paths that cannot be monitored.
+    /// The report of a connection replaces what was known about it. Names that it may not have are ignored; so are states that it may not
+    /// set.
     ///
-    /// - Parameter isFirst: whether it answers the inquiry with which this notifyd began: then it knows better how often its
-    ///   process is suspended.
+    /// - Returns: the names that were ignored.
     /// - Throws: `limitsExceeded`; then nothing has changed.
     package mutating func reported(
         _ connection: String,
-        inquiry: UInt64,
         _ report: ProcessReport,
-        isFirst: Bool,
         now: UInt64
-    ) throws(Refusal) -> (actions: [Action], refused: [String]) {
-        guard let identity = clients[connection]?.identity else { return ([], []) }
-        try limits(of: identity).check(report)
-        clients[connection]?.answered = inquiry
-        // A number that anybody may write, and 0 stands for processes that the bus cannot tell.
-        let told = min(report.suspensions, limits.suspensions)
-        if isFirst, identity.process != 0, told > suspensions[identity.process] ?? 0 {
-            suspensions[identity.process] = told
-        }
-        let names = Set(report.names.lazy.map { NotificationName($0.name) })
-        // Before the others leave, so that no state dies in between.
-        let before = clients[connection]?.names.keys.filter { !names.contains($0) } ?? []
-        var actions = leave(connection, before.map(\.rawValue))
-        let refused = try enter(connection, report.names.map(\.name))
-        for name in report.names {
+    ) throws(Refusal) -> [String] {
+        guard let client = clients[connection] else { return [] }
+        let identity = client.identity
+        // A name that comes twice counts twice, in favour of the others.
+        let kept = ProcessReport(names: report.names.filter { mayEnter($0.name, identity) })
+        let amount = Amount(kept)
+        try account(client, amount)
+        if !client.hasReported { learnSuspensions(of: identity.process, report.suspensions, client) }
+        var names: [NotificationName: Client.NameDetails] = [:]
+        for name in kept.names {
             let key = NotificationName(name.name)
-            guard clients[connection]?.names[key] != nil else { continue }
-            var details = Client.NameDetails(registrations: name.registrations)
+            var details = Client.NameDetails(registrations: name.registrations, monitors: name.monitors)
+            // Before the others leave, so that no state dies in between.
+            if client.names[key] == nil, names[key] == nil { self.names.enter(key) }
             if let state = name.state, maySet(name.name, identity) {
                 details.state = StateReport(value: state.value, time: min(state.time, now))
                 self.names.set(key, details.state ?? state)
             }
-            clients[connection]?.names[key] = details
-            if let orphan = orphans?[key], orphan.connection != connection {
-                // It was registered here all the time; only this was not known yet.
-                self.names.set(key, orphan.state)
-                orphans?[key] = nil
-            }
+            names[key] = details
         }
-        actions += replaceMonitors(connection, report)
-        return (actions, refused)
+        for name in client.names.keys where names[name] == nil { self.names.leave(name) }
+        account(identity.user, client.amount, amount)
+        clients[connection]?.names = names
+        clients[connection]?.amount = amount
+        clients[connection]?.hasReported = true
+        return report.names.lazy.map(\.name).filter { !mayEnter($0, identity) }
     }
 
-    private mutating func replaceMonitors(_ connection: String, _ report: ProcessReport) -> [Action] {
-        guard let client = clients[connection] else { return [] }
-        var wanted: [Int32: (name: NotificationName, report: MonitorReport)] = [:]
-        for name in report.names {
-            let key = NotificationName(name.name)
-            guard client.names[key] != nil else { continue }
-            for monitor in name.monitors { wanted[monitor.token] = (key, monitor) }
-        }
-        var actions: [Action] = []
-        for (token, monitor) in client.monitors.sorted(by: { $0.key < $1.key }) {
-            if let same = wanted[token], same.name == monitor.name, same.report.path == monitor.path,
-                same.report.flags == monitor.flags
-            {
-                continue
-            }
-            actions += unmonitor(connection, token)
-        }
-        for (token, monitor) in wanted.sorted(by: { $0.key < $1.key }) {
-            // One that is refused is seen in the lists by its absence; the process was told when it asked first.
-            let added = try? self.monitor(
-                connection,
-                token: token,
-                name: monitor.name.rawValue,
-                path: monitor.report.path,
-                flags: monitor.report.flags
-            )
-            actions += added ?? []
-        }
-        return actions
+    /// The first report to this notifyd knows better how often its process is suspended.
+    private mutating func learnSuspensions(of process: UInt32, _ count: UInt32, _ client: Client) {
+        // A number that anybody may write; and 0 stands for processes that the bus cannot tell.
+        let count = min(count, limits(ofUser: client.identity.user).suspensions)
+        if process != 0, count > suspensions[process] ?? 0 { suspensions[process] = count }
     }
 
     // MARK: Lists
 
-    /// All names, by name.
-    package var nameListings: [NameListing] {
-        names.entries.map { name, entry in
-            NameListing(name: name.rawValue, state: entry.state.value, isPermanent: entry.isPermanent)
+    /// Whose processes are listed.
+    package enum Scope: Sendable, Hashable {
+        case all
+        case user(UInt32)
+
+        func contains(_ identity: Identity) -> Bool {
+            switch self {
+            case .all: true
+            case .user(let user): identity.user == user
+            }
         }
-        .sorted { $0.name < $1.name }
     }
 
-    /// All connections that have registrations, by process and connection.
-    package var processListings: [ProcessListing] {
-        clients.filter { !$0.value.names.isEmpty }
-            .map { connection, client in
-                ProcessListing(
-                    connection: connection,
-                    process: client.identity.process,
-                    user: client.identity.user,
-                    program: client.identity.program,
-                    report: client.report(suspensions: suspensions[client.identity.process] ?? 0)
+    /// What this caller is told of: for root all.
+    package func scope(of caller: Identity) -> Scope { caller.user == 0 ? .all : .user(caller.user) }
+
+    /// Connections with registrations.
+    package func connections(in scope: Scope) -> Set<String> {
+        let found = clients.filter { !$0.value.names.isEmpty && scope.contains($0.value.identity) }
+        return Set(found.keys)
+    }
+
+    /// How many names with registrations there are, for one user counted by process; permanent names; and processes.
+    package func counts(in scope: Scope) -> (names: Int, permanent: Int, processes: Int) {
+        let count =
+            switch scope {
+            case .all: names.entries.count
+            case .user(let user): amounts[user]?.names ?? 0
+            }
+        return (count, names.permanentCount, connections(in: scope).count)
+    }
+
+    /// A page of the list. Names that come and go meanwhile may be on it or not.
+    ///
+    /// - Parameter cursor: 0, or that of the page before: the number of a connection in its upper half, and how many of the connection's
+    ///   names came before in its lower half.
+    package func page(_ cursor: UInt64, in scope: Scope) -> ListPage {
+        var (page, bytes) = (ListPage(), 0)
+        var listed: Set<NotificationName> = []
+        func list(_ name: NotificationName) {
+            guard let entry = names.entries[name], listed.insert(name).inserted else { return }
+            page.names.append(
+                NameListing(name: name.rawValue, state: entry.state.value, isPermanent: entry.isPermanent)
+            )
+        }
+        if cursor == 0 { for name in names.entries.lazy.filter(\.value.isPermanent).map(\.key) { list(name) } }
+        var first = Int(cursor & 0xFFFF_FFFF)
+        let rest = connections(in: scope).compactMap { connection in clients[connection].map { (connection, $0) } }
+            .filter { $0.1.number >= cursor >> 32 }.sorted { $0.1.number < $1.1.number }
+        for (connection, client) in rest {
+            if client.number != cursor >> 32 { first = 0 }
+            var report = ProcessReport(suspensions: suspensions[client.identity.process] ?? 0)
+            for (index, (name, details)) in client.names.enumerated().dropFirst(first) {
+                guard bytes < Limits.pageBytes else {
+                    page.cursor = client.number << 32 | UInt64(index)
+                    break
+                }
+                let row = client.report(name, details)
+                let amount = Amount(ProcessReport(names: [row]))
+                bytes += 128 + 2 * amount.bytes + 48 * amount.registrations
+                report.names.append(row)
+                list(name)
+            }
+            if !report.names.isEmpty {
+                let (process, user) = (client.identity.process, client.identity.user)
+                page.processes.append(
+                    ProcessListing(connection: connection, process: process, user: user, report: report)
                 )
             }
-            .sorted { ($0.process, $0.connection) < ($1.process, $1.connection) }
+            if page.cursor != 0 { break }
+        }
+        return page
     }
 
-    /// Connections with registrations that have not answered this inquiry.
-    package func connectionsToAnswer(_ inquiry: UInt64) -> Set<String> {
-        Set(clients.filter { !$0.value.names.isEmpty && $0.value.answered < inquiry }.keys)
+    /// A connection asks for a page of the list. It counts until the connection has read the answer.
+    ///
+    /// - Throws: `limitsExceeded`.
+    package mutating func beginList(_ connection: String) throws(Refusal) {
+        guard let user = clients[connection]?.identity.user else { return }
+        let lists = clients.values.lazy.filter { $0.identity.user == user }.reduce(0) { $0 + $1.lists }
+        let limit = limits(ofUser: user).lists
+        guard lists < limit else {
+            throw Refusal(.limitsExceeded, "a user's processes may leave \(limit) lists unread; read the answers first")
+        }
+        clients[connection]?.lists += 1
     }
+
+    /// A connection has read an answer.
+    package mutating func endList(_ connection: String) { clients[connection]?.lists -= 1 }
 }

@@ -5,13 +5,9 @@ package import NotifydProtocol
 package struct DaemonState: Sendable {
     /// The work after an event, in order.
     package enum Action: Sendable, Hashable {
-        case watch(id: UInt64, path: String, flags: UInt32, as: Identity)
-        case unwatch(id: UInt64)
         /// Sends `Suspend` as often.
         case suspend(connection: String, times: UInt32)
         case resume(connection: String)
-        /// Sends `Changed`.
-        case tell(connection: String, token: Int32)
     }
 
     /// Darwin's name for a server's process and protocol (Rules, a.4).
@@ -19,32 +15,24 @@ package struct DaemonState: Sendable {
     private static let version: UInt64 = 3
 
     package internal(set) var rules = AccessRules()
-    package let limits: Limits
+    private let limits: Limits
     private let otherLimits: Limits
     private let process: UInt32
     private let user: UInt32
     var names = NameTable()
     /// By unique bus name.
     var clients: [String: Client] = [:]
+    /// What all connections of a user have notifyd keep; only users with any.
+    private(set) var amounts: [UInt32: Amount] = [:]
     /// How often a process is suspended; only those that are.
     var suspensions: [UInt32: UInt32] = [:]
-    /// The connection and token that are told when a path changes.
-    var watched: [UInt64: (connection: String, token: Int32)] = [:]
-    /// States that ended with the last known registration of their names, while some processes have not reported yet; `nil` when all have.
-    var orphans: [NotificationName: Orphan]? = [:]
-    private var lastWatch: UInt64 = 0
-
-    struct Orphan: Sendable {
-        let state: StateReport
-        /// The connection whose registration was the last.
-        let connection: String
-    }
+    private var lastNumber: UInt64 = 0
 
     /// - Parameters:
     ///   - process: notifyd's process id.
     ///   - user: notifyd's user.
-    ///   - limits: for connections of notifyd's own user.
-    ///   - otherLimits: for connections of other users.
+    ///   - limits: for notifyd's own user, and root.
+    ///   - otherLimits: for other users.
     package init(
         process: UInt32,
         user: UInt32,
@@ -67,35 +55,39 @@ package struct DaemonState: Sendable {
         names.setPermanent(permanent.filter { $0.0 != own.name } + [own])
     }
 
-    /// The limits of a connection of this user.
-    func limits(of identity: Identity) -> Limits { identity.user == user ? limits : otherLimits }
-
-    mutating func takeWatchID() -> UInt64 {
-        lastWatch += 1
-        return lastWatch
-    }
+    package func limits(ofUser user: UInt32) -> Limits { user == self.user || user == 0 ? limits : otherLimits }
 
     // MARK: Clients
 
     /// A connection calls for the first time. Its process may be suspended already, by way of another connection.
     package mutating func arrived(_ connection: String, _ identity: Identity) -> [Action] {
         guard clients[connection] == nil else { return [] }
-        clients[connection] = Client(identity: identity)
+        lastNumber += 1
+        clients[connection] = Client(identity: identity, number: lastNumber)
         guard let times = suspensions[identity.process] else { return [] }
         return [.suspend(connection: connection, times: times)]
     }
 
     /// A connection is gone, with everything that it had.
-    package mutating func gone(_ connection: String) -> [Action] {
-        guard let client = clients.removeValue(forKey: connection) else { return [] }
-        for name in client.names.keys { leave(name, connection) }
+    package mutating func gone(_ connection: String) {
+        guard let client = clients.removeValue(forKey: connection) else { return }
+        for name in client.names.keys { names.leave(name) }
+        account(client.identity.user, client.amount, Amount())
         if !clients.values.contains(where: { $0.identity.process == client.identity.process }) {
             suspensions[client.identity.process] = nil
         }
-        return client.monitors.values.sorted { $0.id < $1.id }.map { monitor in
-            watched[monitor.id] = nil
-            return .unwatch(id: monitor.id)
-        }
+    }
+
+    /// What a connection has notifyd keep has changed.
+    func account(_ client: Client, _ amount: Amount) throws(Refusal) {
+        let user = client.identity.user
+        let total = (amounts[user] ?? Amount()) - client.amount + amount
+        try limits(ofUser: user).check(connection: amount, user: total)
+    }
+
+    mutating func account(_ user: UInt32, _ before: Amount, _ after: Amount) {
+        let amount = (amounts[user] ?? Amount()) - before + after
+        amounts[user] = amount == Amount() ? nil : amount
     }
 
     // MARK: Registrations
@@ -107,51 +99,41 @@ package struct DaemonState: Sendable {
         guard var client = clients.removeValue(forKey: connection) else { return [] }
         // Out of the dictionary meanwhile, so that it is changed in place.
         defer { clients[connection] = client }
-        let refused = entered.filter { !rules.allows(.read, $0, by: client.identity) || isPrivate($0) }
+        let refused = entered.filter { !mayEnter($0, client.identity) }
         let isRefused = Set(refused.map { NotificationName($0) })
         let added = Set(entered.lazy.map { NotificationName($0) }).filter {
             client.names[$0] == nil && !isRefused.contains($0)
         }
-        let bytes = added.reduce(client.nameBytes) { $0 + $1.rawValue.utf8.count }
-        try limits(of: client.identity).check(names: client.names.count + added.count, bytes: bytes)
+        guard !added.isEmpty else { return refused }
+        let bytes = added.reduce(0) { $0 + $1.rawValue.utf8.count }
+        let (before, amount) = (client.amount, client.amount + Amount(names: added.count, bytes: bytes))
+        try account(client, amount)
         for name in added {
             client.names[name] = Client.NameDetails()
             names.enter(name)
         }
-        client.nameBytes = bytes
+        client.amount = amount
+        account(client.identity.user, before, amount)
         return refused
     }
 
-    /// A `self.` name, which never leaves its process.
-    private func isPrivate(_ name: String) -> Bool { NameScope(name) == .process }
+    func mayEnter(_ name: String, _ identity: Identity) -> Bool {
+        // `self.` names never leave their process.
+        NameScope(name) != .process && rules.allows(.read, name, by: identity)
+    }
 
-    /// A connection has no registrations of these names any more. This also ends the monitoring of their paths.
-    package mutating func leave(_ connection: String, _ left: [String]) -> [Action] {
-        guard var client = clients.removeValue(forKey: connection) else { return [] }
+    /// A connection has no registrations of these names any more.
+    package mutating func leave(_ connection: String, _ left: [String]) {
+        guard var client = clients.removeValue(forKey: connection) else { return }
         defer { clients[connection] = client }
-        var gone: Set<NotificationName> = []
-        for name in left.lazy.map({ NotificationName($0) }) where client.names.removeValue(forKey: name) != nil {
-            client.nameBytes -= name.rawValue.utf8.count
-            leave(name, connection)
-            gone.insert(name)
+        let before = client.amount
+        for name in left.lazy.map({ NotificationName($0) }) {
+            guard let details = client.names.removeValue(forKey: name) else { continue }
+            client.amount = client.amount - Amount(ProcessReport(names: [client.report(name, details)]))
+            names.leave(name)
         }
-        guard !gone.isEmpty, !client.monitors.isEmpty else { return [] }
-        let ended = client.monitors.filter { gone.contains($0.value.name) }.sorted { $0.key < $1.key }
-        return ended.map { token, monitor in
-            client.monitors[token] = nil
-            watched[monitor.id] = nil
-            return .unwatch(id: monitor.id)
-        }
+        account(client.identity.user, before, client.amount)
     }
-
-    /// A connection has no registrations of the name any more.
-    private mutating func leave(_ name: NotificationName, _ connection: String) {
-        guard let state = names.leave(name), orphans != nil else { return }
-        orphans?[name] = Orphan(state: state, connection: connection)
-    }
-
-    /// All processes have reported their registrations: the states of other names are gone.
-    package mutating func gathered() { orphans = nil }
 
     // MARK: State
 
@@ -184,4 +166,19 @@ package struct DaemonState: Sendable {
 
     /// The state of a name; 0 where nobody has registrations of it.
     package func state(of name: String) -> UInt64 { names.state(of: NotificationName(name)) }
+
+    // MARK: Posts
+
+    /// Decides whether to post for a caller.
+    ///
+    /// - Throws: `notAuthorized`; also for a name that everybody may post: with notifyd as the sender, the bus's policy for the caller would
+    ///   not hold.
+    package func checkPost(_ name: String, by caller: Identity) throws(Refusal) {
+        guard !rules.isOpen(.write, name) else {
+            throw Refusal(.notAuthorized, "\(name.prefix(200)) is not reserved; post it yourself")
+        }
+        guard rules.allows(.write, name, by: caller) else {
+            throw Refusal(.notAuthorized, "user \(caller.user) may not post \(name.prefix(200))")
+        }
+    }
 }

@@ -17,18 +17,10 @@ struct NameTable {
     mutating func enter(_ name: NotificationName) { entries[name, default: Entry()].registrants += 1 }
 
     /// One connection less has registrations of it. With the last, its state is gone.
-    ///
-    /// - Returns: the state, if it is gone.
-    @discardableResult
-    mutating func leave(_ name: NotificationName) -> StateReport? {
-        guard var entry = entries[name], entry.registrants > 0 else { return nil }
+    mutating func leave(_ name: NotificationName) {
+        guard var entry = entries[name], entry.registrants > 0 else { return }
         entry.registrants -= 1
-        guard entry.registrants == 0, !entry.isPermanent else {
-            entries[name] = entry
-            return nil
-        }
-        entries[name] = nil
-        return entry.state
+        entries[name] = entry.registrants > 0 || entry.isPermanent ? entry : nil
     }
 
     /// The newest value wins, and of two of the same time the one that comes later. A name that does not exist has none.
@@ -37,6 +29,9 @@ struct NameTable {
         entry.state = state
         entries[name] = entry
     }
+
+    /// How many names stay without registrations.
+    var permanentCount: Int { entries.values.count { $0.isPermanent } }
 
     func state(of name: NotificationName) -> UInt64 { entries[name]?.state.value ?? 0 }
 

@@ -1,7 +1,7 @@
 package import DBusTransport
 import Glibc
 
-/// Who a process is: one that uses names, and for whom notifyd looks at files.
+/// Who a process is, as the access rules ask.
 package struct Identity: Sendable, Hashable {
     /// The effective user.
     package var user: UInt32
@@ -9,14 +9,11 @@ package struct Identity: Sendable, Hashable {
     package var groups: [UInt32]
     /// The process; 0 where the bus cannot tell.
     package var process: UInt32
-    /// The program's file; empty where this process may not see it.
-    package var program: String
 
-    package init(user: UInt32, groups: [UInt32] = [], process: UInt32 = 0, program: String = "") {
+    package init(user: UInt32, groups: [UInt32] = [], process: UInt32 = 0) {
         self.user = user
         self.groups = groups
         self.process = process
-        self.program = program
     }
 
     /// Who is behind a connection, by the bus's word.
@@ -24,8 +21,7 @@ package struct Identity: Sendable, Hashable {
         self.init(
             user: credentials.userID,
             groups: credentials.groupIDs,
-            process: credentials.processID ?? 0,
-            program: credentials.executable ?? ""
+            process: credentials.processID ?? 0
         )
     }
 
@@ -34,8 +30,7 @@ package struct Identity: Sendable, Hashable {
         Identity(user: geteuid(), groups: [getegid()] + supplementaryGroups, process: UInt32(getpid()))
     }
 
-    /// The supplementary groups that the calling thread has now.
-    package static var supplementaryGroups: [UInt32] {
+    private static var supplementaryGroups: [UInt32] {
         let count = getgroups(0, nil)
         return [gid_t](unsafeUninitializedCapacity: max(0, Int(count))) { buffer, initialized in
             initialized = max(0, Int(getgroups(CInt(buffer.count), buffer.baseAddress)))

@@ -2,37 +2,36 @@ package import DBusTransport
 
 /// The messages between the library and notifyd: the D-Bus service `org.notifycenter.Notifyd1`.
 ///
-/// notifyd knows the registrations only from the processes, and asks them again whenever it starts. So it may end at any time, and does not
-/// have to run while nobody needs it. A process tells notifyd when it registers its first token of a name, when it cancels the last, and when
-/// notifyd asks by the signal `Tell`. It does not wait for an answer, and does not start notifyd.
+/// notifyd knows the registrations only from the processes, which tell it everything whenever it starts. So it may end at any time, and does
+/// not have to run while nobody needs it. A process tells notifyd when it registers its first token of a name, and when it cancels the last. It
+/// does not wait for an answer, and does not start notifyd. The bus tells it when notifyd comes and goes (`NameOwnerChanged`).
 ///
 /// | method | caller | |
 /// | --- | --- | --- |
-/// | `Enter(as names) → s` | library | has registrations of these names; notifyd's unique bus name |
+/// | `Enter(as names)` | library | has registrations of these names |
 /// | `Leave(as names)` | library | has no registrations of these names any more |
-/// | `Report(t inquiry, a{sv})` | library | ``ProcessReport``, the answer to a `Tell` |
-/// | `Post(s name) → s` | anyone | posts for a caller who may be gone soon; notifyd's unique bus name, empty if it may not |
+/// | `Report(t round, u suspensions, a(…) names)` | library | ``ProcessReport``: to a new notifyd with round 0, and the answer to a `Tell` |
+/// | `Post(s name)` | anyone | posts a reserved name for a caller who may post it |
 /// | `SetState(s name, t value, t time)` | library | enters the name, too; the newest time wins |
 /// | `GetState(s name) → t` | anyone | |
-/// | `SuspendProcess(u pid)`, `ResumeProcess(u pid)` | anyone | |
-/// | `Monitor(i token, s name, s path, u flags) → s` | library | enters the name, too; notifyd's unique bus name |
-/// | `Unmonitor(i token)` | library | |
-/// | `List() → aa{sv} names, aa{sv} processes` | anyone | ``NameListing``, ``ProcessListing``, freshly asked of everyone |
-/// | `Status() → s` | anyone | the same for people, with notifyd's own figures |
+/// | `SuspendProcess(u pid)`, `ResumeProcess(u pid)` | anyone | of the process's own user, or root |
+/// | `List(t cursor) → a(…) names, a(…) processes, t cursor` | anyone | ``ListPage``: the caller's own processes, for root all |
+/// | `Status() → s` | anyone | notifyd's own figures, for people |
 ///
-/// | signal | to | |
-/// | --- | --- | --- |
-/// | `Tell(t inquiry, b detailed)` | all | report; each registration, if it is detailed |
-/// | `Suspend()`, `Resume()` | one process | hold back all deliveries; counted |
-/// | `Changed(i token)` | one process | the path that the token monitors changed |
+/// | signal, to one process | |
+/// | --- | --- |
+/// | `Tell(t round)` | report, with each registration |
+/// | `Suspend()`, `Resume()` | hold back all deliveries; counted |
 ///
-/// Receivers accept `Tell` if it is sent to all; they get it by a match rule with notifyd's name as the sender. They accept the other signals from
-/// the unique name that notifyd gave in an answer, or from which it sent its last `Tell`.
+/// Receivers accept signals, and posts of reserved names, from the connection that owns notifyd's name.
 package enum NotifydProtocol {
     package static let busName = "org.notifycenter.Notifyd1"
     package static let path = "/org/notifycenter/Notifyd"
     package static let interface = "org.notifycenter.Notifyd1"
     package static let errorPrefix = "org.notifycenter.Notifyd1.Error."
+    /// Each process with registrations queues for this name, and nobody calls it: who is in the queue when notifyd starts has something to
+    /// report. It says nothing to own it.
+    package static let clientsBusName = "org.notifycenter.Notifyd1.Clients"
 
     package enum Method: String, Sendable {
         case enter = "Enter"
@@ -43,8 +42,6 @@ package enum NotifydProtocol {
         case getState = "GetState"
         case suspendProcess = "SuspendProcess"
         case resumeProcess = "ResumeProcess"
-        case monitor = "Monitor"
-        case unmonitor = "Unmonitor"
         case list = "List"
         case status = "Status"
     }
@@ -53,18 +50,17 @@ package enum NotifydProtocol {
         case tell = "Tell"
         case suspend = "Suspend"
         case resume = "Resume"
-        case changed = "Changed"
     }
 
     /// Why notifyd refuses a call. The name of the D-Bus error, after ``errorPrefix``.
     package enum ErrorName: String, Sendable {
-        /// The caller may not do this to the name, the process or the path.
+        /// The caller may not do this to the name or the process.
         case notAuthorized = "NotAuthorized"
         /// There is no such process, or it has no registrations.
         case noSuchProcess = "NoSuchProcess"
-        /// The path is not absolute, or the token monitors another one.
+        /// An argument has a value that has no meaning.
         case invalidRequest = "InvalidRequest"
-        /// The caller has notifyd keep more than one process may, or the machine grants no more of it.
+        /// The caller, or all processes of its user together, have notifyd keep more than they may.
         case limitsExceeded = "LimitsExceeded"
     }
 
@@ -92,11 +88,11 @@ package enum NotifydProtocol {
         Result { () throws(DBusError) in MessageTemplate(try call(method, options: options)) }
     }
 
-    /// A signal of notifyd's.
+    /// A signal of notifyd's to one process.
     package static func signal(
         _ signal: Signal,
         _ arguments: [DBusValue] = [],
-        to destination: String? = nil
+        to destination: String
     ) throws(DBusError) -> DBusMessage {
         try .signal(
             path: path,
@@ -107,13 +103,24 @@ package enum NotifydProtocol {
         )
     }
 
-    /// Asks the bus for `Tell`.
-    package static let tellRule = MatchRule(
-        signalFrom: busName,
-        path: path,
-        interface: interface,
-        member: Signal.tell.rawValue
+    /// Asks the bus to say when notifyd comes and goes.
+    package static let ownerRule = MatchRule(
+        signalFrom: "org.freedesktop.DBus",
+        interface: "org.freedesktop.DBus",
+        member: "NameOwnerChanged",
+        argument0: busName
     )
+
+    /// A call to the bus itself about one of these names.
+    package static func busCall(_ member: String, _ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
+        try .methodCall(
+            destination: "org.freedesktop.DBus",
+            path: "/org/freedesktop/DBus",
+            interface: "org.freedesktop.DBus",
+            member: member,
+            arguments: arguments
+        )
+    }
 
     /// Why notifyd refused; `nil` for an error of anybody else.
     package static func refusal(_ error: DBusError) -> ErrorName? {
@@ -140,13 +147,6 @@ package enum NotifydProtocol {
         // The bus's policy keeps notifyd from this caller.
         "org.freedesktop.DBus.Error.AccessDenied",
     ]
-
-    /// A dictionary of the protocol that lacks a field or has one of another type.
-    package struct FieldError: Error {
-        package let field: String
-
-        package init(_ field: String) { self.field = field }
-    }
 }
 
 /// How a registration is notified, in the words of notifyutil.

@@ -1,4 +1,3 @@
-package import DBusTransport
 import Glibc
 
 /// One registration, as its process tells of it.
@@ -88,21 +87,18 @@ package struct ProcessReport: Sendable, Hashable {
     }
 }
 
-/// A process in notifyd's list: its report, and its identity according to the bus.
+/// A process in notifyd's list: its report or a part of it, and its identity according to the bus.
 package struct ProcessListing: Sendable, Hashable {
     /// Its unique bus name.
     package var connection: String
     package var process: UInt32
     package var user: UInt32
-    /// The program's file; empty where notifyd may not see it.
-    package var program: String
     package var report: ProcessReport
 
-    package init(connection: String, process: UInt32, user: UInt32, program: String, report: ProcessReport) {
+    package init(connection: String, process: UInt32, user: UInt32, report: ProcessReport) {
         self.connection = connection
         self.process = process
         self.user = user
-        self.program = program
         self.report = report
     }
 }
@@ -121,130 +117,56 @@ package struct NameListing: Sendable, Hashable {
     }
 }
 
-// Dictionaries on the outside, so that both sides can grow; rows where there may be a hundred thousand.
+/// A part of notifyd's lists. A process with many names is on several pages.
+package struct ListPage: Sendable, Hashable {
+    /// The names of the page's processes; on the first page those of the configuration, too.
+    package var names: [NameListing] = []
+    package var processes: [ProcessListing] = []
+    /// What to ask for next; 0 after the last page.
+    package var cursor: UInt64 = 0
 
-extension RegistrationReport {
-    fileprivate static let signature = "(isut)"
-
-    fileprivate var value: DBusValue {
-        .structure([.int32(token), .string(kind.rawValue), .uint32(suspensions), .uint64(deliveries)])
-    }
-
-    fileprivate init(_ value: DBusValue) throws(NotifydProtocol.FieldError) {
-        guard case .structure(let parts) = value, parts.count == 4,
-            case (.int32(let token), .string(let kind), .uint32(let suspensions), .uint64(let deliveries)) =
-                (parts[0], parts[1], parts[2], parts[3]),
-            let kind = RegistrationKind(rawValue: kind)
-        else { throw NotifydProtocol.FieldError("registrations") }
-        self.init(token: token, kind: kind, suspensions: suspensions, deliveries: deliveries)
-    }
+    package init() {}
 }
 
-extension MonitorReport {
-    fileprivate static let signature = "(isu)"
+/// How much a process has notifyd keep.
+package struct Amount: Sendable, Hashable {
+    package var names: Int
+    /// Of the UTF-8 of names and monitored paths.
+    package var bytes: Int
+    /// And monitored paths.
+    package var registrations: Int
 
-    fileprivate var value: DBusValue { .structure([.int32(token), .string(path), .uint32(flags)]) }
-
-    fileprivate init(_ value: DBusValue) throws(NotifydProtocol.FieldError) {
-        guard case .structure(let parts) = value, parts.count == 3,
-            case (.int32(let token), .string(let path), .uint32(let flags)) = (parts[0], parts[1], parts[2])
-        else { throw NotifydProtocol.FieldError("monitors") }
-        self.init(token: token, path: path, flags: flags)
-    }
-}
-
-extension NameReport {
-    fileprivate var fields: [String: DBusValue] {
-        var fields: [String: DBusValue] = ["name": .string(name)]
-        if let state { fields["state"] = .structure([.uint64(state.value), .uint64(state.time)]) }
-        if !monitors.isEmpty { fields["monitors"] = .array(monitors.map(\.value), of: MonitorReport.signature) }
-        if !registrations.isEmpty {
-            fields["registrations"] = .array(registrations.map(\.value), of: RegistrationReport.signature)
-        }
-        return fields
+    package init(names: Int = 0, bytes: Int = 0, registrations: Int = 0) {
+        (self.names, self.bytes, self.registrations) = (names, bytes, registrations)
     }
 
-    fileprivate init(_ value: DBusValue) throws(NotifydProtocol.FieldError) {
-        guard let fields = value.fieldsValue, let name = fields["name"]?.stringValue else {
-            throw NotifydProtocol.FieldError("name")
+    /// What a report has notifyd keep.
+    package init(_ report: ProcessReport) {
+        self.init(names: report.names.count)
+        for name in report.names {
+            bytes += name.monitors.reduce(name.name.utf8.count) { $0 + $1.path.utf8.count }
+            registrations += name.registrations.count + name.monitors.count
         }
-        self.init(
-            name: name,
-            state: try fields["state"].map(StateReport.init),
-            monitors: try elements(fields["monitors"], "monitors").map(MonitorReport.init),
-            registrations: try elements(fields["registrations"], "registrations").map(RegistrationReport.init)
+    }
+
+    /// Whether this is within another amount in every respect.
+    package func isWithin(_ other: Amount) -> Bool {
+        names <= other.names && bytes <= other.bytes && registrations <= other.registrations
+    }
+
+    package static func + (left: Amount, right: Amount) -> Amount {
+        Amount(
+            names: left.names + right.names,
+            bytes: left.bytes + right.bytes,
+            registrations: left.registrations + right.registrations
         )
     }
-}
 
-extension StateReport {
-    fileprivate init(_ value: DBusValue) throws(NotifydProtocol.FieldError) {
-        guard case .structure(let parts) = value, parts.count == 2, let state = parts[0].unsignedValue,
-            let time = parts[1].unsignedValue
-        else { throw NotifydProtocol.FieldError("state") }
-        self.init(value: state, time: time)
-    }
-}
-
-extension ProcessReport {
-    /// As it travels.
-    package var value: DBusValue { .fields(fields) }
-
-    fileprivate var fields: [String: DBusValue] {
-        ["suspensions": .uint32(suspensions), "names": .array(names.map { .fields($0.fields) }, of: "a{sv}")]
-    }
-
-    /// Reads one that came from another process.
-    package init(_ value: DBusValue?) throws(NotifydProtocol.FieldError) {
-        guard let fields = value?.fieldsValue, case .uint32(let suspensions) = fields["suspensions"] else {
-            throw NotifydProtocol.FieldError("suspensions")
-        }
-        self.init(suspensions: suspensions, names: try elements(fields["names"], "names").map(NameReport.init))
-    }
-}
-
-extension ProcessListing {
-    /// As it travels.
-    package var value: DBusValue {
-        .fields([
-            "connection": .string(connection), "process": .uint32(process), "user": .uint32(user),
-            "program": .string(program), "report": report.value,
-        ])
-    }
-
-    /// Reads one that came from notifyd.
-    package init(_ value: DBusValue) throws(NotifydProtocol.FieldError) {
-        guard let fields = value.fieldsValue, let connection = fields["connection"]?.stringValue,
-            case .uint32(let process) = fields["process"], case .uint32(let user) = fields["user"],
-            let program = fields["program"]?.stringValue
-        else { throw NotifydProtocol.FieldError("process") }
-        self.init(
-            connection: connection,
-            process: process,
-            user: user,
-            program: program,
-            report: try ProcessReport(fields["report"])
+    package static func - (left: Amount, right: Amount) -> Amount {
+        Amount(
+            names: left.names - right.names,
+            bytes: left.bytes - right.bytes,
+            registrations: left.registrations - right.registrations
         )
     }
-}
-
-extension NameListing {
-    /// As it travels.
-    package var value: DBusValue {
-        .fields(["name": .string(name), "state": .uint64(state), "permanent": .boolean(isPermanent)])
-    }
-
-    /// Reads one that came from notifyd.
-    package init(_ value: DBusValue) throws(NotifydProtocol.FieldError) {
-        guard let fields = value.fieldsValue, let name = fields["name"]?.stringValue,
-            let state = fields["state"]?.unsignedValue, let isPermanent = fields["permanent"]?.booleanValue
-        else { throw NotifydProtocol.FieldError("name") }
-        self.init(name: name, state: state, isPermanent: isPermanent)
-    }
-}
-
-private func elements(_ value: DBusValue?, _ field: String) throws(NotifydProtocol.FieldError) -> [DBusValue] {
-    guard let value else { return [] }
-    guard case .array(let elements, _) = value else { throw NotifydProtocol.FieldError(field) }
-    return elements
 }

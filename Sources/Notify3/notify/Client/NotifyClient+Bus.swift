@@ -3,7 +3,7 @@ import NotifyCenter
 import NotifydProtocol
 import Synchronization
 
-// Posts, and what notifyd does for this process: state, paths, suspension of processes.
+// Posts, and what notifyd does for this process: reserved names, state, suspension of processes.
 extension NotifyClient {
     // MARK: Posting
 
@@ -13,32 +13,15 @@ extension NotifyClient {
         guard NameScope(name.rawValue) != .process else { return deliver(name) }
         guard !ProcessState.isDisabled else { throw .disabled }
         try authorize(.write, name)
+        guard rules.isOpen(.write, name.rawValue) else {
+            // Receivers take a reserved name from notifyd alone. The post is back before the answer.
+            _ = try call(.post, [.string(name.rawValue)])
+            return
+        }
         ProcessState.isOnBus()
-        if try postThroughNotifyd(name) { return }
         try NotifyStatus.onBus { () throws(DBusError) in try Self.center.post(name) }
         // Counted after it was sent: whoever reads this number has its posts before it on the way to the bus.
         postsSent.wrappingAdd(1, ordering: .releasing)
-    }
-
-    /// Has notifyd post a reserved name. Receivers ask the bus who the sender is: notifyd still runs when they ask, while a process that
-    /// posts and ends does not. Without notifyd, or where notifyd may not post the name either, this process posts it itself.
-    private func postThroughNotifyd(_ name: NotificationName) throws(NotifyStatus) -> Bool {
-        guard !rules.isOpen(.write, name.rawValue) else { return false }
-        do throws(DBusError) {
-            guard
-                let owner = try Self.send(
-                    try NotifydProtocol.call(.post, [.string(name.rawValue)])
-                ).first?.stringValue, !owner.isEmpty
-            else {
-                return false
-            }
-            // The post is back before the answer. What may be left is to ask the bus about notifyd, the first time.
-            try authority.settle(owner, Self.connection())
-            return true
-        } catch {
-            if NotifydProtocol.isAbsent(error) { return false }
-            throw NotifyStatus(error)
-        }
     }
 
     /// Waits until this process has seen its own posts: after a post, a call that waits for an answer finds `notify_check` true
@@ -92,35 +75,18 @@ extension NotifyClient {
         return value
     }
 
-    // MARK: Paths
-
-    /// Has notifyd tell when the path of a token changes.
-    func monitor(_ token: CInt, _ path: String, _ flags: UInt32) throws(NotifyStatus) {
-        let name = try registration(token).name
-        guard NameScope(name.rawValue) != .process, path.utf8.first == UInt8(ascii: "/") else { throw .invalidRequest }
-        guard !ProcessState.isDisabled else { throw .disabled }
-        let monitor = MonitorReport(token: token, path: path, flags: flags)
-        // Before notifyd is asked, so that the first change finds its registration.
-        guard withTable({ $0.addMonitor(monitor) }) else { throw .invalidRequest }
-        do throws(NotifyStatus) {
-            let arguments: [DBusValue] = [.int32(token), .string(name.rawValue), .string(path), .uint32(flags)]
-            link.answered(by: try call(.monitor, arguments).first?.stringValue)
-            // A thread that cancelled the token meanwhile has told notifyd too early.
-            if withTable({ $0[token] == nil }) { link.unmonitor(token) }
-            link.leaveIfUnregistered(name, in: self)
-        } catch {
-            withTable { $0.removeMonitor(of: token) }
-            // Where no answer came, notifyd may have begun.
-            link.unmonitor(token)
-            throw error
-        }
-    }
-
     // MARK: Calling notifyd
 
     /// Calls notifyd, which the bus starts if it does not run, and waits for the answer.
     func call(_ method: NotifydProtocol.Method, _ arguments: [DBusValue] = []) throws(NotifyStatus) -> [DBusValue] {
         try NotifyStatus.onBus { () throws(DBusError) in try Self.send(try NotifydProtocol.call(method, arguments)) }
+    }
+
+    /// notifyd's status, and all names that this process may know of.
+    func status() throws(NotifyStatus) -> String {
+        try NotifyStatus.onBus { () throws(DBusError) in
+            try NotifydProtocol.status { call throws(DBusError) in try Self.send(call) }
+        }
     }
 
     private func call(
@@ -133,29 +99,5 @@ extension NotifyClient {
     private static func send(_ call: consuming DBusMessage) throws(DBusError) -> [DBusValue] {
         ProcessState.isOnBus()
         return try connection().callAndWait(taking: call)
-    }
-}
-
-/// A name that says which path its registration monitors: `com.apple.system.notify.service.path:[FLAGS:]PATH` (Rules, a.4).
-struct PathName: Equatable {
-    private static let prefix = "com.apple.system.notify.service.path:"
-
-    let path: String
-    /// As in `notify_private.h`, written as a decimal number or, after `0x`, as a hexadecimal one; 0 means all.
-    let flags: UInt32
-
-    /// `nil` for any other name.
-    init?(_ name: NotificationName) {
-        guard name.rawValue.hasPrefix(Self.prefix) else { return nil }
-        let rest = name.rawValue.dropFirst(Self.prefix.count)
-        guard let colon = rest.firstIndex(of: ":"), let flags = Self.number(rest[..<colon]) else {
-            (path, flags) = (String(rest), 0)
-            return
-        }
-        (path, self.flags) = (String(rest[rest.index(after: colon)...]), flags)
-    }
-
-    private static func number(_ text: Substring) -> UInt32? {
-        text.hasPrefix("0x") ? UInt32(text.dropFirst(2), radix: 16) : UInt32(text)
     }
 }

@@ -1,13 +1,14 @@
 import CNotify
 import DBusTransport
+import FileWatching
 import NotifyCenter
 import NotifydProtocol
 import Synchronization
 
 /// The process's registrations. A ``RegistrationTable`` decides; this class holds the lock of the table, and acts after it has released it.
 ///
-/// Posts arrive on the reading thread, which notifies the registrations in the bus's order; only a post whose sender the bus must be
-/// asked about waits for that answer. Posts of `self.` names notify on the poster's thread.
+/// Posts arrive on the reading thread, which notifies the registrations in the bus's order. Posts of `self.` names notify on the poster's
+/// thread.
 final class NotifyClient: Sendable {
     typealias Table = RegistrationTable<any NoticeSink, NameResource>
 
@@ -33,10 +34,10 @@ final class NotifyClient: Sendable {
 
     let rules = NotifyConfiguration.ofMachine().rules
     private let state = Locked(State())
+    /// Watches the paths of registrations; `nil` before the first.
+    let paths = Locked<PathWatcher?>(nil)
     /// Tells notifyd of names.
     let link = NotifydLink()
-    /// Decides whether the sender of a post may post its name.
-    let authority = PostAuthority()
     /// How many posts this process has sent, and how many of them it has seen come back for sure.
     let postsSent = Atomic<UInt64>(0)
     let postsSeen = Atomic<UInt64>(0)
@@ -82,7 +83,7 @@ final class NotifyClient: Sendable {
         ProcessState.isOnBus()
         let connection = try NotifyStatus.onBus { () throws(DBusError) in try self.listen() }
         return try link.entering(name, for: self) { () throws(NotifyStatus) in
-            let lease = try NotifyStatus.onBus { () throws(DBusError) in try Self.lease(name, connection) }
+            let lease = try NotifyStatus.onBus { () throws(DBusError) in try self.lease(name, connection) }
             return try add(name, kind, sink, lease: lease)
         }
     }
@@ -100,16 +101,19 @@ final class NotifyClient: Sendable {
     }
 
     /// Has the bus send the posts of a name. During an outage the rule is kept, and is in force when the bus is back (Rules, a.12).
-    private static func lease(
+    private func lease(
         _ name: NotificationName,
         _ connection: DBusConnection
     ) throws(DBusError) -> MatchRuleLease {
-        let (rule, fallback) = (DarwinSignal.rule(name), DarwinSignal.ruleForAllNames)
+        let isOpen = rules.isOpen(.write, name.rawValue)
+        let rule = isOpen ? DarwinSignal.rule(name) : DarwinSignal.rule(name, from: NotifydProtocol.busName)
         do throws(DBusError) {
-            return try connection.addMatch(rule, fallback: fallback)
+            let lease = try connection.addMatch(rule, fallback: DarwinSignal.ruleForAllNames)
+            if !isOpen { try link.waitForOwner(connection, self) }
+            return lease
         } catch {
             guard error.code == .disconnected else { throw error }
-            return connection.keepMatch(rule, fallback: fallback) { _ in }
+            return connection.keepMatch(rule, fallback: DarwinSignal.ruleForAllNames) { _ in }
         }
     }
 
@@ -202,7 +206,7 @@ final class NotifyClient: Sendable {
         }
         ended.registration.sink?.end(token)
         closed?.close()
-        if ended.registration.monitor != nil { link.unmonitor(token) }
+        if ended.registration.monitor != nil { unmonitor(token) }
     }
 
     /// Makes the next registrations take these numbers, which no caller has seen, if there was no registration since.
@@ -245,8 +249,9 @@ final class NotifyClient: Sendable {
         if NameScope(name.rawValue) == .process { return true }
         if rules.isOpen(.write, name.rawValue) {
             deliver(name)
-        } else if isRegistered(name), let sender = message.sender, let connection = link.connection {
-            authority.check(sender, name, rules, connection) { [weak self] in self?.deliver(name) }
+        } else if link.isNotifyd(message.sender) {
+            // Other senders get here by rules of other users of the connection, or sent to it alone.
+            deliver(name)
         }
         return true
     }

@@ -12,9 +12,9 @@ import Synchronization
 /// The client's lock may be taken with this one held, never the other way round.
 final class NotifydLink: Sendable {
     private enum Presence {
-        /// It is being asked and has not answered, or the bus is lost.
+        /// The bus is being asked and has not answered, or is lost.
         case unknown
-        /// It does not run. When it starts, it sends `Tell` to all.
+        /// It does not run. When it starts, the bus tells.
         case absent
         /// It runs, under this unique name.
         case present(String)
@@ -75,10 +75,10 @@ final class NotifydLink: Sendable {
                 if !client.receive(message) { client.link.receive(message, client) }
             }
             state.withLock { $0.connection = connection }
-            // Asked when the rule is in force, so that no notifyd starts unheard in between. Where the bus grants no more rules, one that
-            // starts later is not heard; one that runs is found all the same.
-            let lease = connection.keepMatch(NotifydProtocol.tellRule) { [weak client] _ in
-                if let client { client.link.askWhetherItRuns(client) }
+            // Asked when the rule is in force, so that no notifyd starts unseen in between. Where the bus grants no more rules, one that
+            // starts later is not seen; one that runs is found all the same.
+            let lease = connection.keepMatch(NotifydProtocol.ownerRule) { [weak client] _ in
+                if let client { client.link.askWhoItIs(client) }
             }
             state.withLock { state in
                 state.handlers = [events, signals]
@@ -134,13 +134,6 @@ final class NotifydLink: Sendable {
         }
     }
 
-    /// Tells notifyd that a path need not be monitored any more.
-    func unmonitor(_ token: CInt) {
-        state.withLock { state in
-            Self.send(.unmonitor, [.int32(token)], state.receiver)
-        }
-    }
-
     private static let options: DBusMessage.CallOptions = [.noAutoStart, .noReply]
     private static let enter = NotifydProtocol.template(.enter, options: options)
     private static let leave = NotifydProtocol.template(.leave, options: options)
@@ -154,81 +147,85 @@ final class NotifydLink: Sendable {
         try? receiver.queue(message)
     }
 
-    /// A failure changes nothing: a notifyd that does not run need not be told, and after an outage of the bus it is told everything.
-    private static func send(
-        _ method: NotifydProtocol.Method,
-        _ arguments: [DBusValue],
-        _ receiver: DBusConnection?
-    ) {
-        guard let receiver,
-            let message = try? NotifydProtocol.call(method, arguments, options: options)
-        else { return }
-        try? receiver.queue(message)
-    }
-
     // MARK: Is it there?
 
-    /// notifyd has answered under this unique name.
-    func answered(by owner: String?) {
-        if let owner { state.withLock { $0.presence = .present(owner) } }
+    /// Whether this connection is notifyd's. Anybody may send what only notifyd should.
+    func isNotifyd(_ sender: String?) -> Bool {
+        guard case .present(let owner) = state.withLock({ $0.presence }) else { return false }
+        return owner == sender
     }
 
-    /// Asks the bus, without starting notifyd, and reports to it if it runs. What notifyd then sends to this process comes after its
-    /// answer, and finds it known.
-    private func askWhetherItRuns(_ client: NotifyClient) {
+    /// Returns when this process knows who notifyd is, for a registration whose posts count from notifyd alone. The rule that tells of changes
+    /// is in force.
+    func waitForOwner(_ connection: DBusConnection, _ client: NotifyClient) throws(DBusError) {
+        guard case .unknown = state.withLock({ $0.presence }) else { return }
+        let question = try NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)])
+        do throws(DBusError) {
+            found(.success(try connection.callAndWait(question)), client)
+        } catch {
+            guard error.code == .refused else { throw error }
+            found(.failure(error), client)
+        }
+    }
+
+    /// Asks the bus, and has this process listed there as one that has registrations.
+    private func askWhoItIs(_ client: NotifyClient) {
         guard let connection = state.withLock({ $0.connection }),
-            let question = try? NotifydProtocol.call(.enter, [.array([], of: "s")], options: .noAutoStart)
+            let question = try? NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)]),
+            let queueing = try? NotifydProtocol.busCall(
+                "RequestName",
+                [.string(NotifydProtocol.clientsBusName), .uint32(0)]
+            )
         else { return }
         connection.call(question) { [weak client] answer in
-            let found = Self.presence(answer)
-            let isNews = self.state.withLock { state in
-                // What notifyd itself has said meanwhile is newer.
-                guard case .unknown = state.presence else { return false }
-                state.presence = found
-                return true
-            }
-            guard isNews, case .present(let owner) = found, let client else { return }
-            self.report(to: owner, 0, false, client)
+            if let client { self.found(answer, client) }
         }
+        // Where the bus's policy forbids it, a notifyd that starts does not wait for this process's report, and takes it when it comes.
+        connection.call(queueing) { _ in }
     }
 
-    private static func presence(_ answer: Result<[DBusValue], DBusError>) -> Presence {
+    private func found(_ answer: Result<[DBusValue], DBusError>, _ client: NotifyClient) {
+        let found: Presence
         switch answer {
-        case .success(let values): values.first?.stringValue.map(Presence.present) ?? .unknown
-        // A notifyd that is slow to answer is told all the same, and after an outage of the bus it is asked for again.
-        case .failure(let error): NotifydProtocol.isAbsent(error) ? .absent : .unknown
+        case .success(let values): found = values.first?.stringValue.map(Presence.present) ?? .unknown
+        case .failure(let error): found = error.code == .refused ? .absent : .unknown
         }
+        let isNews = state.withLock { state in
+            // What the bus has said of a change meanwhile is newer.
+            guard case .unknown = state.presence else { return false }
+            state.presence = found
+            return true
+        }
+        if isNews, case .present = found { report(0, isDetailed: false, client) }
     }
 
     // MARK: Listening, on the reading thread
 
     private func receive(_ message: borrowing DBusMessage, _ client: NotifyClient) {
+        if message.isBusSignal("NameOwnerChanged") { return ownerChanged(message, client) }
         guard message.path == NotifydProtocol.path, message.interface == NotifydProtocol.interface,
-            let signal = message.member.flatMap(NotifydProtocol.Signal.init), let sender = message.sender
+            let signal = message.member.flatMap(NotifydProtocol.Signal.init), isNotifyd(message.sender)
         else { return }
-        // Anybody may send such a signal: the sender and the signature are checked before the body is read.
-        if signal == .tell {
-            // Sent to all: so it came by the rule, and the bus has checked that its sender has notifyd's name.
-            guard !message.isDirected, message.has(signature: "tb"), let arguments = try? message.arguments(),
-                let inquiry = arguments[0].unsignedValue, let isDetailed = arguments[1].booleanValue
-            else { return }
-            return report(to: sender, inquiry, isDetailed, client)
-        }
-        guard case .present(sender) = state.withLock({ $0.presence }) else { return }
         switch signal {
         case .suspend where message.has(signature: ""): client.suspendProcess()
         case .resume where message.has(signature: ""): client.resumeProcess()
-        case .changed:
-            guard message.has(signature: "i"), case .int32(let token)? = try? message.arguments().first else { return }
-            client.fire(token)
+        case .tell where message.has(signature: "t"):
+            if case .unsigned(let round)? = message.reader.number { report(round, isDetailed: true, client) }
         case .suspend, .resume, .tell: break
         }
     }
 
-    /// Also sent without registrations: who asked waits for all whom it knows.
-    private func report(to owner: String, _ inquiry: UInt64, _ isDetailed: Bool, _ client: NotifyClient) {
+    private func ownerChanged(_ message: borrowing DBusMessage, _ client: NotifyClient) {
+        guard let arguments = try? message.arguments(), arguments.count == 3,
+            arguments[0].stringValue == NotifydProtocol.busName, let owner = arguments[2].stringValue
+        else { return }
+        state.withLock { $0.presence = owner.isEmpty ? .absent : .present(owner) }
+        if !owner.isEmpty { report(0, isDetailed: false, client) }
+    }
+
+    /// Also sent without registrations: notifyd waits for all who may have some.
+    private func report(_ round: UInt64, isDetailed: Bool, _ client: NotifyClient) {
         state.withLock { state in
-            state.presence = .present(owner)
             var report = client.withTable { table in
                 table.report(of: { NameScope($0.rawValue) != .process }, detailed: isDetailed)
             }
@@ -236,17 +233,22 @@ final class NotifydLink: Sendable {
             for (name, _) in state.registering where !reported.contains(name) {
                 report.names.append(NameReport(name: name.rawValue))
             }
-            Self.send(.report, [.uint64(inquiry), report.value], state.receiver)
+            guard let receiver = state.receiver,
+                let message = try? NotifydProtocol.call(
+                    .report,
+                    [.uint64(round)] + report.values,
+                    options: Self.options
+                )
+            else { return }
+            // A failure changes nothing: after an outage of the bus, notifyd is told everything.
+            try? receiver.queue(message)
         }
     }
 
     private func handle(_ event: ConnectionEvent, _ client: NotifyClient?) {
         switch event {
-        case .lost:
-            client?.authority.forget()
-            state.withLock { $0.presence = .unknown }
-        case .restored:
-            if let client { askWhetherItRuns(client) }
+        case .lost: state.withLock { $0.presence = .unknown }
+        case .restored: if let client { askWhoItIs(client) }
         }
     }
 }

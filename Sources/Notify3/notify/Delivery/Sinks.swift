@@ -4,8 +4,8 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Takes the notices of a registration. The reading thread calls ``notify(_:)``, with two exceptions: a post of a `self.` name calls it on the
-/// poster's thread, and `notify_resume` on its caller's. The client's lock is free during each call.
+/// Takes the notices of a registration. The reading thread calls ``notify(_:)``, with three exceptions: a post of a `self.` name calls it on the
+/// poster's thread, `notify_resume` on its caller's, and a change of a path on the thread that watches paths. The client's lock is free during each call.
 protocol NoticeSink: AnyObject, Sendable {
     /// Tells that the token's name was posted.
     func notify(_ token: CInt)

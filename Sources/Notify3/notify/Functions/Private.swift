@@ -17,7 +17,7 @@ import NotifydProtocol
     NotifyStatus.of { () throws(NotifyStatus) in
         let client = ProcessState.client
         _ = try client.registration(token)
-        // The bus carries text.
+        // What notifyd lists is text.
         guard let path, let text = String(validatingCString: path) else { throw .invalidRequest }
         try client.monitor(token, text, UInt32(bitPattern: flags))
     }
@@ -50,7 +50,7 @@ private func callForProcess(_ method: NotifydProtocol.Method, _ pid: CInt) -> UI
     NotifyStatus.of { () throws(NotifyStatus) in
         guard let filepath else { throw .nullInput }
         guard !ProcessState.isDisabled else { throw .disabled }
-        guard let text = try ProcessState.client.call(.status).first?.stringValue else { throw .failed }
+        let text = try ProcessState.client.status()
         let file = open(filepath, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
         guard file >= 0 else { throw .failed }
         defer { close(file) }

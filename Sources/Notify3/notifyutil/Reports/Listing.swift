@@ -7,27 +7,30 @@ import NotifydProtocol
 enum Notifyd {
     /// Who is registered.
     static func list() throws(DBusError) -> (names: [NameListing], processes: [ProcessListing]) {
-        let answer = try call(.list)
-        guard answer.count == 2, case .array(let names, _) = answer[0], case .array(let processes, _) = answer[1] else {
-            throw malformed("List")
+        var (names, processes) = ([NameListing](), [ProcessListing]())
+        try NotifydProtocol.list(call) { page in
+            names += page.names
+            processes += page.processes
         }
-        do {
-            return (try names.map(NameListing.init), try processes.map(ProcessListing.init))
-        } catch {
-            throw malformed("List")
-        }
+        return (names, processes)
     }
 
     /// Its status, for people.
-    static func status() throws(DBusError) -> String {
-        guard let text = try call(.status).first?.stringValue else { throw malformed("Status") }
-        return text
+    static func status() throws(DBusError) -> String { try NotifydProtocol.status(call) }
+
+    /// The program's file, where the kernel lets this process see it.
+    static func program(of process: UInt32) -> String? {
+        withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { path in
+            let length = path.baseAddress.map { readlink("/proc/\(process)/exe", $0, path.count) } ?? 0
+            return length > 0
+                ? String(decoding: path[..<length].lazy.map { UInt8(bitPattern: $0) }, as: UTF8.self) : nil
+        }
     }
 
-    private static func call(_ method: NotifydProtocol.Method) throws(DBusError) -> [DBusValue] {
+    private static func call(_ message: consuming DBusMessage) throws(DBusError) -> [DBusValue] {
         let connection = try BusConnections.connection(to: .fromEnvironment)
         do throws(DBusError) {
-            return try connection.callAndWait(try NotifydProtocol.call(method))
+            return try connection.callAndWait(taking: message)
         } catch  where error.isOfMissingService {
             throw DBusError(
                 error.code,
@@ -38,15 +41,6 @@ enum Notifyd {
             )
         }
     }
-
-    private static func malformed(_ method: String) -> DBusError {
-        DBusError(
-            .malformed,
-            message: "the answer to \(method) has an unknown form",
-            attempted: "ask notifyd",
-            remedy: "use notifyutil and notifyd of the same version"
-        )
-    }
 }
 
 /// `--list`: one row for each registration. Pure, except for the names of users.
@@ -54,7 +48,7 @@ struct Listing {
     struct Row: Equatable {
         var process: UInt32?
         var user: UInt32?
-        /// The program's file; empty where notifyd may not see it.
+        /// The program's file; empty where this process may not see it.
         var program = ""
         var name: String
         var token: Int32?
@@ -71,7 +65,12 @@ struct Listing {
     let rows: [Row]
 
     /// The registrations of names that begin with `prefix`, by process, name and token; then names that are there without any.
-    init(names: [NameListing], processes: [ProcessListing], prefix: String) {
+    init(
+        names: [NameListing],
+        processes: [ProcessListing],
+        prefix: String,
+        program: (UInt32) -> String? = { _ in nil }
+    ) {
         func isWanted(_ name: String) -> Bool { name.utf8.starts(with: prefix.utf8) }
         let states = Dictionary(names.map { (NotificationName($0.name), $0.state) }) { $1 }
         var rows: [Row] = []
@@ -79,7 +78,12 @@ struct Listing {
         for process in processes {
             for name in process.report.names where isWanted(name.name) {
                 registered.insert(NotificationName(name.name))
-                rows += Self.rows(process, name, state: states[NotificationName(name.name)] ?? name.state?.value ?? 0)
+                rows += Self.rows(
+                    process,
+                    program(process.process) ?? "",
+                    name,
+                    state: states[NotificationName(name.name)] ?? name.state?.value ?? 0
+                )
             }
         }
         rows.sort { Self.order($0, $1) }
@@ -88,11 +92,16 @@ struct Listing {
         self.rows = rows
     }
 
-    private static func rows(_ process: ProcessListing, _ name: NameReport, state: UInt64) -> [Row] {
+    private static func rows(
+        _ process: ProcessListing,
+        _ program: String,
+        _ name: NameReport,
+        state: UInt64
+    ) -> [Row] {
         var row = Row(name: name.name, state: state)
         row.process = process.process
         row.user = process.user
-        row.program = process.program
+        row.program = program
         row.suspensions = process.report.suspensions
         // A process that tells of the name alone.
         if name.registrations.isEmpty { return [row] }

@@ -2,7 +2,7 @@
 //
 //   call METHOD ARGUMENT…   “ok VALUE…” or “refused NAME”; arguments as TYPE:VALUE, several s: after as: for an array
 //
-// It answers `Tell` with the names that it has entered, and writes `tell`, `suspend`, `resume` and `changed TOKEN`.
+// It answers `Tell` with the names that it has entered, and writes `tell`, `suspend` and `resume`.
 
 import DBusTransport
 import Glibc
@@ -17,7 +17,6 @@ let connection = try DBusConnection.open()
     line.withUTF8 { _ = Glibc.write(1, $0.baseAddress, $0.count) }
 }
 
-let lease = try connection.addMatch(NotifydProtocol.tellRule)
 let signals = connection.onSignal { message in
     guard message.interface == NotifydProtocol.interface, let member = message.member,
         let arguments = try? message.arguments()
@@ -25,11 +24,13 @@ let signals = connection.onSignal { message in
     switch NotifydProtocol.Signal(rawValue: member) {
     case .tell:
         let report = ProcessReport(names: names.withLock { $0 }.map { NameReport(name: $0) })
-        let call = try? NotifydProtocol.call(.report, [arguments[0], report.value], options: [.noReply, .noAutoStart])
+        let call = try? NotifydProtocol.call(
+            .report,
+            [arguments[0]] + report.values,
+            options: [.noReply, .noAutoStart]
+        )
         if let call { try? connection.send(call) }
         write("tell")
-    case .changed:
-        if case .int32(let token) = arguments.first { write("changed \(token)") }
     case .suspend, .resume: write(member.lowercased())
     case nil: break
     }
@@ -58,7 +59,8 @@ while let line = readLine() {
     if method == .enter { names.withLock { $0 += arguments.first?.stringsValue ?? [] } }
     do throws(DBusError) {
         let answer = try connection.callAndWait(NotifydProtocol.call(method, arguments))
-        write("ok " + answer.map { $0.stringValue ?? $0.unsignedValue.map { "\($0)" } ?? "" }.joined(separator: " "))
+        let texts = answer.map { $0.stringValue ?? $0.unsignedValue.map { "\($0)" } ?? "\($0)" }
+        write("ok " + texts.joined(separator: " ").split(separator: "\n").joined(separator: "; "))
     } catch {
         write("refused \(NotifydProtocol.refusal(error)?.rawValue ?? error.name ?? "\(error)")")
     }

@@ -25,11 +25,9 @@ import Testing
         let result4 = try state.enter(":1.2", ["a"])
         #expect(result4 == [])
         try set("a", 5, at: 1)
-        let result5 = state.leave(":1.1", ["a"])
-        #expect(result5 == [])
+        state.leave(":1.1", ["a"])
         #expect(state.state(of: "a") == 5)
-        let result6 = state.gone(":1.2")
-        #expect(result6 == [])
+        state.gone(":1.2")
         #expect(state.state(of: "a") == 0)
         let result7 = try state.enter(":1.1", ["a"])
         #expect(result7 == [])
@@ -40,8 +38,7 @@ import Testing
         let result8 = try state.enter(":1.1", ["a", "a"])
         #expect(result8 == [])
         try set("a", 5, at: 1)
-        let result9 = state.leave(":1.1", ["a", "b"])
-        #expect(result9 == [])
+        state.leave(":1.1", ["a", "b"])
         #expect(state.state(of: "a") == 0)
     }
 
@@ -73,10 +70,9 @@ import Testing
         state.configure(configuration)
         #expect(state.state(of: "p") == 3)
         try set("p", 4, at: 1)
-        let result10 = state.gone(":1.1")
-        #expect(result10 == [])
+        state.gone(":1.1")
         #expect(state.state(of: "p") == 4)
-        #expect(state.nameListings.contains(NameListing(name: "p", state: 4, isPermanent: true)))
+        #expect(state.page(0, in: .all).names.contains(NameListing(name: "p", state: 4, isPermanent: true)))
         // If the new configuration lacks it, it is an ordinary name; if the new one has another value, the name keeps its state.
         configuration.permanentNames = [.init(name: "p", state: 9)]
         state.configure(configuration)
@@ -103,7 +99,7 @@ import Testing
     @Test mutating func forbiddenNamesAreNotEnteredAndTheOthersAre() throws {
         let result11 = try state.enter(":1.1", ["a", "user.uid.502", "self.x", "user.uid.501"])
         #expect(result11 == ["user.uid.502", "self.x"])
-        #expect(state.processListings.first?.report.names.map(\.name) == ["a", "user.uid.501"])
+        #expect(state.page(0, in: .all).processes.first?.report.names.map(\.name).sorted() == ["a", "user.uid.501"])
         var configuration = NotifyConfiguration()
         configuration.rules.reservations = [.init(prefix: "r.", user: 0, group: 0, access: 0x113)]
         state.configure(configuration)
@@ -115,6 +111,7 @@ import Testing
         #expect(refusal == .notAuthorized)
     }
 
+    // Rules, a.14
     @Test func anotherUserHasLowerLimits() throws {
         var state = DaemonState(process: 1, user: 0)
         _ = state.arrived(":1.1", Identity(user: 0, process: 10))
@@ -128,36 +125,95 @@ import Testing
         #expect(few.isEmpty)
     }
 
-    @Test func aProcessHasALimitOfNames() throws {
+    // Rules, a.14
+    @Test func aProcessAndItsUserHaveALimitOfNames() throws {
         var limits = Limits()
-        (limits.names, limits.nameBytes) = (3, 10)
+        limits.connection = Amount(names: 3, bytes: 10, registrations: 5)
+        limits.user = Amount(names: 4, bytes: 12, registrations: 5)
         var state = DaemonState(process: 1, user: 501, limits: limits)
-        _ = state.arrived(":1.1", user)
-        let result13 = try state.enter(":1.1", ["a", "b"])
-        #expect(result13 == [])
-        for names in [["c", "d"], ["012345678"]] {
-            let refusal = state.refusal {
-                _ = try $0.enter(":1.1", names)
-            }
-            #expect(refusal == .limitsExceeded)
+        for connection in [":1.1", ":1.2"] { _ = state.arrived(connection, user) }
+        func refusal(_ connection: String, _ names: [String]) -> NotifydProtocol.ErrorName? {
+            state.refusal { _ = try $0.enter(connection, names) }
         }
-        let result14 = try state.enter(":1.1", ["b", "c"])
-        #expect(result14 == [])
-        let result15 = state.leave(":1.1", ["a"])
-        #expect(result15 == [])
-        let result16 = try state.enter(":1.1", ["12345678"])
-        #expect(result16 == [])
+        _ = try state.enter(":1.1", ["a", "b"])
+        for names in [["c", "d"], ["012345678"]] { #expect(refusal(":1.1", names) == .limitsExceeded) }
+        _ = try state.enter(":1.1", ["b", "c"])
+        #expect(refusal(":1.2", ["a", "b"]) == .limitsExceeded)
+        _ = try state.enter(":1.2", ["a"])
+        state.leave(":1.1", ["a", "b"])
+        #expect(refusal(":1.2", ["12345678"]) == nil)
+        // Another user has a limit of its own.
+        _ = state.arrived(":1.3", Identity(user: 502, process: 12))
+        #expect(refusal(":1.3", ["x", "y", "z"]) == nil)
+        state.gone(":1.1")
+        state.gone(":1.2")
+        #expect(state.amounts.isEmpty)
     }
 
     @Test mutating func whoIsUnknownHasNothing() throws {
         let result17 = try state.enter(":1.9", ["a"])
         #expect(result17 == [])
-        let result18 = state.leave(":1.9", ["a"])
-        #expect(result18 == [])
-        let result19 = state.gone(":1.9")
-        #expect(result19 == [])
+        state.leave(":1.9", ["a"])
+        state.gone(":1.9")
         try set("a", 1, at: 1, by: ":1.9")
-        #expect(state.processListings.isEmpty)
+        #expect(state.page(0, in: .all).processes.isEmpty)
         #expect(state.state(of: "a") == 0)
+    }
+
+    // Rules, a.5
+    @Test func onlyReservedNamesArePostedAndForThoseWhoMay() {
+        let (owner, stranger) = (Identity(user: 502), Identity(user: 503))
+        func refusal(_ name: String, _ caller: Identity) -> NotifydProtocol.ErrorName? {
+            state.refusal { try $0.checkPost(name, by: caller) }
+        }
+        #expect(refusal("user.uid.502.x", owner) == nil)
+        #expect(refusal("user.uid.502.x", stranger) == .notAuthorized)
+        #expect(refusal("user.uid.502.x", Identity(user: 0)) == nil)
+        for name in ["open", "self.x"] { #expect(refusal(name, Identity(user: 0)) == .notAuthorized) }
+    }
+
+    // Rules, a.14
+    @Test mutating func aListIsOfOneUserOrForRootOfAll() throws {
+        _ = state.arrived(":1.3", Identity(user: 502, process: 12))
+        _ = try state.enter(":1.1", ["a", "shared"])
+        _ = try state.enter(":1.3", ["b", "shared"])
+        let (own, all) = (state.page(0, in: state.scope(of: user)), state.page(0, in: state.scope(of: .init(user: 0))))
+        #expect(own.processes.map(\.connection) == [":1.1"])
+        #expect(Set(own.names.map(\.name)) == ["a", "shared", "com.apple.system.notify.ipc_version"])
+        #expect(all.processes.map(\.connection) == [":1.1", ":1.3"])
+        #expect(all.names.count == 4)
+    }
+
+    @Test mutating func aListOfAnyLengthComesInPages() throws {
+        let names = (0..<5000).map { "a name of some length, \($0)" }
+        _ = try state.enter(":1.1", names)
+        _ = try state.enter(":1.2", ["last"])
+        var (cursor, pages, listed) = (UInt64(0), 0, [String]())
+        repeat {
+            let page = state.page(cursor, in: .all)
+            listed += page.processes.flatMap { $0.report.names.map(\.name) }
+            (cursor, pages) = (page.cursor, pages + 1)
+        } while cursor != 0
+        #expect(pages > 2)
+        #expect(listed.count == 5001)
+        #expect(Set(listed) == Set(names + ["last"]))
+        let (beyond, past) = (state.page(.max, in: .all), state.page(1 << 32 | 0xFFFF_FFFF, in: .user(501)))
+        #expect(beyond == ListPage())
+        #expect(past.processes.map(\.connection) == [":1.2"])
+    }
+
+    @Test func pagesThatNobodyReadsAreRefused() throws {
+        var limits = Limits()
+        limits.lists = 2
+        var state = DaemonState(process: 1, user: 501, limits: limits)
+        for connection in [":1.1", ":1.2"] { _ = state.arrived(connection, user) }
+        try state.beginList(":1.1")
+        try state.beginList(":1.2")
+        #expect(state.refusal { try $0.beginList(":1.1") } == .limitsExceeded)
+        state.endList(":1.2")
+        #expect(state.refusal { try $0.beginList(":1.1") } == nil)
+        state.gone(":1.1")
+        try state.beginList(":1.2")
+        try state.beginList(":1.2")
     }
 }

@@ -17,30 +17,25 @@ import Testing
     private mutating func report(
         _ names: [NameReport],
         suspensions: UInt32 = 0,
-        inquiry: UInt64 = 1,
-        isFirst: Bool = false,
         by connection: String = ":1.1"
-    ) throws -> [DaemonState.Action] {
-        try state.reported(
-            connection,
-            inquiry: inquiry,
-            ProcessReport(suspensions: suspensions, names: names),
-            isFirst: isFirst,
-            now: 1000
-        )
-        .actions
+    ) throws {
+        _ = try state.reported(connection, ProcessReport(suspensions: suspensions, names: names), now: 1000)
+    }
+
+    private var names: [NameReport] {
+        (state.page(0, in: .all).processes.first?.report.names ?? []).sorted { $0.name < $1.name }
     }
 
     /// Each suspension would be a message to the next connection of the process.
     @Test mutating func suspensionsWithoutEndAreNotBelieved() throws {
-        _ = try report([], suspensions: .max, isFirst: true)
+        _ = try report([], suspensions: .max)
         let actions = state.arrived(":1.3", user)
         #expect(actions == [.suspend(connection: ":1.3", times: 255)])
     }
 
     @Test mutating func aProcessThatTheBusCannotTellSuspendsNoOther() throws {
         _ = state.arrived(":1.3", Identity(user: 501, process: 0))
-        _ = try report([], suspensions: 2, isFirst: true, by: ":1.3")
+        _ = try report([], suspensions: 2, by: ":1.3")
         let actions = state.arrived(":1.4", Identity(user: 502, process: 0))
         #expect(actions == [])
     }
@@ -51,17 +46,15 @@ import Testing
         #expect(result3 == [])
         try state.setState(":1.1", "both", StateReport(value: 5, time: 5), now: 1000)
         let registration = RegistrationReport(token: 3, kind: .signal, suspensions: 0, deliveries: 9)
-        let result4 = try report([
+        try report([
             NameReport(name: "both", registrations: [registration]),
             NameReport(name: "new", state: StateReport(value: 7, time: 7)),
         ])
-        #expect(result4 == [])
         #expect(state.state(of: "both") == 5)
         #expect(state.state(of: "new") == 7)
-        let names = try #require(state.processListings.first).report.names
         #expect(names.map(\.name) == ["both", "new"])
         #expect(names.first?.registrations == [registration])
-        #expect(!state.nameListings.contains { $0.name == "old" })
+        #expect(!state.page(0, in: .all).names.contains { $0.name == "old" })
     }
 
     @Test mutating func ofTwoReportedStatesTheNewerWinsInEitherOrder() throws {
@@ -72,80 +65,37 @@ import Testing
         }
     }
 
-    // Rules, a.11: a registration that another process had all the time keeps the state, although that process reports only now.
-    @Test mutating func aStateWhoseOnlyKnownProcessEndsIsKeptForThoseWhoHaveNotToldYet() throws {
-        try state.setState(":1.2", "kept", StateReport(value: 5, time: 5), now: 1000)
-        try state.setState(":1.2", "lost", StateReport(value: 6, time: 6), now: 1000)
-        _ = state.gone(":1.2")
-        #expect(state.state(of: "kept") == 0)
-        _ = try report([NameReport(name: "kept")], isFirst: true)
-        #expect(state.state(of: "kept") == 5)
-        state.gathered()
-        _ = try report([NameReport(name: "kept"), NameReport(name: "lost")])
-        #expect(state.state(of: "kept") == 5)
-        #expect(state.state(of: "lost") == 0)
-    }
-
-    // A process that leaves a name and registers it again has ended its state, also while others are still asked.
-    @Test mutating func aStateIsNotKeptForTheProcessThatLeft() throws {
-        try state.setState(":1.1", "a", StateReport(value: 5, time: 5), now: 1000)
-        _ = state.leave(":1.1", ["a"])
-        _ = try state.enter(":1.1", ["a"])
-        _ = try report([NameReport(name: "a")], isFirst: true)
-        #expect(state.state(of: "a") == 0)
-    }
-
     @Test mutating func aReportedStateThatMayNotBeSetIsPassedOver() throws {
         var configuration = NotifyConfiguration()
         configuration.rules.reservations = [.init(prefix: "r.", user: 0, group: 0, access: 0x113)]
         state.configure(configuration)
         _ = try report([NameReport(name: "r.x", state: StateReport(value: 7, time: 7))])
         #expect(state.state(of: "r.x") == 0)
-        #expect(state.processListings.first?.report.names.map(\.name) == ["r.x"])
+        #expect(names.map(\.name) == ["r.x"])
     }
 
-    @Test mutating func pathsThatAreReportedAreWatchedAndOthersNoMore() throws {
-        let (kept, other) = (
-            MonitorReport(token: 2, path: "/a", flags: 0), MonitorReport(token: 3, path: "/b", flags: 2)
-        )
-        let result5 = try report([NameReport(name: "n", monitors: [kept, other])])
-        #expect(
-            result5 == [
-                .watch(id: 1, path: "/a", flags: 0, as: user), .watch(id: 2, path: "/b", flags: 2, as: user),
-            ]
-        )
-        let moved = MonitorReport(token: 3, path: "/c", flags: 2)
-        let result6 = try report([NameReport(name: "n", monitors: [kept, moved])])
-        #expect(
-            result6 == [
-                .unwatch(id: 2), .watch(id: 3, path: "/c", flags: 2, as: user),
-            ]
-        )
-        #expect(state.processListings.first?.report.names.first?.monitors == [kept, moved])
-        let result7 = try report([])
-        #expect(result7 == [.unwatch(id: 1), .unwatch(id: 3)])
+    @Test mutating func whatAReportTellsIsListed() throws {
+        let monitor = MonitorReport(token: 2, path: "/a", flags: 0)
+        try report([NameReport(name: "n", monitors: [monitor])])
+        #expect(names.first?.monitors == [monitor])
+        try report([])
+        #expect(names.isEmpty)
+        #expect(state.amounts.isEmpty)
     }
 
-    @Test mutating func onlyAReportOfTheTimeBeforeTellsOfSuspensions() throws {
-        _ = try report([NameReport(name: "n")], suspensions: 2, isFirst: true)
-        #expect(state.processListings.first?.report.suspensions == 2)
-        let result8 = try state.resumeProcess(10, by: user)
-        #expect(result8 == [.resume(connection: ":1.1")])
-        _ = try report([NameReport(name: "n")], suspensions: 2)
-        #expect(state.processListings.first?.report.suspensions == 1)
+    @Test mutating func onlyTheFirstReportTellsOfSuspensions() throws {
+        try report([NameReport(name: "n")], suspensions: 2)
+        #expect(state.page(0, in: .all).processes.first?.report.suspensions == 2)
+        let actions = try state.resumeProcess(10, by: user)
+        #expect(actions == [.resume(connection: ":1.1")])
+        try report([NameReport(name: "n")], suspensions: 2)
+        #expect(state.page(0, in: .all).processes.first?.report.suspensions == 1)
     }
 
-    @Test mutating func connectionsWithRegistrationsAreAwaitedUntilTheyAnswer() throws {
-        #expect(state.connectionsToAnswer(5) == [])
-        _ = try report([NameReport(name: "n")], inquiry: 4)
-        #expect(state.connectionsToAnswer(5) == [":1.1"])
-        _ = try report([NameReport(name: "n")], inquiry: 5)
-        #expect(state.connectionsToAnswer(5) == [])
-    }
-
+    // Rules, a.14
     @Test func aReportOfTooMuchChangesNothing() throws {
         var limits = Limits()
-        (limits.names, limits.monitors, limits.registrations) = (2, 1, 1)
+        limits.connection = Amount(names: 2, bytes: 8, registrations: 1)
         var state = DaemonState(process: 1, user: 501, limits: limits)
         _ = state.arrived(":1.1", user)
         _ = try state.enter(":1.1", ["a"])
@@ -153,23 +103,12 @@ import Testing
         let reports = [
             ["b", "c", "d"].map { NameReport(name: $0) },
             [NameReport(name: "b", registrations: [registration, registration])],
-            [
-                NameReport(name: "b", monitors: [MonitorReport(token: 1, path: "/a", flags: 0)]),
-                NameReport(name: "c", monitors: [MonitorReport(token: 2, path: "/a", flags: 0)]),
-            ],
+            [NameReport(name: "b", monitors: [MonitorReport(token: 1, path: "/too/long", flags: 0)])],
         ]
         for names in reports {
-            let refusal = state.refusal {
-                _ = try $0.reported(
-                    ":1.1",
-                    inquiry: 1,
-                    ProcessReport(names: names),
-                    isFirst: false,
-                    now: 1
-                )
-            }
+            let refusal = state.refusal { _ = try $0.reported(":1.1", ProcessReport(names: names), now: 1) }
             #expect(refusal == .limitsExceeded)
         }
-        #expect(state.processListings.first?.report.names.map(\.name) == ["a"])
+        #expect(state.page(0, in: .all).processes.first?.report.names.map(\.name) == ["a"])
     }
 }

@@ -13,32 +13,42 @@ final class Client: Sendable {
     init(_ bus: PrivateBus) throws {
         let connection = try DBusConnection.open(bus.bus)
         self.connection = connection
-        lease = try connection.addMatch(NotifydProtocol.tellRule)
+        lease = try connection.addMatch(NotifydProtocol.ownerRule)
         let (report, heard) = (SharedReport(), SharedLines())
         shared = (report, heard)
         token = connection.onSignal { [weak connection] message in
-            guard message.interface == NotifydProtocol.interface, let member = message.member,
-                let arguments = try? message.arguments()
-            else { return }
-            if member == NotifydProtocol.Signal.tell.rawValue {
-                heard.append(arguments[1].booleanValue == true ? "Tell detailed" : "Tell")
+            func answer(_ round: UInt64) {
                 guard let answer = report.value,
                     let call = try? NotifydProtocol.call(
                         .report,
-                        [arguments[0], answer.value],
+                        [.uint64(round)] + answer.values,
                         options: [.noReply, .noAutoStart]
                     )
                 else { return }
                 try? connection?.send(call)
-            } else if case .int32(let token) = arguments.first {
-                heard.append("\(member) \(token)")
-            } else {
+            }
+            guard let member = message.member, let arguments = try? message.arguments() else { return }
+            if message.isBusSignal("NameOwnerChanged") {
+                guard arguments.first?.stringValue == NotifydProtocol.busName,
+                    arguments.last?.stringValue != ""
+                else { return }
+                heard.append("came")
+                answer(0)
+            } else if message.interface == NotifydProtocol.interface {
                 heard.append(member)
+                if member == NotifydProtocol.Signal.tell.rawValue { answer(arguments[0].unsignedValue ?? 0) }
             }
         }
     }
 
-    /// Its answer to `Tell`; `nil` means none.
+    /// Has itself listed at the bus as a process with registrations.
+    func queues() async throws {
+        _ = try await connection.call(
+            NotifydProtocol.busCall("RequestName", [.string(NotifydProtocol.clientsBusName), .uint32(0)])
+        )
+    }
+
+    /// Its report when it is asked, or notifyd comes; `nil` means none.
     func answers(_ report: ProcessReport?) { shared.report.set(report) }
 
     func answers(_ names: [String]) { answers(ProcessReport(names: names.map { NameReport(name: $0) })) }
@@ -69,28 +79,21 @@ final class Client: Sendable {
         try await call(.getState, .string(name)).first?.unsignedValue
     }
 
-    func monitor(_ token: Int32, _ path: String, flags: UInt32 = 0, name: String = "n") async throws {
-        // When many buses and notifyds come and go, the kernel frees their inotify instances with a delay.
-        let deadline = ContinuousClock.now + .seconds(30)
-        while true {
-            do throws(DBusError) {
-                _ = try await connection.call(
-                    NotifydProtocol.call(.monitor, [.int32(token), .string(name), .string(path), .uint32(flags)])
-                )
-                return
-            } catch {
-                guard error.message.contains("max_user_instances"), .now < deadline else { throw error }
-                try await Task.sleep(for: .milliseconds(50))
-            }
-        }
+    func list() async throws -> (names: [NameListing], processes: [ProcessListing]) {
+        var (names, processes, cursor) = ([NameListing](), [ProcessListing](), UInt64(0))
+        repeat {
+            let page = try ListPage(try await call(.list, .uint64(cursor)))
+            names += page.names
+            processes += page.processes
+            cursor = page.cursor
+        } while cursor != 0
+        return (names.sorted { $0.name < $1.name }, processes)
     }
 
-    func list() async throws -> (names: [NameListing], processes: [ProcessListing]) {
-        let answer = try await call(.list)
-        guard answer.count == 2, case .array(let names, "a{sv}") = answer[0],
-            case .array(let processes, "a{sv}") = answer[1]
-        else { throw NotifydProtocol.FieldError("list") }
-        return (try names.map { try NameListing($0) }, try processes.map { try ProcessListing($0) })
+    func report(_ report: ProcessReport) async throws {
+        _ = try await connection.call(
+            NotifydProtocol.call(.report, [.uint64(0)] + report.values, options: .noAutoStart)
+        )
     }
 
     /// The name of the refusal; `nil` if there is none.

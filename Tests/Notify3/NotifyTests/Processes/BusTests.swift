@@ -1,4 +1,5 @@
 import DBusTransport
+import Glibc
 import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
@@ -28,12 +29,13 @@ import Testing
         try await eventually { listener.calls(handled) == 2 }
     }
 
-    // Posting and observing work without notifyd; functions that need it fail.
-    @Test func withoutNotifydOnlyStateAndPathsAreMissing() async throws {
+    // Posting, observing and paths work without notifyd; functions that need it fail.
+    @Test func withoutNotifydOnlyStateAndReservedNamesAreMissing() async throws {
         let token = try await listener.register("dispatch", "menu")
         #expect(try await listener.ask("set \(token) 5") == "status 9")
         #expect(try await listener.ask("get \(token)") == "status 9")
-        #expect(try await listener.ask("monitor \(token) /etc/hosts 0") == "status 9")
+        #expect(try await listener.ask("post user.uid.\(geteuid())") == "status 9")
+        #expect(try await listener.ask("monitor \(token) /etc/hosts 0") == "status 0")
         #expect(try await listener.ask("suspend-process \(listener.process.identifier)") == "status 9")
         #expect(try await listener.ask("dump /dev/null") == "status 9")
         #expect(try await poster.ask("post menu") == "status 0")
@@ -59,13 +61,10 @@ import Testing
         )
         for name in names.first?.stringsValue ?? [] where name.hasPrefix(":") && name != stranger.uniqueName {
             // Sent to one process, so that no match rule is needed.
-            try stranger.send(try NotifydProtocol.signal(.tell, [.uint64(1), .boolean(true)], to: name))
+            try stranger.send(try NotifydProtocol.signal(.tell, [.uint64(1)], to: name))
             try stranger.send(try NotifydProtocol.signal(.suspend, to: name))
-            try stranger.send(try NotifydProtocol.signal(.changed, [.int32(token)], to: name))
-            try stranger.send(try NotifydProtocol.signal(.changed, [.string("no token")], to: name))
+            try stranger.send(try NotifydProtocol.signal(.tell, [.string("no number")], to: name))
         }
-        try stranger.send(try NotifydProtocol.signal(.tell, [.uint64(1), .boolean(true)]))
-        try stranger.send(try NotifydProtocol.signal(.suspend))
         try await stranger.flush()
         #expect(try await poster.ask("post menu") == "status 0")
         try await eventually { listener.calls(token) == 1 }

@@ -29,17 +29,13 @@ struct HostileSignalTests {
         stranger = try DBusConnection.open(bus.bus)
     }
 
-    private func signal(
-        _ member: String,
-        _ arguments: [DBusValue] = [],
-        isDirected: Bool = true
-    ) throws -> DBusMessage {
+    private func signal(_ member: String, _ arguments: [DBusValue] = []) throws -> DBusMessage {
         try .signal(
             path: NotifydProtocol.path,
             interface: NotifydProtocol.interface,
             member: member,
             arguments: arguments,
-            destination: isDirected ? target : nil
+            destination: target
         )
     }
 
@@ -58,34 +54,36 @@ struct HostileSignalTests {
     @Test func signalsOfStrangersInNotifydsNameChangeNothing() async throws {
         let before = reports
         let forged: [(String, [DBusValue])] = [
-            ("Suspend", []), ("Changed", [.int32(token)]), ("Tell", [.uint64(1), .boolean(true)]), ("Nothing", []),
+            ("Suspend", []), ("Tell", [.uint64(1)]), ("Nothing", []),
         ]
         for (member, arguments) in forged { try stranger.send(try signal(member, arguments)) }
-        // To all: the rule names notifyd, so that it arrives nowhere.
-        try stranger.send(try signal("Tell", [.uint64(1), .boolean(true)], isDirected: false))
+        // As if the bus said that the stranger is notifyd.
+        let name = DBusValue.string(NotifydProtocol.busName)
+        try stranger.send(
+            try .signal(
+                path: "/org/freedesktop/DBus",
+                interface: "org.freedesktop.DBus",
+                member: "NameOwnerChanged",
+                arguments: [name, .string(""), .string(stranger.uniqueName ?? "")],
+                destination: target
+            )
+        )
         try await expectHeard()
         #expect(reports == before)
     }
 
     @Test func argumentsOfOtherTypesAreIgnored() async throws {
         let before = reports
-        let wrong: [(String, [DBusValue])] = [
-            ("Changed", []), ("Changed", [.string("1")]), ("Changed", [.variant(.int32(token))]),
-            ("Changed", [.int32(token), .int32(token)]), ("Changed", [.int32(.min)]), ("Changed", [.int32(.max)]),
-            ("Tell", [.uint64(1), .boolean(true)]),
-        ]
-        for (member, arguments) in wrong { try notifyd.connection.send(try signal(member, arguments)) }
         for arguments: [DBusValue] in [
-            [], [.uint64(1)], [.int64(1), .boolean(true)], [.uint64(1), .uint32(1)],
-            [.string(""), .array([], of: "v")],
-            [.uint64(1), .boolean(true), .boolean(true)],
+            [], [.int64(1)], [.uint64(1), .boolean(true)], [.string("")], [.array([], of: "v")], [.variant(.uint64(1))],
         ] {
-            try notifyd.connection.send(try signal("Tell", arguments, isDirected: false))
+            try notifyd.connection.send(try signal("Tell", arguments))
         }
+        try notifyd.connection.send(try signal("Suspend", [.uint32(1)]))
         try await expectHeard()
         #expect(reports == before)
         // The genuine ones, to see that the others arrived where these do.
-        try notifyd.connection.send(try signal("Tell", [.uint64(1), .boolean(true)], isDirected: false))
+        try notifyd.connection.send(try signal("Tell", [.uint64(1)]))
         let heard = notifyd
         try await eventually("it reports") { heard.words.count { $0 == .report } == before + 1 }
         try notifyd.connection.send(try signal("Suspend"))
@@ -97,7 +95,7 @@ struct HostileSignalTests {
     }
 
     // A body is read when sender and signature are right, and then it is small.
-    @Test(arguments: ["Changed", "Tell", "Suspend", "Posted"])
+    @Test(arguments: ["Tell", "Suspend", "Posted"])
     func aHugeBodyIsNotRead(member: String) async throws {
         // Reading it would take hundreds of megabytes.
         let huge: [DBusValue] = [.array(Array(repeating: .variant(.int64(1)), count: 1 << 20), of: "v")]

@@ -1,3 +1,4 @@
+import DBusTransport
 import Glibc
 import NotifyCenterTestKit
 import NotifydProtocol
@@ -21,6 +22,8 @@ struct OtherUsersTests {
 
     // Rules, a.4 and a.5
     @Test func aUsersNameIsForThatUserAndRoot() async throws {
+        let notifyd = try await startNotifyd(on: bus)
+        defer { notifyd.kill() }
         let (rootsToken, ownersToken) = (
             try await root.register("dispatch", "user.uid.65534.menu"),
             try await owner.register("dispatch", "user.uid.65534.menu")
@@ -37,8 +40,10 @@ struct OtherUsersTests {
         try await eventually { root.calls(rootsToken) == 2 && owner.calls(ownersToken) == 2 }
     }
 
-    // Rules, a.5: a bus carries posts from anybody; the receiver asks who posted.
+    // Rules, a.5: a bus carries posts from anybody; a receiver takes those of notifyd.
     @Test func aForgedPostOfAnotherUsersNameIsIgnored() async throws {
+        let notifyd = try await startNotifyd(on: bus)
+        defer { notifyd.kill() }
         let token = try await owner.register("dispatch", "user.uid.65534")
         let checked = try await owner.register("check", "user.uid.65534")
         _ = try await owner.ask("read \(checked)")
@@ -72,7 +77,7 @@ struct OtherUsersTests {
             #expect(await poster.exitStatus() == 0)
             try await eventually { root.calls(token) == count }
         }
-        // notifyd asks the bus who calls, as receivers do.
+        // notifyd asks the bus who calls.
         #expect(try await stranger.ask("post user.uid.65534.menu") == "status 7")
         let forged = try ChildProcess(
             "setpriv",
@@ -85,5 +90,56 @@ struct OtherUsersTests {
         #expect(await forged.exitStatus() != 0)
         try await eventually("it is refused") { forged.errorText.contains("NotAuthorized") }
         #expect(root.calls(token) == 10)
+    }
+
+    // Rules, a.13: what stat tells needs no right to read.
+    @Test(arguments: [0o000, 0o200], [0o755, 0o711])
+    func aFileThatMayNotBeReadIsMonitored(_ mode: mode_t, _ directoryMode: mode_t) async throws {
+        let folder = try TemporaryDirectory("notify-paths")
+        chmod(folder.path, directoryMode)
+        let path = "\(folder.path)/file"
+        func write() throws {
+            let file = open(path, O_WRONLY | O_CREAT | O_APPEND, mode)
+            #expect(Glibc.write(file, "x", 1) == 1)
+            close(file)
+        }
+        try write()
+        let token = try await owner.register("dispatch", "menu")
+        // The kernel has few inotify instances, and frees those of ended processes with a delay.
+        try await eventually("the path is monitored") {
+            try await owner.ask("monitor \(token) \(path) 0") == "status 0"
+        }
+        try write()
+        try await eventually("the write is told") { owner.calls(token) == 1 }
+        unlink(path)
+        try await eventually("the deletion is told") { owner.calls(token) == 2 }
+        try write()
+        try await eventually("the creation is told") { owner.calls(token) >= 3 }
+    }
+
+    // Rules, a.13
+    @Test func aPathInADirectoryThatMayNotBeSearchedIsRefused() async throws {
+        let folder = try TemporaryDirectory("notify-paths")
+        chmod(folder.path, 0o755)
+        mkdir("\(folder.path)/private", 0o700)
+        let token = try await owner.register("dispatch", "menu")
+        try await eventually("it is refused") {
+            try await owner.ask("monitor \(token) \(folder.path)/private/file 0") == "status 7"
+        }
+    }
+
+    // A process of another user that is first in the queue of processes with registrations gains nothing and harms nobody.
+    @Test func whoOwnsTheNameOfTheQueueHarmsNobody() async throws {
+        _ = try await stranger.register("check", "menu")
+        let connection = try DBusConnection.open(bus.bus)
+        try await eventually("it is the first") {
+            try await connection.owner(of: NotifydProtocol.clientsBusName) != nil
+        }
+        stranger.process.suspend()
+        let token = try await root.register("check", "menu")
+        let notifyd = try await startNotifyd(on: bus)
+        defer { notifyd.kill() }
+        #expect(try await root.ask("set \(token) 5") == "status 0")
+        #expect(try await root.ask("get \(token)") == "state 5")
     }
 }

@@ -56,11 +56,11 @@ import Testing
         bus.stop()
         try await eventually { try await listener.ask("post menu") == "status 9" }
         for command in [
-            "set \(token) 5", "get \(token)", "monitor \(token) /etc/hosts", "suspend-process 1", "dump /dev/null",
+            "set \(token) 5", "get \(token)", "post user.uid.\(geteuid())", "suspend-process 1", "dump /dev/null",
         ] {
             #expect(try await listener.ask(command) == "status 9", "\(command)")
         }
-        for command in ["suspend \(token)", "resume \(token)", "cancel \(token)"] {
+        for command in ["monitor \(token) /etc/hosts 0", "suspend \(token)", "resume \(token)", "cancel \(token)"] {
             #expect(try await listener.ask(command) == "status 0", "\(command)")
         }
         #expect(try await listener.ask("read \(token)") == "status 2")
@@ -113,7 +113,7 @@ import Testing
         defer { bus.resume() }
         let commands = [
             "check order", "dispatch order", "set \(tokens[2]) 5", "get \(tokens[3])",
-            "post user.uid.\(geteuid()).menu", "monitor \(tokens[5]) /etc/hosts",
+            "post user.uid.\(geteuid()).menu", "dump /dev/null",
         ]
         let began = ContinuousClock.now
         let answers = await withTaskGroup(of: String.self) { group in

@@ -21,7 +21,6 @@ final class StandInNotifyd: Sendable {
     init(on bus: Bus, isRefusing: Bool = false) async throws {
         let connection = try DBusConnection.open(bus)
         self.connection = connection
-        let name = connection.uniqueName ?? ""
         let names = DBusInterface.Argument("names", "as")
         let refusal = MethodFailure(name: "org.freedesktop.DBus.Error.Failed", message: "not now")
         let interface = DBusInterface(
@@ -30,17 +29,17 @@ final class StandInNotifyd: Sendable {
                 DBusInterface.Method(
                     "Enter",
                     in: [names],
-                    out: [.init("owner", "s")],
                     inOrder: { [weak self] call, reply in
                         self?.callers.withLock { _ = $0.insert(call.sender) }
                         for name in call.arguments.first?.stringsValue ?? [] { self?.note(.enter(name)) }
-                        reply.send(isRefusing ? .failure(refusal) : .success([.string(name)]))
+                        reply.send(isRefusing ? .failure(refusal) : .success([]))
                     }
                 ),
                 DBusInterface.Method(
                     "Report",
-                    in: [.init("inquiry", "t"), .init("report", "a{sv}")],
-                    inOrder: { [weak self] _, reply in
+                    in: [.init("round", "t"), .init("suspensions", "u"), .init("names", NotifydProtocol.nameRows)],
+                    inOrder: { [weak self] call, reply in
+                        self?.callers.withLock { _ = $0.insert(call.sender) }
                         self?.note(.report)
                         reply.send(.success([]))
                     }

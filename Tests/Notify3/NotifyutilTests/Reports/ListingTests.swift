@@ -11,7 +11,6 @@ struct ListingTests {
             connection: ":1.\(pid)",
             process: pid,
             user: 1000,
-            program: "/usr/bin/prog\(pid)",
             report: ProcessReport(suspensions: suspensions, names: names)
         )
     }
@@ -42,7 +41,7 @@ struct ListingTests {
     ]
 
     private func listing(_ prefix: String = "") -> Listing {
-        Listing(names: Self.names, processes: Self.processes, prefix: prefix)
+        Listing(names: Self.names, processes: Self.processes, prefix: prefix, program: { "/usr/bin/prog\($0)" })
     }
 
     @Test("a table has a row for each registration, by process, name and token, and no control characters")

@@ -1,20 +1,31 @@
 import DBusTransport
 import Foundation
-import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
+
+@testable import FileWatching
 
 // Rules, a.13
 @Suite struct PathTests {
-    private let daemon: Daemon
-    private let client: Client
+    private let watcher: PathWatcher
+    private let changes = SharedLines()
     private let directory: TemporaryDirectory
 
     init() async throws {
-        daemon = try await Daemon()
-        client = try Client(daemon.bus)
+        let changes = changes
+        var made: PathWatcher?
+        // Other tests may use all of the user's inotify instances for a moment.
+        try await eventually("an inotify instance is free") {
+            made = try? PathWatcher { ids in for id in ids { changes.append("\(id)") } }
+            return made != nil
+        }
+        watcher = try #require(made)
         directory = try TemporaryDirectory("paths")
+    }
+
+    private func monitor(_ id: UInt64, _ path: String, flags: UInt32 = 0) throws {
+        let outcome = watcher.addAndWait(id, FilePath(path), .wanted(flags))
+        #expect(outcome == .watched)
     }
 
     private func path(_ name: String) -> String { "\(directory.path)/\(name)" }
@@ -25,10 +36,10 @@ import Testing
         close(file)
     }
 
-    private func count(_ token: Int32) -> Int { client.signals.count { $0 == "Changed \(token)" } }
+    private func count(_ token: UInt64) -> Int { changes.lines.count { $0 == "\(token)" } }
 
     /// Does something, and waits until the token is notified.
-    private func expectChange(_ token: Int32, _ what: Comment, _ body: () throws -> Void) async throws {
+    private func expectChange(_ token: UInt64, _ what: Comment, _ body: () throws -> Void) async throws {
         let before = count(token)
         try body()
         try await eventually("\(what)") { count(token) > before }
@@ -39,7 +50,7 @@ import Testing
     )
 
     @Test func aFileIsFollowedThroughItsLife() async throws {
-        try await client.monitor(2, path("f"))
+        try monitor(2, path("f"))
         try await expectChange(2, "created") { try write("f") }
         try await expectChange(2, "written") { try write("f") }
         try await expectChange(2, "mode changed") { chmod(path("f"), 0o600) }
@@ -55,7 +66,7 @@ import Testing
     }
 
     @Test func directoriesThatAppearAreFollowed() async throws {
-        try await client.monitor(2, path("a/b/f"), flags: Self.create | Self.write)
+        try monitor(2, path("a/b/f"), flags: Self.create | Self.write)
         mkdir(path("a"), 0o755)
         mkdir(path("a/b"), 0o755)
         try await expectChange(2, "created") { try write("a/b/f") }
@@ -74,7 +85,7 @@ import Testing
         try write("d/one")
         try write("two")
         symlink("d/one", path("l"))
-        try await client.monitor(2, path("l"))
+        try monitor(2, path("l"))
         try await expectChange(2, "target written") { try write("d/one") }
         try await expectChange(2, "link replaced") {
             symlink(path("two"), path("m"))
@@ -87,85 +98,59 @@ import Testing
 
     @Test func onlyWantedEventsAreTold() async throws {
         try write("f")
-        try await client.monitor(2, path("f"), flags: Self.attrib)
-        try await client.monitor(3, path("f"), flags: Self.write)
+        try monitor(2, path("f"), flags: Self.attrib)
+        try monitor(3, path("f"), flags: Self.write)
         try await expectChange(3, "written") { try write("f") }
         #expect(count(2) == 0)
         try await expectChange(2, "mode changed") { chmod(path("f"), 0o600) }
-        // Another connection gets none of it.
-        let other = try Client(daemon.bus)
-        try await other.monitor(3, path("g"))
-        try await expectChange(3, "written again") { try write("f") }
-        #expect(other.signals.isEmpty)
     }
 
     @Test func manyEventsAreFewChanges() async throws {
-        try await client.monitor(2, path("f"))
+        try monitor(2, path("f"))
         let begin = ContinuousClock.now
         for _ in 0..<20_000 { try write("f") }
         unlink(path("f"))
         try await eventually { count(2) > 0 }
         // A later event shows that the others are over.
-        try await client.monitor(3, path("h"))
+        try monitor(3, path("h"))
         try await expectChange(3, "created") { try write("h") }
         // The time that notifyd may need to read the events.
         let periods = (ContinuousClock.now - begin) / .milliseconds(100)
         #expect(Double(count(2)) <= periods + 2)
     }
 
-    @Test func unmonitoringAndLeavingEndTheMonitoring() async throws {
-        try await client.monitor(2, path("f"))
-        try await client.monitor(3, path("f"), name: "other")
-        try await client.monitor(4, path("f"), name: "kept")
-        try await client.call(.unmonitor, .int32(2))
-        try await client.leave("other")
-        try await expectChange(4, "created") { try write("f") }
+    @Test func aRemovedPathTellsNothingMore() async throws {
+        try monitor(2, path("f"))
+        try monitor(3, path("f"))
+        watcher.remove(2)
+        try await expectChange(3, "created") { try write("f") }
         #expect(count(2) == 0)
-        #expect(count(3) == 0)
     }
 
-    @Test func refusalsSayWhatIsWrong() async throws {
-        #expect(await client.refusal { try await client.monitor(2, "relative") } == "InvalidRequest")
-        try await client.monitor(2, path("f"))
-        #expect(await client.refusal { try await client.monitor(2, path("g")) } == "InvalidRequest")
-        #expect(await client.refusal { try await client.monitor(2, path("f")) } == nil)
-    }
-
-    @Test func pathsAreReportedToANewNotifyd() async throws {
-        client.answers(
-            ProcessReport(names: [
-                NameReport(name: "n", monitors: [MonitorReport(token: 2, path: path("f"), flags: 0)])
-            ])
-        )
-        daemon.process.kill()
-        daemon.process.waitUntilExit()
-        let second = try await Daemon(on: daemon.bus, directory: daemon.directory)
-        _ = try await client.state("n")
-        let other = try Client(daemon.bus)
-        // This path comes after it in the queue of paths to watch.
-        try await other.monitor(1, path("other"))
-        let before = count(2)
-        // On a busy machine a report may be late; it counts all the same.
-        try await eventually("changed") {
-            try write("f")
-            return count(2) > before
+    // Each process has so many, that others of its user have some too.
+    @Test func tooManyPathsAndWatchesAreRefused() async throws {
+        for id in UInt64(1)...1024 {
+            #expect(watcher.addAndWait(id, FilePath(path("f")), .all) == .watched)
         }
-        withExtendedLifetime(second) {}
+        guard case .impossible = watcher.addAndWait(1025, FilePath(path("f")), .all) else {
+            throw Unexpected()
+        }
+        for id in UInt64(1)...1024 { watcher.remove(id) }
+        #expect(watcher.addAndWait(1025, FilePath(path("f")), .all) == .watched)
+        // Deep directories: each path has as many watches as parts.
+        let shelf = String(repeating: "d/", count: 1000)
+        var failed = false
+        for index in 0..<9 where !failed {
+            let top = path("top\(index)")
+            let making = try ChildProcess("mkdir", ["-p", "\(top)/\(shelf)"])
+            #expect(await making.exitStatus() == 0)
+            if case .impossible = watcher.addAndWait(UInt64(2000 + index), FilePath("\(top)/\(shelf)f"), .all) {
+                failed = true
+            }
+        }
+        #expect(failed)
+        #expect(watcher.figures.watches <= 8192)
     }
 
-    // Rules, a.5
-    @Test func theConfigurationsPathsArePostedToAll() async throws {
-        let center = DarwinNotifyCenter(connection: client.connection)
-        let posts = SharedLines()
-        let observation = try await center.observe("com.example.file") { posts.append($0.name.rawValue) }
-        try daemon.configure("monitor com.example.file \(path("f"))\nset now-there 1\n")
-        daemon.process.send(SIGHUP)
-        try await eventually("read again") { try await client.state("now-there") == 1 }
-        // The watch is set on another thread; a change that comes too early is seen with the next.
-        try await eventually("posted") {
-            try write("f")
-            return !posts.lines.isEmpty
-        }
-        withExtendedLifetime(observation) {}
-    }
+    private struct Unexpected: Error {}
 }

@@ -1,5 +1,4 @@
 import Glibc
-import NotifydProtocol
 
 /// One event of inotify's.
 struct WatchEvent: Hashable, Sendable {
@@ -18,11 +17,15 @@ struct PathTable {
     static let mergePeriod = Duration.milliseconds(100)
     /// If the kernel had no resources for a watch, the table tries again after this time.
     static let retryPeriod = Duration.seconds(1)
+    /// Where a part of a path cannot be watched, the path is looked at so often.
+    static let comparePeriod = Duration.seconds(1)
+    /// What one process may have, so that it leaves some of the kernel's watches to other processes of its user.
+    static let maximumPaths = 1024
+    static let maximumWatches = 8192
 
     struct Entry {
         let path: FilePath
         let wanted: PathEvents
-        let identity: Identity
         var resolution: PathResolution
         var pending = WatchEvents()
         var due: ContinuousClock.Instant?
@@ -42,10 +45,12 @@ struct PathTable {
         _ id: UInt64,
         _ path: FilePath,
         _ wanted: PathEvents,
-        _ identity: Identity,
-        _ resolution: PathResolution
+        _ resolution: PathResolution,
+        at now: ContinuousClock.Instant
     ) {
-        entries[id] = Entry(path: path, wanted: wanted, identity: identity, resolution: resolution)
+        var entry = Entry(path: path, wanted: wanted, resolution: resolution)
+        entry.due = dueWithoutEvents(id, resolution, now)
+        entries[id] = entry
         connect(id, resolution)
     }
 
@@ -84,11 +89,30 @@ struct PathTable {
     private mutating func note(_ id: UInt64, _ now: ContinuousClock.Instant, _ change: (inout WatchEvents) -> Void) {
         guard var entry = entries.removeValue(forKey: id) else { return }
         change(&entry.pending)
-        if entry.due == nil {
-            entry.due = now + Self.mergePeriod
+        let due = now + Self.mergePeriod
+        if entry.due.map({ due < $0 }) ?? true {
+            entry.due = due
             waiting.insert(id)
         }
         entries[id] = entry
+    }
+
+    /// When to look at a path although nothing may happen there.
+    private mutating func dueWithoutEvents(
+        _ id: UInt64,
+        _ resolution: PathResolution,
+        _ now: ContinuousClock.Instant
+    ) -> ContinuousClock.Instant? {
+        let period: Duration
+        if case .impossible = resolution.end {
+            period = Self.retryPeriod
+        } else if resolution.isCompared {
+            period = Self.comparePeriod
+        } else {
+            return nil
+        }
+        waiting.insert(id)
+        return now + period
     }
 
     /// The paths that are due, each once.
@@ -112,10 +136,7 @@ struct PathTable {
         let before = entry.resolution
         entry.resolution = resolution
         entry.pending = WatchEvents()
-        if case .impossible = resolution.end {
-            entry.due = now + Self.retryPeriod
-            waiting.insert(id)
-        }
+        entry.due = dueWithoutEvents(id, resolution, now)
         let wanted = entry.wanted
         entries[id] = entry
         connect(id, resolution)

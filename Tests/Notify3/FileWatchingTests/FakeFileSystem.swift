@@ -1,4 +1,4 @@
-@testable import NotifyDaemon
+@testable import FileWatching
 
 /// A tree of directories, files and links in memory. A watch's number stands for a place.
 struct FakeFileSystem: FileSystemLook {
@@ -6,8 +6,12 @@ struct FakeFileSystem: FileSystemLook {
         case directory
         case file(inode: UInt64)
         case link(String)
-        /// A directory that may not be read.
+        /// A directory that may be searched, but not read.
         case locked
+        /// A directory that may neither be read nor searched.
+        case closed
+        /// A file that may not be read.
+        case secret(inode: UInt64)
     }
 
     var nodes: [String: Node] = ["/": .directory]
@@ -16,21 +20,28 @@ struct FakeFileSystem: FileSystemLook {
     mutating func watch(directory: FilePath) throws(WatchFailure) -> Watch {
         switch nodes["\(directory)"] {
         case .directory: return number("\(directory)")
-        case .locked: throw .denied
+        case .locked, .closed: throw .denied
         default: throw .missing
         }
     }
 
+    mutating func watch(writesIn directory: FilePath) throws(WatchFailure) -> Watch {
+        _ = try watch(directory: directory)
+        return number("\(directory) writes")
+    }
+
     mutating func watch(file: FilePath) throws(WatchFailure) -> Watch {
+        if case .secret = nodes["\(file)"] { throw .denied }
         guard case .file = nodes["\(file)"] else { throw .missing }
         return number("\(file)")
     }
 
     func entry(at path: FilePath) -> FileEntry {
-        switch nodes["\(path)"] {
+        if nodes["\(path.parent)"] == .closed, "\(path)" != "/" { return .denied }
+        return switch nodes["\(path)"] {
         case nil: .missing
-        case .directory, .locked: .file(FileSnapshot(), isDirectory: true)
-        case .file(let inode): .file(FileSnapshot(inode: inode), isDirectory: false)
+        case .directory, .locked, .closed: .file(FileSnapshot(), isDirectory: true)
+        case .file(let inode), .secret(let inode): .file(FileSnapshot(inode: inode), isDirectory: false)
         case .link(let target): .link(Array(target.utf8))
         }
     }

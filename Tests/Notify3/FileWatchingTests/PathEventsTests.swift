@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-@testable import NotifyDaemon
+@testable import FileWatching
 
 // Rules, a.13
 @Suite struct PathEventsTests {

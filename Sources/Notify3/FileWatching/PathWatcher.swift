@@ -1,32 +1,35 @@
 import DBusTransport
+import Dispatch
 import Glibc
-import NotifydProtocol
 import Synchronization
 
 /// Watches paths with one inotify instance, on a thread of its own with all signals blocked (Rules, a.13).
 ///
 /// Its end of life ends the thread.
-final class PathWatcher: Sendable {
+package final class PathWatcher: Sendable {
     /// The result of an attempt to watch a path.
-    enum Outcome: Hashable, Sendable {
+    package enum Outcome: Hashable, Sendable {
         /// From here on, changes are reported; or the path was removed meanwhile.
         case watched
-        /// The client may not read a part of the path, or notifyd cannot act as the client.
+        /// This process may not search a directory on the way.
         case denied
+        /// In words, with the remedy.
         case impossible(String)
     }
 
     /// A command to the thread.
     enum Command: Sendable {
-        case add(UInt64, FilePath, PathEvents, Identity, @Sendable (Outcome) -> Void)
+        case add(UInt64, FilePath, PathEvents, @Sendable (Outcome) -> Void)
         case remove(UInt64)
         case end
     }
 
     /// Figures for the status.
-    struct Figures: Hashable, Sendable {
-        var paths = 0
-        var watches = 0
+    package struct Figures: Hashable, Sendable {
+        package var paths = 0
+        package var watches = 0
+
+        package init(paths: Int = 0, watches: Int = 0) { (self.paths, self.watches) = (paths, watches) }
     }
 
     private let core: Core
@@ -54,13 +57,13 @@ final class PathWatcher: Sendable {
     }
 
     /// The kernel has no inotify instance or thread left.
-    struct Failure: Error {
+    package struct Failure: Error {
         /// The reason, and the remedy.
-        let message: String
+        package let message: String
     }
 
     /// - Parameter changed: called on the thread with the paths at which a wanted event happened.
-    init(changed: @escaping @Sendable ([UInt64]) -> Void) throws(Failure) {
+    package init(changed: @escaping @Sendable ([UInt64]) -> Void) throws(Failure) {
         let inotify = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK))
         guard inotify >= 0 else { throw Self.failure("raise fs.inotify.max_user_instances") }
         do throws(DBusError) {
@@ -79,21 +82,33 @@ final class PathWatcher: Sendable {
     }
 
     /// Watches a path. Calls `done` once, on the thread; if ``remove(_:)`` comes before the thread has begun, that calls it instead.
-    func add(
+    package func add(
         _ id: UInt64,
         _ path: FilePath,
         _ wanted: PathEvents,
-        as identity: Identity,
         done: @escaping @Sendable (Outcome) -> Void
     ) {
-        send(.add(id, path, wanted, identity, done))
+        send(.add(id, path, wanted, done))
+    }
+
+    /// The same; blocks the calling thread until the path is watched or cannot be.
+    package func addAndWait(_ id: UInt64, _ path: FilePath, _ wanted: PathEvents) -> Outcome {
+        let isDone = DispatchSemaphore(value: 0)
+        let outcome = Locked(Outcome.watched)
+        // The thread that signals needs no other thread for it.
+        add(id, path, wanted) { result in
+            outcome.withLock { $0 = result }
+            isDone.signal()
+        }
+        isDone.wait()
+        return outcome.withLock { $0 }
     }
 
     /// Ends the watching of a path. One call of `changed` with it may still be on its way.
-    func remove(_ id: UInt64) {
+    package func remove(_ id: UInt64) {
         let done = core.commands.withLock { commands -> (@Sendable (Outcome) -> Void)? in
             for (index, command) in commands.enumerated().reversed() {
-                guard case .add(id, _, _, _, let done) = command else { continue }
+                guard case .add(id, _, _, let done) = command else { continue }
                 // Commands that have not begun must not pile up behind a slow path.
                 commands.remove(at: index)
                 return done
@@ -105,7 +120,7 @@ final class PathWatcher: Sendable {
     }
 
     /// The figures after the last change.
-    var figures: Figures { core.figures.withLock { $0 } }
+    package var figures: Figures { core.figures.withLock { $0 } }
 
     private func send(_ command: Command) {
         core.commands.withLock { $0.append(command) }

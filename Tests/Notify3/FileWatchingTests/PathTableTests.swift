@@ -1,8 +1,7 @@
 import Glibc
-import NotifydProtocol
 import Testing
 
-@testable import NotifyDaemon
+@testable import FileWatching
 
 // Rules, a.13
 @Suite struct PathTableTests {
@@ -15,7 +14,7 @@ import Testing
     }
 
     private mutating func add(_ id: UInt64, _ path: String, _ wanted: PathEvents = .all) {
-        table.add(id, FilePath(path), wanted, .ofThisProcess, resolve(path))
+        table.add(id, FilePath(path), wanted, resolve(path), at: start)
     }
 
     private func event(_ place: String, _ mask: Int, _ name: String? = nil) -> WatchEvent {
@@ -121,6 +120,25 @@ import Testing
         table.take(event("/d", Int(IN_CREATE), "x"), at: start)
         let fires = settle(1, "/d")
         #expect(fires)
+    }
+
+    @Test mutating func aPathThatCannotBeWatchedIsLookedAtEverySecond() {
+        fileSystem.nodes.merge(["/d": .locked, "/d/f": .secret(inode: 1)]) { $1 }
+        add(1, "/d/f")
+        #expect(table.nextDue == start + .seconds(1))
+        let early = table.due(at: start + .milliseconds(999))
+        #expect(early == [])
+        let due = table.due(at: start + .seconds(1))
+        #expect(due == [1])
+        let unchanged = settle(1, "/d/f")
+        #expect(!unchanged)
+        fileSystem.nodes["/d/f"] = .secret(inode: 2)
+        let changed = settle(1, "/d/f")
+        #expect(changed)
+        #expect(table.nextDue == start + .seconds(1))
+        // What inotify does tell does not wait for that.
+        table.take(event("/", Int(IN_ATTRIB), "d"), at: start)
+        #expect(table.nextDue == start + .milliseconds(100))
     }
 
     @Test func inotifysBytesAreRead() {

@@ -1,6 +1,5 @@
 import DBusTransport
 import Glibc
-import NotifydProtocol
 import Synchronization
 
 /// The thread of a ``PathWatcher``: waits for inotify, for commands and for the end of merging, and carries out the table's decisions.
@@ -61,11 +60,14 @@ struct PathThread {
 
     private mutating func carryOut(_ command: PathWatcher.Command) {
         switch command {
-        case .add(let id, let path, let wanted, let identity, let done):
-            let resolution = resolve(path, identity)
+        case .add(let id, let path, let wanted, let done):
+            guard table.entries.count < PathTable.maximumPaths else {
+                return done(.impossible("a process may monitor \(PathTable.maximumPaths) paths; cancel some tokens"))
+            }
+            let resolution = resolve(path)
             switch resolution.end {
             case .present, .missing:
-                table.add(id, path, wanted, identity, resolution)
+                table.add(id, path, wanted, resolution, at: .now)
                 tellFigures()
                 done(.watched)
             case .denied:
@@ -87,7 +89,7 @@ struct PathThread {
         var fired: [UInt64] = []
         for id in table.due(at: .now) {
             guard let entry = table.entries[id] else { continue }
-            let resolution = resolve(entry.path, entry.identity)
+            let resolution = resolve(entry.path)
             let (fires, unused) = table.settle(id, resolution, at: .now)
             discard(unused)
             if fires { fired.append(id) }
@@ -101,13 +103,10 @@ struct PathThread {
         core.figures.withLock { $0 = figures }
     }
 
-    private func resolve(_ path: FilePath, _ identity: Identity) -> PathResolution {
-        var look = InotifyLook(descriptor: core.inotify)
-        return identity.perform {
-            PathResolution(of: path, by: &look)
-        } denied: {
-            PathResolution.denied
-        }
+    private func resolve(_ path: FilePath) -> PathResolution {
+        let room = PathTable.maximumWatches - table.watchCount
+        var look = InotifyLook(descriptor: core.inotify, room: room) { table.isInUse($0) }
+        return PathResolution(of: path, by: &look)
     }
 
     /// Removes watches, except those that a path still needs.

@@ -5,7 +5,7 @@ import Glibc
 /// | | told by |
 /// | --- | --- |
 /// | delete | the file was removed, or replaced by another |
-/// | write | IN_MODIFY; of a directory, entries that come and go; another time of modification |
+/// | write | IN_MODIFY, for a file that may not be read that of its directory; of a directory, entries that come and go; another time of modification |
 /// | extend | a larger size |
 /// | attrib | IN_ATTRIB that is not explained by the number of links; another mode or owner |
 /// | link | another number of links; of a directory, of subdirectories |
@@ -14,10 +14,13 @@ import Glibc
 /// | create | the file was created, or replaced by another |
 /// | mtime, ctime | other times |
 ///
-/// notifyd sees only what inotify reports, and so misses writes through a memory mapping, changes that another machine makes on a network file
-/// system, file systems mounted over a directory on the way.
-struct PathEvents: OptionSet, Hashable, Sendable {
-    let rawValue: UInt32
+/// A path whose directory or file may not be read is told of by what two looks at it show (``PathResolution/isCompared``). What inotify does
+/// not report is missed: writes through a memory mapping, changes that another machine makes on a network file system, file systems mounted
+/// over a directory on the way; and writes through another link of a file that may not be read, until something else happens to it.
+package struct PathEvents: OptionSet, Hashable, Sendable {
+    package let rawValue: UInt32
+
+    package init(rawValue: UInt32) { self.rawValue = rawValue }
 
     static let delete = PathEvents(rawValue: 0x1)
     static let write = PathEvents(rawValue: 0x2)
@@ -29,10 +32,10 @@ struct PathEvents: OptionSet, Hashable, Sendable {
     static let create = PathEvents(rawValue: 0x80)
     static let mtime = PathEvents(rawValue: 0x100)
     static let ctime = PathEvents(rawValue: 0x200)
-    static let all = PathEvents(rawValue: 0x3FF)
+    package static let all = PathEvents(rawValue: 0x3FF)
 
     /// The events that a registration wants; 0 means all.
-    static func wanted(_ flags: UInt32) -> PathEvents { flags == 0 ? .all : PathEvents(rawValue: flags) }
+    package static func wanted(_ flags: UInt32) -> PathEvents { flags == 0 ? .all : PathEvents(rawValue: flags) }
 }
 
 /// The kernel's events of a watch, collected until the path is looked at again.
@@ -61,6 +64,7 @@ struct WatchEvents: Hashable, Sendable {
         add(.rename, UInt32(IN_MOVE_SELF), of: target)
         add(.revoke, UInt32(IN_UNMOUNT), of: target)
         add(.write, Self.comings | Self.goings, of: inside)
+        add(.write, UInt32(IN_MODIFY), of: last)
         add(.create, Self.comings, of: last)
         add(.delete, UInt32(IN_DELETE), of: last)
         add(.rename, UInt32(IN_MOVED_FROM | IN_MOVED_TO), of: last)
@@ -69,45 +73,5 @@ struct WatchEvents: Hashable, Sendable {
             events.insert(.attrib)
         }
         return events
-    }
-}
-
-/// Reads inotify's events off its descriptor.
-struct InotifyEvents {
-    private let descriptor: CInt
-    private var buffer = [UInt8](repeating: 0, count: 65_536)
-
-    init(_ descriptor: CInt) { self.descriptor = descriptor }
-
-    /// Hands the waiting events to `body`. The number is limited, because events may come faster than they are taken.
-    mutating func drain(_ body: (WatchEvent) -> Void) {
-        for _ in 0..<16 {
-            let count = read(descriptor, &buffer, buffer.count)
-            guard count > 0 else {
-                return
-            }
-            Self.parse(buffer[..<count], body)
-        }
-    }
-
-    /// inotify(7): watch, mask, cookie, length of the name in 32 bits each; then the name, filled up with zeros.
-    static func parse(_ bytes: ArraySlice<UInt8>, _ body: (WatchEvent) -> Void) {
-        var rest = bytes
-        func number(_ offset: Int) -> UInt32 {
-            rest.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: offset, as: UInt32.self) }
-        }
-        while rest.count >= 16 {
-            let length = Int(number(12))
-            guard rest.count >= 16 + length else { return }
-            let name = rest.dropFirst(16).prefix(length).prefix { $0 != 0 }
-            body(
-                WatchEvent(
-                    watch: Watch(bitPattern: number(0)),
-                    mask: number(4),
-                    name: name.isEmpty ? nil : Array(name)
-                )
-            )
-            rest = rest.dropFirst(16 + length)
-        }
     }
 }

@@ -1,5 +1,3 @@
-import Glibc
-
 /// A watch of the kernel's: inotify's descriptor of one directory or file.
 typealias Watch = Int32
 
@@ -7,7 +5,7 @@ typealias Watch = Int32
 enum WatchFailure: Error, Hashable, Sendable {
     /// It does not exist, or is not a directory although one is needed.
     case missing
-    /// The client may not read it.
+    /// This process may not read it.
     case denied
     /// The kernel has no watches left, or another error; in words.
     case impossible(String)
@@ -26,6 +24,8 @@ enum FileEntry: Hashable, Sendable {
 protocol FileSystemLook {
     /// Watches a directory; a link is not followed.
     mutating func watch(directory: FilePath) throws(WatchFailure) -> Watch
+    /// The same, and for writes to its entries, too.
+    mutating func watch(writesIn directory: FilePath) throws(WatchFailure) -> Watch
     /// Watches a file that is not a directory; a link is not followed.
     mutating func watch(file: FilePath) throws(WatchFailure) -> Watch
     func entry(at path: FilePath) -> FileEntry
@@ -44,12 +44,15 @@ enum WatchInterest: Hashable, Sendable {
 /// The watches that a path needs in the current file system, and what is at its end. Pure, except for the look.
 ///
 /// Each directory on the way is watched for the path's next part, links and their targets included; the path's target is watched itself.
-/// A directory is watched before its entry is looked at, so that a change in between is reported.
+/// What is watched is looked at afterwards, so that a change in between is reported.
+///
+/// inotify needs the right to read what it watches. A file without it is watched by its directory; where that may not be read either, the path
+/// is compared with the last look at it from time to time.
 struct PathResolution: Hashable, Sendable {
     enum End: Hashable, Sendable {
         case present(FileSnapshot)
         case missing
-        /// A part of the path, or its end, may not be read.
+        /// A directory on the way may not be searched.
         case denied
         case impossible(String)
     }
@@ -57,6 +60,8 @@ struct PathResolution: Hashable, Sendable {
     /// A watch may have several interests.
     private(set) var interests: [Watch: Set<WatchInterest>] = [:]
     private(set) var end = End.missing
+    /// Whether a part of the path cannot be watched, so that only another look shows what happened.
+    private(set) var isCompared = false
 
     var snapshot: FileSnapshot? {
         if case .present(let snapshot) = end { snapshot } else { nil }
@@ -67,11 +72,6 @@ struct PathResolution: Hashable, Sendable {
 
     /// As many parts as two of the longest paths have. The kernel follows more, but such a path would only keep others waiting.
     private static let maximumParts = 4096
-
-    private init(end: End) { self.end = end }
-
-    /// The result for a path that may not be looked at.
-    static let denied = PathResolution(end: .denied)
 
     init(of path: FilePath, by look: inout some FileSystemLook) {
         do throws(WatchFailure) {
@@ -98,8 +98,7 @@ struct PathResolution: Hashable, Sendable {
                 directory = directory.parent
                 continue
             }
-            let watch = try look.watch(directory: directory)
-            interests[watch, default: []].insert(parts.isEmpty ? .last(name) : .entry(name))
+            try watch(directory, parts.isEmpty ? .last(name) : .entry(name), &look)
             let place = directory.appending(name)
             switch look.entry(at: place) {
             case .missing: return .missing
@@ -110,70 +109,47 @@ struct PathResolution: Hashable, Sendable {
                 if FilePath.isAbsolute(target) { directory = .root }
                 parts += FilePath.names(in: target).reversed()
             case .file(_, isDirectory: true): directory = place
-            case .file(let snapshot, isDirectory: false):
+            case .file(_, isDirectory: false):
                 guard parts.isEmpty else { return .missing }
-                interests[try look.watch(file: place), default: []].insert(.target)
+                try watch(file: place, in: directory, as: name, &look)
+                guard case .file(let snapshot, isDirectory: false) = look.entry(at: place) else { return .missing }
                 return .present(snapshot)
             }
         }
-        interests[try look.watch(directory: directory), default: []].insert(.target)
+        try watch(directory, .target, &look)
         guard case .file(let snapshot, _) = look.entry(at: directory) else { return .missing }
         return .present(snapshot)
     }
-}
 
-/// The file system by inotify and lstat.
-struct InotifyLook: FileSystemLook {
-    /// The events of a directory's watch: new, removed and changed entries, and changes of the directory itself.
-    private static let directoryEvents =
-        UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
-        | UInt32(IN_ONLYDIR | IN_DONT_FOLLOW)
-    /// The events of a file's watch.
-    private static let fileEvents =
-        UInt32(IN_MODIFY | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_DONT_FOLLOW)
-
-    let descriptor: CInt
-
-    func watch(directory: FilePath) throws(WatchFailure) -> Watch {
-        try watch(directory, Self.directoryEvents)
+    private mutating func watch(
+        _ directory: FilePath,
+        _ interest: WatchInterest,
+        _ look: inout some FileSystemLook
+    ) throws(WatchFailure) {
+        do throws(WatchFailure) {
+            interests[try look.watch(directory: directory), default: []].insert(interest)
+        } catch {
+            guard error == .denied else { throw error }
+            isCompared = true
+        }
     }
 
-    func watch(file: FilePath) throws(WatchFailure) -> Watch { try watch(file, Self.fileEvents) }
-
-    private func watch(_ path: FilePath, _ events: UInt32) throws(WatchFailure) -> Watch {
-        let watch = path.withCString { inotify_add_watch(descriptor, $0, events) }
-        guard watch >= 0 else {
-            let code = errno
-            throw switch code {
-            case ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG: .missing
-            case EACCES, EPERM: .denied
-            case ENOSPC: .impossible("the kernel allows no more watches; raise fs.inotify.max_user_watches")
-            default: .impossible(String(cString: strerror(code)))
+    private mutating func watch(
+        file: FilePath,
+        in directory: FilePath,
+        as name: FilePath.Name,
+        _ look: inout some FileSystemLook
+    ) throws(WatchFailure) {
+        do throws(WatchFailure) {
+            interests[try look.watch(file: file), default: []].insert(.target)
+        } catch {
+            guard error == .denied else { throw error }
+            do throws(WatchFailure) {
+                interests[try look.watch(writesIn: directory), default: []].insert(.last(name))
+            } catch {
+                guard error == .denied else { throw error }
+                isCompared = true
             }
         }
-        return watch
-    }
-
-    func entry(at path: FilePath) -> FileEntry {
-        var status = stat()
-        guard path.withCString({ lstat($0, &status) }) == 0 else {
-            return errno == EACCES || errno == EPERM ? .denied : .missing
-        }
-        switch status.st_mode & S_IFMT {
-        case S_IFLNK: return link(at: path)
-        case S_IFDIR: return .file(FileSnapshot(status), isDirectory: true)
-        default: return .file(FileSnapshot(status), isDirectory: false)
-        }
-    }
-
-    private func link(at path: FilePath) -> FileEntry {
-        var target = [UInt8](repeating: 0, count: Int(PATH_MAX))
-        let length = path.withCString { path in
-            target.withUnsafeMutableBytes { buffer in
-                // Never empty.
-                readlink(path, buffer.assumingMemoryBound(to: CChar.self).baseAddress!, buffer.count)
-            }
-        }
-        return length > 0 ? .link(Array(target[..<length])) : .missing
     }
 }

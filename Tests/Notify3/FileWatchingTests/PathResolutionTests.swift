@@ -1,6 +1,6 @@
 import Testing
 
-@testable import NotifyDaemon
+@testable import FileWatching
 
 // Rules, a.13
 @Suite struct PathResolutionTests {
@@ -63,8 +63,8 @@ import Testing
         #expect(resolve("/a/..", ["/a": .directory]) == Found(["/:a", "/:"], directory))
     }
 
-    @Test func anUnreadablePartIsDenied() {
-        #expect(resolve("/a/b/c", ["/a": .directory, "/a/b": .locked]) == Found(["/:a", "/a:b"], .denied))
+    @Test func aPartThatMayNotBeSearchedIsDenied() {
+        #expect(resolve("/a/b/c", ["/a": .directory, "/a/b": .closed]) == Found(["/:a", "/a:b"], .denied))
     }
 
     @Test func parentsEndAtTheRoot() {
@@ -72,5 +72,23 @@ import Testing
         #expect(FilePath("/a").parent == .root)
         #expect(FilePath.root.parent == .root)
         #expect(resolve("/../../a", ["/a": .file(inode: 5)]).end == present)
+    }
+
+    // The right to read is inotify's wish, not stat's.
+    @Test func aFileThatMayNotBeReadIsWatchedByItsDirectory() {
+        let nodes: [String: Node] = ["/a": .directory, "/a/f": .secret(inode: 5)]
+        #expect(resolve("/a/f", nodes) == Found(["/:a", "/a:f!", "/a writes:f!"], present))
+    }
+
+    @Test func whatCannotBeWatchedIsCompared() {
+        func isCompared(_ path: String, _ nodes: [String: Node]) -> Bool {
+            var fileSystem = FakeFileSystem()
+            fileSystem.nodes.merge(nodes) { $1 }
+            return PathResolution(of: FilePath(path), by: &fileSystem).isCompared
+        }
+        #expect(!isCompared("/a/f", ["/a": .directory, "/a/f": .secret(inode: 5)]))
+        #expect(isCompared("/a/f", ["/a": .locked, "/a/f": .secret(inode: 5)]))
+        #expect(isCompared("/a/f", ["/a": .locked, "/a/f": .file(inode: 5)]))
+        #expect(isCompared("/a", ["/a": .locked]))
     }
 }

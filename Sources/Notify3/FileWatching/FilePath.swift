@@ -1,0 +1,46 @@
+/// An absolute path, as bytes, because that is how the kernel has it.
+package struct FilePath: Hashable, Sendable {
+    /// The name of one entry of a directory.
+    typealias Name = [UInt8]
+
+    package let bytes: [UInt8]
+
+    static let root = FilePath(bytes: [slash])
+    private static let slash = UInt8(ascii: "/")
+
+    private init(bytes: [UInt8]) { self.bytes = bytes }
+
+    package init(_ text: String) { bytes = Array(text.utf8) }
+
+    /// An entry of this directory.
+    func appending(_ name: Name) -> FilePath {
+        FilePath(bytes: bytes == [Self.slash] ? bytes + name : bytes + [Self.slash] + name)
+    }
+
+    /// The directory that this one is in, for a path without links and dots; the root's is the root.
+    var parent: FilePath {
+        guard let last = bytes.lastIndex(of: Self.slash), last > 0 else { return .root }
+        return FilePath(bytes: Array(bytes[..<last]))
+    }
+
+    /// The entries from directory to directory that a text spells.
+    static func names(in bytes: [UInt8]) -> [Name] {
+        bytes.split(separator: slash).map(Array.init).filter { $0 != [UInt8(ascii: ".")] }
+    }
+
+    static func isAbsolute(_ bytes: [UInt8]) -> Bool { bytes.first == slash }
+
+    static let upwards: Name = Array("..".utf8)
+
+    /// The path as C takes it.
+    func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
+        (bytes + [0]).withUnsafeBytes { buffer in
+            // Never empty: it ends with the zero.
+            body(buffer.assumingMemoryBound(to: CChar.self).baseAddress!)
+        }
+    }
+}
+
+extension FilePath: CustomStringConvertible {
+    package var description: String { String(decoding: bytes, as: UTF8.self) }
+}

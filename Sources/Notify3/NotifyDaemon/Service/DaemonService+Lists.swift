@@ -1,0 +1,109 @@
+import DBusTransport
+import FileWatching
+import Glibc
+import NotifydProtocol
+
+/// Who waits for a round of reports.
+enum ListWaiter: Sendable {
+    /// A caller of `List`.
+    case caller(IncomingWork)
+    /// The file of the long status.
+    case statusFile
+}
+
+extension DaemonService {
+    /// How long notifyd waits for processes that do not answer, because they are stopped.
+    static let patience = Duration.seconds(1)
+
+    // MARK: Lists
+
+    /// The first page waits for fresh reports of the processes in it; the others have what these said.
+    func list(_ work: IncomingWork, _ identity: Identity, _ cursor: UInt64) throws(Refusal) {
+        try state.beginList(work.sender)
+        guard cursor == 0 else { return answer(work, cursor) }
+        rounds.want(.caller(work), state.scope(of: identity))
+        proceedRounds()
+    }
+
+    func proceedRounds() {
+        while true {
+            for waiter in rounds.finish() {
+                switch waiter {
+                case .caller(let work): answer(work, 0)
+                case .statusFile: writeStatus(details: true)
+                }
+            }
+            let begun = rounds.begin { state.connections(in: $0) }
+            for (number, awaited) in begun {
+                for connection in awaited { send(.tell, [.uint64(number)], to: connection) }
+                after(Self.patience) { service in
+                    service.rounds.expire(number)
+                    service.proceedRounds()
+                }
+            }
+            if begun.allSatisfy({ !$0.awaited.isEmpty }) { return }
+        }
+    }
+
+    /// Sends a page, and asks afterwards for a sign of life, which comes when the caller has read it.
+    private func answer(_ work: IncomingWork, _ cursor: UInt64) {
+        guard let identity = state.clients[work.sender]?.identity else { return }
+        work.succeed(state.page(cursor, in: state.scope(of: identity)).values)
+        do throws(DBusError) {
+            let ping = try DBusMessage.methodCall(
+                destination: work.sender,
+                path: "/",
+                interface: "org.freedesktop.DBus.Peer",
+                member: "Ping"
+            )
+            connection.call(ping) { answer in
+                // Who has not answered in time may still leave the page unread. Any other error is an answer.
+                if case .failure(let error) = answer, error.code == .timedOut { return }
+                self.assumeIsolated { $0.state.endList(work.sender) }
+            }
+        } catch {
+            Diagnostics.write("\(error)")
+        }
+    }
+
+    // MARK: Status
+
+    /// The figures that this caller may know.
+    func statusText(in scope: DaemonState.Scope) -> String {
+        StatusText(
+            process: UInt32(getpid()),
+            bus: "\(connection.bus)",
+            configuration: configurationSource.path,
+            reservations: configurationInForce.rules.reservations.count,
+            figures: scope == .all || scope == .user(geteuid()) ? figures : nil,
+            paths: paths?.figures ?? PathWatcher.Figures(),
+            counts: state.counts(in: scope)
+        )
+        .text
+    }
+
+    /// Writes the status to the file of this process (Rules, a.15); short, or with all names and processes.
+    package func writeStatus(isLong: Bool) {
+        guard isLong else { return writeStatus(details: false) }
+        rounds.want(.statusFile, .all)
+        proceedRounds()
+    }
+
+    private func writeStatus(details: Bool) {
+        var text = statusText(in: .all)
+        var cursor: UInt64 = 0
+        var details = details ? StatusDetails() : nil
+        while details != nil {
+            let page = state.page(cursor, in: .all)
+            details?.add(page)
+            cursor = page.cursor
+            if cursor == 0 { break }
+        }
+        text += details?.text ?? ""
+        do throws(StatusFileError) {
+            try StatusFile.write(text)
+        } catch {
+            Diagnostics.write("\(error)")
+        }
+    }
+}

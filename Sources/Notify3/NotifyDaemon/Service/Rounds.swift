@@ -1,0 +1,48 @@
+/// Rounds in which processes report for a list. In a scope there is one round at a time for all who wait. Who comes during a round waits for
+/// the next one, because reports of this round may have been sent before. Pure.
+struct Rounds<Waiter> {
+    private struct Round {
+        let scope: DaemonState.Scope
+        var awaited: Set<String>
+        let waiters: [Waiter]
+    }
+
+    private var running: [UInt64: Round] = [:]
+    private var waiting: [(scope: DaemonState.Scope, waiter: Waiter)] = []
+    private var lastNumber: UInt64 = 0
+
+    /// ``begin(_:)`` follows this, and each of the others that ends a round.
+    mutating func want(_ waiter: Waiter, _ scope: DaemonState.Scope) { waiting.append((scope, waiter)) }
+
+    /// Begins the rounds that may begin. Returns their numbers, from 1 on, and who has to report in each.
+    mutating func begin(_ awaited: (DaemonState.Scope) -> Set<String>) -> [(number: UInt64, awaited: Set<String>)] {
+        var begun: [(UInt64, Set<String>)] = []
+        while let scope = waiting.first(where: { waiting in !running.values.contains { $0.scope == waiting.scope } })?
+            .scope
+        {
+            lastNumber += 1
+            let waiters = waiting.filter { $0.scope == scope }.map(\.waiter)
+            waiting.removeAll { $0.scope == scope }
+            running[lastNumber] = Round(scope: scope, awaited: awaited(scope), waiters: waiters)
+            begun.append((lastNumber, awaited(scope)))
+        }
+        return begun
+    }
+
+    /// A connection has reported.
+    mutating func reported(_ connection: String, in number: UInt64) { running[number]?.awaited.remove(connection) }
+
+    mutating func gone(_ connection: String) {
+        for number in running.keys { running[number]?.awaited.remove(connection) }
+    }
+
+    /// The time of a round is over.
+    mutating func expire(_ number: UInt64) { running[number]?.awaited = [] }
+
+    /// Those whose round is over, in order.
+    mutating func finish() -> [Waiter] {
+        let over = running.filter(\.value.awaited.isEmpty).sorted { $0.key < $1.key }
+        for (number, _) in over { running[number] = nil }
+        return over.flatMap(\.value.waiters)
+    }
+}

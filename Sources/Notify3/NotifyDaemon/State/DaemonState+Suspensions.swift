@@ -1,0 +1,41 @@
+package import NotifydProtocol
+
+// Suspension of whole processes (Rules, a.3 and a.10).
+extension DaemonState {
+    /// Holds back all deliveries to a process; counted.
+    ///
+    /// - Throws: `noSuchProcess`, `notAuthorized`.
+    package mutating func suspendProcess(_ process: UInt32, by caller: Identity) throws(Refusal) -> [Action] {
+        let connections = try connections(of: process, for: caller)
+        let count = suspensions[process] ?? 0
+        // Saturates, as Darwin's does.
+        guard count < limits(ofUser: caller.user).suspensions else { return [] }
+        suspensions[process] = count + 1
+        return connections.map { .suspend(connection: $0, times: 1) }
+    }
+
+    /// Undoes one suspension; without any, does nothing.
+    ///
+    /// - Throws: `noSuchProcess`, `notAuthorized`.
+    package mutating func resumeProcess(_ process: UInt32, by caller: Identity) throws(Refusal) -> [Action] {
+        let connections = try connections(of: process, for: caller)
+        guard let count = suspensions[process] else { return [] }
+        suspensions[process] = count > 1 ? count - 1 : nil
+        return connections.map { .resume(connection: $0) }
+    }
+
+    private func connections(of process: UInt32, for caller: Identity) throws(Refusal) -> [String] {
+        // 0 stands for processes that the bus cannot tell.
+        let found = clients.filter { process != 0 && $0.value.identity.process == process && !$0.value.names.isEmpty }
+        guard !found.isEmpty else {
+            throw Refusal(.noSuchProcess, "process \(process) does not exist, or has no registrations")
+        }
+        guard caller.user == 0 || found.values.allSatisfy({ $0.identity.user == caller.user }) else {
+            throw Refusal(
+                .notAuthorized,
+                "user \(caller.user) may not suspend or resume process \(process): its own user and root may"
+            )
+        }
+        return clients.filter { $0.value.identity.process == process }.keys.sorted()
+    }
+}
