@@ -137,7 +137,8 @@ ROWS ?=
 bench:
 	Benchmarks/run $(ROWS)
 
-docs:
+docs: PACKAGES += cmark-gfm mandoc
+docs: setup
 	@SWIFT=$(SWIFT) Documentation/build
 
 lint:
