@@ -118,7 +118,8 @@ struct Invocation: Equatable {
           --check-configuration  print the errors of a file
           -h, --help             this text
         Signals: SIGTERM and SIGINT end it; SIGHUP makes it read the configuration again; SIGUSR1 and SIGUSR2 make it write a short
-        and a long status to $XDG_RUNTIME_DIR/notifyd_PID.status (root without it: /var/run).
+        and a long status to notifyd_PID.status in $RUNTIME_DIRECTORY, as its units set it, or $XDG_RUNTIME_DIR (root without
+        either: /var/run).
         Exit status: 0 done; 64 the command line is wrong; 65 the configuration has errors; 66 it cannot be read; 69 the bus
         cannot be reached or refuses, or another notifyd serves it; 71 the system has no resources left for it; 74 the output
         cannot be written.

@@ -42,7 +42,7 @@ struct Server {
 
     private func start() {
         let options = options
-        Task {
+        Task(priority: .medium) {
             do {
                 // When the bus is back, the first process that needs notifyd starts another one.
                 let service = try await DaemonService.start(options) { exit(0) }
@@ -64,7 +64,7 @@ struct Server {
             return state.service
         }
         guard let service else { return }
-        Task { await Self.carryOut(signal, service) }
+        Task(priority: .medium) { await Self.carryOut(signal, service) }
     }
 
     private static func carryOut(_ signal: CInt, _ service: DaemonService) async {

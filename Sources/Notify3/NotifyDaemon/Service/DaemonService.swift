@@ -128,7 +128,8 @@ package actor DaemonService {
 
     /// Does something on the reading thread later.
     func after(_ time: Duration, _ body: @escaping @Sendable (isolated DaemonService) -> Void) {
-        Task {
+        // Not higher: a thread of a higher priority than others takes rights.
+        Task(priority: .medium) {
             // Nobody cancels this task, so the sleep ends in time.
             try? await Task.sleep(for: time)
             body(self)

@@ -34,12 +34,31 @@ package enum ConfigurationFile {
             throw ConfigurationFileError(path: path, reason: .unreadable(text(errno)))
         }
         guard status.st_mode & S_IFMT == S_IFREG else { throw ConfigurationFileError(path: path, reason: .noFile) }
-        guard status.st_uid == 0 || status.st_uid == geteuid() else {
+        guard status.st_uid == 0 || status.st_uid == geteuid() || isOfHiddenRoot(status.st_uid, path) else {
             throw ConfigurationFileError(path: path, reason: .foreignOwner(status.st_uid))
         }
         guard status.st_mode & (S_IWGRP | S_IWOTH) == 0 else {
             throw ConfigurationFileError(path: path, reason: .writableByOthers)
         }
+        return try read(descriptor, path)
+    }
+
+    /// Whether the owner is root in all likelihood, where this process cannot see that: in a user namespace without root, as sandboxes make
+    /// them, all users but its own look like one. Only root puts a file at the standard path.
+    private static func isOfHiddenRoot(_ owner: UInt32, _ path: String) -> Bool {
+        let hiddenUser: UInt32 = 65_534
+        guard owner == hiddenUser, path == standardPath, let map = try? map() else { return false }
+        return !map.split(separator: UInt8(ascii: "\n")).contains { line in
+            // The first user inside, and how many there are: “0 1000 1”.
+            line.first { $0 != UInt8(ascii: " ") } == UInt8(ascii: "0")
+        }
+    }
+
+    private static func map() throws(ConfigurationFileError) -> [UInt8] {
+        let path = "/proc/self/uid_map"
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw ConfigurationFileError(path: path, reason: .unreadable(text(errno))) }
+        defer { close(descriptor) }
         return try read(descriptor, path)
     }
 
