@@ -2,6 +2,7 @@ import DBusTransport
 import Glibc
 import NotifyDaemon
 import NotifydProtocol
+import ProjectVersion
 
 /// Carries out an invocation.
 struct Program {
@@ -12,6 +13,7 @@ struct Program {
             let invocation = try Invocation(arguments)
             return switch invocation.action {
             case .help: print(Invocation.usage)
+            case .version: print(ProjectVersion.line(of: "notifyd") + "\n")
             case .checkConfiguration(let file): check(file)
             case .status: status(invocation)
             case .serve: Server(invocation).run()
@@ -46,7 +48,7 @@ struct Program {
             return print(answer.first?.stringValue ?? "")
         } catch  where error.name == "org.freedesktop.DBus.Error.NameHasNoOwner" {
             Diagnostics.write(
-                "no notifyd runs on this bus; a call to it, such as notifyutil --list, makes the bus start it"
+                "no notifyd runs on this bus; a call to it, such as notify-center list, makes the bus start it"
             )
             return Exit.unavailable
         } catch {
@@ -68,6 +70,7 @@ struct Invocation: Equatable {
         case status
         case checkConfiguration(String)
         case help
+        case version
     }
 
     var action = Action.serve
@@ -90,6 +93,7 @@ struct Invocation: Equatable {
             case "--status": action = .status
             case "--check-configuration": action = .checkConfiguration(try value(argument, "a file"))
             case "-h", "--help": action = .help
+            case "--version": action = .version
             default: throw UsageError(message: "unrecognized argument: \(argument); see notifyd --help")
             }
         }
@@ -102,6 +106,7 @@ struct Invocation: Equatable {
         usage: notifyd [--session | --system | --address ADDRESS] [--configuration FILE]
                notifyd --status [--session | --system | --address ADDRESS]
                notifyd --check-configuration FILE
+               notifyd --help | --version
 
         Keeps what processes share for notify(3): the state of names, who is registered for them, and which paths are
         monitored. The bus starts it when a process calls it. It may end at any time: at its start, processes tell it again
@@ -114,6 +119,7 @@ struct Invocation: Equatable {
           --status               print the status of the running notifyd
           --check-configuration  print the errors of a file
           -h, --help             this text
+          --version              print the version
         Signals: SIGTERM and SIGINT end it; SIGHUP makes it read the configuration again; SIGUSR1 and SIGUSR2 make it write a short
         and a long status to $XDG_RUNTIME_DIR/notifyd_PID.status (root without it: /var/run).
         Exit status: 0 done; 64 the command line is wrong; 65 the configuration has errors; 66 it cannot be read; 69 the bus

@@ -1,8 +1,10 @@
+import CommandSupport
 import Foundation
 import NotifyCenter
+import ProgramBus
 import Testing
 
-@testable import notifyutil
+@testable import notify_center
 
 @Suite("Writing JSON")
 struct JSONLineTests {

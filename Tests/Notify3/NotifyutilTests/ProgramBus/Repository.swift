@@ -1,8 +1,8 @@
 import Foundation
 
 /// The package's own folder.
-enum Repository {
-    static func path(_ path: String) -> String {
+package enum Repository {
+    package static func path(_ path: String) -> String {
         var folder = URL(fileURLWithPath: #filePath)
         for _ in 0..<5 { folder.deleteLastPathComponent() }
         return folder.appendingPathComponent(path).path

@@ -1,7 +1,11 @@
+import DBusTransport
+import Foundation
 import NotifyCenterTestKit
+import NotifydProtocol
+import ProgramBus
 import Testing
 
-@Suite("Completions")
+@Suite("Completions of both commands")
 struct CompletionTests {
     private static func isInstalled(_ shell: String) -> Bool { (try? ChildProcess(shell, ["-c", ":"])) != nil }
 
@@ -31,7 +35,7 @@ struct CompletionTests {
     @Test(
         "options and what follows them",
         arguments: [
-            (["--mo"], ["--monitor"]), (["-p", "x", "-pl"], ["-plain"]), (["-signal", ""], ["1", "2", "10", "12"]),
+            (["--sy"], ["--system"]), (["-p", "x", "-pl"], ["-plain"]), (["-signal", ""], ["1", "2", "10", "12"]),
             (["-z", ""], []), (["-s", "n", ""], []), (["--address", ""], ["unix:path="]),
             (["--address", "u"], ["unix:path="]),
         ]
@@ -53,7 +57,7 @@ struct CompletionTests {
             "$(odd) \"name\""
         )
         for name in ["com.example.one", "com.example:two"] { try await bus.waitUntilListed(name) }
-        for option in ["-p", "-w", "-3", "-g", "-s", "--list", "--monitor"] {
+        for option in ["-p", "-w", "-3", "-g", "-s"] {
             let replies = try await bash([option, "com.e"], on: bus)
             #expect(replies == ["com.example.one", "com.example:two"], "\(option)")
         }
@@ -83,8 +87,7 @@ struct CompletionTests {
             return result.lines.map { String($0.prefix { $0 != "\t" }) }
         }
         #expect(try await replies("-p com.e") == ["com.example.one"])
-        #expect(try await replies("--monitor x com.e") == ["com.example.one"])
-        #expect(try await replies("--mon") == ["--monitor"])
+        #expect(try await replies("--sys") == ["--system"])
         withExtendedLifetime(watcher) {}
     }
 
@@ -93,5 +96,68 @@ struct CompletionTests {
         let result = try await ProgramBus().shell("zsh -n '\(Repository.path("Completions/_notifyutil"))'; echo $?")
         #expect(result.lines == ["0"])
         #expect(result.errors == "")
+    }
+
+    // MARK: notify-center, by what swift-argument-parser makes
+
+    /// What bash would offer for the last of these words.
+    private func generated(_ words: [String], on bus: ProgramBus) async throws -> [String] {
+        let quoted = (["notify-center"] + words).map { "'\($0)'" }.joined(separator: " ")
+        let result = try await bus.shell(
+            """
+            PATH=$(dirname "$N"):$PATH
+            source <("$N" --generate-completion-script bash)
+            COMP_WORDS=(\(quoted)) COMP_CWORD=\(words.count) COMP_LINE="${COMP_WORDS[*]}"
+            COMP_POINT=${#COMP_LINE}
+            "$(complete -p notify-center | sed 's/.*-F \\([^ ]*\\).*/\\1/')" && printf '%s\\n' "${COMPREPLY[@]}"
+            """
+        )
+        #expect(result.errors == "")
+        return result.lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
+    }
+
+    @Test("the scripts for all shells are made, and are sound", arguments: ["bash", "zsh", "fish"])
+    func scripts(shell: String) async throws {
+        let bus = try await ProgramBus("notify-center")
+        let made = try await bus.run("--generate-completion-script", shell)
+        #expect(made.status == 0 && made.lines.count > 10)
+        guard Self.isInstalled(shell) else { return }
+        let checked = try await bus.shell(#""$N" --generate-completion-script \#(shell) | \#(shell) -n; echo $?"#)
+        #expect(checked.lines == ["0"])
+        #expect(checked.errors == "")
+    }
+
+    @Test("bash offers the registered names after each command, on the bus that the command line chooses")
+    func registeredNames() async throws {
+        let bus = try await ProgramBus("notify-center", hasNotifyd: true)
+        let watcher = try await bus.with("notifyutil").startReady("-w", "com.example.one", "-w", "$(odd) name")
+        try await bus.waitUntilListed("com.example.one")
+        for command in ["post", "watch", "monitor", "list"] {
+            let names = try await generated([command, "com.e"], on: bus)
+            #expect(names == ["com.example.one"], "\(command)")
+        }
+        let lost = try await generated(["watch", "--bus", "unix:path=/nowhere", "com.e"], on: bus)
+        #expect(lost.isEmpty)
+        #expect(try await generated([""], on: bus).contains("monitor"))
+        withExtendedLifetime(watcher) {}
+    }
+
+    // dbus-broker starts services through systemd, which a private bus does not have.
+    @Test(
+        "TAB starts no service",
+        .enabled(if: ProcessInfo.processInfo.environment["NOTIFY_CENTER_TEST_BUS"] != "dbus-broker")
+    )
+    func startsNothing() async throws {
+        let bus = try PrivateBus(.init(services: [NotifydProtocol.busName: ChildProcess.built("notifyd")]))
+        let connection = try DBusConnection.open(bus.bus)
+        let programs = ProgramBus("notifyutil", on: bus)
+        let names = try await bash(["-p", "com.e"], on: programs)
+        #expect(names.isEmpty)
+        let others = try await generated(["watch", "com.e"], on: programs.with("notify-center"))
+        #expect(others.isEmpty)
+        #expect(try await connection.owner(of: NotifydProtocol.busName) == nil)
+        // The same question starts it if it may.
+        #expect(try await programs.with("notify-center").run("list").status == 0)
+        #expect(try await connection.owner(of: NotifydProtocol.busName) != nil)
     }
 }

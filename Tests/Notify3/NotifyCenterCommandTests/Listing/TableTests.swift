@@ -1,6 +1,6 @@
 import Testing
 
-@testable import notifyutil
+@testable import notify_center
 
 @Suite("Tables")
 struct TableTests {

@@ -1,12 +1,13 @@
-import DBusTransport
+package import DBusTransport
 import NotifyCenter
 import NotifydProtocol
 import notify
 
-/// The exit statuses: the numbers of sysexits.h, except that of a wrong command line, which is Darwin's.
-enum ExitStatus: CInt {
+/// The exit statuses of notifyutil and notify-center: the numbers of sysexits.h, except that of a wrong command line of notifyutil, which is
+/// Darwin's.
+package enum ExitStatus: CInt {
     case done = 0
-    /// The command line is wrong; nothing was done.
+    /// The command line of notifyutil is wrong; nothing was done.
     case usage = 1
     /// The bus, or notifyd where it is needed, cannot be reached (EX_UNAVAILABLE).
     case unavailable = 69
@@ -18,7 +19,7 @@ enum ExitStatus: CInt {
     case notAuthorized = 77
 
     /// What a failed call of notify(3) means for the program's end.
-    init(status: UInt32) {
+    package init(status: UInt32) {
         self =
             switch CInt(truncatingIfNeeded: status) {
             case NOTIFY_STATUS_OK: .done
@@ -30,34 +31,34 @@ enum ExitStatus: CInt {
 }
 
 /// An operation that failed: the line of Darwin's tool, and the reason.
-struct Failure: Error {
+package struct Failure: Error {
     /// The attempted operation, for instance “post NAME”.
-    let attempted: String
+    package let attempted: String
     /// The beginning of Darwin's line; `nil` if Darwin's tool has no such operation.
-    let name: String?
+    package let name: String?
     /// Of notify(3).
-    let status: UInt32
+    package let status: UInt32
     /// The reason, where it is known already.
-    let cause: DBusError?
+    package let cause: DBusError?
 
     /// A function of notify(3) failed.
-    init(_ attempted: String, _ name: String, status: UInt32) {
+    package init(_ attempted: String, _ name: String, status: UInt32) {
         (self.attempted, self.name, self.status, cause) = ("\(attempted) \(name.visible)", name, status, nil)
     }
 
     /// Something else about a name failed.
-    init(_ attempted: String, _ name: String, cause: DBusError) {
+    package init(_ attempted: String, _ name: String, cause: DBusError) {
         (self.attempted, self.name, self.cause) = ("\(attempted) \(name.visible)", name, cause)
         status = cause.notifyStatus
     }
 
     /// Something failed that is about no name.
-    init(_ attempted: String, status: UInt32) {
+    package init(_ attempted: String, status: UInt32) {
         (self.attempted, name, self.status, cause) = (attempted, nil, status, nil)
     }
 
     /// Something failed that is about no name.
-    init(_ attempted: String, cause: DBusError) {
+    package init(_ attempted: String, cause: DBusError) {
         (self.attempted, name, self.cause) = (attempted, nil, cause)
         status = cause.notifyStatus
     }
@@ -65,7 +66,7 @@ struct Failure: Error {
 
 extension DBusError {
     /// The status of notify(3) that says the same.
-    var notifyStatus: UInt32 {
+    fileprivate var notifyStatus: UInt32 {
         let status: CInt =
             switch code {
             case .noBus, .disconnected, .closed, .timedOut: NOTIFY_STATUS_SERVER_NOT_FOUND
@@ -77,7 +78,7 @@ extension DBusError {
     }
 
     /// Whether nobody has the bus name that was called, and nobody could be started for it.
-    var isOfMissingService: Bool {
+    package var isOfMissingService: Bool {
         guard let name else { return false }
         return name == "org.freedesktop.DBus.Error.ServiceUnknown"
             || name == "org.freedesktop.DBus.Error.NameHasNoOwner"
@@ -85,17 +86,16 @@ extension DBusError {
     }
 }
 
-/// The reason of a failure and its remedy, for standard error. Standard output has Darwin's line.
-enum Explanation {
-    /// A sentence.
-    static func of(_ failure: Failure) -> String {
-        if let cause = failure.cause { return "\(cause)" }
-        let attempted = "could not \(failure.attempted)"
-        switch CInt(truncatingIfNeeded: failure.status) {
+extension Failure {
+    /// The reason and the remedy, a sentence for standard error. May ask the bus.
+    package var explanation: String {
+        if let cause { return "\(cause)" }
+        let attempted = "could not \(attempted)"
+        switch CInt(truncatingIfNeeded: status) {
         case NOTIFY_STATUS_NOT_AUTHORIZED:
             return "\(attempted): the name belongs to another user, or is reserved; run this as its owner or "
                 + "as root, or change /etc/notify.conf"
-        case NOTIFY_STATUS_SERVER_NOT_FOUND: return "\(attempted): \(unreachable())"
+        case NOTIFY_STATUS_SERVER_NOT_FOUND: return "\(attempted): \(Self.unreachable())"
         case NOTIFY_STATUS_INVALID_SIGNAL: return "\(attempted): there is no such signal; kill -l lists all signals"
         case NOTIFY_STATUS_INVALID_NAME: return "\(attempted): this is not a valid name"
         default:

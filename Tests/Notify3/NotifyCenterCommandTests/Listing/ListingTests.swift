@@ -2,7 +2,7 @@ import Foundation
 import NotifydProtocol
 import Testing
 
-@testable import notifyutil
+@testable import notify_center
 
 @Suite("Lists")
 struct ListingTests {

@@ -1,7 +1,7 @@
 import NotifyCenter
 import Testing
 
-@testable import notifyutil
+@testable import notify_center
 
 @Suite("Reading JSON")
 struct JSONReaderTests {
