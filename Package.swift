@@ -53,6 +53,8 @@ let bus = family(
         // Calls of Linux that Swift's Glibc module lacks.
         .target(name: "CLinux"),
         .target(name: "DBusTransport", dependencies: ["CDBus", "CLinux"]),
+        // For --version of every program.
+        .target(name: "ProjectVersion"),
         // A process that observes, posts and ends, or forks. Its arguments say which.
         helper("bus-probe", ["DBusTransport"], path: "DBusTransportTests/BusProbe"),
         tests("DBusTransportTests", ["DBusTransport"]),
@@ -126,10 +128,21 @@ let notify3 = family(
             name: "NotifyDaemon",
             dependencies: ["FileWatching", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
         ),
-        .executableTarget(name: "notifyd", dependencies: ["NotifyDaemon", "NotifydProtocol", "DBusTransport"]),
+        .executableTarget(
+            name: "notifyd",
+            dependencies: ["NotifyDaemon", "NotifydProtocol", "DBusTransport", "ProjectVersion"]
+        ),
+        // What notifyutil and notify-center have in common.
+        .target(
+            name: "CommandSupport",
+            dependencies: ["notify", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
+        ),
         .executableTarget(
             name: "notifyutil",
-            dependencies: ["notify", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
+            dependencies: [
+                "CommandSupport", "CLinux", "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport",
+                "ProjectVersion",
+            ]
         ),
 
         .testTarget(name: "NotifydProtocolTests", dependencies: ["NotifydProtocol", "DBusTransport"]),
@@ -145,12 +158,39 @@ let notify3 = family(
             "NotifyDaemonTests",
             ["NotifyDaemon", "FileWatching", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyd"]
         ),
+        // A bus, notifyd and a command for the tests of notifyutil and of notify-center.
+        .target(
+            name: "ProgramBus",
+            dependencies: ["NotifyCenterTestKit", "DBusTransport"],
+            path: "NotifyutilTests/ProgramBus"
+        ),
         tests(
             "NotifyutilTests",
-            ["notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyutil", "notifyd"]
+            ["CommandSupport", "notify", "NotifyCenter", "ProjectVersion", "notifyutil", "notifyd"]
         ),
         // notify(3) in C and C++, built and run as programs of others are.
-        tests("CProgramTests", ["NotifydProtocol", "notifyd"], exclude: ["Programs"]),
+        tests("CProgramTests", ["NotifydProtocol", "notifyd", "notifyutil"], exclude: ["Programs"]),
+    ]
+)
+
+/// The command of all centers. Apart from notify(3), which a build without swift-argument-parser has.
+let notifyCenterCommand = family(
+    "Notify3",
+    [
+        .executableTarget(
+            name: "notify-center",
+            dependencies: [
+                "CommandSupport", "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "ProjectVersion",
+                argumentParser,
+            ]
+        ),
+        tests(
+            "NotifyCenterCommandTests",
+            [
+                "ProgramBus", "CommandSupport", "NotifydProtocol", "NotifyCenter", "DBusTransport", "ProjectVersion",
+                "notify-center", "notifyutil", "notifyd",
+            ]
+        ),
     ]
 )
 
@@ -231,7 +271,7 @@ let broker = family(
             name: "SharedDeviceBroker",
             dependencies: [
                 "DeviceConfiguration", "Identity", "DeviceStorage", "SharedDevice", "NotifyCenter", "DBusTransport",
-                grdb, logging,
+                "ProjectVersion", grdb, logging,
             ]
         ),
         // What administrators write: the managed configuration and the apps' manifests.
@@ -240,18 +280,18 @@ let broker = family(
         .target(name: "ProfileConversion", dependencies: ["DeviceConfiguration", "DBusTransport"]),
         .executableTarget(
             name: "shared-device-broker",
-            dependencies: brokerParts + ["CLinux", argumentParser, logging]
+            dependencies: brokerParts + ["CLinux", "ProjectVersion", argumentParser, logging]
         ),
         .executableTarget(
             name: "shared-device",
-            dependencies: brokerParts + ["ProfileConversion", "SharedDeviceTestKit", argumentParser]
+            dependencies: brokerParts + ["ProfileConversion", "ProjectVersion", "SharedDeviceTestKit", argumentParser]
         ),
 
         // Commits in a loop until it is killed, for the tests of the store.
         helper("commit-loop", brokerParts, path: "SharedDeviceBrokerTests/CommitLoop"),
         tests(
             "SharedDeviceBrokerTests",
-            brokerParts + ["SharedDeviceSimulation", "shared-device", "shared-device-broker"]
+            brokerParts + ["SharedDeviceSimulation", "ProjectVersion", "shared-device", "shared-device-broker"]
         ),
         tests("ProfileConversionTests", ["ProfileConversion", "DeviceConfiguration"], exclude: ["Fixtures"]),
         // A client that means harm; tests run it as another user.
@@ -345,6 +385,7 @@ let package = Package(
         .library(name: "darwin-notify", type: .dynamic, targets: ["notify"]),
         .executable(name: "notifyd", targets: ["notifyd"]),
         .executable(name: "notifyutil", targets: ["notifyutil"]),
+        .executable(name: "notify-center", targets: ["notify-center"]),
         // Apple source: each stands by itself, see the porting guide. These link Foundation.
         .library(name: "NotifyCenterFoundation", targets: ["NotifyCenterFoundation"]),
         .library(name: "AppleNotifications", targets: ["AppleNotifications"]),
@@ -365,12 +406,13 @@ let package = Package(
     dependencies: [
         // SQLite for the broker's account store (and an example's orders): migrations, transactions, WAL.
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
-        // Command lines of the broker, its administration and the examples. Not of notifyutil, whose grammar is Darwin's.
+        // Command lines, except notifyutil's, whose grammar is Darwin's.
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         // The broker's log, in the form that Swift services share.
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
-    targets: bus + notifications + notify3 + sharedDevice + identity + broker + testKits + examples,
+    targets: bus + notifications + notify3 + notifyCenterCommand + sharedDevice + identity + broker + testKits
+        + examples,
     swiftLanguageModes: [.v6]
 )
 

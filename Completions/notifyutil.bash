@@ -2,8 +2,8 @@
 # (/usr/share/bash-completion/completions), or source it.
 
 _notifyutil() {
-    local options='-h -help -q -v -z -M -R -port -file -check -dispatch -plain -signal -sig -p -w -1 -g -s --dump --json --ready
-        --session --system --address --list --monitor --distributed --darwin --object --userinfo --help'
+    local options='-h -help -q -v -z -M -R -port -file -check -dispatch -plain -signal -sig -p -w -1 -g -s --dump --ready
+        --session --system --address --help --version'
     COMPREPLY=()
 
     # Readline takes words apart at colons and equals signs; put together again what belongs together.
@@ -25,8 +25,8 @@ _notifyutil() {
     for ((index = 1; index < last; index++)); do
         word=${words[index]}
         case $word in
-            --session | --system) bus=("$word") ;;
-            --address) bus=("$word" "${words[index + 1]}") ;;
+            --session | --system) bus=(--bus "${word#--}") ;;
+            --address) bus=(--bus "${words[index + 1]}") ;;
         esac
         if [[ $word == -* ]]; then
             option=$word
@@ -36,7 +36,7 @@ _notifyutil() {
 
     case $option:$distance in
         -p:1 | -w*:1 | -[0-9]*:1 | -g:1 | -s:1) _notifyutil_reply "$(_notifyutil_names)" ;;
-        -s:2 | -z:1 | --object:1 | --userinfo:1) ;;
+        -s:2 | -z:1) ;;
         --address:1)
             _notifyutil_reply unix:path=
             compopt -o nospace 2>/dev/null
@@ -47,7 +47,6 @@ _notifyutil() {
                 return 0
             fi
             case $option:$distance in
-                --list:1 | --monitor:*) _notifyutil_reply "$(_notifyutil_names)" ;;
                 -signal:1 | -sig:1) _notifyutil_reply '1 2 10 12' ;;
                 --dump:1)
                     compopt -o filenames 2>/dev/null
@@ -67,11 +66,10 @@ _notifyutil_reply() {
     while read -r word; do COMPREPLY+=("${word#"$cut"}"); done < <(compgen -W "$1" -- "$current")
 }
 
-# The names that are registered on that bus, quickly or not at all, and silently. Without those that a shell would not take as they
-# stand.
+# The names that are registered on that bus, quickly or not at all, silently, and without starting a service. Without those that a shell
+# would not take as they stand.
 _notifyutil_names() {
-    timeout 1 notifyutil "${bus[@]}" --list --json 2>/dev/null </dev/null |
-        sed -n 's/^{"type":"[a-z]*","name":"\([A-Za-z0-9_.@%+,:/-]*\)",.*/\1/p' | sort -u
+    timeout 1 notify-center list "${bus[@]}" --names --no-start 2>/dev/null </dev/null | grep -x '[A-Za-z0-9_.@%+,:/-]*'
 }
 
 complete -F _notifyutil notifyutil

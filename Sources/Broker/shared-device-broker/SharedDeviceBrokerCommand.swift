@@ -9,6 +9,7 @@ import Foundation
 import Glibc
 import Logging
 import NotifyCenter
+import ProjectVersion
 import SharedDeviceBroker
 
 @main
@@ -21,7 +22,8 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
             with SIGTERM or SIGINT.
             Exit status: 0 ended as asked; 64 wrong usage; 69 no bus, or another broker serves it; 78 state directory or \
             configuration cannot be used.
-            """
+            """,
+        version: ProjectVersion.line(of: "shared-device-broker")
     )
 
     @Option(help: ArgumentHelp("The bus: session, system, or an address.", valueName: "bus"))

@@ -1,4 +1,5 @@
 import ArgumentParser
+import ProjectVersion
 
 @main
 struct SharedDeviceCommand: ParsableCommand {
@@ -10,6 +11,7 @@ struct SharedDeviceCommand: ParsableCommand {
             69 the broker does not answer, or what is needed does not start; 70 the broker failed; 73 cannot be created; \
             74 input or output failed; 75 not now, try again later; 77 no permission.
             """,
+        version: ProjectVersion.line(of: "shared-device"),
         subcommands: [
             StatusCommand.self, SignOutCommand.self, AppsCommand.self, LogCommand.self, UserCommand.self,
             JoinCommand.self, LeaveCommand.self, ConfigurationCommand.self, CheckCommand.self,

@@ -2,6 +2,7 @@ import DBusTransport
 import Glibc
 import NotifyDaemon
 import NotifydProtocol
+import ProjectVersion
 
 /// Carries out an invocation.
 struct Program {
@@ -12,6 +13,7 @@ struct Program {
             let invocation = try Invocation(arguments)
             return switch invocation.action {
             case .help: print(Invocation.usage)
+            case .version: print(ProjectVersion.line(of: "notifyd") + "\n")
             case .checkConfiguration(let file): check(file)
             case .status: status(invocation)
             case .serve: Server(invocation).run()
@@ -49,7 +51,7 @@ struct Program {
             return print(status)
         } catch  where error.name == "org.freedesktop.DBus.Error.NameHasNoOwner" {
             Diagnostics.write(
-                "no notifyd runs on this bus; a call to it, such as notifyutil --list, makes the bus start it"
+                "no notifyd runs on this bus; a call to it, such as notify-center list, makes the bus start it"
             )
             return Exit.unavailable
         } catch {
@@ -71,6 +73,7 @@ struct Invocation: Equatable {
         case status
         case checkConfiguration(String)
         case help
+        case version
     }
 
     var action = Action.serve
@@ -93,6 +96,7 @@ struct Invocation: Equatable {
             case "--status": action = .status
             case "--check-configuration": action = .checkConfiguration(try value(argument, "a file"))
             case "-h", "--help": action = .help
+            case "--version": action = .version
             default: throw UsageError(message: "unrecognized argument: \(argument); see notifyd --help")
             }
         }
@@ -105,6 +109,7 @@ struct Invocation: Equatable {
         usage: notifyd [--session | --system | --address ADDRESS] [--configuration FILE]
                notifyd --status [--session | --system | --address ADDRESS]
                notifyd --check-configuration FILE
+               notifyd --help | --version
 
         Keeps what processes share for notify(3): the state of names, and who is registered for them; and posts reserved names for
         those who may. The bus starts it when a process calls it. It may end at any time: at its start, processes tell it again
@@ -117,6 +122,7 @@ struct Invocation: Equatable {
           --status               print the status of the running notifyd
           --check-configuration  print the errors of a file
           -h, --help             this text
+          --version              print the version
         Signals: SIGTERM and SIGINT end it; SIGHUP makes it read the configuration again; SIGUSR1 and SIGUSR2 make it write a short
         and a long status to notifyd_PID.status in $RUNTIME_DIRECTORY, as its units set it, or $XDG_RUNTIME_DIR (root without
         either: /var/run).

@@ -1,6 +1,9 @@
+import CommandSupport
 import DBusTransport
 import Glibc
 import NotifyCenter
+import NotifydProtocol
+import ProjectVersion
 import notify
 
 /// The second pass: carries out what the first has read.
@@ -11,27 +14,36 @@ struct NotifyUtility {
     private var reporter: Reporter?
 
     /// Reads the command line, and carries it out.
-    static func run(_ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>, count: Int) -> ExitStatus {
-        Output.reserveStandardDescriptors()
-        // To be known before libdbus changes it.
-        _ = Output.ignoresBrokenPipes
+    static func run() -> ExitStatus {
+        Output.prepare()
+        let arguments: [String]
         let invocation: Invocation
-        do throws(UsageError) {
-            invocation = try Parser.parse(try Arguments.read(arguments, count: count))
+        do throws(Arguments.NotText) {
+            arguments = try Arguments.read()
         } catch {
-            Output.error.write("\(error.message)\n\(Usage.text)")
-            return .usage
+            return refuse(error.message)
+        }
+        do throws(UsageError) {
+            invocation = try Parser.parse(arguments)
+        } catch {
+            return refuse(error.message)
         }
         for warning in invocation.warnings { Output.error.write("\(warning)\n") }
-        switch invocation.help {
-        case .output: Output.standard.write(Usage.text)
-        case .error: Output.error.write(Usage.text)
-        case nil where count <= 1: Output.error.write(Usage.text)
+        switch invocation.information {
+        case .usage: Output.standard.write(Usage.text)
+        case .version: Output.standard.write(ProjectVersion.line(of: "notifyutil") + "\n")
+        case .usageAsError: Output.error.write(Usage.text)
+        case nil where arguments.isEmpty: Output.error.write(Usage.text)
         case nil:
             var utility = NotifyUtility(invocation: invocation)
             return utility.carryOut()
         }
         return .done
+    }
+
+    private static func refuse(_ message: String) -> ExitStatus {
+        Output.error.write("\(message)\n\(Usage.text)")
+        return .usage
     }
 
     private init(invocation: Invocation) { self.invocation = invocation }
@@ -43,7 +55,7 @@ struct NotifyUtility {
         do throws(DBusError) {
             _ = try Bus.fromEnvironment.resolvedAddress()
         } catch  where error.code == .invalidArgument {
-            Output.error.write("notifyutil: \(error)\n")
+            Output.complain("\(error)")
             return .usage
         } catch {
             // Each command says what it could not do.
@@ -53,7 +65,7 @@ struct NotifyUtility {
             do throws(Failure) {
                 try carryOut(command)
                 // After the last there is nothing to wait for.
-                if case .post(let post) = command, index != last { pause(post.pause) }
+                if case .post(_, let duration) = command, index != last { pause(duration) }
             } catch {
                 report(error)
             }
@@ -66,52 +78,19 @@ struct NotifyUtility {
 
     private func prepare() {
         // The library asks the environment, and so does all the rest.
-        if let bus = invocation.bus { setenv(Bus.environmentVariable, bus.variable, 1) }
+        if let bus = invocation.bus { setenv(Bus.environmentVariable, bus.description, 1) }
         if invocation.options != 0 { notify_set_options(invocation.options) }
-        if !signals.isEmpty { SignalThread.block(signals) }
-    }
-
-    private var signals: Set<CInt> {
-        var signals: Set<CInt> = []
-        for case .watch(let watch) in invocation.commands {
-            if case .darwin(.signal(let signal)) = watch.source { signals.insert(signal) }
-        }
-        return signals
     }
 
     private mutating func carryOut(_ command: Command) throws(Failure) {
         switch command {
-        case .post(let post): try self.post(post)
+        case .post(let name, _):
+            let status = notify_post(name)
+            guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("post", name, status: status) }
         case .watch(let watch): try startReporter().add(watch)
-        case .getState(let name):
-            let state = try State.get(name)
-            Output.standard.write(invocation.style.line(state: state, of: name) + "\n")
+        case .getState(let name): Output.standard.write("\(name) \(try State.get(name))\n")
         case .setState(let name, let value): try State.set(name, value)
-        case .list(let prefix): try attempt("list the registrations") { () throws(DBusError) in try list(prefix) }
-        case .monitor(let names):
-            let reporter = try startReporter()
-            try attempt("monitor") { () throws(DBusError) in try reporter.monitor(names) }
         case .dump(let path): try dump(path)
-        }
-    }
-
-    // MARK: Commands
-
-    private func post(_ post: Post) throws(Failure) {
-        switch post.content {
-        case .darwin:
-            let status = notify_post(post.name)
-            guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("post", post.name, status: status) }
-        case .distributed(let object, let userInfo):
-            do throws(DBusError) {
-                try DistributedNotifyCenter.default.post(
-                    NotificationName(post.name),
-                    object: object,
-                    userInfo: userInfo
-                )
-            } catch {
-                throw Failure("post", post.name, cause: error)
-            }
         }
     }
 
@@ -119,48 +98,29 @@ struct NotifyUtility {
         if let reporter { reporter.run(for: duration) } else { Pause.sleep(duration) }
     }
 
-    private func list(_ prefix: String) throws(DBusError) {
-        let (names, processes) = try Notifyd.list()
-        let listing = Listing(names: names, processes: processes, prefix: prefix, program: Notifyd.program)
-        if invocation.style.isJSON {
-            let lines = listing.json(userName: Listing.userName)
-            if !lines.isEmpty { Output.standard.write(lines.joined(separator: "\n") + "\n") }
-        } else {
-            let table = listing.table(userName: Listing.userName)
-            Output.standard.write(table.text(isColourful: Output.isColourful))
-        }
-    }
-
     private func dump(_ path: String?) throws(Failure) {
-        if let path {
-            let status = notify_dump_status(path)
-            guard status == UInt32(NOTIFY_STATUS_OK) else {
-                throw Failure("write the status to \(path)", status: status)
-            }
-        } else {
-            try attempt("read the status") { () throws(DBusError) in Output.standard.write(try Notifyd.status()) }
-        }
+        guard let path else { return Output.standard.write(try readStatus()) }
+        let status = notify_dump_status(path)
+        guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("write the status to \(path)", status: status) }
     }
 
-    // MARK: Failures
-
-    private func attempt(_ attempted: String, _ body: () throws(DBusError) -> Void) throws(Failure) {
+    private func readStatus() throws(Failure) -> String {
         do throws(DBusError) {
-            try body()
+            let connection = try BusConnections.connection(to: .fromEnvironment)
+            return try NotifydProtocol.status { message throws(DBusError) in try connection.callAndWait(taking: message) }
         } catch {
-            throw Failure(attempted, cause: error)
+            throw Failure("read the status", cause: error)
         }
     }
 
     private mutating func startReporter() throws(Failure) -> Reporter {
         if let reporter { return reporter }
+        var signals: Set<CInt> = []
+        for case .watch(let watch) in invocation.commands {
+            if case .signal(let signal) = watch.kind { signals.insert(signal) }
+        }
         do throws(DBusError) {
-            var explained = false
-            let reporter = try Reporter(style: invocation.style, signals: signals) { failure in
-                guard !explained else { return }
-                explained = true
-                Output.error.write("notifyutil: \(Explanation.of(failure))\n")
-            }
+            let reporter = try Reporter(invocation.verbosity, signals: signals)
             self.reporter = reporter
             return reporter
         } catch {
@@ -170,20 +130,9 @@ struct NotifyUtility {
 
     /// Goes on with the next command, as Darwin's tool does; the first failure decides the exit status.
     private mutating func report(_ failure: Failure) {
-        if let line = invocation.style.line(failure) { Output.standard.write(line + "\n") }
-        Output.error.write("notifyutil: \(Explanation.of(failure))\n")
+        if let line = failure.line { Output.standard.write(line + "\n") }
+        Output.complain(failure.explanation)
         if status == .done { status = ExitStatus(status: failure.status) }
-    }
-}
-
-extension Bus {
-    /// As the environment names it.
-    fileprivate var variable: String {
-        switch self {
-        case .session: "session"
-        case .system: "system"
-        case .address(let address): address
-        }
     }
 }
 

@@ -1,3 +1,4 @@
+import CommandSupport
 import Glibc
 
-exit(NotifyUtility.run(CommandLine.unsafeArgv, count: Int(CommandLine.argc)).rawValue)
+exit(NotifyUtility.run().rawValue)

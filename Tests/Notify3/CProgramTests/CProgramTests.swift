@@ -12,7 +12,7 @@ struct CProgramTests {
 
     @Test(arguments: [
         "status_codes.c", "checks.c", "descriptors.c", "signals.c", "names.c", "suspension.c", "state.c", "forks.c",
-        "handler_forks.c", "files.c", "crowds.c", "cplusplus.cpp", "blocks.c", "blocks_lifetime.cpp",
+        "handler_forks.c", "files.c", "crowds.c", "functions.c", "cplusplus.cpp", "blocks.c", "blocks_lifetime.cpp",
     ])
     func finds(_ source: String) async throws {
         let program = try await installation.build(source)

@@ -72,6 +72,17 @@ import Testing
         #expect(files == [])
     }
 
+    @Test(arguments: ["notifyd", "notifyutil"])
+    func theLibraryHasTheVersionThatProgramsPrint(_ program: String) async throws {
+        #expect(try await install("notify", "/usr") == 0)
+        let child = try ChildProcess(ChildProcess.built(program), ["--version"])
+        #expect(await child.exitStatus() == 0)
+        let words = try await child.line { _ in true }.split(separator: " ")
+        #expect(words.first == program[...])
+        #expect(files.contains("usr/lib/libdarwin-notify.so.\(words.last ?? "")"))
+        #expect(try text("usr/lib/pkgconfig/darwin-notify.pc").contains("\nVersion: \(words.last ?? "")\n"))
+    }
+
     @Test func onePartIsRemovedWithoutTheOther() async throws {
         #expect(try await install("notify", "/usr") == 0)
         let notify = Set(files)

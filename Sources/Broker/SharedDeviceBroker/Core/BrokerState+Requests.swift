@@ -3,6 +3,7 @@ import DeviceConfiguration
 import Foundation
 import Identity
 import Logging
+import ProjectVersion
 import SharedDevice
 
 /// What programs ask for.
@@ -56,7 +57,6 @@ extension BrokerState {
         }
     }
 
-    package static let version = "0.1.0"
     /// How many app names one connection may use. A caller makes up names at no cost, and each becomes an app that may owe a cleanup.
     static let namesOfConnection = 16
     /// How long the answer to a sign-out waits for the disk. Account and tokens are withheld and all apps are told before.
@@ -160,7 +160,7 @@ extension BrokerState {
         var fields: BrokerProtocol.Fields = [
             "mode": .string(device.mode.rawValue),
             "epoch": .uint64(device.epoch),
-            "brokerVersion": .string(Self.version),
+            "brokerVersion": .string(ProjectVersion.number),
             "joined": .boolean(rules.isJoined),
         ]
         if isSignInHeld {

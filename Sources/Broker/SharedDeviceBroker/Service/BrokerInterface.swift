@@ -1,6 +1,7 @@
 import DBusTransport
 import DeviceConfiguration
 import Identity
+import ProjectVersion
 import SharedDevice
 import Synchronization
 
@@ -32,7 +33,7 @@ final class BrokerInterface: Sendable {
                 )
             },
             properties: [
-                .init("Version", "s") { .string(BrokerState.version) },
+                .init("Version", "s") { .string(ProjectVersion.number) },
                 .init("Mode", "s") { [engine] in .string(engine.read { $0.device.mode.rawValue }) },
                 .init("Epoch", "t") { [engine] in .uint64(engine.read { $0.device.epoch }) },
             ]

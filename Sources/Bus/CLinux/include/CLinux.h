@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <stddef.h>
 #include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <sys/types.h>
 
 /// secure_getenv: NULL also in a process with more rights than its user.

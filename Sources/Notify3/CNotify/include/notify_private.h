@@ -1,27 +1,27 @@
 #ifndef _NOTIFY_PRIVATE_H_
 #define _NOTIFY_PRIVATE_H_
 
-// Functions that Darwin's own programs use beside <notify.h>. They are here so that such source compiles; new code does not need them.
+/* Functions that Darwin's own programs use beside <notify.h>. They are here so that such source compiles; new code does not need them. */
 
 #include <notify.h>
 
-/// Without effect: this library always has one channel for all registrations.
+/** Without effect: this library always has one channel for all registrations. */
 #define NOTIFY_OPT_DISPATCH 0x00000001
-/// Without effect: registrations always outlive a restart of the bus and of notifyd.
+/** Without effect: registrations always outlive a restart of the bus and of notifyd. */
 #define NOTIFY_OPT_REGEN 0x00000002
-/// Without effect here.
+/** Without effect here. */
 #define NOTIFY_OPT_FILTERED 0x00000004
-/// Without effect here.
+/** Without effect here. */
 #define NOTIFY_OPT_OLD_IPC 0x00000008
-/// Undoes NOTIFY_OPT_DISABLE.
+/** Undoes NOTIFY_OPT_DISABLE. */
 #define NOTIFY_OPT_ENABLE 0x04000000
-/// From now on, functions that need the bus or notifyd return NOTIFY_STATUS_OPT_DISABLE.
+/** From now on, functions that need the bus or notifyd return NOTIFY_STATUS_OPT_DISABLE. */
 #define NOTIFY_OPT_DISABLE 0x08000000
 
-/// A flag of notify_register_mach_port, without effect here.
+/** A flag of notify_register_mach_port, without effect here. */
 #define NOTIFY_NO_DISPATCH 0x80000000
 
-/// Which changes of a path notify_monitor_file watches; 0 means all.
+/** Which changes of a path notify_monitor_file watches; 0 means all. */
 #define NOTIFY_FILE_DELETE 0x00000001
 #define NOTIFY_FILE_WRITE 0x00000002
 #define NOTIFY_FILE_EXTEND 0x00000004
@@ -35,47 +35,47 @@
 
 __BEGIN_DECLS
 
-/// Adds options (NOTIFY_OPT_…) for this process.
+/** Adds options (NOTIFY_OPT_…) for this process. */
 void notify_set_options(uint32_t opts);
 
-/// As notify_register_check, but notify_peek refuses the token.
+/** As notify_register_check, but notify_peek refuses the token. */
 uint32_t notify_register_plain(const char *name, int *out_token);
 
-/// Reads the counter behind notify_check, which changes with each post. It does not change the answer of the next notify_check. The token must
-/// come from notify_register_check, or its name begin with `self.`.
-///
-/// Errors: INVALID_TOKEN, INVALID_REQUEST, NULL_INPUT.
+/** Reads the counter behind notify_check, which changes with each post. It does not change the answer of the next notify_check. The token must
+ * come from notify_register_check, or its name begin with `self.`.
+ *
+ * Errors: INVALID_TOKEN, INVALID_REQUEST, NULL_INPUT. */
 uint32_t notify_peek(int token, uint32_t *val);
 
-/// Notifies this registration alone when something changes at an absolute path, beside posts of its name. The path may come into being
-/// later. Changes within 100 ms count as one. A token monitors one path. Needs notifyd, which looks at the path with the caller's permissions.
-///
-/// Errors: INVALID_TOKEN; INVALID_REQUEST (NULL or relative path, a `self.` name, a second path); NOT_AUTHORIZED; OPT_DISABLE;
-/// SERVER_NOT_FOUND; FAILED.
+/** Notifies this registration alone when something changes at an absolute path, beside posts of its name. The path may come into being
+ * later. Changes within 100 ms count as one. A token monitors one path. The caller's permissions decide what can be seen of it.
+ *
+ * Errors: INVALID_TOKEN; INVALID_REQUEST (NULL or relative path, a `self.` name, a second path); NOT_AUTHORIZED; OPT_DISABLE;
+ * SERVER_NOT_FOUND; FAILED. */
 uint32_t notify_monitor_file(int token, char *path, int flags);
 
-/// There are no events here: this sets both numbers to 0.
+/** There are no events here: this sets both numbers to 0. */
 uint32_t notify_get_event(int token, int *ev, char *buf, int *len);
 
-/// As notify_post.
+/** As notify_post. */
 uint32_t notify_simple_post(const char *name);
 
-/// Holds back all notifications of a process, until notify_resume_pid has been called as often. Root may call it, and the process's own user.
-///
-/// Errors: NOT_AUTHORIZED; INVALID_REQUEST (no such process, or one without registrations); OPT_DISABLE; SERVER_NOT_FOUND; FAILED.
+/** Holds back all notifications of a process, until notify_resume_pid has been called as often. Root may call it, and the process's own user.
+ *
+ * Errors: NOT_AUTHORIZED; INVALID_REQUEST (no such process, or one without registrations); OPT_DISABLE; SERVER_NOT_FOUND; FAILED. */
 uint32_t notify_suspend_pid(int pid);
 
-/// Undoes one notify_suspend_pid.
-///
-/// Errors: as notify_suspend_pid.
+/** Undoes one notify_suspend_pid.
+ *
+ * Errors: as notify_suspend_pid. */
 uint32_t notify_resume_pid(int pid);
 
-/// Writes the status of notifyd to a file, with the caller's permissions.
-///
-/// Errors: NULL_INPUT; OPT_DISABLE; SERVER_NOT_FOUND; FAILED.
+/** Writes the status of notifyd to a file, with the caller's permissions.
+ *
+ * Errors: NULL_INPUT; OPT_DISABLE; SERVER_NOT_FOUND; FAILED. */
 uint32_t notify_dump_status(const char *filepath);
 
-/// Does what happens in every forked child by itself. A second call has no effect.
+/** Does what happens in every forked child by itself. A second call has no effect. */
 void _notify_fork_child(void);
 
 __END_DECLS

@@ -128,3 +128,29 @@ final class CallersBlock: @unchecked Sendable {
 
     @Sendable func call(_ token: CInt) { CDispatchQueues_callBlock(block, token) }
 }
+
+/// A function of a C caller with its context, which is released when nobody is left who could call it.
+final class CallersFunction: @unchecked Sendable {
+    // Unchecked: the pointers are constant, and a C caller answers for what the functions do with the context on which thread.
+    private let handler: @convention(c) (UnsafeMutableRawPointer?, CInt) -> Void
+    private let context: UnsafeMutableRawPointer?
+    private let release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)?
+    private let isReleasing = Atomic<Bool>(true)
+
+    init(
+        _ handler: @escaping @convention(c) (UnsafeMutableRawPointer?, CInt) -> Void,
+        _ context: UnsafeMutableRawPointer?,
+        _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)?
+    ) {
+        (self.handler, self.context, self.release) = (handler, context, release)
+    }
+
+    deinit {
+        if isReleasing.load(ordering: .relaxed) { release?(context) }
+    }
+
+    /// From here on the context is not released.
+    func keepContext() { isReleasing.store(false, ordering: .relaxed) }
+
+    @Sendable func call(_ token: CInt) { handler(context, token) }
+}

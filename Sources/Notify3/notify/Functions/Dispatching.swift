@@ -21,6 +21,35 @@ func registerDispatch(
     }
 }
 
+@c @implementation public func notify_register_dispatch_f(
+    _ name: UnsafePointer<CChar>?,
+    _ out_token: UnsafeMutablePointer<CInt>?,
+    _ queue: OpaquePointer?,
+    _ context: UnsafeMutableRawPointer?,
+    _ handler: (@convention(c) (UnsafeMutableRawPointer?, CInt) -> Void)?,
+    _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)?
+) -> UInt32 {
+    register(out_token) { () throws(NotifyStatus) in
+        guard let handler else { throw .nullInput }
+        let function = CallersFunction(handler, context, release)
+        do throws(NotifyStatus) {
+            return try ProcessState.client.register(name, .dispatch) { () throws(NotifyStatus) in
+                guard let queue else { return QueueSink(function.call) { OwnQueue.shared.async(execute: $0) } }
+                return QueueSink(function.call, schedule: CallersQueue(queue).schedule)
+            }
+        } catch {
+            // The caller was told of no registration, so the context is still the caller's.
+            function.keepContext()
+            throw error
+        }
+    }
+}
+
+/// The queue of handlers whose callers have none.
+private enum OwnQueue {
+    static let shared = DispatchQueue(label: "org.notifycenter.notify.handlers")
+}
+
 /// What ``notify_register_dispatch(_:_:_:_:)`` calls, with the token.
 public typealias notify_handler_t = @Sendable (Int32) -> Void
 

@@ -4,43 +4,21 @@ import NotifydProtocol
 
 /// One thing to do.
 enum Command: Equatable {
-    case post(Post)
+    /// A post, and the pause after it: posts in a row are told apart by their watchers, as on Darwin.
+    case post(String, pause: Duration)
     case watch(Watch)
     case getState(String)
     case setState(String, UInt64)
-    /// Who is registered on the bus, for names that begin so.
-    case list(prefix: String)
-    /// All posts of these names; without names, all posts.
-    case monitor([String])
     /// What notifyd knows, into a file or to standard output.
     case dump(path: String?)
 }
 
-/// A post, and the pause after it.
-struct Post: Equatable {
-    enum Content: Equatable {
-        case darwin
-        case distributed(object: String?, userInfo: UserInfo?)
-    }
-
-    var name: String
-    var content: Content
-    /// Posts in a row are told apart by their watchers, as on Darwin.
-    var pause: Duration
-}
-
 /// A registration, and how often it reports.
 struct Watch: Equatable {
-    enum Source: Equatable {
-        case darwin(Kind)
-        /// `nil` for any object.
-        case distributed(object: String?)
-    }
-
     var name: String
     /// `nil` for ever.
     var count: Int?
-    var source: Source
+    var kind: Kind
 }
 
 /// How a registration learns of posts: which function of notify(3) makes it.
@@ -67,26 +45,6 @@ enum Kind: Equatable {
     }
 }
 
-/// The arguments of the command line, unchanged. `CommandLine.arguments` replaces bytes that are not UTF-8 by U+FFFD, so the program would
-/// post another name than the caller gave.
-enum Arguments {
-    static func read(
-        _ pointers: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>,
-        count: Int
-    ) throws(UsageError) -> [String] {
-        var arguments: [String] = []
-        // The first is the program.
-        for index in 0..<count where index > 0 {
-            guard let pointer = pointers[index] else { break }
-            guard let argument = String(validatingCString: pointer) else {
-                throw UsageError("argument \(index) is not UTF-8 text: \(String(cString: pointer))")
-            }
-            arguments.append(argument)
-        }
-        return arguments
-    }
-}
-
 /// The value of `-s`. As on Darwin it is a decimal number, a negative one becomes its two's complement, and of a text that is not a number
 /// the number at its beginning counts. Unlike on Darwin, all 64 bits can be written without a sign.
 struct StateText: Equatable {
@@ -109,7 +67,7 @@ enum Usage {
     static let text = """
         usage: notifyutil [OPTION | COMMAND] ...
 
-        Posts, watches and lists notifications. Commands run from left to right; an option holds for the commands after it.
+        Posts and watches names of notify(3). Commands run from left to right; an option holds for the commands after it.
 
         Commands:
           -p NAME           post NAME; the next command follows after a pause (-z)
@@ -117,22 +75,15 @@ enum Usage {
           -1 NAME           report one post of NAME (-N: that many), then end
           -g NAME           print the state of NAME
           -s NAME VALUE     set the state of NAME
-          --list [PREFIX]   print who is registered, for all names or those that begin with PREFIX
-          --monitor [NAME ...]
-                            report who posts what in both centers: all names, or these
           --dump [PATH]     print notifyd's status, or write it to a file
 
         How -w and -N watch:
           -port, -file, -dispatch, -check, -plain, -signal [N]
                             by this function of notify(3); without an option, -port
-          --distributed     the distributed center, for -p too;
-                            with --object TEXT and --userinfo JSON for posts, --object TEXT for watches
-          --darwin          the Darwin center again
 
         Options:
           -q                report nothing
           -v                report [TOKEN] SECONDS.MILLISECONDS NAME STATE KIND
-          --json            print one JSON object on each line
           --ready           write "ready" to standard error when all watches are in force
           -z MSEC           pause between a post and the next command (100)
           -M, -R            accepted as on Darwin; what they turn on is always on here
@@ -140,7 +91,9 @@ enum Usage {
           --system          the system bus
           --address TEXT    the bus at a D-Bus address, for instance unix:path=/run/my/bus
           -h, --help        this text
+          --version         the version
 
+        JSON, the distributed center, and who posts or is registered: see notify-center(1).
         Exit status: 0 done; 1 wrong command line; 69 the bus or notifyd cannot be reached; 77 not authorized;
         74 the output cannot be written; 70 anything else. See notifyutil(1).
 
@@ -151,7 +104,7 @@ enum Usage {
 struct Invocation: Equatable {
     /// From left to right.
     var commands: [Command] = []
-    var style = Style()
+    var verbosity = Verbosity.normal
     /// `nil` for what the environment names.
     var bus: Bus?
     /// For `notify_set_options`; 0 for none.
@@ -160,14 +113,16 @@ struct Invocation: Equatable {
     var announcesReady = false
     /// Warnings, after which the program goes on, as on Darwin.
     var warnings: [String] = []
-    var help: Help?
+    var information: Information?
 
-    /// Where the usage text is wanted.
-    enum Help: Equatable {
-        /// `-h`, as on Darwin.
-        case error
+    /// What is printed in place of the commands.
+    enum Information: Equatable {
+        /// `-h`: the usage, to standard error, as on Darwin.
+        case usageAsError
         /// `--help`
-        case output
+        case usage
+        /// `--version`
+        case version
     }
 }
 

@@ -4,23 +4,17 @@ import notify
 /// The first pass (notifyutil(1)): reads the whole command line before any command is carried out. An option holds for the commands
 /// after it; the bus, the form of the output and `--ready` hold for all commands. Pure.
 struct Parser {
-    private enum Center: Equatable {
-        case darwin
-        case distributed(object: String?, userInfo: UserInfo?)
-    }
-
     private var rest: ArraySlice<String>
     private var result = Invocation()
     private var kind = Kind.port
     private var signal: CInt = 1
     private var pause = Duration.milliseconds(100)
-    private var center = Center.darwin
 
     /// - Throws: ``UsageError`` with the text for standard error, in Darwin's words where Darwin's tool refuses too.
     static func parse(_ arguments: [String]) throws(UsageError) -> Invocation {
         var parser = Parser(rest: arguments[...])
         // A request for help ends the reading, as on Darwin.
-        while parser.result.help == nil, let argument = parser.rest.popFirst() { try parser.take(argument) }
+        while parser.result.information == nil, let argument = parser.rest.popFirst() { try parser.take(argument) }
         return parser.result
     }
 
@@ -28,11 +22,11 @@ struct Parser {
 
     private mutating func take(_ argument: String) throws(UsageError) {
         switch argument {
-        case "-h", "-help": result.help = .error
-        case "--help": result.help = .output
-        case "-q": result.style.verbosity = .quiet
-        case "-v": result.style.verbosity = .verbose
-        case "--json": result.style.isJSON = true
+        case "-h", "-help": result.information = .usageAsError
+        case "--help": result.information = .usage
+        case "--version": result.information = .version
+        case "-q": result.verbosity = .quiet
+        case "-v": result.verbosity = .verbose
         case "--ready": result.announcesReady = true
         case "-M": result.options |= UInt32(NOTIFY_OPT_DISPATCH)
         case "-R": result.options |= UInt32(NOTIFY_OPT_REGEN)
@@ -46,30 +40,21 @@ struct Parser {
         case "-plain": kind = .plain
         case "-dispatch": kind = .dispatch
         case "-signal", "-sig": try takeSignal(argument)
-        case "--darwin": center = .darwin
-        case "--distributed": center = .distributed(object: nil, userInfo: nil)
-        case "--object": try takeObject()
-        case "--userinfo": try takeUserInfo()
         default: try takeCommand(argument)
         }
     }
 
     private mutating func takeCommand(_ argument: String) throws(UsageError) {
         switch argument {
-        case "-p": result.commands.append(.post(try post(name(argument))))
+        case "-p": result.commands.append(.post(try name(argument), pause: pause))
         case "-g": result.commands.append(.getState(try name(argument)))
         case "-s": try takeState()
-        case "--list": result.commands.append(.list(prefix: optionalValue() ?? ""))
         case "--dump": result.commands.append(.dump(path: optionalValue()))
-        case "--monitor":
-            var names: [String] = []
-            while let name = optionalValue() { names.append(name) }
-            result.commands.append(.monitor(names))
         default:
             guard let count = Self.watchCount(argument) else {
                 throw UsageError("unrecognized option: \(argument)")
             }
-            result.commands.append(.watch(try watch(name(argument), count: count.count)))
+            result.commands.append(.watch(Watch(name: try name(argument), count: count.count, kind: kind)))
         }
     }
 
@@ -125,45 +110,5 @@ struct Parser {
         let state = StateText(text)
         if let warning = state.warning { result.warnings.append(warning) }
         result.commands.append(.setState(name, state.value))
-    }
-
-    private mutating func takeObject() throws(UsageError) {
-        let object = try value("text required following --object")
-        guard case .distributed(_, let userInfo) = center else { throw Self.needsCenter("--object") }
-        center = .distributed(object: object, userInfo: userInfo)
-    }
-
-    private mutating func takeUserInfo() throws(UsageError) {
-        let text = try value("JSON object required following --userinfo")
-        guard case .distributed(let object, _) = center else { throw Self.needsCenter("--userinfo") }
-        do throws(JSONReader.SyntaxError) {
-            guard case .dictionary(let userInfo) = try JSONReader.read(text) else {
-                throw JSONReader.SyntaxError(offset: 0, reason: "the value is not an object")
-            }
-            center = .distributed(object: object, userInfo: userInfo)
-        } catch {
-            throw UsageError("--userinfo \(text) is invalid\nbyte \(error.offset): \(error.reason)")
-        }
-    }
-
-    private static func needsCenter(_ option: String) -> UsageError {
-        UsageError("\(option) needs --distributed before it: the Darwin center carries names only")
-    }
-
-    // MARK: Commands in force of the options
-
-    private func post(_ name: String) -> Post {
-        switch center {
-        case .darwin: Post(name: name, content: .darwin, pause: pause)
-        case .distributed(let object, let userInfo):
-            Post(name: name, content: .distributed(object: object, userInfo: userInfo), pause: pause)
-        }
-    }
-
-    private func watch(_ name: String, count: Int?) -> Watch {
-        switch center {
-        case .darwin: Watch(name: name, count: count, source: .darwin(kind))
-        case .distributed(let object, _): Watch(name: name, count: count, source: .distributed(object: object))
-        }
     }
 }

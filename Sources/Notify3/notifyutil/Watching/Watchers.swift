@@ -1,76 +1,49 @@
+import CommandSupport
 import DBusTransport
-import Dispatch
 import Glibc
 import NotifyCenter
 import notify
 
 /// The registrations of this process, of each kind by its own function of notify(3). On the main thread.
 final class Watchers {
-    private let inbox: Inbox<Arrival>
-    private let queue = DispatchQueue(label: "notifyutil")
     private(set) var registrations = Registrations()
-    /// One for all registrations of the kind, as on Darwin.
-    private(set) var port: CInt?
-    private(set) var file: CInt?
-    private var distributed: DistributedNotifyCenter?
-    private var observations: [CInt: NotificationObservation] = [:]
-    private var nextDistributedToken: CInt = 1
+    /// One for all registrations of the kind, as on Darwin. The library's, which closes it with its last token.
+    private var port: CInt?
+    private var file: CInt?
+    private var pipe: TokenPipe?
 
-    init(inbox: Inbox<Arrival>) { self.inbox = inbox }
+    /// Where tokens can be read.
+    var descriptors: [CInt] { [port, file, pipe?.descriptor].compactMap(\.self) }
 
     /// Registers. In force on return.
     func add(_ watch: Watch) throws(Failure) {
-        switch watch.source {
-        case .darwin(let kind):
-            let token = try register(watch.name, kind)
-            registrations.add(Registrations.Entry(id: .darwin(token), watch: watch))
-        case .distributed(let object):
-            do throws(DBusError) {
-                try observe(watch, object: object)
-            } catch {
-                throw Failure("watch", watch.name, cause: error)
+        var token = NOTIFY_TOKEN_INVALID
+        let status =
+            switch watch.kind {
+            case .port: registerPort(watch.name, &token)
+            case .file: registerFile(watch.name, &token)
+            case .check: notify_register_check(watch.name, &token)
+            case .plain: notify_register_plain(watch.name, &token)
+            case .signal(let signal): notify_register_signal(watch.name, signal, &token)
+            case .dispatch: try registerDispatch(watch.name, &token)
             }
-        }
+        guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("watch", watch.name, status: status) }
+        // The first answer is always yes, notify(3).
+        if watch.kind.isChecked { _ = isPosted(token) }
+        registrations.add(Registrations.Entry(token: token, watch: watch))
     }
 
     /// Counts one report; the last ends the registration.
     ///
     /// - Returns: `nil` where it had ended before.
-    func take(_ id: Registrations.ID) -> Registrations.Entry? {
-        guard let (entry, isOver) = registrations.take(id) else { return nil }
-        if isOver { end(entry) }
-        return entry
-    }
-
-    private func end(_ entry: Registrations.Entry) {
-        switch entry.id {
-        case .distributed(let token): observations[token] = nil
-        case .darwin(let token):
-            // The descriptor is closed with its last token, and is the library's.
+    func take(_ token: CInt) -> Registrations.Entry? {
+        guard let (entry, isOver) = registrations.take(token) else { return nil }
+        if isOver {
             if registrations.entries(where: { $0 == .port }).isEmpty { port = nil }
             if registrations.entries(where: { $0 == .file }).isEmpty { file = nil }
             notify_cancel(token)
         }
-    }
-
-    // MARK: Darwin's kinds
-
-    private func register(_ name: String, _ kind: Kind) throws(Failure) -> CInt {
-        var token = NOTIFY_TOKEN_INVALID
-        let status =
-            switch kind {
-            case .port: registerPort(name, &token)
-            case .file: registerFile(name, &token)
-            case .check: notify_register_check(name, &token)
-            case .plain: notify_register_plain(name, &token)
-            case .signal(let signal): notify_register_signal(name, signal, &token)
-            case .dispatch:
-                notify_register_dispatch(name, &token, queue) { [inbox] token in inbox.add(.token(token, .now)) }
-            }
-        guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("watch", name, status: status) }
-        // The first answer is always yes, notify(3).
-        if kind.isChecked { _ = isPosted(token) }
-        return token
+        return entry
     }
 
     private func registerPort(_ name: String, _ token: inout CInt) -> UInt32 {
@@ -87,6 +60,17 @@ final class Watchers {
         return status
     }
 
+    private func registerDispatch(_ name: String, _ token: inout CInt) throws(Failure) -> UInt32 {
+        let pipe: TokenPipe
+        do throws(DBusError) {
+            if let known = self.pipe { pipe = known } else { pipe = try TokenPipe() }
+        } catch {
+            throw Failure("watch", name, cause: error)
+        }
+        self.pipe = pipe
+        return notify_register_dispatch(name, &token, pipe.queue) { pipe.add($0) }
+    }
+
     /// Whether the token's name was posted since this was asked last.
     func isPosted(_ token: CInt) -> Bool {
         var check: CInt = 0
@@ -98,24 +82,6 @@ final class Watchers {
         var state: UInt64 = 0
         let status = notify_get_state(token, &state)
         return status == UInt32(NOTIFY_STATUS_OK) ? .value(state) : .failed(status)
-    }
-
-    // MARK: The distributed center
-
-    private func observe(_ watch: Watch, object: String?) throws(DBusError) {
-        let center = distributed ?? DistributedNotifyCenter()
-        distributed = center
-        let token = nextDistributedToken
-        nextDistributedToken += 1
-        let observation = try center.observe(
-            NotificationName(watch.name),
-            object: object,
-            delivery: .immediate
-        ) { [inbox] notification in
-            inbox.add(.distributed(token, notification, .now))
-        }
-        observations[token] = observation
-        registrations.add(Registrations.Entry(id: .distributed(token), watch: watch))
     }
 }
 
@@ -134,26 +100,15 @@ extension Kind {
 
 /// The registrations, and how often each still has to be reported. Pure.
 struct Registrations {
-    /// Tokens of notify(3), and the distributed center's, which this program gives out by itself.
-    enum ID: Hashable, Sendable {
-        case darwin(CInt)
-        case distributed(CInt)
-    }
-
     struct Entry: Equatable {
-        let id: ID
+        let token: CInt
         let name: String
-        let source: Watch.Source
+        let kind: Kind
         /// `nil` for ever.
         fileprivate(set) var remaining: Int?
 
-        init(id: ID, watch: Watch) {
-            (self.id, name, source, remaining) = (id, watch.name, watch.source, watch.count)
-        }
-
-        /// `nil` for the distributed center.
-        var kind: Kind? {
-            if case .darwin(let kind) = source { kind } else { nil }
+        init(token: CInt, watch: Watch) {
+            (self.token, name, kind, remaining) = (token, watch.name, watch.kind, watch.count)
         }
     }
 
@@ -165,18 +120,13 @@ struct Registrations {
     mutating func add(_ entry: Entry) { entries.append(entry) }
 
     /// The entries of a kind.
-    func entries(where matches: (Kind) -> Bool) -> [Entry] {
-        entries.filter { entry in
-            guard let kind = entry.kind else { return false }
-            return matches(kind)
-        }
-    }
+    func entries(where matches: (Kind) -> Bool) -> [Entry] { entries.filter { matches($0.kind) } }
 
     /// Counts one report of a registration.
     ///
     /// - Returns: the registration, and whether it has ended; `nil` where it had ended before.
-    mutating func take(_ id: ID) -> (entry: Entry, isOver: Bool)? {
-        guard let index = entries.firstIndex(where: { $0.id == id }) else { return nil }
+    mutating func take(_ token: CInt) -> (entry: Entry, isOver: Bool)? {
+        guard let index = entries.firstIndex(where: { $0.token == token }) else { return nil }
         if let remaining = entries[index].remaining { entries[index].remaining = remaining - 1 }
         let entry = entries[index]
         guard entry.remaining == 0 else { return (entry, false) }

@@ -4,6 +4,8 @@ import EmbeddedIdentity
 import Foundation
 import Glibc
 import Identity
+import NotifyCenterTestKit
+import ProjectVersion
 import SharedDevice
 import Testing
 
@@ -262,6 +264,13 @@ struct UserCommandTests {
 
 @Suite("Programs that the tests run")
 struct ProgramTests {
+    @Test("they say the version of the package", arguments: ["shared-device", "shared-device-broker"])
+    func version(_ program: String) async throws {
+        let child = try ChildProcess(ChildProcess.built(program), ["--version"])
+        #expect(await child.exitStatus() == 0)
+        #expect(try await child.line { _ in true } == ProjectVersion.line(of: program))
+    }
+
     // Several times: the program may end before the first byte is written or after the pipe is full.
     @Test("one that ends without reading its input is no matter", arguments: 1...10)
     func unreadInput(_ round: Int) async throws {

@@ -168,6 +168,38 @@ static void note_thread(int number) {
     signalled = pthread_self();
 }
 
+struct note {
+    atomic_int calls, misplaced, released;
+};
+
+static void call_note(void *context, int token) {
+    (void)token;
+    struct note *note = context;
+    if (!is_here()) atomic_fetch_add(&note->misplaced, 1);
+    atomic_fetch_add(&note->calls, 1);
+}
+
+static void release_note(void *context) {
+    struct note *note = context;
+    if (!is_here()) atomic_fetch_add(&note->misplaced, 1);
+    atomic_fetch_add(&note->released, 1);
+}
+
+static void functions_are_called_on_their_queue(void) {
+    dispatch_queue_t queue = queue_here();
+    static struct note note;
+    int token = -1;
+    EXPECT_OK(notify_register_dispatch_f("org.example.function", &token, queue, &note, call_note, release_note));
+    EXPECT_OK(notify_post("org.example.function"));
+    EVENTUALLY(atomic_load(&note.calls) == 1);
+    EXPECT_EQUAL(atomic_load(&note.released), 0);
+    EXPECT_OK(notify_cancel(token));
+    drain(queue);
+    EXPECT_EQUAL(atomic_load(&note.released), 1);
+    EXPECT_EQUAL(atomic_load(&note.misplaced), 0);
+    dispatch_release(queue);
+}
+
 static void signals_reach_the_program(void) {
     // f.5: the library's threads, and those of its libdispatch, block signals.
     signal(SIGUSR2, note_thread);
@@ -195,6 +227,7 @@ int main(int argc, char **argv) {
     cancelled_while_a_call_waits();
     a_slow_handler_hears_the_last_post();
     held_back();
+    functions_are_called_on_their_queue();
     signals_reach_the_program();
     return finish();
 }

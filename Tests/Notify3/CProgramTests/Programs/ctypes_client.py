@@ -1,10 +1,11 @@
-"""notify(3) from Python, by ctypes alone: descriptor, check, post and state."""
+"""notify(3) from Python, by ctypes alone: descriptor, check, function, post and state."""
 
 import ctypes
 import os
 import select
 import struct
 import sys
+import threading
 
 library = ctypes.CDLL(sys.argv[1])
 library.notify_set_state.argtypes = [ctypes.c_int, ctypes.c_uint64]
@@ -37,6 +38,16 @@ state = ctypes.c_uint64(0)
 ok(library.notify_get_state(checking, ctypes.byref(state)))
 assert state.value == 2**64 - 1, state.value
 assert is_posted(checking) and not is_posted(checking)
+
+heard, released = threading.Event(), threading.Event()
+handler = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)(lambda context, token: heard.set())
+release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda context: released.set())
+calling = ctypes.c_int(-1)
+ok(library.notify_register_dispatch_f(name, ctypes.byref(calling), None, None, handler, release))
+ok(library.notify_post(name))
+assert heard.wait(30), "no call"
+ok(library.notify_cancel(calling))
+assert released.wait(30), "no release"
 
 for each in (token, checking):
     ok(library.notify_cancel(each))

@@ -1,4 +1,5 @@
 import Foundation
+import ProgramBus
 import Testing
 
 @testable import notifyutil
@@ -9,9 +10,7 @@ struct DocumentationTests {
     private static let options = [
         "-h", "-q", "-v", "-z", "-M", "-R", "-port", "-file", "-check", "-dispatch", "-plain", "-signal", "-p", "-w",
         "-1", "-g",
-        "-s", "--dump", "--json", "--ready", "--session", "--system", "--address", "--list", "--monitor",
-        "--distributed",
-        "--darwin", "--object", "--userinfo", "--help",
+        "-s", "--dump", "--ready", "--session", "--system", "--address", "--help", "--version",
     ]
 
     @Test("the parser knows each", arguments: options)

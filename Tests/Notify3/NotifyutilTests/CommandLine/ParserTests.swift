@@ -19,11 +19,11 @@ struct ParserTests {
     }
 
     private func watch(_ name: String, _ count: Int? = nil, _ kind: Kind = .port) -> Command {
-        .watch(Watch(name: name, count: count, source: .darwin(kind)))
+        .watch(Watch(name: name, count: count, kind: kind))
     }
 
     private func post(_ name: String, pause: Int = 100) -> Command {
-        .post(Post(name: name, content: .darwin, pause: .milliseconds(pause)))
+        .post(name, pause: .milliseconds(pause))
     }
 
     // MARK: Darwin's grammar
@@ -117,17 +117,18 @@ struct ParserTests {
         #expect(try Parser.parse(["-R", "-M"]).options == UInt32(NOTIFY_OPT_DISPATCH | NOTIFY_OPT_REGEN))
     }
 
-    @Test("the last of -q and -v holds for the whole command line, and --json is independent of them")
-    func styles() throws {
-        #expect(try Parser.parse(["-q", "-w", "a", "-v"]).style == Style(verbosity: .verbose))
-        #expect(try Parser.parse(["-v", "--json", "-q"]).style == Style(verbosity: .quiet, isJSON: true))
+    @Test("the last of -q and -v holds for the whole command line")
+    func verbosity() throws {
+        #expect(try Parser.parse(["-q", "-w", "a", "-v"]).verbosity == .verbose)
+        #expect(try Parser.parse(["-v", "-q"]).verbosity == .quiet)
     }
 
     @Test("a request for help ends the reading of the command line")
     func help() throws {
-        #expect(try Parser.parse(["-h", "-bogus"]).help == .error)
-        #expect(try Parser.parse(["-help"]).help == .error)
-        #expect(try Parser.parse(["--help", "-p"]).help == .output)
+        #expect(try Parser.parse(["-h", "-bogus"]).information == .usageAsError)
+        #expect(try Parser.parse(["-help"]).information == .usageAsError)
+        #expect(try Parser.parse(["--help", "-p"]).information == .usage)
+        #expect(try Parser.parse(["--version", "-p"]).information == .version)
         #expect(refusal(["-bogus", "-h"]) == "unrecognized option: -bogus")
     }
 
@@ -149,6 +150,7 @@ struct ParserTests {
             (["-z", "soon"], "-z soon is invalid\ntimer value must be an integer"),
             (["-z", "-1"], "-z -1 is invalid\ntimer value must be an integer"),
             (["-signal", "hup"], "-signal hup is invalid\nsignals must be specified as integer values"),
+            (["--json"], "unrecognized option: --json"),
             (["-sig", "1.5"], "-sig 1.5 is invalid\nsignals must be specified as integer values"),
         ]
     )
@@ -164,57 +166,8 @@ struct ParserTests {
         #expect(refusal(["--address"]) == "bus address required following --address")
     }
 
-    @Test("lists, dumps and the monitor take the arguments up to the next option")
+    @Test("a dump takes the argument up to the next option")
     func optionalValues() throws {
-        #expect(
-            try commands("--list", "com.", "--list", "-p", "a") == [
-                .list(prefix: "com."), .list(prefix: ""), post("a"),
-            ]
-        )
-        #expect(try commands("--dump", "--dump", "/f") == [.dump(path: nil), .dump(path: "/f")])
-        #expect(try commands("--monitor", "a", "b", "-p", "c") == [.monitor(["a", "b"]), post("c")])
-        #expect(try commands("--monitor") == [.monitor([])])
-    }
-
-    @Test("--distributed, with object and userInfo, holds until --darwin")
-    func distributed() throws {
-        let all = try commands(
-            "--distributed",
-            "--object",
-            "o",
-            "-w",
-            "a",
-            "--userinfo",
-            "{\"k\":1}",
-            "-p",
-            "b",
-            "--distributed",
-            "-p",
-            "c",
-            "--darwin",
-            "-1",
-            "d"
-        )
-        let pause = Duration.milliseconds(100)
-        #expect(
-            all == [
-                .watch(Watch(name: "a", count: nil, source: .distributed(object: "o"))),
-                .post(Post(name: "b", content: .distributed(object: "o", userInfo: ["k": 1]), pause: pause)),
-                .post(Post(name: "c", content: .distributed(object: nil, userInfo: nil), pause: pause)),
-                watch("d", 1),
-            ]
-        )
-    }
-
-    @Test("object and userInfo need the distributed center, and the userInfo a JSON object")
-    func payloadRefusals() throws {
-        #expect(refusal(["--object", "o"])?.contains("needs --distributed") == true)
-        #expect(refusal(["--userinfo", "{}"])?.contains("needs --distributed") == true)
-        #expect(refusal(["--distributed", "--object"]) == "text required following --object")
-        for text in ["[1]", "{", "{\"a\":null}", "{\"a\":1,\"a\":2}"] {
-            #expect(
-                refusal(["--distributed", "--userinfo", text])?.hasPrefix("--userinfo \(text) is invalid\n") == true
-            )
-        }
+        #expect(try commands("--dump", "--dump", "/f", "-p", "a") == [.dump(path: nil), .dump(path: "/f"), post("a")])
     }
 }

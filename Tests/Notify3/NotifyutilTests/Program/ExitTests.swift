@@ -1,5 +1,7 @@
 import Foundation
 import NotifyCenterTestKit
+import ProgramBus
+import ProjectVersion
 import Testing
 
 @Suite("How the program ends")
@@ -35,6 +37,12 @@ struct ExitTests {
         #expect(result.status == 0 && result.errors.isEmpty && result.lines.contains { $0.contains("-p NAME") })
     }
 
+    @Test("it says its version")
+    func version() async throws {
+        let result = try await ProgramBus().run("--version")
+        #expect(result.status == 0 && result.lines == [ProjectVersion.line(of: "notifyutil")])
+    }
+
     @Test("an empty command list exits with 0")
     func nothing() async throws {
         let bus = try await ProgramBus()
@@ -46,8 +54,6 @@ struct ExitTests {
         "a bus that is not there is 69, with Darwin's line, the address and what helps",
         arguments: [
             ["-p", "n"], ["-w", "n"], ["-check", "-w", "n"], ["-g", "n"], ["-s", "n", "1"],
-            ["--distributed", "-p", "n"],
-            ["--distributed", "-w", "n"],
         ]
     )
     func noBus(command: [String]) async throws {
@@ -58,12 +64,9 @@ struct ExitTests {
         #expect(result.errors.contains("check that the bus runs"))
     }
 
-    @Test(
-        "so it is for what Darwin's tool does not do, without its line",
-        arguments: [["--list"], ["--monitor"], ["--dump"]]
-    )
-    func noBusForReports(command: [String]) async throws {
-        let result = try await ProgramBus().run(["--address", "unix:path=/nowhere/bus"] + command)
+    @Test("so it is for what Darwin's tool does not do, without its line")
+    func noBusForReports() async throws {
+        let result = try await ProgramBus().run(["--address", "unix:path=/nowhere/bus", "--dump"])
         #expect(result.status == 69)
         #expect(result.lines.isEmpty)
         #expect(result.errors.contains("/nowhere/bus"))
@@ -86,8 +89,6 @@ struct ExitTests {
         let result = try await bus.run("-signal", "99", "-w", "a", "-g", "b", "-port", "-1", "c", "-p", "c")
         #expect(result.lines == ["a: Failed with code 5", "b: Failed with code 9", "c"])
         #expect(result.status == 70)
-        let json = try await bus.run("--json", "-g", "a")
-        #expect(json.lines == [#"{"type":"error","name":"a","code":9}"#])
     }
 
     @Test("another user's name is 77, with Darwin's line and the reason")
@@ -110,7 +111,7 @@ struct ExitTests {
         #expect(result.errors.contains("argument 2 is not UTF-8 text"))
     }
 
-    @Test("a full disk is 74, with the reason", arguments: ["--help", "-1 a -p a", "-g a", "--json -g a"])
+    @Test("a full disk is 74, with the reason", arguments: ["--help", "--version", "-1 a -p a", "-g a"])
     func fullDisk(arguments: String) async throws {
         let result = try await ProgramBus().shell("\"$N\" \(arguments) > /dev/full; echo $?")
         #expect(result.lines == ["74"])

@@ -1,4 +1,5 @@
 import NotifyCenterTestKit
+import ProgramBus
 import Testing
 
 @Suite("Kinds of registration, with the real program")

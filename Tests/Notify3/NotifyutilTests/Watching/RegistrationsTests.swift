@@ -5,19 +5,19 @@ import Testing
 @Suite("Registrations and tokens")
 struct RegistrationsTests {
     private func entry(_ token: CInt, _ count: Int?, _ kind: Kind = .port) -> Registrations.Entry {
-        Registrations.Entry(id: .darwin(token), watch: Watch(name: "n\(token)", count: count, source: .darwin(kind)))
+        Registrations.Entry(token: token, watch: Watch(name: "n\(token)", count: count, kind: kind))
     }
 
     @Test("a counted registration ends with its last report")
     func counted() {
         var registrations = Registrations()
         registrations.add(entry(2, 2))
-        let first = registrations.take(.darwin(2))
+        let first = registrations.take(2)
         #expect(first?.isOver == false)
-        let second = registrations.take(.darwin(2))
+        let second = registrations.take(2)
         #expect(second?.isOver == true)
         #expect(registrations.isEmpty)
-        let third = registrations.take(.darwin(2))
+        let third = registrations.take(2)
         #expect(third == nil)
     }
 
@@ -25,16 +25,15 @@ struct RegistrationsTests {
     func endless() {
         var registrations = Registrations()
         registrations.add(entry(2, nil))
-        for _ in 0..<1000 { #expect(registrations.take(.darwin(2))?.isOver == false) }
+        for _ in 0..<1000 { #expect(registrations.take(2)?.isOver == false) }
     }
 
-    @Test("tokens of the two centers are different, and unknown tokens have no entry")
+    @Test("an unknown token has no entry")
     func identity() {
         var registrations = Registrations()
         registrations.add(entry(1, 1))
-        let other = registrations.take(.distributed(1))
-        let unknown = registrations.take(.darwin(9))
-        #expect(other == nil && unknown == nil)
+        let unknown = registrations.take(9)
+        #expect(unknown == nil)
         #expect(registrations.entries.count == 1)
     }
 

@@ -1,0 +1,126 @@
+package import DBusTransport
+import NotifyCenter
+import NotifydProtocol
+import notify
+
+/// The exit statuses of notifyutil and notify-center: the numbers of sysexits.h, except that of a wrong command line of notifyutil, which is
+/// Darwin's.
+package enum ExitStatus: CInt {
+    case done = 0
+    /// The command line of notifyutil is wrong; nothing was done.
+    case usage = 1
+    /// The bus, or notifyd where it is needed, cannot be reached (EX_UNAVAILABLE).
+    case unavailable = 69
+    /// Something else failed (EX_SOFTWARE).
+    case failed = 70
+    /// The output cannot be written (EX_IOERR).
+    case unwritable = 74
+    /// The name is another user's, or reserved (EX_NOPERM).
+    case notAuthorized = 77
+
+    /// What a failed call of notify(3) means for the program's end.
+    package init(status: UInt32) {
+        self =
+            switch CInt(truncatingIfNeeded: status) {
+            case NOTIFY_STATUS_OK: .done
+            case NOTIFY_STATUS_SERVER_NOT_FOUND: .unavailable
+            case NOTIFY_STATUS_NOT_AUTHORIZED: .notAuthorized
+            default: .failed
+            }
+    }
+}
+
+/// An operation that failed: the line of Darwin's tool, and the reason.
+package struct Failure: Error {
+    /// The attempted operation, for instance “post NAME”.
+    package let attempted: String
+    /// The beginning of Darwin's line; `nil` if Darwin's tool has no such operation.
+    package let name: String?
+    /// Of notify(3).
+    package let status: UInt32
+    /// The reason, where it is known already.
+    package let cause: DBusError?
+
+    /// A function of notify(3) failed.
+    package init(_ attempted: String, _ name: String, status: UInt32) {
+        (self.attempted, self.name, self.status, cause) = ("\(attempted) \(name.visible)", name, status, nil)
+    }
+
+    /// Something else about a name failed.
+    package init(_ attempted: String, _ name: String, cause: DBusError) {
+        (self.attempted, self.name, self.cause) = ("\(attempted) \(name.visible)", name, cause)
+        status = cause.notifyStatus
+    }
+
+    /// Something failed that is about no name.
+    package init(_ attempted: String, status: UInt32) {
+        (self.attempted, name, self.status, cause) = (attempted, nil, status, nil)
+    }
+
+    /// Something failed that is about no name.
+    package init(_ attempted: String, cause: DBusError) {
+        (self.attempted, name, self.cause) = (attempted, nil, cause)
+        status = cause.notifyStatus
+    }
+}
+
+extension DBusError {
+    /// The status of notify(3) that says the same.
+    fileprivate var notifyStatus: UInt32 {
+        let status: CInt =
+            switch code {
+            case .noBus, .disconnected, .closed, .timedOut: NOTIFY_STATUS_SERVER_NOT_FOUND
+            case .refused where isOfMissingService: NOTIFY_STATUS_SERVER_NOT_FOUND
+            case .refused where name == "org.freedesktop.DBus.Error.AccessDenied": NOTIFY_STATUS_NOT_AUTHORIZED
+            default: NOTIFY_STATUS_FAILED
+            }
+        return UInt32(status)
+    }
+
+    /// Whether nobody has the bus name that was called, and nobody could be started for it.
+    package var isOfMissingService: Bool {
+        guard let name else { return false }
+        return name == "org.freedesktop.DBus.Error.ServiceUnknown"
+            || name == "org.freedesktop.DBus.Error.NameHasNoOwner"
+            || name.hasPrefix("org.freedesktop.DBus.Error.Spawn.")
+    }
+}
+
+extension Failure {
+    /// The reason and the remedy, a sentence for standard error. May ask the bus.
+    package var explanation: String {
+        if let cause { return "\(cause)" }
+        let attempted = "could not \(attempted)"
+        switch CInt(truncatingIfNeeded: status) {
+        case NOTIFY_STATUS_NOT_AUTHORIZED:
+            return "\(attempted): the name belongs to another user, or is reserved; run this as its owner or "
+                + "as root, or change /etc/notify.conf"
+        case NOTIFY_STATUS_SERVER_NOT_FOUND: return "\(attempted): \(Self.unreachable())"
+        case NOTIFY_STATUS_INVALID_SIGNAL: return "\(attempted): there is no such signal; kill -l lists all signals"
+        case NOTIFY_STATUS_INVALID_NAME: return "\(attempted): this is not a valid name"
+        default:
+            return "\(attempted): the bus refused, or the process has no descriptors or memory left; check the limits "
+                + "of the process (ulimit -a) and of the bus (its configuration)"
+        }
+    }
+
+    /// notify(3) does not say what could not be reached, so this tries again.
+    private static func unreachable() -> String {
+        do throws(DBusError) {
+            let connection = try DBusConnection.open(.fromEnvironment)
+            let ping = try DBusMessage.methodCall(
+                destination: NotifydProtocol.busName,
+                path: NotifydProtocol.path,
+                interface: "org.freedesktop.DBus.Peer",
+                member: "Ping"
+            )
+            _ = try connection.callAndWait(ping)
+            return "notifyd could not be reached, but it answers now; try again"
+        } catch  where error.name == "org.freedesktop.DBus.Error.ServiceUnknown" {
+            return
+                "no notifyd runs on this bus, and the bus cannot start it; start it, or install its service file (notifyd(8))"
+        } catch {
+            return "\(error)"
+        }
+    }
+}

@@ -1,0 +1,129 @@
+import Glibc
+import NotifydProtocol
+
+/// The process's output, unbuffered: when `write` returns, the line is written.
+package enum Output: CInt {
+    case standard = 1
+    case error = 2
+
+    /// Whether this process was started with SIGPIPE ignored.
+    private static let ignoresBrokenPipes: Bool = {
+        var action = sigaction()
+        sigaction(SIGPIPE, nil, &action)
+        return unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == Int(bitPattern: 1)
+    }()
+
+    /// Looks at what the process was started with. To be called first in `main`: a connection to the bus ignores SIGPIPE, and the next
+    /// file that is opened gets the number of a standard stream that is missing.
+    package static func prepare() {
+        // What is written to such a stream would otherwise end up on the bus. So it takes no output.
+        for descriptor in 0...2 as ClosedRange<CInt> where fcntl(descriptor, F_GETFD) < 0 {
+            // The lowest free number is this one.
+            _ = open("/dev/null", O_RDONLY)
+        }
+        _ = ignoresBrokenPipes
+    }
+
+    /// Writes all of it. Ends the process where standard output does not take it: whoever reads the reports must not take a full
+    /// disk for silence.
+    package func write(_ text: String) {
+        let error = writeAll(text, to: rawValue, waits: true)
+        // Without standard error there is nobody left to tell.
+        if error != 0, self != .error { Self.end(error) }
+    }
+
+    /// Writes a line to standard error, after the name of the program.
+    package static func complain(_ message: String) {
+        let program = CommandLine.arguments.first?.split(separator: "/").last ?? ""
+        error.write("\(program): \(message)\n")
+    }
+
+    /// Ends the process because nobody reads its output any more.
+    package static func endForBrokenPipe() -> Never { end(EPIPE) }
+
+    /// As other tools: a reader that has gone ends the process by SIGPIPE, in silence.
+    private static func end(_ error: CInt) -> Never {
+        if error == EPIPE, !ignoresBrokenPipes {
+            signal(SIGPIPE, SIG_DFL)
+            var pipe = sigset_t()
+            sigemptyset(&pipe)
+            sigaddset(&pipe, SIGPIPE)
+            pthread_sigmask(SIG_UNBLOCK, &pipe, nil)
+            raise(SIGPIPE)
+        }
+        complain("could not write the output: \(String(cString: strerror(error)))")
+        exit(ExitStatus.unwritable.rawValue)
+    }
+}
+
+/// The arguments of the command line, unchanged. `CommandLine.arguments` replaces bytes that are not UTF-8 by U+FFFD, so the program would
+/// post another name than the caller gave.
+package enum Arguments {
+    /// An argument that is not text.
+    package struct NotText: Error {
+        package let message: String
+    }
+
+    /// Those after the name of the program.
+    package static func read() throws(NotText) -> [String] {
+        var arguments: [String] = []
+        for index in 1..<max(1, Int(CommandLine.argc)) {
+            guard let pointer = CommandLine.unsafeArgv[index] else { break }
+            guard let argument = String(validatingCString: pointer) else {
+                throw NotText(message: "argument \(index) is not UTF-8 text: \(String(cString: pointer))")
+            }
+            arguments.append(argument)
+        }
+        return arguments
+    }
+}
+
+/// Wall-clock time of an event.
+package struct Timestamp: Equatable, Sendable {
+    /// Since 1970.
+    package let milliseconds: Int
+
+    package init(milliseconds: Int) { self.milliseconds = milliseconds }
+
+    /// Rounded, as Darwin's tool does.
+    package static var now: Timestamp {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return Timestamp(milliseconds: time.tv_sec * 1000 + (time.tv_nsec + 500_000) / 1_000_000)
+    }
+
+    /// `SECONDS.MILLISECONDS`
+    package var text: String {
+        let fraction = String(milliseconds % 1000)
+        return "\(milliseconds / 1000).\(String(repeating: "0", count: 3 - fraction.count))\(fraction)"
+    }
+}
+
+extension Unicode.Scalar {
+    /// As JSON escapes it: four hexadecimal digits behind `\u`, for each half of what UTF-16 has two halves of.
+    package var escape: String {
+        UTF16.encode(self).map(Array.init)?.map { unit in
+            let digits = String(unit, radix: 16)
+            return "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+        }
+        .joined() ?? ""
+    }
+}
+
+extension String {
+    /// For people: as it is, but for control characters and the backslash, which are escaped as in JSON. Names come from other
+    /// processes.
+    package var visible: String {
+        let needsEscape = unicodeScalars.contains { $0 == "\\" || !$0.isPrintable }
+        guard needsEscape else { return self }
+        return unicodeScalars.reduce(into: "") { result, scalar in
+            if scalar == "\\" {
+                result += "\\\\"
+            } else if !scalar.isPrintable {
+                result += scalar.escape
+            } else {
+                result.unicodeScalars.append(scalar)
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+import ArgumentParser
+import CommandSupport
+import DBusTransport
+import Glibc
+import NotifyCenter
+import NotifydProtocol
+
+struct ListCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list",
+        abstract: "Prints who is registered by notify(3), for which names, and their states.",
+        discussion: "Asks notifyd, which the bus starts."
+    )
+
+    @Argument(help: "Only names that begin so.", completion: .registeredNames)
+    var prefix = ""
+
+    @Flag(exclusivity: .exclusive)
+    var form = Form.table
+
+    @Flag(help: "Fail if notifyd does not run, instead of having it started.")
+    var noStart = false
+
+    @OptionGroup var bus: BusOptions
+
+    enum Form: EnumerableFlag {
+        case table
+        case json
+        case names
+
+        static func help(for value: Form) -> ArgumentHelp? {
+            switch value {
+            case .table: "Print a table (default)."
+            case .json: "Print one JSON object on each line."
+            case .names: "Print each name once, and nothing else."
+            }
+        }
+    }
+
+    func run() throws {
+        try carryOut { () throws(Failure) in
+            let lists = try attempting("list the registrations") { () throws(DBusError) in
+                try Notifyd.list(startsIt: !noStart)
+            }
+            let listing = Listing(names: lists.names, processes: lists.processes, prefix: prefix, program: Notifyd.program)
+            switch form {
+            case .table:
+                Output.standard.write(listing.table(userName: Listing.userName).text(isColourful: Table.isColourful))
+            case .json: Self.print(listing.json(userName: Listing.userName))
+            case .names: Self.print(lists.registeredNames.filter { $0.utf8.starts(with: prefix.utf8) }.map(\.visible))
+            }
+        }
+    }
+
+    private static func print(_ lines: [String]) {
+        if !lines.isEmpty { Output.standard.write(lines.joined(separator: "\n") + "\n") }
+    }
+}
+
+/// What notifyd knows of others, which notify(3) does not tell.
+enum Notifyd {
+    struct Lists {
+        let names: [NameListing]
+        let processes: [ProcessListing]
+
+        /// In order, each once.
+        var registeredNames: [String] { Set(processes.flatMap { $0.report.names.map(\.name) }).sorted() }
+    }
+
+    /// Who is registered.
+    ///
+    /// - Parameters:
+    ///   - startsIt: whether the bus starts notifyd.
+    ///   - timeout: how long to wait for the answer.
+    static func list(startsIt: Bool, timeout: Duration = .seconds(25)) throws(DBusError) -> Lists {
+        let connection = try BusConnections.connection(to: .fromEnvironment)
+        var (names, processes) = ([NameListing](), [ProcessListing]())
+        func call(_ message: consuming DBusMessage) throws(DBusError) -> [DBusValue] {
+            try connection.callAndWait(taking: message, timeout: timeout)
+        }
+        do throws(DBusError) {
+            try NotifydProtocol.list(call, options: startsIt ? [] : .noAutoStart) { page in
+                names += page.names
+                processes += page.processes
+            }
+        } catch  where error.isOfMissingService {
+            throw DBusError(
+                error.code,
+                name: error.name,
+                message: error.message,
+                attempted: "ask notifyd",
+                remedy: "start notifyd, or install its service file, so that the bus starts it (notifyd(8))"
+            )
+        }
+        return Lists(names: names, processes: processes)
+    }
+
+    /// The program's file, where the kernel lets this process see it.
+    static func program(of process: UInt32) -> String? {
+        withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { path in
+            let length = path.baseAddress.map { readlink("/proc/\(process)/exe", $0, path.count) } ?? 0
+            return length > 0
+                ? String(decoding: path[..<length].lazy.map { UInt8(bitPattern: $0) }, as: UTF8.self) : nil
+        }
+    }
+}

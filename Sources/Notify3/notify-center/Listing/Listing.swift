@@ -1,0 +1,134 @@
+import CommandSupport
+import Glibc
+import NotifyCenter
+import NotifydProtocol
+
+/// One row for each registration. Pure, except for the names of users.
+struct Listing {
+    struct Row: Equatable {
+        var process: UInt32?
+        var user: UInt32?
+        /// The program's file; empty where this process may not see it.
+        var program = ""
+        var name: String
+        var token: Int32?
+        var kind: RegistrationKind?
+        /// How often the registration and the whole process are suspended.
+        var suspensions: UInt32 = 0
+        /// How often it was notified.
+        var deliveries: UInt64?
+        var state: UInt64
+        /// What it monitors beside the name.
+        var paths: [String] = []
+    }
+
+    let rows: [Row]
+
+    /// The registrations of names that begin with `prefix`, by process, name and token; then names that are there without any.
+    init(
+        names: [NameListing],
+        processes: [ProcessListing],
+        prefix: String,
+        program: (UInt32) -> String? = { _ in nil }
+    ) {
+        func isWanted(_ name: String) -> Bool { name.utf8.starts(with: prefix.utf8) }
+        let states = Dictionary(names.map { (NotificationName($0.name), $0.state) }) { $1 }
+        var rows: [Row] = []
+        var registered: Set<NotificationName> = []
+        for process in processes {
+            for name in process.report.names where isWanted(name.name) {
+                registered.insert(NotificationName(name.name))
+                rows += Self.rows(
+                    process,
+                    program(process.process) ?? "",
+                    name,
+                    state: states[NotificationName(name.name)] ?? name.state?.value ?? 0
+                )
+            }
+        }
+        rows.sort { Self.order($0, $1) }
+        let others = names.filter { isWanted($0.name) && !registered.contains(NotificationName($0.name)) }
+        rows += others.map { Row(name: $0.name, state: $0.state) }.sorted { Self.order($0, $1) }
+        self.rows = rows
+    }
+
+    private static func rows(
+        _ process: ProcessListing,
+        _ program: String,
+        _ name: NameReport,
+        state: UInt64
+    ) -> [Row] {
+        var row = Row(name: name.name, state: state)
+        row.process = process.process
+        row.user = process.user
+        row.program = program
+        row.suspensions = process.report.suspensions
+        // A process that tells of the name alone.
+        if name.registrations.isEmpty { return [row] }
+        return name.registrations.map { registration in
+            var row = row
+            row.token = registration.token
+            row.kind = registration.kind
+            row.suspensions = row.suspensions.addingReportingOverflow(registration.suspensions).partialValue
+            row.deliveries = registration.deliveries
+            row.paths = name.monitors.filter { $0.token == registration.token }.map(\.path)
+            return row
+        }
+    }
+
+    private static func order(_ left: Row, _ right: Row) -> Bool {
+        (left.process ?? 0, left.name, left.token ?? 0) < (right.process ?? 0, right.name, right.token ?? 0)
+    }
+
+    // MARK: Printing
+
+    /// A line for each row.
+    func json(userName: (UInt32) -> String?) -> [String] {
+        rows.map { row in
+            var line = JSONLine(row.process == nil ? "name" : "registration")
+            line.add("name", row.name)
+            line.add("pid", row.process)
+            line.add("uid", row.user)
+            line.add("user", row.user.flatMap(userName))
+            line.add("program", row.program.isEmpty ? nil : row.program)
+            line.add("token", row.token)
+            line.add("kind", row.kind?.rawValue)
+            line.add("suspended", row.suspensions)
+            line.add("count", row.deliveries)
+            line.add("state", row.state)
+            line.add("paths", json: "[\(row.paths.map(JSONLine.quoted).joined(separator: ","))]")
+            return line.text
+        }
+    }
+
+    /// The same for people.
+    func table(userName: (UInt32) -> String?) -> Table {
+        var table = Table([
+            .init("PID", .right), .init("USER"), .init("PROGRAM"), .init("NAME"), .init("TOKEN", .right), .init("KIND"),
+            .init("SUSPENDED", .right), .init("COUNT", .right), .init("STATE", .right),
+        ])
+        for row in rows {
+            func text(_ value: (some CustomStringConvertible)?) -> String { value.map(\.description) ?? "-" }
+            let program = row.program.split(separator: "/").last.map { String($0).visible }
+            let paths = row.paths.map { " + \($0.visible)" }.joined()
+            table.add([
+                text(row.process), text(row.user.map { userName($0) ?? "\($0)" }), text(program),
+                (row.name.isEmpty ? "\"\"" : row.name.visible) + paths, text(row.token), text(row.kind?.rawValue),
+                text(row.suspensions), text(row.deliveries), text(row.state),
+            ])
+        }
+        return table
+    }
+
+    /// The user's name by the system's word; `nil` for none.
+    static func userName(_ user: UInt32) -> String? {
+        var entry = passwd()
+        var found: UnsafeMutablePointer<passwd>?
+        return withUnsafeTemporaryAllocation(of: CChar.self, capacity: 16_384) { buffer in
+            guard let start = buffer.baseAddress,
+                getpwuid_r(user, &entry, start, buffer.count, &found) == 0, found != nil, let name = entry.pw_name
+            else { return nil }
+            return String(cString: name)
+        }
+    }
+}

@@ -1,0 +1,92 @@
+import ArgumentParser
+import CommandSupport
+import DBusTransport
+import Glibc
+import NotifyCenter
+import NotifydProtocol
+import ProjectVersion
+
+@main
+struct NotifyCenterCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "notify-center",
+        abstract: "Posts to the notification centers of a bus, and shows what others post there.",
+        discussion: """
+            Exit status: 0 done; 64 wrong usage; 69 the bus or notifyd cannot be reached; 70 anything else failed; 74 the output cannot \
+            be written; 77 not authorized. See notify-center(1).
+            """,
+        version: ProjectVersion.line(of: "notify-center"),
+        subcommands: [PostCommand.self, WatchCommand.self, MonitorCommand.self, ListCommand.self]
+    )
+
+    static func main() {
+        Output.prepare()
+        do throws(Arguments.NotText) {
+            main(try Arguments.read())
+        } catch {
+            Output.complain(error.message)
+            Glibc.exit(EX_USAGE)
+        }
+    }
+}
+
+/// Which bus a command uses.
+struct BusOptions: ParsableArguments {
+    @Option(
+        name: .customLong("bus"),
+        help: ArgumentHelp(
+            "The bus: session, system, or an address.",
+            discussion: "Otherwise $\(Bus.environmentVariable); else the session bus.",
+            valueName: "bus"
+        )
+    )
+    var name: String?
+
+    func validate() throws {
+        // The library asks the environment, and so does all the rest.
+        if let name { setenv(Bus.environmentVariable, name, 1) }
+        do throws(DBusError) {
+            _ = try Bus.fromEnvironment.resolvedAddress()
+        } catch  where error.code == .invalidArgument {
+            throw ValidationError("\(error)")
+        } catch {
+            // The command says what it could not do.
+        }
+    }
+}
+
+/// Carries out a command, and ends the program with its failure.
+func carryOut(_ body: () throws(Failure) -> Void) throws {
+    do throws(Failure) {
+        try body()
+    } catch {
+        Output.complain(error.explanation)
+        throw ExitCode(ExitStatus(status: error.status).rawValue)
+    }
+}
+
+/// What may go wrong on the bus, as the failure of an attempt.
+func attempting<Value>(
+    _ attempted: String,
+    _ body: () throws(DBusError) -> Value
+) throws(Failure) -> Value {
+    do throws(DBusError) {
+        return try body()
+    } catch {
+        throw Failure(attempted, cause: error)
+    }
+}
+
+extension CompletionKind {
+    /// The names that are registered on the bus: quickly or not at all, and without starting a service. Those that a shell takes as they
+    /// stand.
+    static var registeredNames: CompletionKind {
+        .custom { words, _, _ in
+            if let option = words.lastIndex(of: "--bus"), option + 1 < words.count {
+                setenv(Bus.environmentVariable, words[option + 1], 1)
+            }
+            let lists = try? Notifyd.list(startsIt: false, timeout: .seconds(1))
+            return lists?.registeredNames.filter { $0.wholeMatch(of: /[A-Za-z0-9_.@%+,:\/-]+/) != nil } ?? []
+        }
+    }
+}

@@ -1,0 +1,63 @@
+import ArgumentParser
+import CommandSupport
+import DBusTransport
+import NotifyCenter
+import notify
+
+struct PostCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "post",
+        abstract: "Posts a name.",
+        discussion: "Posts to the Darwin center, which carries names only, unless --distributed is given."
+    )
+
+    @Argument(help: "The name to post.", completion: .registeredNames)
+    var name: String
+
+    @Flag(help: "Post to the distributed center, which carries an object and a userInfo too.")
+    var distributed = false
+
+    @Option(help: ArgumentHelp("The object; only with --distributed.", valueName: "text"))
+    var object: String?
+
+    @Option(
+        name: .customLong("userinfo"),
+        help: ArgumentHelp("The userInfo, a JSON object without null; only with --distributed.", valueName: "json"),
+        transform: Self.userInfo
+    )
+    var userInfo: UserInfo?
+
+    @OptionGroup var bus: BusOptions
+
+    func validate() throws {
+        guard distributed || (object == nil && userInfo == nil) else {
+            throw ValidationError("--object and --userinfo need --distributed: the Darwin center carries names only.")
+        }
+    }
+
+    func run() throws {
+        try carryOut { () throws(Failure) in
+            if distributed {
+                try attempting("post \(name.visible)") { () throws(DBusError) in
+                    let center = DistributedNotifyCenter.default
+                    try center.post(NotificationName(name), object: object, userInfo: userInfo)
+                }
+            } else {
+                // As notify(3) does, which knows who may post what and has reserved names posted by notifyd.
+                let status = notify_post(name)
+                guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("post", name, status: status) }
+            }
+        }
+    }
+
+    private static func userInfo(_ text: String) throws -> UserInfo {
+        do throws(JSONReader.SyntaxError) {
+            guard case .dictionary(let userInfo) = try JSONReader.read(text) else {
+                throw JSONReader.SyntaxError(offset: 0, reason: "the value is not an object")
+            }
+            return userInfo
+        } catch {
+            throw ValidationError("byte \(error.offset): \(error.reason)")
+        }
+    }
+}

@@ -1,0 +1,132 @@
+import CommandSupport
+import DBusTransport
+import Glibc
+import NotifyCenter
+import Synchronization
+
+/// Prints posts in the order in which they arrive, each when its sender is known. On the main thread.
+final class PostReporter {
+    private let isJSON: Bool
+    private let inbox: PostInbox
+    private let senders: Senders?
+    private let connection: DBusConnection
+    private var remaining: Int?
+    private var observations: [NotificationObservation] = []
+
+    /// - Parameters:
+    ///   - isJSON: whether a line is a JSON object.
+    ///   - count: after how many posts ``run()`` ends; `nil` for never.
+    ///   - findsSenders: whether lines have the poster's process and program.
+    /// - Throws: ``DBusError`` where the bus cannot be reached.
+    init(isJSON: Bool, count: Int?, findsSenders: Bool) throws(DBusError) {
+        (self.isJSON, remaining) = (isJSON, count)
+        let inbox = try PostInbox()
+        self.inbox = inbox
+        connection = try BusConnections.connection(to: .fromEnvironment)
+        senders = findsSenders ? try Senders(connection) { inbox.wake() } : nil
+    }
+
+    /// Observes a name in the Darwin center; all where it is `nil`. In force on return.
+    func observeDarwin(_ name: NotificationName?) throws(DBusError) {
+        let center = DarwinNotifyCenter(connection: connection)
+        observations.append(
+            try center.observeAny(name) { [inbox, senders] notification in
+                let post = Post(name: notification.name, sender: notification.sender, center: .darwin)
+                inbox.add((post, senders?.lookup(post.sender)))
+            }
+        )
+    }
+
+    /// Observes a name in the distributed center, for an object where there is one. In force on return.
+    func observeDistributed(_ name: NotificationName?, object: String?) throws(DBusError) {
+        let center = DistributedNotifyCenter(connection: connection)
+        observations.append(
+            try center.observe(name, object: object, delivery: .immediate) { [inbox, senders] notification in
+                let content = Post.Center.distributed(object: notification.object, userInfo: notification.userInfo)
+                let post = Post(name: notification.name, sender: notification.sender, center: content)
+                inbox.add((post, senders?.lookup(post.sender)))
+            }
+        )
+    }
+
+    /// Prints until there were as many posts as asked for.
+    func run() {
+        while remaining != 0 {
+            // Standard output is polled only for the end of its reader.
+            var descriptors = [
+                pollfd(fd: Output.standard.rawValue, events: 0, revents: 0),
+                pollfd(fd: inbox.descriptor, events: Int16(POLLIN), revents: 0),
+            ]
+            guard poll(&descriptors, nfds_t(descriptors.count), -1) > 0 else { continue }
+            if descriptors[0].revents != 0 { Output.endForBrokenPipe() }
+            if descriptors[1].revents != 0 { empty() }
+        }
+    }
+
+    private func empty() {
+        let (items, dropped) = inbox.takeKnown(atMost: remaining)
+        for (post, lookup) in items {
+            let sender = senders == nil ? nil : lookup?.answer ?? Sender()
+            Output.standard.write(post.line(isJSON: isJSON, sender: sender) + "\n")
+        }
+        remaining = remaining.map { $0 - items.count }
+        if dropped > 0 { Output.complain("\(dropped) posts are not shown, because the output is not read fast enough") }
+    }
+}
+
+/// Posts from the thread that reads the bus for the main thread, in order. Bounded, because a slow reader of standard output may be slower
+/// than the posts.
+final class PostInbox: Sendable {
+    /// A post, and where the answer comes who posted it.
+    typealias Item = (post: Post, sender: SenderLookup?)
+
+    private struct State {
+        var items: [Item] = []
+        var bytes = 0
+        var dropped = 0
+    }
+
+    private static let maximumCount = 65_536
+    private static let maximumBytes = 64 << 20
+
+    private let bell: EventDescriptor
+    private let state = Locked(State())
+
+    /// Readable while something waits.
+    var descriptor: CInt { bell.descriptor }
+
+    /// - Throws: ``DBusError/Code/noResources`` without descriptors.
+    init() throws(DBusError) { bell = try EventDescriptor("watch") }
+
+    /// Adds one, from any thread. A full inbox drops and counts it.
+    func add(_ item: Item) {
+        let size = item.post.size
+        state.withLock { state in
+            if state.items.count < Self.maximumCount, state.bytes + size <= Self.maximumBytes {
+                state.items.append(item)
+                state.bytes += size
+            } else {
+                state.dropped += 1
+            }
+        }
+        wake()
+    }
+
+    /// Makes the descriptor readable.
+    func wake() { bell.signal() }
+
+    /// The posts at the front whose sender is known or known to be gone, and how many were dropped since this was asked last.
+    func takeKnown(atMost limit: Int?) -> (items: [Item], dropped: Int) {
+        bell.clear()
+        return state.withLock { state in
+            let known = state.items.prefix(limit ?? .max).prefix { item in
+                guard let sender = item.sender else { return true }
+                return sender.answer != nil
+            }
+            state.items.removeFirst(known.count)
+            state.bytes -= known.reduce(0) { $0 + $1.post.size }
+            defer { state.dropped = 0 }
+            return (Array(known), state.dropped)
+        }
+    }
+}

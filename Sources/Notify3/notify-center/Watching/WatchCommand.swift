@@ -1,0 +1,103 @@
+import ArgumentParser
+import CommandSupport
+import DBusTransport
+import NotifyCenter
+
+struct WatchCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "watch",
+        abstract: "Prints each post of names.",
+        discussion: """
+            A line has the time, the name and the center, and in the distributed center the object and the userInfo as JSON.
+            """
+    )
+
+    @Argument(help: "The names to watch.", completion: .registeredNames)
+    var names: [String]
+
+    @Flag(help: "Watch the distributed center.")
+    var distributed = false
+
+    @Option(help: ArgumentHelp("Only posts with this object; only with --distributed.", valueName: "text"))
+    var object: String?
+
+    @OptionGroup var options: WatchOptions
+
+    func validate() throws {
+        guard distributed || object == nil else {
+            throw ValidationError("--object needs --distributed: the Darwin center carries names only.")
+        }
+    }
+
+    func run() throws {
+        try options.report("watch", findsSenders: false) { reporter throws(DBusError) in
+            for name in names {
+                let name = NotificationName(name)
+                if distributed {
+                    try reporter.observeDistributed(name, object: object)
+                } else {
+                    try reporter.observeDarwin(name)
+                }
+            }
+        }
+    }
+}
+
+struct MonitorCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "monitor",
+        abstract: "Prints who posts what in both centers.",
+        discussion: """
+            As watch, with the process and the program of the poster. Both are “-” if the poster ended before the bus could be asked.
+            """
+    )
+
+    @Argument(help: "The names to watch; without any, all.", completion: .registeredNames)
+    var names: [String] = []
+
+    @OptionGroup var options: WatchOptions
+
+    func run() throws {
+        try options.report("monitor", findsSenders: true) { reporter throws(DBusError) in
+            for name in names.isEmpty ? [nil] : names.map({ NotificationName($0) }) {
+                try reporter.observeDarwin(name)
+                try reporter.observeDistributed(name, object: nil)
+            }
+        }
+    }
+}
+
+/// What watch and monitor have in common.
+struct WatchOptions: ParsableArguments {
+    @Flag(help: "Print one JSON object on each line.")
+    var json = false
+
+    @Option(name: .shortAndLong, help: ArgumentHelp("End after this many posts.", valueName: "number"))
+    var count: Int?
+
+    @Flag(help: "Write “ready” to standard error when every later post will be printed.")
+    var ready = false
+
+    @OptionGroup var bus: BusOptions
+
+    func validate() throws {
+        if let count, count < 1 { throw ValidationError("--count needs a number from 1 on.") }
+    }
+
+    /// Prints posts until there were enough.
+    func report(
+        _ attempted: String,
+        findsSenders: Bool,
+        observe: (PostReporter) throws(DBusError) -> Void
+    ) throws {
+        try carryOut { () throws(Failure) in
+            let reporter = try attempting(attempted) { () throws(DBusError) in
+                let reporter = try PostReporter(isJSON: json, count: count, findsSenders: findsSenders)
+                try observe(reporter)
+                return reporter
+            }
+            if ready { Output.error.write("ready\n") }
+            reporter.run()
+        }
+    }
+}

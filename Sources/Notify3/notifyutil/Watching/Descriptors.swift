@@ -1,0 +1,115 @@
+import CLinux
+import Dispatch
+import Glibc
+import NotifyCenter
+
+/// Reads tokens off a descriptor of notify(3): four bytes each, in network byte order.
+struct TokenReader {
+    /// The first bytes of a token whose other bytes have not arrived yet.
+    private var pending: [UInt8] = []
+
+    /// The tokens that are there; `nil` where no more will ever come. To be called when the descriptor is readable.
+    mutating func read(_ descriptor: CInt) -> [CInt]? {
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        let count = Glibc.read(descriptor, &buffer, buffer.count)
+        guard count > 0 else { return count < 0 && (errno == EINTR || errno == EAGAIN) ? [] : nil }
+        return take(buffer[..<count])
+    }
+
+    /// The tokens that these bytes complete.
+    mutating func take(_ bytes: some Collection<UInt8>) -> [CInt] {
+        pending += bytes
+        let complete = pending.count / 4 * 4
+        let tokens = stride(from: 0, to: complete, by: 4).map { start in
+            CInt(bitPattern: pending[start..<start + 4].reduce(0 as UInt32) { $0 << 8 | UInt32($1) })
+        }
+        pending.removeFirst(complete)
+        return tokens
+    }
+}
+
+/// What the handlers of the kind `dispatch` write to: the tokens, as notify(3) itself writes them to descriptors.
+final class TokenPipe: Sendable {
+    /// Where the tokens are read.
+    let descriptor: CInt
+    private let input: CInt
+    /// The queue of the handlers.
+    let queue = DispatchQueue(label: "notifyutil")
+
+    /// - Throws: ``DBusError/Code/noResources`` without descriptors.
+    init() throws(DBusError) {
+        var ends: [CInt] = [-1, -1]
+        guard CLinux_pipe(&ends) == 0 else { throw DBusError(noDescriptorFor: "pipe") }
+        (descriptor, input) = (ends[0], ends[1])
+    }
+
+    deinit {
+        close(descriptor)
+        close(input)
+    }
+
+    /// Writes a token. On ``queue``; waits while the pipe is full.
+    func add(_ token: CInt) {
+        var bytes = token.bigEndian
+        while write(input, &bytes, MemoryLayout.size(ofValue: bytes)) < 0, errno == EINTR {}
+    }
+}
+
+/// The signals of the registrations, as a descriptor (signalfd(2)).
+final class SignalDescriptor {
+    let descriptor: CInt
+
+    /// Blocks the signals for this thread and those that it starts from now on. To be done before the library starts its own.
+    ///
+    /// - Throws: ``DBusError/Code/noResources`` without descriptors.
+    init(_ signals: Set<CInt>) throws(DBusError) {
+        var set = sigset_t()
+        sigemptyset(&set)
+        for signal in signals { sigaddset(&set, signal) }
+        pthread_sigmask(SIG_BLOCK, &set, nil)
+        descriptor = signalfd(-1, &set, CInt(SFD_CLOEXEC) | CInt(SFD_NONBLOCK))
+        guard descriptor >= 0 else { throw DBusError(noDescriptorFor: "signalfd") }
+    }
+
+    deinit { close(descriptor) }
+
+    /// The signals that have arrived, each once.
+    func read() -> [CInt] {
+        var signals: [CInt] = []
+        var information = signalfd_siginfo()
+        let size = MemoryLayout.size(ofValue: information)
+        while Glibc.read(descriptor, &information, size) == size { signals.append(CInt(information.ssi_signo)) }
+        return signals
+    }
+}
+
+extension DBusError {
+    /// - Parameter call: the system call that failed, and has left its reason in `errno`.
+    fileprivate init(noDescriptorFor call: String) {
+        self.init(
+            .noResources,
+            message: "\(call) failed: \(String(cString: strerror(errno)))",
+            attempted: "watch",
+            remedy: "raise the limit of open files (ulimit -n)"
+        )
+    }
+}
+
+/// Waits for a time.
+enum Pause {
+    /// Sleeps, also if signals arrive. Returns at once if the duration is not positive.
+    static func sleep(_ duration: Duration) {
+        guard duration > .zero else { return }
+        let (seconds, attoseconds) = duration.components
+        var request = timespec(tv_sec: Int(seconds), tv_nsec: Int(attoseconds / 1_000_000_000))
+        var remaining = timespec()
+        while nanosleep(&request, &remaining) != 0, errno == EINTR { request = remaining }
+    }
+
+    /// For poll(2), rounded up so that the time is over afterwards.
+    static func milliseconds(_ duration: Duration) -> CInt {
+        let (seconds, attoseconds) = duration.components
+        let milliseconds = seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000
+        return CInt(clamping: max(0, milliseconds))
+    }
+}

@@ -1,0 +1,163 @@
+import DBusTransport
+import Foundation
+import NotifyCenterTestKit
+import NotifydProtocol
+import ProgramBus
+import Testing
+
+@Suite("Completions of both commands")
+struct CompletionTests {
+    private static func isInstalled(_ shell: String) -> Bool { (try? ChildProcess(shell, ["-c", ":"])) != nil }
+
+    /// What bash would offer for the last of these words.
+    private func bash(_ words: [String], on bus: ProgramBus) async throws -> [String] {
+        let quoted = words.map { "'\($0)'" }.joined(separator: " ")
+        let result = try await bus.shell(
+            """
+            PATH=$(dirname "$N"):$PATH
+            source '\(Repository.path("Completions/notifyutil.bash"))'
+            COMP_WORDS=(notifyutil \(quoted)) COMP_CWORD=\(words.count)
+            _notifyutil && printf '%s\\n' "${COMPREPLY[@]}"
+            """
+        )
+        #expect(result.errors == "")
+        return result.lines.filter { !$0.isEmpty }
+    }
+
+    @Test("bash knows the function for the program")
+    func isRegistered() async throws {
+        let result = try await ProgramBus().shell(
+            "source '\(Repository.path("Completions/notifyutil.bash"))'; complete -p notifyutil"
+        )
+        #expect(result.lines == ["complete -F _notifyutil notifyutil"])
+    }
+
+    @Test(
+        "options and what follows them",
+        arguments: [
+            (["--sy"], ["--system"]), (["-p", "x", "-pl"], ["-plain"]), (["-signal", ""], ["1", "2", "10", "12"]),
+            (["-z", ""], []), (["-s", "n", ""], []), (["--address", ""], ["unix:path="]),
+            (["--address", "u"], ["unix:path="]),
+        ]
+    )
+    func options(words: [String], offered: [String]) async throws {
+        let replies = try await bash(words, on: ProgramBus())
+        #expect(Array(replies.prefix(max(1, offered.count))) == offered)
+    }
+
+    @Test("names are the registered ones; without a bus or notifyd there are none, and no message")
+    func names() async throws {
+        let bus = try await ProgramBus(hasNotifyd: true)
+        let watcher = try await bus.startReady(
+            "-w",
+            "com.example.one",
+            "-w",
+            "com.example:two",
+            "-w",
+            "$(odd) \"name\""
+        )
+        for name in ["com.example.one", "com.example:two"] { try await bus.waitUntilListed(name) }
+        for option in ["-p", "-w", "-3", "-g", "-s"] {
+            let replies = try await bash([option, "com.e"], on: bus)
+            #expect(replies == ["com.example.one", "com.example:two"], "\(option)")
+        }
+        // The separators of words in readline.
+        let split = try await bash(["-p", "com.example", ":", "t"], on: bus)
+        #expect(split == ["two"])
+        let lost = try await bash(["--address", "unix", ":", "path", "=", "/nowhere", "-p", ""], on: bus)
+        #expect(lost.isEmpty)
+        let bare = try await ProgramBus()
+        let none = try await bash(["-p", ""], on: bare)
+        #expect(none.isEmpty)
+        withExtendedLifetime(watcher) {}
+    }
+
+    @Test("fish offers names and options", .enabled(if: isInstalled("fish")))
+    func fish() async throws {
+        let bus = try await ProgramBus(hasNotifyd: true)
+        let watcher = try await bus.startReady("-w", "com.example.one")
+        try await bus.waitUntilListed("com.example.one")
+        func replies(_ line: String) async throws -> [String] {
+            let result = try await bus.shell(
+                """
+                PATH=$(dirname "$N"):$PATH HOME=$(mktemp -d)
+                fish --no-config -c "source '\(Repository.path("Completions/notifyutil.fish"))'; complete -C 'notifyutil \(line)'"
+                """
+            )
+            return result.lines.map { String($0.prefix { $0 != "\t" }) }
+        }
+        #expect(try await replies("-p com.e") == ["com.example.one"])
+        #expect(try await replies("--sys") == ["--system"])
+        withExtendedLifetime(watcher) {}
+    }
+
+    @Test("zsh loads the file", .enabled(if: isInstalled("zsh")))
+    func zsh() async throws {
+        let result = try await ProgramBus().shell("zsh -n '\(Repository.path("Completions/_notifyutil"))'; echo $?")
+        #expect(result.lines == ["0"])
+        #expect(result.errors == "")
+    }
+
+    // MARK: notify-center, by what swift-argument-parser makes
+
+    /// What bash would offer for the last of these words.
+    private func generated(_ words: [String], on bus: ProgramBus) async throws -> [String] {
+        let quoted = (["notify-center"] + words).map { "'\($0)'" }.joined(separator: " ")
+        let result = try await bus.shell(
+            """
+            PATH=$(dirname "$N"):$PATH
+            source <("$N" --generate-completion-script bash)
+            COMP_WORDS=(\(quoted)) COMP_CWORD=\(words.count) COMP_LINE="${COMP_WORDS[*]}"
+            COMP_POINT=${#COMP_LINE}
+            "$(complete -p notify-center | sed 's/.*-F \\([^ ]*\\).*/\\1/')" && printf '%s\\n' "${COMPREPLY[@]}"
+            """
+        )
+        #expect(result.errors == "")
+        return result.lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
+    }
+
+    @Test("the scripts for all shells are made, and are sound", arguments: ["bash", "zsh", "fish"])
+    func scripts(shell: String) async throws {
+        let bus = try await ProgramBus("notify-center")
+        let made = try await bus.run("--generate-completion-script", shell)
+        #expect(made.status == 0 && made.lines.count > 10)
+        guard Self.isInstalled(shell) else { return }
+        let checked = try await bus.shell(#""$N" --generate-completion-script \#(shell) | \#(shell) -n; echo $?"#)
+        #expect(checked.lines == ["0"])
+        #expect(checked.errors == "")
+    }
+
+    @Test("bash offers the registered names after each command, on the bus that the command line chooses")
+    func registeredNames() async throws {
+        let bus = try await ProgramBus("notify-center", hasNotifyd: true)
+        let watcher = try await bus.with("notifyutil").startReady("-w", "com.example.one", "-w", "$(odd) name")
+        try await bus.waitUntilListed("com.example.one")
+        for command in ["post", "watch", "monitor", "list"] {
+            let names = try await generated([command, "com.e"], on: bus)
+            #expect(names == ["com.example.one"], "\(command)")
+        }
+        let lost = try await generated(["watch", "--bus", "unix:path=/nowhere", "com.e"], on: bus)
+        #expect(lost.isEmpty)
+        #expect(try await generated([""], on: bus).contains("monitor"))
+        withExtendedLifetime(watcher) {}
+    }
+
+    // dbus-broker starts services through systemd, which a private bus does not have.
+    @Test(
+        "TAB starts no service",
+        .enabled(if: ProcessInfo.processInfo.environment["NOTIFY_CENTER_TEST_BUS"] != "dbus-broker")
+    )
+    func startsNothing() async throws {
+        let bus = try PrivateBus(.init(services: [NotifydProtocol.busName: ChildProcess.built("notifyd")]))
+        let connection = try DBusConnection.open(bus.bus)
+        let programs = ProgramBus("notifyutil", on: bus)
+        let names = try await bash(["-p", "com.e"], on: programs)
+        #expect(names.isEmpty)
+        let others = try await generated(["watch", "com.e"], on: programs.with("notify-center"))
+        #expect(others.isEmpty)
+        #expect(try await connection.owner(of: NotifydProtocol.busName) == nil)
+        // The same question starts it if it may.
+        #expect(try await programs.with("notify-center").run("list").status == 0)
+        #expect(try await connection.owner(of: NotifydProtocol.busName) != nil)
+    }
+}

@@ -1,0 +1,88 @@
+import NotifyCenterTestKit
+import ProgramBus
+import ProjectVersion
+import Testing
+
+@Suite("How notify-center ends")
+struct EndTests {
+    @Test(
+        "wrong usage is 64, and does nothing",
+        arguments: [
+            ["-x"], ["post"], ["watch"], ["post", "a", "b"], ["post", "a", "--object", "o"],
+            ["watch", "a", "--object", "o"],
+            ["post", "a", "--userinfo", "{}"], ["watch", "a", "--count", "0"], ["list", "--json", "--names"],
+            ["post", "a", "--bus", "nowhere"],
+        ]
+    )
+    func usage(arguments: [String]) async throws {
+        let bus = try await ProgramBus("notify-center")
+        let result = try await bus.run(arguments)
+        #expect(result.status == 64)
+        #expect(result.lines.isEmpty && !result.errors.isEmpty)
+    }
+
+    @Test("--help and --version are on standard output")
+    func help() async throws {
+        let bus = try await ProgramBus("notify-center")
+        for arguments in [
+            ["--help"], ["post", "--help"], ["watch", "--help"], ["monitor", "--help"], ["list", "--help"],
+        ] {
+            let result = try await bus.run(arguments)
+            #expect(result.status == 0 && result.errors.isEmpty && result.lines.contains { $0.hasPrefix("USAGE: ") })
+        }
+        let version = try await bus.run("--version")
+        #expect(version.status == 0 && version.lines == [ProjectVersion.line(of: "notify-center")])
+    }
+
+    @Test(
+        "a bus that is not there is 69, with the address and what helps",
+        arguments: [
+            ["post", "n"], ["post", "n", "--distributed"], ["watch", "n"], ["watch", "n", "--distributed"], ["monitor"],
+            ["list"],
+        ]
+    )
+    func noBus(command: [String]) async throws {
+        let result = try await ProgramBus("notify-center").run(command + ["--bus", "unix:path=/nowhere/bus"])
+        #expect(result.status == 69)
+        #expect(result.lines.isEmpty)
+        #expect(result.errors.hasPrefix("notify-center: "))
+        #expect(result.errors.contains("/nowhere/bus"))
+        #expect(result.errors.contains("check that the bus runs"))
+    }
+
+    @Test("another user's name is 77, with the reason")
+    func notAuthorized() async throws {
+        // Root may post any name, so the test runs as another user if root runs it.
+        let result = try await ProgramBus("notify-center").shell(
+            #"""
+            as=; [ "$(id -u)" = 0 ] && as='setpriv --reuid 65534 --clear-groups'
+            $as "$N" post user.uid.1.a; echo $?
+            """#
+        )
+        #expect(result.lines == ["77"])
+        #expect(result.errors.contains("could not post user.uid.1.a: the name belongs to another user"))
+    }
+
+    @Test("an argument that is not UTF-8 is refused")
+    func notUTF8() async throws {
+        let result = try await ProgramBus("notify-center").shell(#""$N" post $'a\xff'; echo $?"#)
+        #expect(result.lines == ["64"])
+        #expect(result.errors.contains("argument 2 is not UTF-8 text"))
+    }
+
+    @Test("a full disk, and no standard output at all, are 74 with the reason", arguments: ["> /dev/full", ">&-"])
+    func unwritable(output: String) async throws {
+        let bus = try await ProgramBus("notify-center", hasNotifyd: true)
+        let result = try await bus.shell(#""$N" list \#(output); echo $?"#)
+        #expect(result.lines == ["74"])
+        #expect(result.errors.contains("could not write the output"))
+    }
+
+    @Test("when the reader ends, SIGPIPE ends the program, silently and before the next post")
+    func closedPipe() async throws {
+        let bus = try await ProgramBus("notify-center")
+        let result = try await bus.shell(#""$N" monitor --ready 2> >(cat >&2) | true; echo "${PIPESTATUS[0]}""#)
+        #expect(result.lines == ["141"])
+        #expect(result.errors == "" || result.errors == "ready")
+    }
+}

@@ -1,0 +1,80 @@
+import Foundation
+import NotifyCenterTestKit
+import ProgramBus
+import Testing
+
+@Suite("list, with the real program")
+struct ListTests {
+    @Test("a list has process, program, name, kind and state of each registration")
+    func list() async throws {
+        let bus = try await ProgramBus("notify-center", hasNotifyd: true)
+        let watcher = try await bus.with("notifyutil").startReady(
+            "-w",
+            "com.example.a",
+            "-check",
+            "-w",
+            "com.example.b\u{1B}",
+            "-s",
+            "com.example.a",
+            "9"
+        )
+        for name in ["com.example.a", "com.example.b"] { try await bus.waitUntilListed(name) }
+        var table = try await bus.run("list", "com.example.")
+        // On a busy machine a process may not answer in time; then it is listed with what is known.
+        try await eventually("both have told of their kinds") {
+            let text = table.lines.joined()
+            if text.contains("port"), text.contains("check") { return true }
+            table = try await bus.run("list", "com.example.")
+            return false
+        }
+        #expect(table.status == 0)
+        let rows = table.lines.map { $0.split(separator: " ").map(String.init) }
+        try #require(rows.count == 3)
+        #expect(rows[0].first == "PID" && rows[0].last == "STATE")
+        #expect(rows[1].first == "\(watcher.identifier)" && rows[1].contains("notifyutil"))
+        #expect(rows[1].contains("com.example.a") && rows[1].contains("port") && rows[1].last == "9")
+        #expect(rows[2].contains(#"com.example.b\u001b"#) && rows[2].contains("check") && rows[2].last == "0")
+        // Not on a terminal, so without colour.
+        #expect(!table.lines.joined().contains("\u{1B}"))
+
+        let json = try await bus.run("list", "--json")
+        let objects = try json.lines.map { line in
+            try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+        }
+        let ours = objects.filter { ($0["pid"] as? Int32) == watcher.identifier }
+        #expect(ours.map { $0["name"] as? String } == ["com.example.a", "com.example.b\u{1B}"])
+        #expect(
+            ours.allSatisfy {
+                $0["program"] as? String == ChildProcess.built("notifyutil") && $0["uid"] as? UInt32 == getuid()
+            }
+        )
+    }
+
+    @Test("--names prints each name once, for scripts")
+    func names() async throws {
+        let bus = try await ProgramBus("notify-center", hasNotifyd: true)
+        let watcher = try await bus.with("notifyutil").startReady(
+            "-w",
+            "com.b",
+            "-w",
+            "com.a",
+            "-check",
+            "-w",
+            "com.a",
+            "-w",
+            "org"
+        )
+        try await bus.waitUntilListed("org")
+        let result = try await bus.run("list", "--names", "com.")
+        #expect(result.lines == ["com.a", "com.b"])
+        withExtendedLifetime(watcher) {}
+    }
+
+    @Test("without notifyd it is 69, with the remedy", arguments: [[], ["--no-start"]])
+    func noNotifyd(options: [String]) async throws {
+        let result = try await ProgramBus("notify-center").run(["list"] + options)
+        #expect(result.status == 69)
+        #expect(result.lines.isEmpty)
+        #expect(result.errors.contains("start notifyd"))
+    }
+}

@@ -1,0 +1,75 @@
+import DBusTransport
+import Foundation
+import NotifyCenter
+import NotifyCenterTestKit
+import ProgramBus
+import Testing
+
+@Suite("monitor, with the real program")
+struct MonitorTests {
+    @Test("it reports all posts of both centers with process and program")
+    func all() async throws {
+        let bus = try await ProgramBus("notify-center")
+        let monitor = try await bus.startReady("monitor")
+        // It keeps running, so that the bus can be asked about it.
+        let poster = try bus.with("notifyutil").start("-w", "stay", "-p", "a\u{1B}")
+        let darwin = try await monitor.line { $0.contains(" darwin ") }
+        let name = ChildProcess.built("notifyutil")
+        let form = try Regex(
+            #"\d+\.\d{3} a\\u001b darwin \#(poster.identifier) \#(NSRegularExpression.escapedPattern(for: name))"#
+        )
+        #expect(darwin.wholeMatch(of: form) != nil, "\(darwin)")
+        let center = DistributedNotifyCenter(bus: bus.bus.bus)
+        try center.post("b c", object: "o", userInfo: ["k": [1, true]])
+        try await monitor.line { $0.hasSuffix(#" "o" {"k":[1,true]}"#) && $0.contains(" b c distributed \(getpid()) ") }
+    }
+
+    @Test("with names it reports only these")
+    func names() async throws {
+        let bus = try await ProgramBus("notify-center")
+        let monitor = try await bus.startReady("monitor", "--json", "a", "b", "--count", "2")
+        for arguments in [["x"], ["a"], ["x", "--distributed"], ["b", "--distributed"]] {
+            #expect(try await bus.run(["post"] + arguments).status == 0)
+        }
+        #expect(await monitor.exitStatus() == 0)
+        try await eventually { monitor.lines.count == 2 }
+        let posts = try monitor.lines.map { line in
+            try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+        }
+        #expect(posts.map { $0["name"] as? String } == ["a", "b"])
+        #expect(posts.map { $0["center"] as? String } == ["darwin", "distributed"])
+        #expect(posts.allSatisfy { ($0["sender"] as? String)?.hasPrefix(":") == true })
+    }
+
+    @Test("posters that end at once do not delay it, and posts stay in order")
+    func briefPosters() async throws {
+        let bus = try await ProgramBus("notify-center")
+        let monitor = try await bus.startReady("monitor", "--json")
+        let center = DarwinNotifyCenter(bus: bus.bus.bus)
+        for round in 0..<20 {
+            #expect(try await bus.run("post", "brief.\(round)").status == 0)
+            try center.post("steady.\(round)")
+        }
+        try await eventually { monitor.lines.count == 40 }
+        let names = monitor.lines.compactMap { $0.firstMatch(of: /"name":"([^"]*)"/)?.1 }.map(String.init)
+        #expect(names == (0..<20).flatMap { ["brief.\($0)", "steady.\($0)"] })
+        let own = monitor.lines.filter { $0.contains("steady") }
+        #expect(own.allSatisfy { $0.contains("\"pid\":\(getpid()),") })
+    }
+
+    @Test("after a restart of the bus it asks again who the senders are")
+    func restart() async throws {
+        let bus = try await ProgramBus("notify-center")
+        let monitor = try await bus.startReady("monitor")
+        let first = DarwinNotifyCenter(bus: bus.bus.bus)
+        try await eventually {
+            try first.post("a")
+            return monitor.lines.contains { $0.contains(" a darwin \(getpid()) ") }
+        }
+        try bus.bus.restart()
+        // Other processes have the same unique names now.
+        let watcher = try bus.with("notifyutil").start(["-w", "x"] + (0..<300).flatMap { _ in ["-p", "b"] })
+        try await monitor.line { $0.contains(" b darwin \(watcher.identifier) ") }
+        #expect(!monitor.lines.contains { $0.contains(" b darwin \(getpid()) ") })
+    }
+}

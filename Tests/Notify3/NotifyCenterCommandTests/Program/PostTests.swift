@@ -1,0 +1,86 @@
+import Foundation
+import NotifyCenterTestKit
+import ProgramBus
+import Testing
+
+@Suite("post and watch, with the real program")
+struct PostTests {
+    private func object(_ line: String?) throws -> [String: Any] {
+        let line = try #require(line)
+        return try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+    }
+
+    @Test("JSON lines carry any name", arguments: Hostile.names, [[], ["--distributed"]])
+    func hostileNames(name: String, center: [String]) async throws {
+        let bus = try await ProgramBus("notify-center")
+        let watcher = try bus.start(["watch", "--json", "--count", "1", "--ready"] + center + ["--", name])
+        try await eventually { watcher.errorText == "ready" }
+        #expect(try await bus.run(["post"] + center + ["--", name]).status == 0)
+        #expect(await watcher.exitStatus() == 0)
+        let post = try object(try await watcher.line { _ in true })
+        #expect(post["type"] as? String == "post")
+        #expect(post["name"] as? String == name)
+        #expect(post["center"] as? String == (center.isEmpty ? "darwin" : "distributed"))
+        #expect(post["time"] is Double && (post["sender"] as? String)?.hasPrefix(":") == true)
+        #expect(post["pid"] == nil)
+    }
+
+    @Test("a distributed notification's object and payload come back")
+    func payload() async throws {
+        let payload = #"{"a":[1,{"b":"c\n"}],"d":1.5,"t":true,"u":18446744073709551615,"w":1.0,"é":"\u0000"}"#
+        let bus = try await ProgramBus("notify-center")
+        let lines = try await bus.startReady("watch", "x", "--distributed", "--count", "1")
+        let json = try await bus.startReady("watch", "x", "--distributed", "--count", "1", "--json")
+        let post = try await bus.run("post", "x", "--distributed", "--object", "o \"1\"", "--userinfo", payload)
+        #expect(post.status == 0)
+        let line = try await lines.line { _ in true }
+        #expect(line.hasSuffix(#" x distributed "o \"1\"" \#(payload)"#), "\(line)")
+        let other = try await json.line { _ in true }
+        #expect(other.contains(#""object":"o \"1\"","userinfo":\#(payload)}"#), "\(other)")
+        _ = try object(other)
+    }
+
+    @Test("a watch with an object reports only that object, and nothing of the Darwin center")
+    func objects() async throws {
+        let bus = try await ProgramBus("notify-center")
+        let watcher = try await bus.startReady("watch", "x", "--distributed", "--object", "a", "--count", "1")
+        for options in [
+            ["--distributed", "--object", "b"], [], ["--distributed", "--object", "a", "--userinfo", "{}"],
+        ] {
+            #expect(try await bus.run(["post", "x"] + options).status == 0)
+        }
+        #expect(await watcher.exitStatus() == 0)
+        let line = try await watcher.line { _ in true }
+        #expect(line.hasSuffix(#" x distributed "a" {}"#))
+    }
+
+    @Test("several names are watched, each post is a line, and notify(3) hears the posts")
+    func severalNames() async throws {
+        let bus = try await ProgramBus("notify-center")
+        let watcher = try await bus.startReady("watch", "a", "b", "-c", "3")
+        let listener = try await bus.with("notifyutil").startReady("-1", "b")
+        for name in ["a", "c", "b", "a"] { #expect(try await bus.run("post", name).status == 0) }
+        #expect(await watcher.exitStatus() == 0)
+        #expect(await listener.exitStatus() == 0)
+        try await eventually { watcher.lines.count == 3 }
+        #expect(watcher.lines.compactMap { $0.split(separator: " ").dropFirst().first } == ["a", "b", "a"])
+    }
+
+    @Test("a payload that is too deep is refused with the bound")
+    func tooDeep() async throws {
+        let deep = "{\"a\":" + String(repeating: "[", count: 30) + String(repeating: "]", count: 30) + "}"
+        let result = try await ProgramBus("notify-center").run("post", "x", "--distributed", "--userinfo", deep)
+        #expect(result.status == 70)
+        #expect(result.errors.contains("nested more than"))
+    }
+
+    @Test(
+        "a userInfo that is no JSON object is refused, and the error names the place",
+        arguments: ["[1]", "{", "{\"a\":null}", "{\"a\":1,\"a\":2}"]
+    )
+    func malformed(userInfo: String) async throws {
+        let result = try await ProgramBus("notify-center").run("post", "x", "--distributed", "--userinfo", userInfo)
+        #expect(result.status == 64)
+        #expect(result.errors.contains("byte "), "\(result.errors)")
+    }
+}

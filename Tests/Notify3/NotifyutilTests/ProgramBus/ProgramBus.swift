@@ -1,0 +1,108 @@
+import DBusTransport
+package import NotifyCenterTestKit
+
+/// notifyd did not start. Has its output.
+private struct NotifydFailure: Error, CustomStringConvertible {
+    let description: String
+}
+
+/// A bus, and a program on it.
+package struct ProgramBus {
+    package let bus: PrivateBus
+    private let program: String
+    private let notifyd: ChildProcess?
+
+    /// - Parameters:
+    ///   - program: notifyutil or notify-center.
+    ///   - hasNotifyd: whether notifyd runs on the bus. This starts it itself, because not every bus starts services.
+    package init(_ program: String = "notifyutil", hasNotifyd: Bool = false) async throws {
+        self.program = ChildProcess.built(program)
+        let bus = try PrivateBus()
+        self.bus = bus
+        guard hasNotifyd else {
+            notifyd = nil
+            return
+        }
+        let connection = try DBusConnection.open(bus.bus)
+        func start() throws -> ChildProcess {
+            try ChildProcess(ChildProcess.built("notifyd"), environment: bus.environment)
+        }
+        var child = try start()
+        try await eventually("notifyd is on the bus") {
+            if !child.isRunning {
+                // It needs one of the user's inotify instances, which the kernel frees with a delay. If many processes come and go,
+                // there may be none.
+                guard child.errorText.contains("max_user_instances") else {
+                    throw NotifydFailure(description: "notifyd ended: \(child.errorText)")
+                }
+                try await Task.sleep(for: .milliseconds(200))
+                child = try start()
+            }
+            return try await connection.owner(of: "org.notifycenter.Notifyd1") != nil
+        }
+        notifyd = child
+    }
+
+    /// A program on a bus of the test's own.
+    package init(_ program: String, on bus: PrivateBus) {
+        (self.program, self.bus, notifyd) = (ChildProcess.built(program), bus, nil)
+    }
+
+    private init(_ program: String, _ other: ProgramBus) {
+        (self.program, bus, notifyd) = (ChildProcess.built(program), other.bus, other.notifyd)
+    }
+
+    /// Another program on the same bus.
+    package func with(_ program: String) -> ProgramBus { ProgramBus(program, self) }
+
+    /// Starts it.
+    package func start(_ arguments: String...) throws -> ChildProcess { try start(arguments) }
+
+    /// Starts it.
+    package func start(_ arguments: [String], environment: [String: String] = [:]) throws -> ChildProcess {
+        try ChildProcess(program, arguments, environment: bus.environment.merging(environment) { $1 })
+    }
+
+    /// Starts it, with `--ready`, and waits until it watches.
+    package func startReady(_ arguments: String...) async throws -> ChildProcess {
+        let child = try start(arguments + ["--ready"])
+        try await eventually("it watches") { child.errorText.contains("ready") }
+        return child
+    }
+
+    /// Waits until notifyd knows a name. A process tells notifyd after it has registered the name.
+    package func waitUntilListed(_ name: String) async throws {
+        let notifyutil = with("notifyutil")
+        try await eventually("\(name) is listed") {
+            try await notifyutil.run("--dump").lines.contains { $0.contains(name) }
+        }
+    }
+
+    /// Runs it to its end.
+    package func run(_ arguments: String...) async throws -> Outcome { try await run(arguments) }
+
+    /// Runs it to its end.
+    package func run(_ arguments: [String], environment: [String: String] = [:]) async throws -> Outcome {
+        try await Outcome(of: start(arguments, environment: environment))
+    }
+
+    /// Runs a shell on this bus, with the program as `$N`.
+    package func shell(_ script: String) async throws -> Outcome {
+        let environment = bus.environment.merging(["N": program]) { $1 }
+        return try await Outcome(of: ChildProcess("bash", ["-c", script], environment: environment))
+    }
+}
+
+/// The exit status and the output of a program.
+package struct Outcome {
+    package let status: Int32
+    package let lines: [String]
+    package let errors: String
+
+    init(of child: ChildProcess) async throws {
+        status = await child.exitStatus()
+        // Its last output may still be on its way.
+        _ = try? await child.line { _ in false }
+        (lines, errors) = (child.lines, child.errorText)
+    }
+}
