@@ -173,7 +173,7 @@ struct RegistrationTable<Sink, Resource> {
 
     mutating func removeMonitor(of token: CInt) { registrations[token]?.monitor = nil }
 
-    // MARK: Telling
+    // MARK: Reports
 
     /// The report to notifyd about these names; with each registration, if it is detailed.
     func report(of tellable: (NotificationName) -> Bool, detailed: Bool) -> ProcessReport {

@@ -116,6 +116,10 @@ struct AccessTests {
         }
         try await client.set("mine", 5)
         #expect(try await client.state("mine") == 5)
+        let status = try String(contentsOfFile: "/proc/\(daemon.process.identifier)/status", encoding: .utf8)
+        let resident = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") }
+        let kibibytes = resident?.split(whereSeparator: { !$0.isNumber }).first.flatMap { Int($0) }
+        #expect(try #require(kibibytes) < 64 << 10)
     }
 
     // Rules, a.5: notifyd's connection may post what the bus's policy forbids to the caller.

@@ -1,5 +1,6 @@
 import DBusTransport
 import Foundation
+import NotifyCenter
 import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
@@ -70,6 +71,32 @@ struct HostileSignalTests {
         )
         try await expectHeard()
         #expect(reports == before)
+    }
+
+    // Rules, a.5: a reserved name comes from notifyd, also where a forged post needs no rule to arrive.
+    @Test func aReservedNameIsTakenFromNotifydAlone() async throws {
+        let name = "user.uid.\(geteuid()).menu"
+        let reserved = try await probe.register("dispatch", name)
+        func post() throws -> DBusMessage {
+            // Underscores and digits are escaped in an interface.
+            let escaped = try #require(
+                DarwinSignal.rule(NotificationName(name)).description.split(separator: "'").first {
+                    $0.contains("Darwin1")
+                }
+            )
+            return try .signal(
+                path: "/org/notifycenter",
+                interface: String(escaped),
+                member: "Posted",
+                arguments: [.string(name)],
+                destination: target
+            )
+        }
+        try stranger.send(try post())
+        try await expectHeard()
+        #expect(probe.calls(reserved) == 0)
+        try notifyd.connection.send(try post())
+        try await eventually("notifyd's post is heard") { probe.calls(reserved) == 1 }
     }
 
     @Test func argumentsOfOtherTypesAreIgnored() async throws {
