@@ -20,6 +20,15 @@ func family(_ name: String, _ targets: [Target]) -> [Target] {
     return targets
 }
 
+/// A module that others import. `path` is for one in the folder of a test target.
+func library(_ name: String, _ dependencies: [Target.Dependency], path: String? = nil) -> Target {
+    .target(name: name, dependencies: dependencies, path: path)
+}
+
+func program(_ name: String, _ dependencies: [Target.Dependency], path: String? = nil) -> Target {
+    .executableTarget(name: name, dependencies: dependencies, path: path)
+}
+
 /// A program that tests start. `path` names the test target that it serves, and its folder there.
 func helper(
     _ name: String,
@@ -36,6 +45,8 @@ func tests(_ name: String, _ dependencies: [Target.Dependency], exclude: [String
 }
 
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+/// What a program that posts and observes needs.
+let center: [Target.Dependency] = ["NotifyCenter", "DBusTransport"]
 let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 
@@ -52,7 +63,7 @@ let bus = family(
         .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
         // Calls of Linux that Swift's Glibc module lacks.
         .target(name: "CLinux"),
-        .target(name: "DBusTransport", dependencies: ["CDBus", "CLinux"]),
+        library("DBusTransport", ["CDBus", "CLinux"]),
         // For --version of every program.
         .target(name: "ProjectVersion"),
         // A process that observes, posts and ends, or forks. Its arguments say which.
@@ -65,22 +76,19 @@ let bus = family(
 let notifications = family(
     "Notifications",
     [
-        .target(name: "NotifyCenter", dependencies: ["DBusTransport"]),
-        .target(name: "NotifyCenterFoundation", dependencies: ["NotifyCenter", "DBusTransport"]),
-        .target(name: "AppleNotifications", dependencies: ["NotifyCenterFoundation", "NotifyCenter", "DBusTransport"]),
+        library("NotifyCenter", ["DBusTransport"]),
+        library("NotifyCenterFoundation", center),
+        library("AppleNotifications", ["NotifyCenterFoundation"] + center),
         // What CoreFoundation's headers hide on Linux.
         .target(name: "CCoreFoundationNotifications"),
-        .target(
-            name: "CoreFoundationNotifications",
-            dependencies: ["NotifyCenterFoundation", "NotifyCenter", "DBusTransport", "CCoreFoundationNotifications"]
-        ),
+        library("CoreFoundationNotifications", ["NotifyCenterFoundation", "CCoreFoundationNotifications"] + center),
 
         // A process with a center, which carries out the commands of its standard input, for the tests between processes.
         helper("center-probe", ["NotifyCenter"], path: "NotifyCenterTests/CenterProbe"),
-        tests("NotifyCenterTests", ["NotifyCenter", "DBusTransport", "notifyutil"]),
+        tests("NotifyCenterTests", ["notifyutil"] + center),
         // The other process of the tests. Its arguments say what it observes and posts.
         helper("foundation-probe", ["NotifyCenterFoundation"], path: "NotifyCenterFoundationTests/FoundationProbe"),
-        tests("NotifyCenterFoundationTests", ["NotifyCenterFoundation", "NotifyCenter", "DBusTransport"]),
+        tests("NotifyCenterFoundationTests", ["NotifyCenterFoundation"] + center),
         // Swift code as people write it for Apple's platforms, in the language mode that most of them use.
         helper(
             "ported-app",
@@ -88,7 +96,7 @@ let notifications = family(
             path: "AppleNotificationsTests/PortedApp",
             settings: [.swiftLanguageMode(.v5)]
         ),
-        tests("AppleNotificationsTests", ["AppleNotifications", "NotifyCenter", "DBusTransport"]),
+        tests("AppleNotificationsTests", ["AppleNotifications"] + center),
         // Code as people write it for Apple's platforms: it imports nothing of this package.
         helper(
             "unmodified-app",
@@ -99,7 +107,7 @@ let notifications = family(
         helper("scripted-app", ["CoreFoundationNotifications"], path: "CoreFoundationNotificationsTests/ScriptedApp"),
         tests(
             "CoreFoundationNotificationsTests",
-            ["CoreFoundationNotifications", "AppleNotifications", "NotifyCenter", "DBusTransport"],
+            ["CoreFoundationNotifications", "AppleNotifications"] + center,
             exclude: ["Programs"]
         ),
     ]
@@ -114,36 +122,15 @@ let notify3 = family(
         // Queues and blocks of C callers.
         .target(name: "CDispatchQueues"),
         // The messages between library and service, and the access rules that both apply.
-        .target(name: "NotifydProtocol", dependencies: ["DBusTransport", "CLinux"]),
+        library("NotifydProtocol", ["DBusTransport", "CLinux"]),
         // Tells when something changes at a path.
-        .target(name: "FileWatching", dependencies: ["DBusTransport"]),
-        .target(
-            name: "notify",
-            dependencies: [
-                "CNotify", "CDispatchQueues", "CLinux", "FileWatching", "NotifydProtocol", "NotifyCenter",
-                "DBusTransport",
-            ]
-        ),
-        .target(
-            name: "NotifyDaemon",
-            dependencies: ["FileWatching", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
-        ),
-        .executableTarget(
-            name: "notifyd",
-            dependencies: ["NotifyDaemon", "NotifydProtocol", "DBusTransport", "ProjectVersion"]
-        ),
+        library("FileWatching", ["DBusTransport"]),
+        library("notify", ["CNotify", "CDispatchQueues", "CLinux", "FileWatching", "NotifydProtocol"] + center),
+        library("NotifyDaemon", ["FileWatching", "NotifydProtocol"] + center),
+        program("notifyd", ["NotifyDaemon", "NotifydProtocol", "DBusTransport", "ProjectVersion"]),
         // What notifyutil and notify-center have in common.
-        .target(
-            name: "CommandSupport",
-            dependencies: ["notify", "NotifydProtocol", "NotifyCenter", "DBusTransport"]
-        ),
-        .executableTarget(
-            name: "notifyutil",
-            dependencies: [
-                "CommandSupport", "CLinux", "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport",
-                "ProjectVersion",
-            ]
-        ),
+        library("CommandSupport", ["notify", "NotifydProtocol"] + center),
+        program("notifyutil", ["CommandSupport", "CLinux", "notify", "NotifydProtocol", "ProjectVersion"] + center),
 
         .testTarget(name: "NotifydProtocolTests", dependencies: ["NotifydProtocol", "DBusTransport"]),
         tests("FileWatchingTests", ["FileWatching", "DBusTransport"]),
@@ -151,19 +138,12 @@ let notify3 = family(
         helper("notify-probe", ["notify", "NotifyCenter"], path: "NotifyTests/NotifyProbe"),
         // Swift code as people write it for Apple's platforms.
         helper("ported-notify", ["notify"], path: "NotifyTests/PortedNotify", settings: [.swiftLanguageMode(.v5)]),
-        tests("NotifyTests", ["notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyd", "notifyutil"]),
+        tests("NotifyTests", ["notify", "NotifydProtocol", "notifyd", "notifyutil"] + center),
         // Another process with registrations, also under another user. Its standard input says what it does.
         helper("notifyd-client", ["NotifydProtocol", "DBusTransport"], path: "NotifyDaemonTests/NotifydClient"),
-        tests(
-            "NotifyDaemonTests",
-            ["NotifyDaemon", "FileWatching", "NotifydProtocol", "NotifyCenter", "DBusTransport", "notifyd"]
-        ),
+        tests("NotifyDaemonTests", ["NotifyDaemon", "FileWatching", "NotifydProtocol", "notifyd"] + center),
         // A bus, notifyd and a command for the tests of notifyutil and of notify-center.
-        .target(
-            name: "ProgramBus",
-            dependencies: ["NotifyCenterTestKit", "DBusTransport"],
-            path: "NotifyutilTests/ProgramBus"
-        ),
+        library("ProgramBus", ["NotifyCenterTestKit", "DBusTransport"], path: "NotifyutilTests/ProgramBus"),
         tests(
             "NotifyutilTests",
             ["CommandSupport", "notify", "NotifyCenter", "ProjectVersion", "notifyutil", "notifyd"]
@@ -177,19 +157,16 @@ let notify3 = family(
 let notifyCenterCommand = family(
     "Notify3",
     [
-        .executableTarget(
-            name: "notify-center",
-            dependencies: [
-                "CommandSupport", "notify", "NotifydProtocol", "NotifyCenter", "DBusTransport", "ProjectVersion",
-                argumentParser,
-            ]
+        program(
+            "notify-center",
+            ["CommandSupport", "notify", "NotifydProtocol", "ProjectVersion", argumentParser] + center
         ),
         tests(
             "NotifyCenterCommandTests",
             [
-                "ProgramBus", "CommandSupport", "NotifydProtocol", "NotifyCenter", "DBusTransport", "ProjectVersion",
+                "ProgramBus", "CommandSupport", "NotifydProtocol", "ProjectVersion",
                 "notify-center", "notifyutil", "notifyd",
-            ]
+            ] + center
         ),
     ]
 )
@@ -198,25 +175,17 @@ let notifyCenterCommand = family(
 let sharedDevice = family(
     "SharedDevice",
     [
-        .target(name: "SharedDevice", dependencies: ["NotifyCenter", "DBusTransport", "CLinux"]),
-        .target(name: "MSAL", dependencies: ["SharedDevice", "NotifyCenter", "DBusTransport"]),
+        library("SharedDevice", ["CLinux"] + center),
+        library("MSAL", ["SharedDevice"] + center),
 
         // An app that cleans up, and is killed at the point that its arguments name.
         helper("cleanup-probe", ["SharedDevice", "NotifyCenter"], path: "SharedDeviceTests/CleanupProbe"),
         // An app that begins its cleanup and never ends it.
         helper("cleanup-beginner", ["SharedDevice", "NotifyCenter"], path: "SharedDeviceTests/CleanupBeginner"),
         // An app that signs out with a PATH of the test's own.
-        helper(
-            "signout-probe",
-            ["SharedDevice", "NotifyCenter", "DBusTransport"],
-            path: "SharedDeviceTests/SignoutProbe"
-        ),
+        helper("signout-probe", ["SharedDevice"] + center, path: "SharedDeviceTests/SignoutProbe"),
         // An app that follows the account, and does what its standard input says.
-        helper(
-            "listener-app",
-            ["SharedDevice", "NotifyCenter", "DBusTransport", argumentParser],
-            path: "SharedDeviceTests/ListenerProgram"
-        ),
+        helper("listener-app", ["SharedDevice", argumentParser] + center, path: "SharedDeviceTests/ListenerProgram"),
         tests(
             "SharedDeviceTests",
             brokerParts + [
@@ -234,10 +203,7 @@ let sharedDevice = family(
         ),
         tests(
             "MSALTests",
-            [
-                "MSAL", "SharedDevice", "NotifyCenter", "DBusTransport", "shared-device",
-                "shared-device-broker", "notifyutil",
-            ],
+            ["MSAL", "SharedDevice", "shared-device", "shared-device-broker", "notifyutil"] + center,
             exclude: ["Fixtures"]
         ),
     ]
@@ -247,16 +213,13 @@ let sharedDevice = family(
 let identity = family(
     "Identity",
     [
-        .target(name: "Identity", dependencies: ["SharedDevice"]),
+        library("Identity", ["SharedDevice"]),
         // The device's SQLite file, and the threads that wait for disk and hashes.
-        .target(name: "DeviceStorage", dependencies: ["DBusTransport", grdb]),
+        library("DeviceStorage", ["DBusTransport", grdb]),
         // scrypt for the embedded user directory: libxcrypt's, because every Linux has it and its "$7$" strings are a
         // standard form that other tools can check.
         .systemLibrary(name: "CCrypt", pkgConfig: "libcrypt", providers: [.apt(["libcrypt-dev"])]),
-        .target(
-            name: "EmbeddedIdentity",
-            dependencies: ["Identity", "DeviceStorage", "SharedDevice", "CCrypt", grdb]
-        ),
+        library("EmbeddedIdentity", ["Identity", "DeviceStorage", "SharedDevice", "CCrypt", grdb]),
 
         tests("DeviceStorageTests", ["DeviceStorage", "DBusTransport", grdb]),
         tests("EmbeddedIdentityTests", ["EmbeddedIdentity", "Identity", "DeviceStorage", "SharedDevice", grdb]),
@@ -267,24 +230,20 @@ let identity = family(
 let broker = family(
     "Broker",
     [
-        .target(
-            name: "SharedDeviceBroker",
-            dependencies: [
-                "DeviceConfiguration", "Identity", "DeviceStorage", "SharedDevice", "NotifyCenter", "DBusTransport",
-                "ProjectVersion", grdb, logging,
-            ]
+        library(
+            "SharedDeviceBroker",
+            [
+                "DeviceConfiguration", "Identity", "DeviceStorage", "SharedDevice", "ProjectVersion", grdb, logging,
+            ] + center
         ),
         // What administrators write: the managed configuration and the apps' manifests.
-        .target(name: "DeviceConfiguration", dependencies: ["DBusTransport"]),
+        library("DeviceConfiguration", ["DBusTransport"]),
         // Makes the managed configuration of a profile for iOS.
-        .target(name: "ProfileConversion", dependencies: ["DeviceConfiguration", "DBusTransport"]),
-        .executableTarget(
-            name: "shared-device-broker",
-            dependencies: brokerParts + ["CLinux", "ProjectVersion", argumentParser, logging]
-        ),
-        .executableTarget(
-            name: "shared-device",
-            dependencies: brokerParts + ["ProfileConversion", "ProjectVersion", "SharedDeviceTestKit", argumentParser]
+        library("ProfileConversion", ["DeviceConfiguration", "DBusTransport"]),
+        program("shared-device-broker", brokerParts + ["CLinux", "ProjectVersion", argumentParser, logging]),
+        program(
+            "shared-device",
+            brokerParts + ["ProfileConversion", "ProjectVersion", "SharedDeviceTestKit", argumentParser]
         ),
 
         // Commits in a loop until it is killed, for the tests of the store.
@@ -298,19 +257,15 @@ let broker = family(
         helper("hostile-client", ["SharedDevice", "DBusTransport"], path: "SharedDeviceHostileTests/HostileClient"),
         tests("SharedDeviceHostileTests", brokerParts + ["shared-device", "shared-device-broker"]),
         // A listener app. Its standard input says what it does, and its environment which mistakes it makes.
-        helper(
-            "torture-app",
-            ["SharedDevice", "NotifyCenter", "DBusTransport"],
-            path: "SharedDeviceTortureTests/TortureApp"
-        ),
+        helper("torture-app", ["SharedDevice"] + center, path: "SharedDeviceTortureTests/TortureApp"),
         tests(
             "SharedDeviceTortureTests",
             brokerParts + ["SharedDeviceSimulation", "shared-device-broker", "hostile-client"]
         ),
         // Broker, apps, bus and disk in one process, on a clock that is a number.
-        .target(
-            name: "SharedDeviceSimulation",
-            dependencies: ["SharedDeviceBroker", "DeviceConfiguration", "Identity", "SharedDevice", "DBusTransport"],
+        library(
+            "SharedDeviceSimulation",
+            ["SharedDeviceBroker", "DeviceConfiguration", "Identity", "SharedDevice", "DBusTransport"],
             path: "SharedDeviceSimulationTests/Simulation"
         ),
         helper("simulate", ["SharedDeviceSimulation"], path: "SharedDeviceSimulationTests/Simulate"),
@@ -322,46 +277,27 @@ let broker = family(
 let testKits = family(
     "TestKits",
     [
-        .target(name: "NotifyCenterTestKit", dependencies: ["NotifyCenter", "DBusTransport", "CLinux"]),
-        .target(
-            name: "SharedDeviceTestKit",
-            dependencies: ["SharedDevice", "NotifyCenterTestKit", "NotifyCenter", "DBusTransport"]
-        ),
+        library("NotifyCenterTestKit", ["CLinux"] + center),
+        library("SharedDeviceTestKit", ["SharedDevice", "NotifyCenterTestKit"] + center),
         tests(
             "SharedDeviceTestKitTests",
             [
-                "SharedDeviceTestKit", "SharedDevice", "NotifyCenter", "DBusTransport", "shared-device",
+                "SharedDeviceTestKit", "SharedDevice", "shared-device",
                 "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
-            ]
+            ] + center
         ),
     ]
 )
 
 /// Listener apps, each a process of its own, and the demonstration that runs them.
 let examples: [Target] = [
-    .target(
-        name: "ExampleSupport",
-        dependencies: ["SharedDevice", "NotifyCenter", argumentParser],
-        path: "Examples/Support"
-    ),
-    .executableTarget(
-        name: "point-of-sale",
-        dependencies: ["ExampleSupport", "SharedDevice", grdb, argumentParser],
-        path: "Examples/PointOfSale"
-    ),
-    .executableTarget(
-        name: "flight-briefing",
-        dependencies: ["ExampleSupport", "SharedDevice", argumentParser],
-        path: "Examples/FlightBriefing"
-    ),
-    .executableTarget(
-        name: "field-service",
-        dependencies: ["ExampleSupport", "SharedDevice", argumentParser],
-        path: "Examples/FieldService"
-    ),
-    .executableTarget(
-        name: "demo",
-        dependencies: [
+    library("ExampleSupport", ["SharedDevice", "NotifyCenter", argumentParser], path: "Examples/Support"),
+    program("point-of-sale", ["ExampleSupport", "SharedDevice", grdb, argumentParser], path: "Examples/PointOfSale"),
+    program("flight-briefing", ["ExampleSupport", "SharedDevice", argumentParser], path: "Examples/FlightBriefing"),
+    program("field-service", ["ExampleSupport", "SharedDevice", argumentParser], path: "Examples/FieldService"),
+    program(
+        "demo",
+        [
             "ExampleSupport", "SharedDeviceTestKit", "NotifyCenterTestKit", "SharedDevice", "NotifyCenter",
             argumentParser,
             // It starts these programs, and finds them built beside itself.
