@@ -7,7 +7,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3 spin
 
 .PHONY: help setup build check model simulate simulate-mutants test test-booted test-release torture demo demo-live bench docs lint clean
-.PHONY: notifyutil notifyd shared-device shared-device-broker library install install-broker uninstall c-example notify-tool
+.PHONY: notifyutil notify-center notifyd shared-device shared-device-broker library install install-broker uninstall c-example notify-tool
 
 help:
 	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
@@ -21,8 +21,8 @@ help:
 	@echo 'make test-booted  the broker under its unit in a booted container, with dbus-broker and an app that systemd starts'
 	@echo 'make torture    random schedules of sign-ins, kills, restarts, hostile clients, full disks; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
 	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
-	@echo 'make notifyutil the command line tool alone, linked to start fast'
-	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, man pages; PREFIX=/usr/local DESTDIR= STATIC_LIBDBUS=yes'
+	@echo 'make notifyutil the command of notify(3) alone, linked to start fast; make notify-center, that of all centers'
+	@echo 'make install    notify(3) for C: libdarwin-notify, headers, notifyd, notifyutil, notify-center, man pages; PREFIX=/usr/local DESTDIR= STATIC_LIBDBUS=yes'
 	@echo 'make install-broker  shared-device-broker and shared-device, with what D-Bus and systemd start the broker by'
 	@echo 'make uninstall  removes both again'
 	@echo 'make c-example  a listener in plain C, linked with -lCFNotificationCenter'
@@ -81,7 +81,7 @@ test: setup
 	@if command -v dbus-broker-launch systemd-socket-activate >/dev/null && unshare --mount true 2>/dev/null; then \
 		echo 'once more on dbus-broker: transport, centers, Apple spellings and shared device mode'; \
 		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest \
-			--filter DBusTransportTests --filter NotifyTests --filter NotifyDaemonTests --filter NotifyutilTests \
+			--filter DBusTransportTests --filter NotifyTests --filter NotifyDaemonTests --filter NotifyutilTests --filter NotifyCenterCommandTests \
 			--filter NotifyCenterTests --filter NotificationsTests \
 			--filter NotifyCenterFoundationTests --filter SharedDeviceTests --filter SharedDeviceTestKitTests --filter MSALTests \
 			--skip NotifyCenterTests.SuspensionTests && \
@@ -146,7 +146,9 @@ notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-s
 # The broker starts once, holds secrets, and reads what strangers send: the kernel chooses its address.
 FIXED_ADDRESS := -Xswiftc -Xclang-linker -Xswiftc -no-pie
 shared-device-broker: FIXED_ADDRESS :=
-notifyutil notifyd shared-device shared-device-broker: setup
+# swift-argument-parser writes the completions of its programs.
+notify-center: COMPLETIONS := yes
+notifyutil notify-center notifyd shared-device shared-device-broker: setup
 	@mkdir -p $(STATIC_LIBS)
 	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
 	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
@@ -154,6 +156,7 @@ notifyutil notifyd shared-device shared-device-broker: setup
 	PKG_CONFIG_PATH="$(if $(LINK_FLAGS),$(QUICK_START):)$$PKG_CONFIG_PATH" \
 	$(SWIFT) build --configuration release --static-swift-stdlib --disable-local-rpath --scratch-path $(STATIC_SCRATCH) --product $@ \
 		-Xlinker -L$(STATIC_LIBS) $$flags $(FIXED_ADDRESS)
+	$(if $(COMPLETIONS),Packaging/completions $(STATIC_SCRATCH)/release/$@ $(STATIC_SCRATCH)/completions)
 	@echo built $(STATIC_SCRATCH)/release/$@
 
 library: setup
@@ -161,7 +164,7 @@ library: setup
 
 PREFIX ?= /usr/local
 # Under sudo nothing is built: its PATH has no Swift, and what root writes into the build's folder would be in the way of the next build.
-install: $(if $(SUDO_USER),,library notifyd notifyutil)
+install: $(if $(SUDO_USER),,library notifyd notifyutil notify-center)
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install notify
 
 install-broker: $(if $(SUDO_USER),,shared-device-broker shared-device)
