@@ -7,11 +7,11 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3 spin
 
 .PHONY: all help setup build check model simulate simulate-mutants test test-booted test-release test-packages torture demo demo-live bench
-.PHONY: docs lint clean notifyutil notifyd shared-device shared-device-broker library install install-notify install-broker install-strip
+.PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker library install install-notify install-broker install-strip
 .PHONY: uninstall deb rpm c-example notify-tool
 
 # What `make install` copies.
-all: library notifyd notifyutil shared-device-broker shared-device
+all: library notifyd notifyutil notify-center shared-device-broker shared-device
 
 help:
 	@echo 'make            the programs and the library as they are installed: in release, with the Swift runtime linked in'
@@ -90,7 +90,7 @@ test: setup
 	@if command -v dbus-broker-launch systemd-socket-activate >/dev/null && unshare --mount true 2>/dev/null; then \
 		echo 'once more on dbus-broker: transport, centers, Apple spellings and shared device mode'; \
 		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest \
-			--filter DBusTransportTests --filter NotifyTests --filter NotifyDaemonTests --filter NotifyutilTests \
+			--filter DBusTransportTests --filter NotifyTests --filter NotifyDaemonTests --filter NotifyutilTests --filter NotifyCenterCommandTests \
 			--filter NotifyCenterTests --filter NotificationsTests \
 			--filter NotifyCenterFoundationTests --filter SharedDeviceTests --filter SharedDeviceTestKitTests --filter MSALTests \
 			--skip NotifyCenterTests.SuspensionTests && \
@@ -157,7 +157,9 @@ LINK += $(shell getconf GNU_LIBC_VERSION | sed 's/glibc/2.36/; s/ /\n/' | sort -
 STATIC_LIBDBUS ?= yes
 QUICK_START := $(abspath $(STATIC_SCRATCH))/quick-start
 notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-start '$(QUICK_START)')
-notifyutil notifyd shared-device shared-device-broker:
+# swift-argument-parser writes the completions of its programs.
+notify-center: COMPLETIONS := yes
+notifyutil notify-center notifyd shared-device shared-device-broker:
 	@mkdir -p $(STATIC_LIBS)
 	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
 	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
@@ -165,6 +167,7 @@ notifyutil notifyd shared-device shared-device-broker:
 	PKG_CONFIG_PATH="$(if $(LINK_FLAGS),$(QUICK_START):)$$PKG_CONFIG_PATH" \
 	$(SWIFT) build --configuration release --static-swift-stdlib --disable-local-rpath --scratch-path $(STATIC_SCRATCH) --product $@ \
 		-Xlinker -L$(STATIC_LIBS) $(LINK) $$flags
+	$(if $(COMPLETIONS),Packaging/completions $(STATIC_SCRATCH)/release/$@ $(STATIC_SCRATCH)/completions)
 	@echo built $(STATIC_SCRATCH)/release/$@
 
 library:

@@ -146,7 +146,7 @@ let notify3 = family(
         library("ProgramBus", ["NotifyCenterTestKit", "DBusTransport"], path: "NotifyutilTests/ProgramBus"),
         tests(
             "NotifyutilTests",
-            ["CommandSupport", "notify", "NotifyCenter", "ProjectVersion", "notifyutil", "notifyd"]
+            ["CommandSupport", "notify", "NotifydProtocol", "NotifyCenter", "ProjectVersion", "notifyutil", "notifyd"]
         ),
         // notify(3) in C and C++, built and run as programs of others are.
         tests("CProgramTests", ["NotifydProtocol", "notifyd", "notifyutil"], exclude: ["Programs"]),

@@ -1,4 +1,5 @@
 import Foundation
+import NotifydProtocol
 import ProgramBus
 import Testing
 
@@ -43,6 +44,19 @@ struct DocumentationTests {
         let name = option.drop { $0 == "-" }
         let form = option.hasPrefix("--") ? "-l \(name) " : name.count == 1 ? "-s \(name) " : "-o \(name) "
         #expect(fish.contains(form))
+    }
+
+    @Test("the examples of notify.conf(5) are read without an error")
+    func configuration() throws {
+        let lines = try file("Documentation/man/notify.conf.5").split(separator: "\n")
+        let examples = lines.map { $0.hasPrefix(".Dl ") ? $0.dropFirst(4) : $0 }.filter { line in
+            ["reserve ", "monitor ", "set "].contains { line.hasPrefix($0) } && line.contains("org.example.")
+        }
+        let parsed = ConfigurationParser.parse(Array(examples.joined(separator: "\n").utf8))
+        #expect(parsed.errors == [])
+        #expect(parsed.configuration.rules.reservations.map(\.prefix) == ["org.example.power.", "org.example.audit."])
+        #expect(parsed.configuration.monitors.map(\.path) == ["/etc/hosts"])
+        #expect(parsed.configuration.permanentNames.map(\.state) == [100])
     }
 
     private func file(_ path: String) throws -> String {
