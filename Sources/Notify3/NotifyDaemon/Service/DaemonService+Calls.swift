@@ -87,9 +87,12 @@ extension DaemonService {
         case .enter(let names): figures.refusals += try state.enter(sender, names).count
         case .leave(let names): state.leave(sender, names)
         case .report(let round, let report):
+            // One that is refused is an answer, too.
+            defer {
+                rounds.reported(sender, in: round)
+                proceedRounds()
+            }
             figures.refusals += try state.reported(sender, report, now: BootClock.now).count
-            rounds.reported(sender, in: round)
-            proceedRounds()
         case .post(let name): try post(name, identity)
         case .setState(let name, let report): try state.setState(sender, name, report, now: BootClock.now)
         case .getState(let name): return [.uint64(state.state(of: name))]

@@ -19,19 +19,25 @@ extension DaemonState {
         let amount = Amount(kept)
         try account(client, amount)
         if !client.hasReported { learnSuspensions(of: identity.process, report.suspensions, client) }
-        var names: [NotificationName: Client.NameDetails] = [:]
+        // Changed in place, so that the order stays that of the pages before.
+        var names = client.names
+        var reported: Set<NotificationName> = []
         for name in kept.names {
             let key = NotificationName(name.name)
             var details = Client.NameDetails(registrations: name.registrations, monitors: name.monitors)
             // Before the others leave, so that no state dies in between.
-            if client.names[key] == nil, names[key] == nil { self.names.enter(key) }
+            if names[key] == nil { self.names.enter(key) }
             if let state = name.state, maySet(name.name, identity) {
                 details.state = StateReport(value: state.value, time: min(state.time, now))
                 self.names.set(key, details.state ?? state)
             }
             names[key] = details
+            reported.insert(key)
         }
-        for name in client.names.keys where names[name] == nil { self.names.leave(name) }
+        for name in client.names.keys where !reported.contains(name) {
+            self.names.leave(name)
+            names[name] = nil
+        }
         account(identity.user, client.amount, amount)
         clients[connection]?.names = names
         clients[connection]?.amount = amount

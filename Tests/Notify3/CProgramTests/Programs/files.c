@@ -1,7 +1,8 @@
-// Paths that notifyd watches.
+// Paths that a process watches.
 #include "expect.h"
 #include <fcntl.h>
 #include <notify_private.h>
+#include <sys/wait.h>
 
 static void touch(const char *path) {
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
@@ -34,6 +35,12 @@ int main(int argc, char **argv) {
     touch(path);
     EXPECT_EQUAL(next_token(fd), token);
     while (is_readable(fd, 300)) next_token(fd);
+    // Rules, a.12: a forked child has no tokens, and takes nothing from its parent.
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) _exit(notify_monitor_file(token, other, 0) == NOTIFY_STATUS_INVALID_TOKEN ? 0 : 1);
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child);
+    EXPECT_EQUAL(status, 0);
     unlink(path);
     EXPECT_EQUAL(next_token(fd), token);
     // Only the registration that asked hears it.

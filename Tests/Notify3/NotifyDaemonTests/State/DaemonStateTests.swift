@@ -192,6 +192,8 @@ import Testing
         repeat {
             let page = state.page(cursor, in: .all)
             listed += page.processes.flatMap { $0.report.names.map(\.name) }
+            // A report that changes nothing changes no page.
+            _ = try state.reported(":1.1", ProcessReport(names: names.map { NameReport(name: $0) }), now: 1)
             (cursor, pages) = (page.cursor, pages + 1)
         } while cursor != 0
         #expect(pages > 2)
