@@ -152,6 +152,9 @@ let notify3 = family(
                 "notifyd",
             ]
         ),
+        // Processes of other users, honest and hostile.
+        helper("hostile-notifier", ["notify", "DBusTransport"], path: "NotifydHostileTests/HostileNotifier"),
+        tests("NotifydHostileTests", ["NotifydProtocol", "DBusTransport", "notifyd"]),
         // notify(3) in C and C++, built and run as programs of others are.
         tests("CProgramTests", ["NotifydProtocol", "notifyd"], exclude: ["Programs"]),
     ]

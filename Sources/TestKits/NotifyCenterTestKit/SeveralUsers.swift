@@ -29,7 +29,9 @@ package func shippedFile(_ name: String) -> String {
 
 extension ChildProcess {
     /// The options of setpriv(1) that make a program another user's, who is in no group but the user's own.
-    package static func identity(_ user: UInt32) -> [String] { ["--reuid=\(user)", "--regid=\(user)", "--clear-groups"] }
+    package static func identity(_ user: UInt32) -> [String] {
+        ["--reuid=\(user)", "--regid=\(user)", "--clear-groups"]
+    }
 
     /// Starts a program as another user.
     package convenience init(
