@@ -148,6 +148,9 @@ let notify3 = family(
             "NotifyutilTests",
             ["CommandSupport", "notify", "NotifydProtocol", "NotifyCenter", "ProjectVersion", "notifyutil", "notifyd"]
         ),
+        // Processes of other users, honest and hostile.
+        helper("hostile-notifier", ["notify", "DBusTransport"], path: "NotifydHostileTests/HostileNotifier"),
+        tests("NotifydHostileTests", ["NotifydProtocol", "DBusTransport", "notifyd"]),
         // notify(3) in C and C++, built and run as programs of others are.
         tests("CProgramTests", ["NotifydProtocol", "notifyd", "notifyutil"], exclude: ["Programs"]),
     ]

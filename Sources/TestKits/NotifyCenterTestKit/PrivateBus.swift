@@ -177,12 +177,14 @@ public final class PrivateBus: Sendable {
     }
 
     /// dbus-broker's launcher expects systemd to pass it a socket, and a journal to log to. This script provides both, the journal in a mount
-    /// namespace of its own. The helper that holds the journal's socket ends with the launcher; where it ends before, the script does, and is started anew.
+    /// namespace of its own. The helper that reads the journal's socket ends with the launcher; where it ends before, the script does, and is
+    /// started anew. If nobody read that socket, dbus-broker would stand still after some 100 calls that its policy denies: it logs each.
     private static let brokerScript = """
         mkdir -p /run/systemd
         mount -t tmpfs tmpfs /run/systemd
         mkdir /run/systemd/journal
-        setpriv --pdeathsig KILL systemd-socket-activate -d -l /run/systemd/journal/socket sleep infinity &
+        setpriv --pdeathsig KILL systemd-socket-activate -d -l /run/systemd/journal/socket \
+            sh -c 'exec cat <&3 >/dev/null' &
         while [ ! -S /run/systemd/journal/socket ]; do kill -0 $!; sleep 0.01; done
         export XDG_RUNTIME_DIR="$0" DBUS_SESSION_BUS_ADDRESS="unix:path=$0/bus"
         exec systemd-socket-activate -E DBUS_SESSION_BUS_ADDRESS -E XDG_RUNTIME_DIR -l "$0/bus" \

@@ -36,16 +36,8 @@ final class Device {
     private(set) var broker: ChildProcess?
 
     init(disk: Disk = .ordinary) async throws {
-        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../../..").standardized
-            .path
-        var options = PrivateBus.Options(denials: [
-            #"<deny own="*"/>"#, #"<deny send_type="method_call"/>"#,
-            #"<allow send_destination="org.freedesktop.DBus"/>"#,
-        ])
-        options.admitsOtherUsers = true
-        options.configurationFiles = ["\(root)/Service/system-bus/org.notifycenter.SharedDevice1.conf"]
-        options.standIns = ["shared-device": "daemon"]
-        bus = try PrivateBus(options)
+        let policy = "org.notifycenter.SharedDevice1.conf"
+        bus = try PrivateBus(.likeSystemBus(policies: [policy], standIns: ["shared-device": "daemon"]))
         directory = try TemporaryDirectory("hostile-test")
         chmod(directory.path, 0o755)
         state = "\(directory.path)/state"
@@ -112,13 +104,11 @@ final class Device {
         let capabilities = "+sys_ptrace,+dac_read_search"
         broker = try await ChildProcess.service(
             "setpriv",
-            [
-                "--reuid=\(Self.brokerUser)", "--regid=\(Self.brokerUser)", "--clear-groups", "--no-new-privs",
-                "--inh-caps=\(capabilities)", "--ambient-caps=\(capabilities)", "--bounding-set=-all,\(capabilities)",
-                ChildProcess.built("shared-device-broker"),
+            ChildProcess.identity(Self.brokerUser) + [
+                "--no-new-privs", "--inh-caps=\(capabilities)", "--ambient-caps=\(capabilities)",
+                "--bounding-set=-all,\(capabilities)", ChildProcess.built("shared-device-broker"),
                 "--state", state, "--configuration", "\(directory.path)/managed.json", "--bus", bus.address,
-                "--many-users",
-                "--log-level", "warning",
+                "--many-users", "--log-level", "warning",
             ]
         )
     }
@@ -130,13 +120,7 @@ final class Device {
 
     /// Starts a client that means harm, as a user who has nothing to do with this device.
     func hostile(_ deed: String) throws -> ChildProcess {
-        try ChildProcess(
-            "setpriv",
-            [
-                "--reuid=65534", "--regid=65534", "--clear-groups", ChildProcess.built("hostile-client"), bus.address,
-                deed,
-            ]
-        )
+        try ChildProcess(as: 65534, ChildProcess.built("hostile-client"), [bus.address, deed])
     }
 
     func signIn(_ user: String = "ada") async throws {
@@ -166,11 +150,7 @@ final class Device {
     // MARK: What it costs
 
     /// The broker's resident memory, in bytes.
-    func brokerMemory() throws -> Int {
-        let status = try String(contentsOfFile: "/proc/\(broker?.identifier ?? 0)/status", encoding: .utf8)
-        let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") }
-        return (line?.split(separator: " ").compactMap { Int($0) }.first ?? 0) * 1024
-    }
+    func brokerMemory() throws -> Int { try broker?.memory().resident ?? 0 }
 
     /// How much the broker's files take, in bytes.
     func filesSize() throws -> Int {

@@ -1,0 +1,203 @@
+import Glibc
+
+// Deeds that keep notifyd busy or fill it.
+extension Attacker {
+    private static func calls(_ round: Int) -> [WireMessage] {
+        let name = "flood.\(round % 100)"
+        return [
+            Notifyd.getState(name), Notifyd.setState(name, 1, at: UInt64(round)), Notifyd.enter([name]),
+            Notifyd.post(name),
+            Notifyd.list(), Notifyd.call("Status"), introspection,
+        ]
+    }
+
+    func callAll() {
+        lanes(24) { connection, round in
+            let calls = Self.calls(round)
+            return connection.call(calls[round / 24 % calls.count]) != nil
+        }
+    }
+
+    func pipeline() {
+        lanes(4) { connection, round in
+            for call in Self.calls(round) {
+                guard connection.send(call, times: 20) else { return false }
+            }
+            connection.drain()
+            return true
+        }
+    }
+
+    func callUnanswered() {
+        lanes(8) { connection, round in
+            var call = Self.calls(round)[round / 8 % 4]
+            call.wantsAnswer = false
+            return connection.send(call, times: 100)
+        }
+    }
+
+    private static var introspection: WireMessage {
+        var call = Notifyd.call("Introspect")
+        call.interface = "org.freedesktop.DBus.Introspectable"
+        return call
+    }
+
+    func neverRead() {
+        lanes(8) { connection, round in
+            let calls = Self.calls(round)
+            return connection.send(calls[round / 8 % calls.count], times: 50)
+        }
+    }
+
+    func sendBigBodies() {
+        let text = String(repeating: "x", count: 30 << 20)
+        lanes(2) { connection, round in
+            let calls = [
+                Notifyd.getState(text), Notifyd.enter([text]), Notifyd.setState(text, 1, at: 1), Notifyd.post(text),
+            ]
+            // A bus that does not carry it hangs up.
+            return connection.call(calls[round / 2 % 4]) != nil
+        }
+    }
+
+    func sendBigReports() {
+        // 4 bytes each: a signature “y” and a byte.
+        let value = [UInt8]([1, UInt8(ascii: "y"), 0, 7])
+        let values = Self.dictionary {
+            $0.signature("av")
+            $0.array { array in array.raw((0..<7_000_000).flatMap { _ in value }) }
+        }
+        let reports = [
+            Notifyd.call("Report", "ta{sv}", values), Notifyd.report(700_000), Notifyd.report(20_000, "a name"),
+        ]
+        lanes(2) { connection, round in connection.call(reports[round / 2 % reports.count]) != nil }
+    }
+
+    /// The arguments of a report in the form of an earlier version: a number, and a dictionary with one variant, which `value` writes.
+    private static func dictionary(_ value: (inout WireBuffer) -> Void) -> WireBuffer {
+        WireBuffer {
+            $0.number(UInt64(0))
+            $0.array(alignment: 8) { fields in
+                fields.string("names")
+                value(&fields)
+            }
+        }
+    }
+
+    func hoard() {
+        let text = String(repeating: "x", count: 20 << 20)
+        lanes(3) { _, round in
+            guard let newcomer = RawConnection(self.address) else { return true }
+            let calls = [Notifyd.enter([text]), Notifyd.report(1, text), Notifyd.setState(text, 1, at: 1)]
+            newcomer.send(calls[round / 3 % 3])
+            // With the connection its call would go.
+            _ = newcomer.call(Notifyd.getState("n"))
+            return true
+        }
+    }
+
+    func sendMalformed() {
+        let deep = Self.dictionary { fields in
+            // D-Bus allows 64 containers inside one another.
+            for _ in 0..<60 { fields.signature("v") }
+            fields.signature("s")
+            fields.string("deep")
+        }
+        let wide = Self.dictionary { fields in
+            fields.signature("a{sv}")
+            fields.array(alignment: 8) { entries in
+                for number in 0..<20_000 {
+                    entries.align(to: 8)
+                    entries.string("key \(number)")
+                    entries.signature("y")
+                    entries.byte(1)
+                }
+            }
+        }
+        var calls = [Notifyd.call("Report", "ta{sv}", deep), Notifyd.call("Report", "ta{sv}", wide)]
+        calls += Notifyd.methods.map { Notifyd.call($0, "d", WireBuffer { $0.number(UInt64(0)) }) }
+        calls += Notifyd.methods.map { Notifyd.call($0) }
+        calls += ["NoSuchMethod", "Monitor"].map { Notifyd.call($0, "u", WireBuffer { $0.number(UInt32(1)) }) }
+        var elsewhere = Notifyd.getState("n")
+        elsewhere.path = "/" + String(repeating: "a/", count: 100) + "a"
+        var nowhere = Notifyd.getState("n")
+        nowhere.interface = nil
+        calls += [elsewhere, nowhere, Notifyd.enter((0..<200_000).map { _ in "" })]
+        calls.append(Notifyd.enter([String(repeating: "\u{1}", count: 1 << 20)]))
+        let all = calls
+        lanes(3) { connection, round in connection.call(all[round % all.count]) != nil }
+    }
+
+    /// As many connections as the bus grants this user, but for a few.
+    private func connections() -> [RawConnection] {
+        var connections: [RawConnection] = []
+        while connections.count < 300, let connection = RawConnection(address) { connections.append(connection) }
+        if connections.count > 8 { connections.removeLast(4) }
+        return connections
+    }
+
+    func takeNames() {
+        let held = connections()
+        for (number, connection) in held.enumerated() {
+            let names = (0..<4000).lazy.map { "attack.\(number).\($0)." + String(repeating: "n", count: 40) }
+            _ = connection.call(Notifyd.enter(names))
+            for state in 0..<20 { connection.send(Notifyd.setState("attack.\(number).\(state)", 1, at: 1)) }
+        }
+        for connection in held { _ = connection.call(Notifyd.getState("attack")) }
+        lanes(2, keeping: held) { connection, round in
+            let names = (0..<1000).map { "more.\(round % 7).\($0)" }
+            for _ in 0..<5 {
+                connection.send(Notifyd.enter(names))
+                connection.send(Notifyd.leave(names))
+            }
+            return connection.call(Notifyd.getState("n")) != nil
+        }
+    }
+
+    func queue() {
+        let held = connections()
+        for connection in held {
+            _ = connection.call(BusDriver.request(Notifyd.clientsName, flags: 0))
+            _ = connection.call(Notifyd.enter(["queue.\(connection.name)"]))
+        }
+        lanes(2, keeping: held) { connection, round in
+            let call = BusDriver.request(Notifyd.clientsName, flags: UInt32(round % 8))
+            guard connection.call(call) != nil else { return false }
+            return connection.call(Notifyd.getState("n")) != nil
+        }
+    }
+
+    func idle() {
+        lanes(1, keeping: connections()) { _, _ in
+            usleep(100_000)
+            return true
+        }
+    }
+
+    func comeAndGo() {
+        lanes(8) { _, round in
+            guard let newcomer = RawConnection(self.address) else { return true }
+            switch round / 8 % 3 {
+            case 0: _ = newcomer.call(Notifyd.enter(["newcomer.\(round % 50)"]))
+            case 1: newcomer.send(Notifyd.setState("newcomer", UInt64(round), at: 1))
+            default: newcomer.send(Notifyd.list())
+            }
+            return true
+        }
+    }
+
+    func hangUp() {
+        lanes(8) { _, round in
+            guard let connection = RawConnection(self.address, isSilent: round % 8 == 7) else { return true }
+            let bytes = Notifyd.enter((0..<500).map { "half.\($0)" }).bytes(serial: 9)
+            switch round / 8 % 4 {
+            // After a whole call; before the end of its body; in its header; in the greeting.
+            case 0: _ = connection.write(bytes + bytes)
+            case 1: _ = connection.write(Array(bytes.dropLast(100)))
+            case 2: _ = connection.write(Array(bytes.prefix(20)))
+            default: _ = connection.write(Array("\0AUTH EXTERNAL ".utf8))
+            }
+            return true
+        }
+    }
+}

@@ -1,0 +1,139 @@
+import Glibc
+
+// Deeds of somebody who pretends to be another, or does what is another's.
+extension Attacker {
+    /// Names that this user may not post: by the bus's policy, by the configuration, and by their form.
+    private static let forbidden = [
+        "SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "policy.quiet", "reserved.quiet", "user.uid.0.quiet", "user.uid.2.quiet",
+    ]
+
+    func forgeSignals() {
+        lanes(2) { connection, round in
+            guard let names = connection.call(BusDriver.call("ListNames")) else { return false }
+            let receivers = names.texts.filter { $0.hasPrefix(":") && $0 != connection.name }
+            for receiver in receivers.map(Optional.some) + [nil] {
+                let owner = BusDriver.ownerChanged(Notifyd.name, from: "", to: connection.name)
+                for signal in [owner] + Notifyd.signals(UInt64(round)) + Self.posts() {
+                    var signal = signal
+                    signal.destination = receiver
+                    guard connection.send(signal) != nil else { return false }
+                }
+                guard let receiver else { continue }
+                var gone = BusDriver.ownerChanged(receiver, from: receiver, to: "")
+                gone.destination = Notifyd.name
+                guard connection.send(gone) != nil else { return false }
+            }
+            usleep(2000)
+            return true
+        }
+    }
+
+    private static func posts() -> [WireMessage] {
+        forbidden.map { name in
+            // No byte of these names is escaped but a digit at the beginning of an element.
+            let escaped = name.replacing(".0.", with: ".__30.").replacing(".2.", with: ".__32.")
+            var signal = WireMessage(kind: .signal, path: "/org/notifycenter", member: "Posted")
+            signal.interface = "org.notifycenter.Darwin1.\(escaped)"
+            signal.signature = "s"
+            signal.body = WireBuffer { $0.string(name) }
+            return signal
+        }
+    }
+
+    func forgeAnswers() {
+        lanes(4) { connection, round in
+            if round % 4 == 0 {
+                // Whom notifyd asks the bus about meanwhile.
+                guard let newcomer = RawConnection(self.address) else { return true }
+                let reserved = Notifyd.setState("user.uid.0.mine", 666, at: UInt64(round))
+                return self.mustFail(newcomer, reserved, "a state of root's was set")
+            }
+            for serial in UInt32(1)...2000 {
+                guard connection.send(Self.credentials(answering: serial + UInt32(round % 50) * 2000)) != nil else {
+                    return false
+                }
+            }
+            return true
+        }
+    }
+
+    /// “The caller is root.”
+    private static func credentials(answering serial: UInt32) -> WireMessage {
+        var answer = WireMessage(kind: .answer, destination: Notifyd.name, answers: serial)
+        answer.signature = "a{sv}"
+        answer.wantsAnswer = false
+        answer.body = WireBuffer {
+            $0.array(alignment: 8) { entries in
+                for (key, value) in [("UnixUserID", UInt32(0)), ("ProcessID", 1)] {
+                    entries.align(to: 8)
+                    entries.string(key)
+                    entries.signature("u")
+                    entries.number(value)
+                }
+            }
+        }
+        return answer
+    }
+
+    func postForbidden() {
+        lanes(3) { connection, round in
+            let name = Self.forbidden[round % Self.forbidden.count]
+            guard let answer = connection.call(Notifyd.post(name)) else { return false }
+            // An empty answer says that notifyd has posted nothing.
+            if answer.kind == WireMessage.Kind.answer.rawValue, !answer.text.isEmpty {
+                say("LEAK notifyd posted \(name)")
+            }
+            return true
+        }
+    }
+
+    func meddle() {
+        lanes(3) { connection, round in
+            for process in self.processes {
+                for method in ["SuspendProcess", "ResumeProcess"] {
+                    let call = Notifyd.call(method, "u", WireBuffer { $0.number(process) })
+                    guard self.mustFail(connection, call, "\(method) \(process)") else { return false }
+                }
+            }
+            for name in Self.forbidden.dropFirst(2) + ["com.apple.system.notify.ipc_version"] {
+                let call = Notifyd.setState(name, 666, at: UInt64.max)
+                guard self.mustFail(connection, call, "the state of \(name) was set") else { return false }
+            }
+            // Registrations that the user may not have are passed over.
+            guard let answer = connection.call(Notifyd.enter(Self.forbidden + ["reserved.secret"])) else {
+                return false
+            }
+            self.search(answer, of: "Enter")
+            return connection.send(Notifyd.setState("honest.kept.0", 0, at: 1)) != nil
+        }
+    }
+
+    func squat() {
+        lanes(4) { connection, round in
+            // In each way that there is: 1 allows others to replace this one, 2 replaces others, 4 does not wait.
+            guard let answer = connection.call(BusDriver.request(Notifyd.name, flags: UInt32(round % 8))) else {
+                return false
+            }
+            if answer.kind == WireMessage.Kind.answer.rawValue,
+                [1, 4].contains(ReceivedMessage.number(answer.body, at: 0))
+            {
+                say("LEAK it is notifyd")
+            }
+            return true
+        }
+    }
+
+    func ask() {
+        lanes(2) { connection, round in
+            guard connection.call(Notifyd.enter(["mine"])) != nil else { return false }
+            let calls = [
+                ("Status", Notifyd.call("Status")), ("List", Notifyd.list()), ("a page", Notifyd.list(UInt64(round))),
+            ]
+            for (what, call) in calls {
+                guard let answer = connection.call(call) else { return false }
+                self.search(answer, of: what)
+            }
+            return true
+        }
+    }
+}

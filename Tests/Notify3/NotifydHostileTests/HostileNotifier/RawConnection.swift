@@ -1,0 +1,136 @@
+import Glibc
+
+/// A connection of a hostile process: a socket, and bytes that need be no D-Bus messages. Used by one thread at a time.
+final class RawConnection {
+    let descriptor: CInt
+    private var serial: UInt32 = 0
+    private var received: [UInt8] = []
+    /// Its unique bus name.
+    private(set) var name = ""
+
+    /// Connects, and says who the user is.
+    ///
+    /// - Parameter isSilent: stops there: the bus waits for more.
+    /// - Returns: `nil` where the bus hangs up: it has limits of its own.
+    init?(_ address: String, isSilent: Bool = false) {
+        descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        guard descriptor >= 0, connect(address.dropFirst("unix:path=".count)) else { return nil }
+        if isSilent { return }
+        let user = "\(getuid())".utf8.map { String($0, radix: 16) }.joined()
+        guard write(Array("\0AUTH EXTERNAL \(user)\r\n".utf8)), let answer = line(), answer.hasPrefix("OK"),
+            write(Array("BEGIN\r\n".utf8)), let greeting = call(BusDriver.call("Hello")), greeting.kind == 2
+        else { return nil }
+        name = greeting.text
+    }
+
+    deinit { close(descriptor) }
+
+    private func connect(_ path: Substring) -> Bool {
+        var target = sockaddr_un()
+        target.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &target.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+        return withUnsafePointer(to: &target) { target in
+            target.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+            }
+        }
+    }
+
+    // MARK: Sending
+
+    /// Returns whether the bus still takes bytes.
+    func write(_ bytes: [UInt8]) -> Bool {
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes[sent...].withUnsafeBytes {
+                Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+            }
+            if count > 0 {
+                sent += count
+            } else if errno != EINTR {
+                return false
+            }
+        }
+        return true
+    }
+
+    /// The serial number, or `nil` where the bus has hung up.
+    @discardableResult
+    func send(_ message: WireMessage) -> UInt32? {
+        serial += 1
+        return write(message.bytes(serial: serial)) ? serial : nil
+    }
+
+    /// Sends a message so often in few writes: its bytes differ in the serial number alone.
+    func send(_ message: WireMessage, times: Int) -> Bool {
+        var bytes: [UInt8] = []
+        for _ in 0..<times {
+            serial += 1
+            bytes += message.bytes(serial: serial)
+        }
+        return write(bytes)
+    }
+
+    // MARK: Receiving
+
+    /// The answer, or `nil` where the bus has hung up or there is none within the time. Other messages are thrown away.
+    func call(_ message: WireMessage, seconds: Double = 60) -> ReceivedMessage? {
+        guard let serial = send(message) else { return nil }
+        let deadline = now() + seconds
+        while let message = receive(until: deadline) {
+            if message.answers == serial { return message }
+        }
+        return nil
+    }
+
+    /// The next message, or `nil` where the bus has hung up or there is none within the time.
+    func receive(until deadline: Double) -> ReceivedMessage? {
+        while true {
+            if let message = takeMessage() { return message }
+            guard read(until: deadline) else { return nil }
+        }
+    }
+
+    /// Throws away what has arrived.
+    func drain() {
+        received = []
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while recv(descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT)) > 0 {}
+    }
+
+    private func takeMessage() -> ReceivedMessage? {
+        guard received.count >= 16 else { return nil }
+        let fields = Int(ReceivedMessage.number(received, at: 12))
+        let size = ((16 + fields + 7) & ~7) + Int(ReceivedMessage.number(received, at: 4))
+        guard received.count >= size else { return nil }
+        defer { received.removeFirst(size) }
+        return ReceivedMessage(Array(received[..<size]))
+    }
+
+    private func read(until deadline: Double) -> Bool {
+        var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        guard poll(&waiting, 1, CInt(max(0, (deadline - now()) * 1000))) > 0 else { return false }
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        let count = recv(descriptor, &buffer, buffer.count, 0)
+        guard count > 0 else { return false }
+        received += buffer[..<count]
+        return true
+    }
+
+    private func line() -> String? {
+        let deadline = now() + 10
+        while !received.contains(UInt8(ascii: "\n")) {
+            guard read(until: deadline) else { return nil }
+        }
+        let end = received.firstIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? received.count
+        defer { received.removeFirst(end) }
+        return String(decoding: received[..<end], as: UTF8.self)
+    }
+}
+
+/// Seconds of a clock that does not go back.
+func now() -> Double {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+}

@@ -1,0 +1,93 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import Testing
+
+/// Processes of another user against the real notifyd, on a bus with the policies that are installed for the system bus, while honest processes
+/// of root and of a third user read and set states and post. Only root can be several users.
+@Suite(
+    "A hostile process of another user",
+    .serialized,
+    .enabled(if: geteuid() == 0, "root alone has several users")
+)
+struct NotifydHostileTests {
+    /// What notifyd may have in memory, in bytes: for a moment a message of 30 MB is there twice, inside libdbus.
+    static let memory = 64 << 20
+
+    // The arguments are what the hostile process does; see its file `Deeds.swift`.
+
+    @Test("cannot hold up others", arguments: ["calls", "newcomers", "hang-ups", "malformed"])
+    func floods(deed: String) async throws { try await withstand(deed) }
+
+    @Test(
+        "cannot fill notifyd, and uses up nobody else's limits",
+        arguments: ["big-bodies", "big-reports", "names"]
+    )
+    func fills(deed: String) async throws { try await withstand(deed) }
+
+    @Test(
+        "cannot hold up others or fill notifyd by as much at once as the bus takes",
+        .disabled("notifyd does not withstand this yet"),
+        arguments: ["pipelines", "unanswered-calls", "never-reads", "hoards"]
+    )
+    func unlimited(deed: String) async throws { try await withstand(deed) }
+
+    @Test(
+        "cannot do what others alone may do, and is told nothing of them",
+        arguments: ["forged-signals", "forged-answers", "forbidden-posts", "meddles", "squats", "queues", "asks"]
+    )
+    func deceives(deed: String) async throws { try await withstand(deed) }
+
+    @Test(
+        "holds up no start of notifyd, and no state is lost",
+        arguments: ["idles", "queues", "squats", "names", "newcomers"]
+    )
+    func restarts(deed: String) async throws {
+        let machine = try await Machine()
+        let hostile = try machine.hostile(deed)
+        defer { hostile.kill() }
+        try await hostile.line { $0 == "ready" }
+        var waits: [Duration] = []
+        for _ in 0..<3 {
+            machine.killNotifyd()
+            try await machine.startNotifyd()
+            let figures = try await machine.measure(rounds: 3)
+            waits.append(figures.map { $0["state-worst"] }.max() ?? .zero)
+            for figures in figures {
+                #expect(figures.count("failed") == 0 && figures.count("wrong") == 0, "\(figures.problems)")
+            }
+        }
+        waits.sort()
+        print("hostile \(deed): the first state after a start took \(waits)")
+        // notifyd waits for a second for processes that do not report.
+        #expect(waits[1] < (deed == "idles" ? .milliseconds(100) : .milliseconds(1500)))
+        #expect(hostile.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(Set(hostile.lines).sorted().prefix(8))")
+    }
+
+    private func withstand(_ deed: String) async throws {
+        let machine = try await Machine()
+        let calm = try await machine.measure(rounds: 5)
+        let hostile = try machine.hostile(deed)
+        defer { hostile.kill() }
+        try await hostile.line { $0 == "ready" }
+        let (busy, memory) = try await machine.measureMemory { try await machine.measure(rounds: 30) }
+        for (user, (calm, busy)) in zip(Machine.honestUsers, zip(calm, busy)) {
+            print("hostile \(deed): user \(user): \(busy); before: \(calm)")
+        }
+        print(
+            "hostile \(deed): notifyd had \(memory.median >> 10) kB at the median and \(memory.peak >> 10) kB at most"
+        )
+        for figures in calm + busy {
+            for name in Figures.names {
+                #expect(figures[name] < .milliseconds(100), "\(name)")
+            }
+            #expect(figures.count("failed") == 0 && figures.count("wrong") == 0, "\(figures.problems)")
+        }
+        #expect(memory.median < Self.memory)
+        // Beyond this the kernel would end it.
+        #expect(memory.peak < machine.unit.memoryMax ?? 0)
+        #expect(hostile.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(Set(hostile.lines).sorted().prefix(8))")
+        #expect(hostile.isRunning, "\(hostile.errorText)")
+        #expect(machine.notifyd?.isRunning == true)
+    }
+}

@@ -1,0 +1,227 @@
+import DBusTransport
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import NotifydProtocol
+
+/// A machine with a bus like the system bus under the policies that are installed, the real notifyd as its unit runs it, and two honest
+/// processes: root's and another user's.
+final class Machine {
+    /// Nobody here is called as the users of the units are; these stand for them. Every Linux has them.
+    private static let (notifydUser, notifydName): (uid_t, String) = (1, "daemon")
+    private static let sharedDeviceName = "sys"
+    static let honestUsers: [uid_t] = [0, 2]
+    static let hostileUser: uid_t = 65534
+
+    /// Names that nobody posts in these tests. The honest processes may hear them, and the hostile one may not post them.
+    private static let quiet = ["SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "policy.quiet", "reserved.quiet"]
+    /// A name that everybody may post by notify.conf, and that the bus's policy keeps for root and notifyd.
+    private static let policy = """
+        <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+         "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+        <busconfig>
+          <policy context="default"><deny send_interface="org.notifycenter.Darwin1.policy.quiet"/></policy>
+          <policy user="root"><allow send_interface="org.notifycenter.Darwin1.policy.quiet"/></policy>
+          <policy user="\(notifydName)"><allow send_interface="org.notifycenter.Darwin1.policy.quiet"/></policy>
+        </busconfig>
+        """
+    private static let configuration = "reserve reserved. 0 0 rwr-r-\nreserve reserved.secret 0 0 rw----\n"
+
+    let bus: PrivateBus
+    let unit: Unit
+    private let directory: TemporaryDirectory
+    private(set) var notifyd: ChildProcess?
+    private(set) var honest: [ChildProcess] = []
+
+    init() async throws {
+        unit = try Unit(contentsOf: shippedFile("systemd-system/notifyd.service"))
+        var standIns = ["shared-device": Self.sharedDeviceName]
+        if let user = unit.user { standIns[user] = Self.notifydName }
+        directory = try TemporaryDirectory("hostile-notify")
+        chmod(directory.path, 0o755)
+        var options = PrivateBus.Options.likeSystemBus(
+            policies: ["org.notifycenter.Notifyd1.conf", "org.notifycenter.SharedDevice1.conf"],
+            standIns: standIns
+        )
+        options.configurationFiles.append(try Self.write(Self.policy, "\(directory.path)/policy.conf"))
+        bus = try PrivateBus(options)
+        try Self.write(Self.configuration, configurationFile)
+        // A program of another name than the hostile process's: notifyd tells the hostile process of its own program.
+        let copy = try ChildProcess("cp", [ChildProcess.built("hostile-notifier"), honestProgram])
+        guard await copy.exitStatus() == 0 else { throw ChildProcess.Ended(copy) }
+        try await startNotifyd()
+        for user in Self.honestUsers {
+            let peer = Self.honestUsers.first { $0 != user } ?? user
+            let process = try ChildProcess(
+                as: user,
+                honestProgram,
+                ["honest", bus.address, "\(peer)"] + Self.quiet,
+                environment: environment
+            )
+            honest.append(process)
+        }
+        for process in honest { try await process.line { $0 == "ready" } }
+    }
+
+    deinit {
+        for process in honest { process.kill() }
+        killNotifyd()
+    }
+
+    /// A file that everybody may read. Returns its path.
+    @discardableResult
+    private static func write(_ text: String, _ path: String) throws -> String {
+        try text.write(toFile: path, atomically: true, encoding: .utf8)
+        chmod(path, 0o644)
+        return path
+    }
+
+    private var configurationFile: String { "\(directory.path)/notify.conf" }
+    private var honestProgram: String { "\(directory.path)/honest-notifier" }
+    private var environment: [String: String] {
+        bus.environment.merging(["NOTIFY_CENTER_CONFIGURATION": configurationFile]) { $1 }
+    }
+
+    // MARK: notifyd
+
+    /// As the unit's user, and without rights where the unit gives none. On return it owns its name.
+    func startNotifyd() async throws {
+        let rights =
+            unit.user == nil
+            ? []
+            : ChildProcess.identity(Self.notifydUser) + [
+                "--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all",
+            ]
+        let process = try ChildProcess(
+            "setpriv",
+            rights + ["--no-new-privs", ChildProcess.built("notifyd"), "--configuration", configurationFile],
+            environment: environment
+        )
+        notifyd = process
+        let connection = try DBusConnection.open(bus.bus)
+        try await eventually("notifyd owns its name") {
+            guard process.isRunning else { throw ChildProcess.Ended(process) }
+            return try await connection.owner(of: NotifydProtocol.busName) != nil
+        }
+    }
+
+    func killNotifyd() {
+        notifyd?.kill()
+        notifyd?.waitUntilExit()
+    }
+
+    // MARK: The hostile process
+
+    func hostile(_ deed: String) throws -> ChildProcess {
+        let processes = honest.map { "pid:\($0.identifier)" }
+        return try ChildProcess(
+            as: Self.hostileUser,
+            ChildProcess.built("hostile-notifier"),
+            [deed, bus.address, "honest.", "honest-notifier", "user.uid.0", "user.uid.2", "reserved."] + processes
+        )
+    }
+
+    // MARK: Figures
+
+    /// Runs `body`, and looks at notifyd's resident memory meanwhile. In bytes: the median, and the most that it ever was.
+    func measureMemory<Value: Sendable>(
+        _ body: () async throws -> Value
+    ) async throws -> (Value, (median: Int, peak: Int)) {
+        guard let notifyd else { throw ChildProcess.Missing() }
+        let watch = Task {
+            var samples: [Int] = []
+            while !Task.isCancelled {
+                samples.append(try notifyd.memory().resident)
+                try? await Task.sleep(for: .milliseconds(5))
+            }
+            return samples.sorted()
+        }
+        defer { watch.cancel() }
+        let value = try await body()
+        watch.cancel()
+        let samples = try await watch.value
+        return (value, (samples[samples.count / 2], try notifyd.memory().peak))
+    }
+
+    /// What the honest processes measure, both at the same time.
+    func measure(rounds: Int) async throws -> [Figures] {
+        let before = honest.map { $0.lines.count { $0.hasPrefix("figures") } }
+        for process in honest { try process.write("measure \(rounds)") }
+        var figures: [Figures] = []
+        for (process, before) in zip(honest, before) {
+            try await eventually("an honest process has measured") {
+                guard process.isRunning else { throw ChildProcess.Ended(process) }
+                return process.lines.count { $0.hasPrefix("figures") } > before
+            }
+            let lines = process.lines
+            let problems = lines.filter { $0.hasPrefix("failed") || $0.hasPrefix("wrong") }
+            figures.append(Figures(lines.last { $0.hasPrefix("figures") } ?? "", problems: problems))
+        }
+        return figures
+    }
+}
+
+/// What one honest process has measured; see `HonestProcess`.
+struct Figures: CustomStringConvertible {
+    /// What depends on notifyd: reading a state, registering a name and setting its state, a post to another process and back, a post that
+    /// notifyd carries out.
+    static let names = ["state", "set", "post", "reserved"]
+
+    private let values: [String: Int]
+    /// What failed or was wrong since the process began.
+    let problems: [String]
+
+    init(_ line: String, problems: [String]) {
+        let pairs = line.split(separator: " ").map { $0.split(separator: "=") }.filter { $0.count == 2 }
+        values = Dictionary(pairs.map { (String($0[0]), Int($0[1]) ?? -1) }) { $1 }
+        self.problems = Array(problems.prefix(5))
+    }
+
+    /// A median, or the longest where the name ends in `-worst`.
+    subscript(name: String) -> Duration { .microseconds(values[name] ?? .max) }
+
+    /// How many rounds were measured, or how much failed or was wrong in them.
+    func count(_ name: String) -> Int { values[name] ?? .max }
+
+    /// In milliseconds: the median and the longest.
+    var description: String {
+        let times = (Self.names + ["bus"]).map { name in
+            let times = [name, "\(name)-worst"].map { String(format: "%.1f", Double(values[$0] ?? -1000) / 1000) }
+            return "\(name) \(times.joined(separator: "/"))"
+        }
+        return times.joined(separator: ", ") + ", \(count("rounds")) rounds, \(count("failed")) failed"
+    }
+}
+
+/// What the unit says about how notifyd runs.
+struct Unit {
+    private let settings: [String: String]
+
+    init(contentsOf path: String) throws {
+        let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
+        let pairs = lines.filter { !$0.hasPrefix("#") }.map { $0.split(separator: "=", maxSplits: 1) }
+        settings = Dictionary(pairs.filter { $0.count == 2 }.map { (String($0[0]), String($0[1])) }) { $1 }
+    }
+
+    /// `nil` where notifyd runs as root.
+    var user: String? { settings["User"] }
+    /// In bytes; `nil` where it is unlimited.
+    var memoryMax: Int? {
+        guard let text = settings["MemoryMax"], let number = Int(text.prefix { $0.isNumber }) else { return nil }
+        return number * (["K": 1 << 10, "M": 1 << 20, "G": 1 << 30][text.suffix(1)] ?? 1)
+    }
+}
+
+extension ChildProcess {
+    /// notifyd has not been started.
+    struct Missing: Error {}
+
+    /// A process that should run.
+    struct Ended: Error, CustomStringConvertible {
+        let description: String
+
+        init(_ process: ChildProcess) {
+            description = "it ended with \(process.waitUntilExit()): \(process.errorText) \(process.lines.suffix(3))"
+        }
+    }
+}
