@@ -41,23 +41,13 @@ package struct Failure: Error {
     /// The reason, where it is known already.
     package let cause: DBusError?
 
-    /// A function of notify(3) failed.
-    package init(_ attempted: String, _ name: String, status: UInt32) {
-        (self.attempted, self.name, self.status, cause) = ("\(attempted) \(name.visible)", name, status, nil)
+    /// A function of notify(3) failed, about a name where there is one.
+    package init(_ attempted: String, _ name: String? = nil, status: UInt32) {
+        self.attempted = ([attempted] + [name?.visible].compactMap(\.self)).joined(separator: " ")
+        (self.name, self.status, cause) = (name, status, nil)
     }
 
-    /// Something else about a name failed.
-    package init(_ attempted: String, _ name: String, cause: DBusError) {
-        (self.attempted, self.name, self.cause) = ("\(attempted) \(name.visible)", name, cause)
-        status = cause.notifyStatus
-    }
-
-    /// Something failed that is about no name.
-    package init(_ attempted: String, status: UInt32) {
-        (self.attempted, name, self.status, cause) = (attempted, nil, status, nil)
-    }
-
-    /// Something failed that is about no name.
+    /// Something that is about no name failed, for a reason that is known.
     package init(_ attempted: String, cause: DBusError) {
         (self.attempted, name, self.cause) = (attempted, nil, cause)
         status = cause.notifyStatus

@@ -36,10 +36,10 @@ final class TokenPipe: Sendable {
     /// The queue of the handlers.
     let queue = DispatchQueue(label: "notifyutil")
 
-    /// - Throws: ``DBusError/Code/noResources`` without descriptors.
-    init() throws(DBusError) {
+    /// `nil` without descriptors.
+    init?() {
         var ends: [CInt] = [-1, -1]
-        guard CLinux_pipe(&ends) == 0 else { throw DBusError(noDescriptorFor: "pipe") }
+        guard CLinux_pipe(&ends) == 0 else { return nil }
         (descriptor, input) = (ends[0], ends[1])
     }
 
@@ -68,7 +68,14 @@ final class SignalDescriptor {
         for signal in signals { sigaddset(&set, signal) }
         pthread_sigmask(SIG_BLOCK, &set, nil)
         descriptor = signalfd(-1, &set, CInt(SFD_CLOEXEC) | CInt(SFD_NONBLOCK))
-        guard descriptor >= 0 else { throw DBusError(noDescriptorFor: "signalfd") }
+        guard descriptor >= 0 else {
+            throw DBusError(
+                .noResources,
+                message: "signalfd failed: \(String(cString: strerror(errno)))",
+                attempted: "watch",
+                remedy: "raise the limit of open files (ulimit -n)"
+            )
+        }
     }
 
     deinit { close(descriptor) }
@@ -80,18 +87,6 @@ final class SignalDescriptor {
         let size = MemoryLayout.size(ofValue: information)
         while Glibc.read(descriptor, &information, size) == size { signals.append(CInt(information.ssi_signo)) }
         return signals
-    }
-}
-
-extension DBusError {
-    /// - Parameter call: the system call that failed, and has left its reason in `errno`.
-    fileprivate init(noDescriptorFor call: String) {
-        self.init(
-            .noResources,
-            message: "\(call) failed: \(String(cString: strerror(errno)))",
-            attempted: "watch",
-            remedy: "raise the limit of open files (ulimit -n)"
-        )
     }
 }
 

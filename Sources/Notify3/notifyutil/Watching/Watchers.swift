@@ -1,5 +1,4 @@
 import CommandSupport
-import DBusTransport
 import Glibc
 import NotifyCenter
 import notify
@@ -25,7 +24,7 @@ final class Watchers {
             case .check: notify_register_check(watch.name, &token)
             case .plain: notify_register_plain(watch.name, &token)
             case .signal(let signal): notify_register_signal(watch.name, signal, &token)
-            case .dispatch: try registerDispatch(watch.name, &token)
+            case .dispatch: registerDispatch(watch.name, &token)
             }
         guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("watch", watch.name, status: status) }
         // The first answer is always yes, notify(3).
@@ -60,13 +59,9 @@ final class Watchers {
         return status
     }
 
-    private func registerDispatch(_ name: String, _ token: inout CInt) throws(Failure) -> UInt32 {
-        let pipe: TokenPipe
-        do throws(DBusError) {
-            if let known = self.pipe { pipe = known } else { pipe = try TokenPipe() }
-        } catch {
-            throw Failure("watch", name, cause: error)
-        }
+    private func registerDispatch(_ name: String, _ token: inout CInt) -> UInt32 {
+        // Without descriptors.
+        guard let pipe = pipe ?? TokenPipe() else { return UInt32(NOTIFY_STATUS_FAILED) }
         self.pipe = pipe
         return notify_register_dispatch(name, &token, pipe.queue) { pipe.add($0) }
     }
