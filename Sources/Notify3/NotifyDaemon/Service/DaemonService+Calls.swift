@@ -63,6 +63,9 @@ extension DaemonService {
     private func carryOut(_ work: IncomingWork) {
         guard let identity = state.clients[work.sender]?.identity else { return }
         let limit = state.limits(ofUser: identity.user).connection
+        guard isWanted(work) else {
+            return refuse(work, Refusal(.invalidRequest, "nobody has asked for a report; wait for Tell"))
+        }
         let request: Request
         do throws(ArgumentReader.TooMuch) {
             request = try Request(work, limit: limit)
@@ -74,6 +77,13 @@ extension DaemonService {
         } catch {
             refuse(work, error)
         }
+    }
+
+    /// A report is the dearest call of all, so that each is read for a reason: it is the first of its connection, or a round waits for it.
+    private func isWanted(_ work: IncomingWork) -> Bool {
+        guard work.method == .report, state.clients[work.sender]?.hasReported == true else { return true }
+        var arguments = ArgumentReader(work.reply.arguments)
+        return rounds.awaits(work.sender, in: arguments.unsigned())
     }
 
     /// Returns the answer; `nil` where it comes later.

@@ -29,6 +29,11 @@ struct Rounds<Waiter> {
         return begun
     }
 
+    /// Whether the connection's report is missing in a round.
+    func awaits(_ connection: String, in number: UInt64) -> Bool {
+        running[number]?.awaited.contains(connection) == true
+    }
+
     /// A connection has reported.
     mutating func reported(_ connection: String, in number: UInt64) { running[number]?.awaited.remove(connection) }
 

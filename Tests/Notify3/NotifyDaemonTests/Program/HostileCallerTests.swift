@@ -65,6 +65,15 @@ import Testing
         #expect(try await stillServes())
     }
 
+    // Rules, a.14: otherwise one process keeps notifyd busy with what it tells of itself.
+    @Test func onlyTheFirstReportComesUnasked() async throws {
+        try await client.report(ProcessReport(names: [NameReport(name: "a")]))
+        let again = ProcessReport(names: [NameReport(name: "b")])
+        #expect(await client.refusal { try await client.report(again) } == "InvalidRequest")
+        client.answers(again)
+        #expect(try await client.list().processes.first?.report.names.map(\.name) == ["b"])
+    }
+
     @Test func aFloodIsTakenInOrder() async throws {
         for number in UInt64(1)...20_000 {
             try client.send(.setState, .string("n\(number % 100)"), .uint64(number), .uint64(number))
