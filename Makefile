@@ -86,7 +86,8 @@ test: setup
 	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
 	$(SWIFT) test --disable-xctest --filter SharedDevice --filter CProgramTests --skip SharedDeviceHostileTests
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests
-	$(SWIFT) test --skip-build --disable-xctest --skip SharedDevice --skip CProgramTests
+	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
+	$(SWIFT) test --skip-build --disable-xctest --skip SharedDevice --skip CProgramTests --skip NotifydHostileTests
 	@if command -v dbus-broker-launch systemd-socket-activate >/dev/null && unshare --mount true 2>/dev/null; then \
 		echo 'once more on dbus-broker: transport, centers, Apple spellings and shared device mode'; \
 		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest \
@@ -94,7 +95,8 @@ test: setup
 			--filter NotifyCenterTests --filter NotificationsTests \
 			--filter NotifyCenterFoundationTests --filter SharedDeviceTests --filter SharedDeviceTestKitTests --filter MSALTests \
 			--skip NotifyCenterTests.SuspensionTests && \
-		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests; \
+		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests && \
+		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests; \
 	else \
 		echo 'not repeated on dbus-broker: it is not installed, or this user may not start it'; \
 	fi

@@ -19,6 +19,8 @@ struct Arrivals<Call> {
         case call(Call, of: String)
         /// The caller's user has too many calls that wait.
         case refuse(Call)
+        /// The caller is gone, and notifyd has not asked the bus who it was.
+        case refuseUnknown(Call)
         /// There is no need to carry it out.
         case superseded(Call)
         case departure(of: String)
@@ -37,6 +39,8 @@ struct Arrivals<Call> {
     private var heldCalls: [UInt32: Int] = [:]
     private var superseded: [Call] = []
     private var asked: String?
+    /// Connections that are gone, until their departures have their turn. The bus is not asked about them.
+    private var unknown: Set<String> = []
     /// Those that have not reported; `nil` until notifyd knows who that is.
     private var awaited: Set<String>?
     private var reported: Set<String> = []
@@ -50,23 +54,17 @@ struct Arrivals<Call> {
 
     mutating func departed(_ connection: String) {
         arrivals.append(.departure(of: connection))
+        unknown.insert(connection)
         settle(connection)
     }
 
     /// The bus has said who the connection is.
     mutating func identified(_ connection: String) { if asked == connection { asked = nil } }
 
-    /// The bus does not know the connection. Returns its calls.
-    mutating func failedToIdentify(_ connection: String) -> [Call] {
+    /// The bus does not know the connection: its calls are refused when their turn comes.
+    mutating func failedToIdentify(_ connection: String) {
+        unknown.insert(connection)
         identified(connection)
-        var calls: [Call] = []
-        arrivals = arrivals[head...].filter { arrival in
-            guard case .call(let call, _, connection) = arrival else { return true }
-            calls.append(call)
-            return false
-        }
-        head = 0
-        return calls
     }
 
     /// These connections had registrations when notifyd started.
@@ -101,10 +99,12 @@ struct Arrivals<Call> {
         while asked == nil, let arrival = take() {
             switch arrival {
             case .departure(let connection):
+                unknown.remove(connection)
                 if !isGathering { return .departure(of: connection) }
                 held.append(arrival)
             case .call(let call, let kind, let connection):
                 guard let user = user(connection) else {
+                    if unknown.contains(connection) { return .refuseUnknown(call) }
                     head -= 1
                     asked = connection
                     return .identify(connection)

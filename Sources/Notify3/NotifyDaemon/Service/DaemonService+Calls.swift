@@ -37,6 +37,8 @@ extension DaemonService {
                     work,
                     Refusal(.limitsExceeded, "too many calls wait for the start of notifyd; try again in a second")
                 )
+            case .refuseUnknown(let work):
+                refuse(work, Refusal(.notAuthorized, "the bus does not say who the caller is"))
             case .departure(of: let connection): state.gone(connection)
             }
         }
@@ -44,13 +46,11 @@ extension DaemonService {
 
     private func identified(_ connection: String, _ answer: Result<DBusConnection.PeerCredentials, DBusError>) {
         switch answer {
-        case .success(let credentials): perform(state.arrived(connection, Identity(credentials)))
-        case .failure(let error):
-            for work in arrivals.failedToIdentify(connection) {
-                refuse(work, Refusal(.notAuthorized, "the bus does not say who the caller is: \(error)"))
-            }
+        case .success(let credentials):
+            perform(state.arrived(connection, Identity(credentials)))
+            arrivals.identified(connection)
+        case .failure: arrivals.failedToIdentify(connection)
         }
-        arrivals.identified(connection)
         proceed()
     }
 
