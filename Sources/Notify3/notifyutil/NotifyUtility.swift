@@ -107,7 +107,9 @@ struct NotifyUtility {
     private func readStatus() throws(Failure) -> String {
         do throws(DBusError) {
             let connection = try BusConnections.connection(to: .fromEnvironment)
-            return try NotifydProtocol.status { message throws(DBusError) in try connection.callAndWait(taking: message) }
+            return try NotifydProtocol.status { message throws(DBusError) in
+                try connection.callAndWait(taking: message)
+            }
         } catch {
             throw Failure("read the status", cause: error)
         }

@@ -42,7 +42,12 @@ struct ListCommand: ParsableCommand {
             let lists = try attempting("list the registrations") { () throws(DBusError) in
                 try Notifyd.list(startsIt: !noStart)
             }
-            let listing = Listing(names: lists.names, processes: lists.processes, prefix: prefix, program: Notifyd.program)
+            let listing = Listing(
+                names: lists.names,
+                processes: lists.processes,
+                prefix: prefix,
+                program: Notifyd.program
+            )
             switch form {
             case .table:
                 Output.standard.write(listing.table(userName: Listing.userName).text(isColourful: Table.isColourful))
