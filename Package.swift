@@ -232,7 +232,7 @@ let broker = family(
         ),
         .executableTarget(
             name: "shared-device",
-            dependencies: brokerParts + ["ProfileConversion", "SharedDeviceTestKit", argumentParser]
+            dependencies: brokerParts + ["ProfileConversion", "SharedDeviceTestKit", "NotifyCenterTestKit", argumentParser]
         ),
 
         // Commits in a loop until it is killed, for the tests of the store.
@@ -273,7 +273,9 @@ let testKits = family(
         .target(name: "NotifyCenterTestKit", dependencies: ["NotifyCenter", "DBusTransport", "CLinux"]),
         .target(
             name: "SharedDeviceTestKit",
-            dependencies: ["SharedDevice", "NotifyCenterTestKit", "NotifyCenter", "DBusTransport"]
+            dependencies: [
+                "DeviceConfiguration", "SharedDevice", "NotifyCenterTestKit", "NotifyCenter", "DBusTransport",
+            ]
         ),
         tests(
             "SharedDeviceTestKitTests",

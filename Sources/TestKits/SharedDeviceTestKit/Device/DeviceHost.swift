@@ -199,9 +199,13 @@ struct DevicePrograms: Sendable {
     func path(of executable: String) throws(TestDeviceError) -> String {
         guard executable.contains("/") else { return try Self.find(executable, in: directories) }
         guard access(executable, X_OK) == 0 else {
+            let code = errno
+            let isThere = code == EACCES && access(executable, F_OK) == 0
             throw TestDeviceError(
                 .programMissing,
-                "\(executable) cannot be run (\(String(cString: strerror(errno)))); has it been built?"
+                isThere
+                    ? "\(executable) is not executable; run: chmod +x \(executable)"
+                    : "\(executable) cannot be run (\(String(cString: strerror(code)))); has it been built?"
             )
         }
         return executable
