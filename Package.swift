@@ -232,7 +232,9 @@ let broker = family(
         ),
         .executableTarget(
             name: "shared-device",
-            dependencies: brokerParts + ["ProfileConversion", "SharedDeviceTestKit", "NotifyCenterTestKit", argumentParser]
+            dependencies: brokerParts + [
+                "ProfileConversion", "SharedDeviceTestKit", "NotifyCenterTestKit", argumentParser,
+            ]
         ),
 
         // Commits in a loop until it is killed, for the tests of the store.

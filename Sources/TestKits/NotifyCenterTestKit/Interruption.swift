@@ -101,10 +101,15 @@ package enum Interruption {
         }
     }
 
-    /// Removes the folders, takes away a line of progress, and says what happened. Its name is that of the program.
+    /// Removes the folders, with what is mounted in them, takes away a line of progress, and says what happened. Its name is that of the program.
     private static let script = #"""
         status=$1
         shift
+        while read -r _ place _; do
+            for folder; do
+                case "$place" in "$folder"/*) umount -l "$place" ;; esac
+            done
+        done < /proc/mounts
         rm -rf -- "$@"
         [ ! -t 2 ] || printf '\r\033[K' >&2
         printf '%s: interrupted\n' "$0" >&2
