@@ -94,13 +94,13 @@ struct CheckCommand: ParsableCommand {
         do {
             try FileManager.default.createDirectory(
                 atPath: path,
-                withIntermediateDirectories: true,
+                withIntermediateDirectories: false,
                 attributes: [.posixPermissions: 0o700]
             )
         } catch {
             throw CommandFailure(
                 status: EX_CANTCREAT,
-                description: "cannot make \(path): \(error.localizedDescription)"
+                description: "cannot make \(path): \(error.localizedDescription) Name another place in TMPDIR."
             )
         }
         return path

@@ -125,7 +125,7 @@ func reportingFailure(_ body: () throws -> Void) throws {
     } catch let error as ExitCode {
         throw error
     } catch {
-        warn("\(error)")
+        warn(Text.reason(error))
         throw ExitCode(exitStatus(for: error))
     }
 }

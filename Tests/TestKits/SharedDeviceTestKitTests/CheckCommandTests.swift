@@ -200,6 +200,8 @@ struct CheckCommandTests {
             #expect(missing.errors.contains("cannot write /nonexistent/report"), "\(missing.errors)")
             #expect(try await check([plan, option, directory.path]).status == 73, "a folder is no file")
         }
+        let kept = try await check([plan, "--keep"], environment: ["TMPDIR": "/nonexistent"])
+        #expect(kept.status == 73 && kept.errors.contains("in TMPDIR") && !kept.errors.contains("Error Domain"))
         let nowhere = try await check([plan], environment: ["TMPDIR": "/nonexistent"])
         #expect(nowhere.status == 69)
         #expect(nowhere.errors.contains("name another place in TMPDIR") && !nowhere.errors.contains("Error Domain"))

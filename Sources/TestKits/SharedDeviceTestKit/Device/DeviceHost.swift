@@ -35,7 +35,7 @@ final class DeviceHost: Sendable {
             }
             bus = try PrivateBus(PrivateBus.Options(services: Dictionary(services) { first, _ in first }))
         } catch {
-            throw TestDeviceError(.deviceFailed, "the device's bus does not start: \(error)")
+            throw TestDeviceError(.deviceFailed, "the device's bus does not start: \(Text.reason(error))")
         }
     }
 
@@ -85,7 +85,7 @@ final class DeviceHost: Sendable {
                 try write(manifest, to: "\(configurationDirectory)/apps/\(Self.fileName(app.identifier)).json")
             }
         } catch {
-            throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(error)")
+            throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(Text.reason(error))")
         }
     }
 

@@ -158,6 +158,11 @@ package enum Text {
         return "\(tenths < 0 ? "-" : "")\(abs(tenths) / 10).\(abs(tenths) % 10) ms"
     }
 
+    /// An error in words; Foundation's own description of a file's error is for programmers.
+    package static func reason(_ error: any Error) -> String {
+        (error as? CocoaError)?.localizedDescription ?? "\(error)"
+    }
+
     /// A number of things, whose plural ends in s.
     package static func count(_ number: Int, _ thing: String) -> String {
         "\(number) \(thing)\(number == 1 ? "" : "s")"
