@@ -17,7 +17,7 @@ help:
 	@echo 'make            the programs and the library as they are installed: in release, with the Swift runtime linked in'
 	@echo 'make setup      installs what building and testing need, by apt-get; `make demo` and `make test` begin with it'
 	@echo 'make build      all targets in debug, in .build/debug'
-	@echo 'make demo       global sign-out across real processes, with its timeline and its proof'
+	@echo 'make demo       global sign-out across real processes, and its proof; VERBOSE=yes: with timelines and evidence'
 	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
 	@echo 'make check      for every save: the bus, the centers and notify(3), without long tests, C programs and shared device mode'
 	@echo 'make test       all tests'
@@ -123,11 +123,11 @@ torture:
 		$(SWIFT) test --disable-xctest --filter 'SharedDeviceTortureTests.TortureTests/torture'
 
 demo: setup
-	$(SWIFT) build --product demo
-	$$($(SWIFT) build --show-bin-path)/demo
-	@echo 'and as a plan that anybody can write for their own apps:'
-	$$($(SWIFT) build --show-bin-path)/shared-device check Examples/check-plan.json --html .build/demo-timeline.html
-	@echo 'its timeline: .build/demo-timeline.html'
+	@$(SWIFT) build --product demo
+	@programs=$$($(SWIFT) build --show-bin-path) && \
+	$$programs/demo $(if $(VERBOSE),--verbose) && \
+	printf '\nThe same apps in a plan that anybody can write for their own:\n' && \
+	$$programs/shared-device check Examples/check-plan.json --html .build/demo-timeline.html $(if $(VERBOSE),--verbose)
 
 demo-live: PACKAGES += tmux
 demo-live: setup

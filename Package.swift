@@ -246,7 +246,9 @@ let broker = family(
         program("shared-device-broker", brokerParts + ["CLinux", "ProjectVersion", argumentParser, logging]),
         program(
             "shared-device",
-            brokerParts + ["ProfileConversion", "ProjectVersion", "SharedDeviceTestKit", argumentParser]
+            brokerParts + [
+                "ProfileConversion", "ProjectVersion", "SharedDeviceTestKit", "NotifyCenterTestKit", argumentParser,
+            ]
         ),
 
         // Commits in a loop until it is killed, for the tests of the store.
@@ -281,7 +283,7 @@ let testKits = family(
     "TestKits",
     [
         library("NotifyCenterTestKit", ["CLinux"] + center),
-        library("SharedDeviceTestKit", ["SharedDevice", "NotifyCenterTestKit"] + center),
+        library("SharedDeviceTestKit", ["DeviceConfiguration", "SharedDevice", "NotifyCenterTestKit"] + center),
         tests(
             "SharedDeviceTestKitTests",
             [

@@ -1,7 +1,10 @@
 import ArgumentParser
 import ExampleSupport
 import Foundation
+import Glibc
+import NotifyCenterTestKit
 import SharedDevice
+import SharedDeviceTestKit
 
 @main
 struct DemoCommand: AsyncParsableCommand {
@@ -9,9 +12,9 @@ struct DemoCommand: AsyncParsableCommand {
         commandName: "demo",
         abstract: "Plays a global sign-out across real processes, and proves that every app cleaned up.",
         discussion: """
-            Starts a private bus, the broker and three apps. Prints its progress on standard error, and timelines, the apps' receipts \
-            and what was proved on standard output.
-            Exit status: 0 if all of it holds; 1 if something of the first user is left, or a step failed.
+            Starts a private bus, the broker and three apps. Prints its progress on standard error, and on standard output who \
+            cleaned up when, and the verdict. If it is interrupted, it leaves nothing behind.
+            Exit status: 0 if all of it holds; 1 if something of the first user is left, or a step failed; 130 after Ctrl-C.
             """
     )
 
@@ -21,12 +24,18 @@ struct DemoCommand: AsyncParsableCommand {
     @Flag(help: "Print timeline and proof as JSON.")
     var json = false
 
+    @Flag(help: "Print the timelines, the apps' receipts and everything that was proved.")
+    var verbose = false
+
     func run() async throws {
-        let stage = try await Stage(isKept: keep)
+        Interruption.handle(by: "demo")
         let start = MonotonicClock.nanoseconds
+        let progress = ProgressLine("demo")
+        defer { progress.clear() }
+        let stage = try await Stage(isKept: keep)
         let scenario = Scenario(stage) { step in
-            let seconds = Double((MonotonicClock.nanoseconds - start) / 1_000_000) / 1000
-            Console.warn("[\(seconds) s] \(step)")
+            let tenths = (MonotonicClock.nanoseconds - start) / 100_000_000
+            progress.show("\(tenths / 10).\(tenths % 10) s  \(step)")
         }
         var failure: (any Error)?
         do {
@@ -34,16 +43,20 @@ struct DemoCommand: AsyncParsableCommand {
         } catch {
             failure = error
         }
+        progress.clear()
         let report = Report(
             timelines: scenario.timelines,
             receipts: scenario.receipts,
             proof: scenario.proof,
             failure: failure.map { "\($0)" }
         )
-        Console.write(json ? try report.json : report.text)
+        let inColor = TerminalOutput.showsColour(STDOUT_FILENO)
+        Console.write(
+            json ? try report.json : verbose ? report.text(inColor: inColor) : report.summary(inColor: inColor)
+        )
         if keep { Console.warn("all of it is in \(stage.directory)") }
         if failure != nil || !scenario.proof.holds {
-            Console.warn(stage.transcript)
+            if json || verbose { Console.warn(stage.transcript) }
             throw ExitCode.failure
         }
     }

@@ -15,14 +15,30 @@ struct Report: Sendable {
 
     private var isClean: Bool { failure == nil && proof.holds }
 
-    var text: String {
-        let verdict =
+    /// Everything, for people.
+    func text(inColor: Bool) -> String {
+        (timelines.map(\.table) + receipts.map(\.table) + [proof.text, verdict(inColor)]).joined(separator: "\n\n")
+            + "\n"
+    }
+
+    /// In at most 15 lines: who cleaned up when, what does not hold, and the verdict.
+    func summary(inColor: Bool) -> String {
+        var lines = Receipts.summary(receipts)
+        let failing = proof.claims.filter { !$0.holds }
+        lines += failing.prefix(2).map { "FAILS: \($0.text)" }
+        if failing.count > 2 { lines.append("… and \(Text.count(failing.count - 2, "more claim"))") }
+        lines += ["", proof.summary, verdict(inColor)]
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    private func verdict(_ inColor: Bool) -> String {
+        let text =
             if let failure {
-                "FAILED: \(failure)"
+                "FAILED: \(failure.split(separator: "\n").first ?? "")"
             } else {
-                proof.holds ? "proved: every app cleaned up" : "NOT PROVED: see what fails above"
+                proof.holds ? "proved: every app cleaned up" : "NOT PROVED: not every claim holds; --verbose lists them"
             }
-        return (timelines.map(\.table) + receipts.map(\.table) + [proof.text, verdict]).joined(separator: "\n\n") + "\n"
+        return inColor ? "\u{1B}[1;\(isClean ? 32 : 31)m\(text)\u{1B}[0m" : text
     }
 
     var json: String {
@@ -88,6 +104,8 @@ struct Proof: Sendable {
     }
 
     private(set) var claims: [Claim] = []
+    /// How much the searches that should find nothing have read.
+    private var searched = (files: 0, bytes: 0)
 
     var holds: Bool { claims.allSatisfy(\.holds) }
 
@@ -113,6 +131,10 @@ struct Proof: Sendable {
                     return "    FOUND the \(finding.marker) (\(finding.encoding)) \(place) of \(finding.path)"
                 }
         }
+        for (_, result) in results {
+            searched.files += result.files.count
+            searched.bytes += result.bytes
+        }
         let isClean = results.allSatisfy { $0.result.findings.isEmpty }
         add(text, holds: isClean && !results.isEmpty, evidence: evidence)
     }
@@ -125,40 +147,59 @@ struct Proof: Sendable {
         }.joined(separator: "\n")
     }
 
+    /// One line: how many claims hold.
+    var summary: String {
+        "\(claims.count { $0.holds }) of \(Text.count(claims.count, "claim")) hold; \(searched.files) files with "
+            + "\(searched.bytes) bytes searched for what must be gone (--verbose: the evidence)"
+    }
+
     private static func summary(_ entry: Results.Element) -> String {
         let result = entry.result
-        let found = result.findings.isEmpty ? "found nothing" : "found in \(result.findings.count) places"
-        return "\(entry.name): \(result.files.count) files, \(result.bytes) bytes searched, \(found)"
+        let found = result.findings.isEmpty ? "found nothing" : "found in \(Text.count(result.findings.count, "place"))"
+        return "\(entry.name): \(Text.count(result.files.count, "file")), \(result.bytes) bytes searched, \(found)"
     }
 }
 
 /// The broker's record of one cleanup round, as a table. Pure.
 struct Receipts: Sendable {
     let title: String
+    /// What was special about the sign-out.
+    let circumstances: String
     let report: CleanupReport
 
     /// An aligned table with a headline.
     var table: String {
-        let head = ["app", "told", "began", "receipt", "what it reported"]
-        let rows = report.apps.map { app in
-            [
-                app.identifier, Self.milliseconds(app.toldAfter), Self.milliseconds(app.begunAfter),
-                Self.milliseconds(app.finishedAfter), "\(app.progress.rawValue): \(app.detail ?? "")",
-            ]
+        "\(title): the round is \(report.outcome.rawValue)\n"
+            + Text.table(["app", "told", "began", "receipt", "what it reported"], report.apps.map(row))
+    }
+
+    /// All rounds in one table, each with a line about it.
+    static func summary(_ rounds: [Receipts]) -> [String] {
+        let rows = rounds.map { round in
+            round.report.apps.map { app in
+                let row = round.row(app)
+                return ["  " + row[0], row[1], row[3], app.detail ?? app.progress.rawValue]
+            }
         }
-        let widths = head.indices.map { column in ([head] + rows).map { $0[column].count }.max() ?? 0 }
-        let lines = ([head] + rows).map { row in
-            zip(row, widths).enumerated().map { column, cell in
-                // The last column needs no padding.
-                column == head.count - 1 ? cell.0 : cell.0 + String(repeating: " ", count: cell.1 - cell.0.count)
-            }.joined(separator: "  ")
+        let table = Text.table(["", "TOLD", "CLEAN", "WHAT IT REPORTED"], rows.flatMap(\.self)).split(separator: "\n")
+        var lines = table.prefix(1).map(String.init)
+        var rest = table.dropFirst()
+        for round in rounds {
+            lines.append("\(round.title): \(round.circumstances)")
+            lines += rest.prefix(round.report.apps.count).map(String.init)
+            rest = rest.dropFirst(round.report.apps.count)
         }
-        return (["\(title): the round is \(report.outcome.rawValue); ms after the sign-out"] + lines)
-            .joined(separator: "\n")
+        return lines
+    }
+
+    private func row(_ app: CleanupReport.App) -> [String] {
+        let names = AppNames(report.apps.map(\.identifier))
+        return [names[app.identifier]] + [app.toldAfter, app.begunAfter, app.finishedAfter].map(Self.milliseconds)
+            + ["\(app.progress.rawValue): \(app.detail ?? "")"]
     }
 
     private static func milliseconds(_ seconds: Double?) -> String {
-        seconds.map { "+\(Int(($0 * 1000).rounded()))" } ?? "-"
+        seconds.map { Text.milliseconds($0 * 1000) } ?? "–"
     }
 }
 
@@ -185,7 +226,7 @@ final class Notes: Sendable {
     func listen(on bus: Bus) async throws {
         let observation = try await DarwinNotifyCenter(bus: bus)
             .observe(.sharedModeCurrentAccountChanged, delivery: .immediate) { [weak self] notification in
-                self?.add("broker", "broadcast", "broadcasts \(notification.name)")
+                self?.add("broker", Timeline.broadcast, "tells all apps to ask (\(notification.name))")
             }
         self.observation.withLock { $0 = observation }
     }

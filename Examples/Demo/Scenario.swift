@@ -66,7 +66,7 @@ final class Scenario {
         let marks = try marks()
         try flight.tell("signout")
         for app in stage.apps { try await waitUntilClean(app, of: ada, after: marks, thenShows: nil) }
-        try await addReceipts("Ada's first sign-out", amount: stage.apps.count)
+        try await addReceipts("Ada's first sign-out", "all three apps work", amount: stage.apps.count)
         try addTimeline("Ada signs out in flight-briefing while all three apps work", from: start)
         for app in stage.apps {
             let events = app.events[try index(marks, app)...]
@@ -103,7 +103,8 @@ final class Scenario {
         try await waitUntilClean(flight, of: ada, after: marks, thenShows: nil)
         try await cleanedByTheBus(shop, of: ada, after: marks)
         try await heldBack(grace, by: field, until: ada, after: marks)
-        try await addReceipts("Ada's second sign-out", amount: stage.apps.count)
+        let circumstances = "point-of-sale is dead and field-service is stopped; Grace had to wait"
+        try await addReceipts("Ada's second sign-out", circumstances, amount: stage.apps.count)
 
         progress("Grace signs in; somebody starts point-of-sale again")
         try await signIn(grace, through: flight, visibleIn: [flight, field])
@@ -173,10 +174,10 @@ final class Scenario {
     }
 
     /// Adds the broker's record of the last round.
-    private func addReceipts(_ title: String, amount: Int) async throws {
+    private func addReceipts(_ title: String, _ circumstances: String, amount: Int) async throws {
         let report = try await application.waitForCleanup(within: .seconds(60))
         guard let report else { throw DemoFailure("the broker knows of no sign-out") }
-        receipts.append(Receipts(title: title, report: report))
+        receipts.append(Receipts(title: title, circumstances: circumstances, report: report))
         proof.add(
             "\(title): the broker has the receipts of all \(amount) apps",
             holds: report.isComplete && report.apps.count == amount

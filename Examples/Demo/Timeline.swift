@@ -1,4 +1,5 @@
 import ExampleSupport
+import SharedDeviceTestKit
 
 /// Who did what, and when, around one sign-out. Pure.
 struct Timeline: Sendable {
@@ -18,7 +19,29 @@ struct Timeline: Sendable {
     init(title: String, origin: UInt64, rows: [Row]) {
         self.title = title
         self.origin = origin
-        self.rows = rows.sorted { $0.nanoseconds < $1.nanoseconds }
+        self.rows = Self.explained(rows.sorted { $0.nanoseconds < $1.nanoseconds })
+    }
+
+    /// The event of the broker's broadcast.
+    static let broadcast = "broadcast"
+
+    /// The rows, in which each broadcast says why there is one: somebody signs in or out, or the apps of the last sign-out are reminded.
+    private static func explained(_ rows: [Row]) -> [Row] {
+        var cause: String?
+        return rows.enumerated().map { index, row in
+            switch row.event {
+            case Event.Kind.signingOut.rawValue: cause = "a sign-out"
+            case Event.Kind.signingIn.rawValue:
+                let results = [Event.Kind.signedIn, .failed].map(\.rawValue)
+                let result = rows[index...].first { $0.process == row.process && results.contains($0.event) }
+                if result?.event == Event.Kind.signedIn.rawValue { cause = "a sign-in" }
+            case broadcast:
+                defer { cause = nil }
+                return row.saying("\(row.text): \(cause ?? "a reminder, because an app has not cleaned up yet")")
+            default: break
+            }
+            return row
+        }
     }
 
     /// Milliseconds between the sign-out call and the row; negative before it.
@@ -26,21 +49,12 @@ struct Timeline: Sendable {
 
     /// An aligned table with a headline.
     var table: String {
-        let cells = rows.map { (Self.decimal(milliseconds($0)), $0.process, $0.text) }
-        let timeWidth = max(2, cells.map(\.0.count).max() ?? 0)
-        let processWidth = cells.map(\.1.count).max() ?? 0
-        let lines = ([("ms", "process", "what happened")] + cells).map { time, process, text in
-            let left = Self.spaces(timeWidth - time.count) + time
-            return "\(left)  \(process)\(Self.spaces(processWidth - process.count))  \(text)"
+        let times = rows.map { "\(milliseconds($0) < 0 ? "" : "+")\(Text.milliseconds(milliseconds($0)))" }
+        let width = times.map(\.count).max() ?? 0
+        let cells = zip(times, rows).map { time, row in
+            [String(repeating: " ", count: width - time.count) + time, row.process, row.text]
         }
-        return ([title] + lines).joined(separator: "\n")
-    }
-
-    private static func spaces(_ count: Int) -> String { String(repeating: " ", count: max(0, count)) }
-
-    private static func decimal(_ milliseconds: Double) -> String {
-        let tenths = Int((milliseconds * 10).rounded())
-        return "\(tenths < 0 ? "-" : "+")\(abs(tenths) / 10).\(abs(tenths) % 10)"
+        return "\(title)\n" + Text.table(["time", "process", "what happened"], cells)
     }
 }
 
@@ -53,6 +67,10 @@ extension Timeline.Row {
             event: event.event.rawValue,
             text: Self.text(event)
         )
+    }
+
+    func saying(_ text: String) -> Timeline.Row {
+        Timeline.Row(nanoseconds: nanoseconds, process: process, event: event, text: text)
     }
 
     private static func text(_ event: Event) -> String {
@@ -71,9 +89,20 @@ extension Timeline.Row {
         case .signingOut: "signs \(account) out"
         case .signedOut: "\(account) is signed out, for the whole device"
         case .worked: "\(account) \(detail)"
-        case .failed: "FAILED: \(detail)"
+        case .failed: text(failure: detail)
         case .ended: "ends"
         }
+    }
+
+    /// That nobody signs in before the data of the last person is gone is what the demonstration is about.
+    private static func text(failure detail: String) -> String {
+        guard let holders = detail.firstMatch(of: /not yet gone from (.*?);.*\[cleanup_pending\]/)?.1 else {
+            return "FAILED: \(detail)"
+        }
+        let apps = holders.split(separator: ", ").map(String.init)
+        let names = AppNames(apps)
+        return "is refused, as it should be: the last person's data is not yet gone from "
+            + apps.map { names[$0] }.joined(separator: ", ")
     }
 
     private static func text(change event: Event) -> String {

@@ -100,7 +100,7 @@ extension ManagedConfigurationError {
             self.init(
                 .invalidJSON,
                 file: file,
-                message: type == nil ? Self.flaw(of: json) : "it is JSON, but not an object",
+                message: type == nil ? JSONFlaw.text(of: json) : "it is JSON, but not an object",
                 remedy: "write one JSON object, such as {\"sharedDeviceMode\": true} in a configuration"
             )
             return
@@ -119,21 +119,6 @@ extension ManagedConfigurationError {
             let remedy =
                 (context.underlyingError as? InvalidValue)?.remedy ?? "write another value, or leave the key out"
             self.init(.invalidValue, file: file, key: key, message: context.debugDescription, remedy: remedy)
-        }
-    }
-
-    /// What keeps it from being JSON, and in which line. The decoder does not say so; the other parser has the place.
-    private static func flaw(of json: Data) -> String {
-        do {
-            _ = try JSONSerialization.jsonObject(with: json)
-            return "it is no JSON object"
-        } catch {
-            let text = (error as NSError).userInfo[NSDebugDescriptionErrorKey] as? String ?? "it is no JSON"
-            guard let place = text.firstMatch(of: /around character ([0-9]+)/), let offset = Int(place.1) else {
-                return text
-            }
-            let line = json.prefix(offset).count { $0 == UInt8(ascii: "\n") } + 1
-            return text.replacingCharacters(in: place.range, with: "in line \(line)")
         }
     }
 }

@@ -6,12 +6,13 @@ import Foundation
 import Glibc
 import SharedDevice
 import SharedDeviceBroker
+import SharedDeviceTestKit
 
 struct AppsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "apps",
-        abstract: "Shows which apps hold or owe what, and settles what an app will never settle itself.",
-        subcommands: [AppsListCommand.self, AppsWaiveCommand.self],
+        abstract: "Shows which apps hold or owe what, settles what an app never will, and makes apps known.",
+        subcommands: [AppsListCommand.self, AppsWaiveCommand.self, AppsEnrolCommand.self],
         defaultSubcommand: AppsListCommand.self
     )
 }
@@ -26,6 +27,7 @@ struct AppsListCommand: ParsableCommand {
     @Flag(help: "As a JSON array, for programs.")
     var json = false
 
+    @OptionGroup var names: NameOptions
     @OptionGroup var state: StateOptions
     @OptionGroup var bus: BusOptions
 
@@ -34,7 +36,9 @@ struct AppsListCommand: ParsableCommand {
             let database = try state.openDatabase(.existing)
             let running = BrokerView(bus).running
             let apps = KnownApp.all(in: try DeviceStore.read(database).ledger, running: running)
-            try emit(json ? Form.json(apps) : KnownApp.table(apps).lines.joined(separator: "\n"))
+            let known = AppNames(apps.map(\.identifier))
+            let table = KnownApp.table(apps) { names.name($0, known) }
+            try emit(json ? Form.json(apps) : table.lines.joined(separator: "\n"))
         }
     }
 }
@@ -46,7 +50,7 @@ struct AppsWaiveCommand: ParsableCommand {
         discussion: "For an app that was removed, or whose data was deleted by hand. The log keeps the reason."
     )
 
-    @Argument(help: ArgumentHelp("The app's identifier, as “apps” lists it.", valueName: "app"))
+    @Argument(help: ArgumentHelp("The app, as “apps” lists it, or its identifier.", valueName: "app"))
     var app: String
 
     @Option(help: ArgumentHelp("Only the cleanup after the session of this epoch.", valueName: "epoch"))
@@ -58,6 +62,7 @@ struct AppsWaiveCommand: ParsableCommand {
     @Flag(help: "Prints a JSON object, for programs.")
     var json = false
 
+    @OptionGroup var state: StateOptions
     @OptionGroup var bus: BusOptions
 
     func validate() throws {
@@ -71,24 +76,38 @@ struct AppsWaiveCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            var request: BrokerProtocol.Fields = ["app": .string(app), "reason": .string(reason)]
+            let names = knownNames()
+            let key = try names?.key(for: app)
+            let shown = Terminal.printable(key.flatMap { names?[$0] } ?? app)
+            var request: BrokerProtocol.Fields = ["app": .string(key ?? app), "reason": .string(reason)]
             if let session { request["session"] = .uint64(session) }
             let answer = try bus.connect()
-                .callAndWait(.waive, request, attempted: "waive the cleanup of \(app)")
+                .callAndWait(.waive, request, attempted: "waive the cleanup of \(shown)")
             let sessions = (answer["sessions"]?.elementsValue ?? []).compactMap(\.unsignedValue)
             if json {
-                try emit(Form.json(Waived(app: app, sessions: sessions)))
+                try emit(Form.json(Waived(app: key ?? app, sessions: sessions)))
             } else if !sessions.isEmpty {
-                let names = sessions.map { "session \($0)" }.joined(separator: ", ")
-                try emit("waived what \(Terminal.printable(app)) owed of \(names)")
+                let list = sessions.map { "session \($0)" }.joined(separator: ", ")
+                try emit("waived what \(shown) owed of \(list)")
             }
             guard sessions.isEmpty else { return }
             let scope = session.map { " of session \($0)" } ?? ""
+            let isUnknown = names != nil && key == nil
             throw CommandFailure(
                 status: EX_NOINPUT,
-                description: "\(Terminal.printable(app)) owes nothing\(scope); see “shared-device apps”"
+                description: isUnknown
+                    ? "there is no app \(shown); “shared-device apps” lists those that there are"
+                    : "\(shown) owes nothing\(scope); see “shared-device apps”"
             )
         }
+    }
+
+    /// The names of the device's apps; `nil` where its database cannot be read, so that the broker decides by what was typed.
+    private func knownNames() -> AppNames? {
+        guard let database = try? state.openDatabase(.existing), let content = try? DeviceStore.read(database) else {
+            return nil
+        }
+        return AppNames(content.ledger)
     }
 }
 
@@ -137,7 +156,8 @@ struct KnownApp: Encodable {
         lastCleanedAt = parts.compactMap { $0.1.progress == .finished ? $0.1.finishedAt : nil }.max()
     }
 
-    static func table(_ apps: [KnownApp]) -> Table {
+    /// - Parameter name: what is shown for an app.
+    static func table(_ apps: [KnownApp], _ name: (String) -> String) -> Table {
         var table = Table("APP", "USER", "RUNNING", "HOLDS", "OWES", "LAST TOLD", "LAST CLEANED")
         for app in apps {
             let owes = app.owes.map { duty in
@@ -145,7 +165,8 @@ struct KnownApp: Encodable {
             }
             table.add(
                 [
-                    app.identifier, app.user.map { "\($0)" } ?? "-", app.running.map { $0 ? "yes" : "no" } ?? "unknown",
+                    name(app.identifier), app.user.map { "\($0)" } ?? "-",
+                    app.running.map { $0 ? "yes" : "no" } ?? "unknown",
                     app.holdsCurrent ? "yes" : "-", owes.isEmpty ? "-" : owes.joined(separator: ", "),
                     app.lastToldAt.map(Form.time) ?? "-", app.lastCleanedAt.map(Form.time) ?? "-",
                 ],

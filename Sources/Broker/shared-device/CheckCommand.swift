@@ -2,6 +2,7 @@ import ArgumentParser
 import Dispatch
 import Foundation
 import Glibc
+import NotifyCenterTestKit
 import SharedDeviceTestKit
 import Synchronization
 
@@ -11,8 +12,8 @@ struct CheckCommand: ParsableCommand {
         abstract: "Checks that apps clean up after a sign-out, on a device of its own.",
         discussion: """
             Starts a private bus, a broker and the apps of the plan; does its steps and looks whether its expectations hold. \
-            Touches nothing of this device. Progress goes to standard error, a table to standard output. The plan's format is \
-            in Documentation/CheckPlan.md.
+            Touches nothing of this device, and leaves nothing behind, also if it is interrupted. Progress goes to standard error, \
+            a table to standard output. The plan's format is in Documentation/CheckPlan.md.
             Looks for shared-device-broker beside this program, in $SHARED_DEVICE_PROGRAMS and in PATH.
             Exit status: 0 all holds; 1 an expectation fails or a step could not be done; 64 wrong usage; 65 the plan is wrong; \
             66 the plan or a program of an app is not there; 69 bus or broker do not start; 73 a report cannot be written.
@@ -33,16 +34,33 @@ struct CheckCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Write the result as a page with timelines.", valueName: "file"))
     var html: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Write the last sign-out's timeline as a picture, and beside it file-dark.svg for dark pages.",
+            valueName: "file.svg"
+        )
+    )
+    var svg: String?
+
+    @Flag(help: "List the steps and all expectations, not only those that do not hold.")
+    var verbose = false
+
     @Flag(help: "Leave the directory of broker and apps behind, and say where it is.")
     var keep = false
 
     func run() throws {
+        Interruption.handle(by: "shared-device")
         try reportingFailure {
             let plan = try readPlan()
+            for file in files { try file.checkPlace() }
             let directory = keep ? try keptDirectory() : nil
-            let runner = CheckRunner(plan, directory: directory) { warn($0) }
+            let progress = ProgressLine("shared-device")
+            let runner = CheckRunner(plan, directory: directory) { progress.show($0) }
+            defer { progress.clear() }
             let result = try Self.run(runner)
+            progress.clear()
             if let directory { warn("all of it is in \(directory)") }
+            for file in files { try file.write(result) }
             try write(result)
             guard result.holds else { throw ExitCode.failure }
         }
@@ -76,50 +94,47 @@ struct CheckCommand: ParsableCommand {
         do {
             try FileManager.default.createDirectory(
                 atPath: path,
-                withIntermediateDirectories: true,
+                withIntermediateDirectories: false,
                 attributes: [.posixPermissions: 0o700]
             )
         } catch {
             throw CommandFailure(
                 status: EX_CANTCREAT,
-                description: "cannot make \(path): \(error.localizedDescription)"
+                description: "cannot make \(path): \(error.localizedDescription) Name another place in TMPDIR."
             )
         }
         return path
     }
 
     private func write(_ result: CheckResult) throws {
-        let text = json == "-" ? try result.json : result.text(inColor: Self.isColourful)
+        let note = html.map { "timeline: \($0)" }
+        let text =
+            json == "-"
+            ? try result.json : result.text(inColor: Terminal.isColoured, isVerbose: verbose, note: note)
         try FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
-        let files = [(junit, result.junit), (json == "-" ? nil : json, try result.json), (html, result.html)]
-        for case (let path?, let text) in files {
-            do {
-                try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
-            } catch {
-                throw CommandFailure(
-                    status: EX_CANTCREAT,
-                    description: "cannot write \(path): \(error.localizedDescription)"
-                )
-            }
-        }
     }
 
-    /// Whether the output goes to a terminal that shows colours.
-    private static var isColourful: Bool {
-        let environment = ProcessInfo.processInfo.environment
-        return isatty(STDOUT_FILENO) != 0 && (environment["NO_COLOR"] ?? "").isEmpty && environment["TERM"] != "dumb"
+    /// The reports that go to files.
+    private var files: [ReportFile] {
+        [
+            junit.map { ReportFile(path: $0) { $0.junit } },
+            json.flatMap { $0 == "-" ? nil : ReportFile(path: $0) { try $0.json } },
+            html.map { ReportFile(path: $0) { $0.html } },
+            svg.map { ReportFile(path: $0) { $0.svg(isDark: false) ?? "" } },
+            svg.map { ReportFile(path: Self.dark($0)) { $0.svg(isDark: true) ?? "" } },
+        ].compactMap(\.self)
     }
 
-    /// Runs the plan on other threads. A signal that would end the program ends the plan, and all processes of it.
+    /// The file beside `path` for dark backgrounds: `timeline-dark.svg` for `timeline.svg`.
+    private static func dark(_ path: String) -> String {
+        path.hasSuffix(".svg") ? "\(path.dropLast(4))-dark.svg" : "\(path)-dark"
+    }
+
+    /// Runs the plan on other threads, and waits for it.
     private static func run(_ runner: CheckRunner) throws -> CheckResult {
-        var ending = sigset_t()
-        sigemptyset(&ending)
-        for signal in [SIGINT, SIGTERM, SIGHUP] { sigaddset(&ending, signal) }
-        // Threads that start from here on leave the signals to this one; processes start with none blocked.
-        pthread_sigmask(SIG_BLOCK, &ending, nil)
         let outcome = Outcome()
         let done = DispatchSemaphore(value: 0)
-        let task = Task {
+        Task {
             do throws(TestDeviceError) {
                 let result = try await runner.run()
                 outcome.value.withLock { $0 = .success(result) }
@@ -128,16 +143,7 @@ struct CheckCommand: ParsableCommand {
             }
             done.signal()
         }
-        var caught: Int32 = 0
-        while done.wait(timeout: .now() + .milliseconds(50)) == .timedOut {
-            var noTime = timespec()
-            let signal = sigtimedwait(&ending, nil, &noTime)
-            guard signal > 0 else { continue }
-            caught = signal
-            warn("ending, because of signal \(signal)")
-            task.cancel()
-        }
-        if caught > 0 { throw ExitCode(128 + caught) }
+        done.wait()
         do {
             guard let result = try outcome.value.withLock({ $0 })?.get() else { throw ExitCode(EX_SOFTWARE) }
             return result
@@ -149,5 +155,38 @@ struct CheckCommand: ParsableCommand {
 
     private final class Outcome: Sendable {
         let value = Mutex<Result<CheckResult, TestDeviceError>?>(nil)
+    }
+}
+
+/// A report and the file that it goes to.
+private struct ReportFile {
+    let path: String
+    let content: (CheckResult) throws -> String
+
+    /// Looks whether the file can be written: the check may take minutes, which must not be in vain.
+    func checkPlace() throws(CommandFailure) {
+        let folder = URL(fileURLWithPath: path).deletingLastPathComponent().path
+        var isDirectory: ObjCBool = false
+        if FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory), isDirectory.boolValue {
+            throw failure("it is a folder; name a file in it")
+        }
+        // The file is written beside its place first, and then takes it.
+        guard access(folder, W_OK | X_OK) == 0 else {
+            throw failure(
+                "\(folder): \(String(cString: strerror(errno))); name a file in a folder that you may write to"
+            )
+        }
+    }
+
+    func write(_ result: CheckResult) throws {
+        do {
+            try Data(content(result).utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
+        } catch {
+            throw failure(error.localizedDescription)
+        }
+    }
+
+    private func failure(_ reason: String) -> CommandFailure {
+        CommandFailure(status: EX_CANTCREAT, description: "cannot write \(path): \(reason)")
     }
 }

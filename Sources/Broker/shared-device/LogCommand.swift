@@ -4,6 +4,7 @@ import EmbeddedIdentity
 import Foundation
 import Glibc
 import SharedDeviceBroker
+import SharedDeviceTestKit
 
 struct LogCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -22,7 +23,7 @@ struct LogCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Only the session that began with this epoch.", valueName: "epoch"))
     var session: UInt64?
 
-    @Option(help: ArgumentHelp("Only this app.", valueName: "id"))
+    @Option(help: ArgumentHelp("Only this app, as the log shows it, or by its identifier.", valueName: "app"))
     var app: String?
 
     @Option(
@@ -50,6 +51,7 @@ struct LogCommand: ParsableCommand {
     @Flag(help: "One JSON object for each line, for programs.")
     var json = false
 
+    @OptionGroup var names: NameOptions
     @OptionGroup var state: StateOptions
 
     func validate() throws {
@@ -58,14 +60,24 @@ struct LogCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            let log = AuditLog(database: try state.openDatabase(.existing))
-            var filter = AuditLog.Filter(since: since?.date, session: session, app: app, event: event, last: last)
+            let database = try state.openDatabase(.existing)
+            let log = AuditLog(database: database)
+            let ledger = try DeviceStore.read(database).ledger
+            // Apps of which the ledger knows nothing any more are in the log only.
+            var apps = Set(app == nil ? [] : try log.lines().compactMap(\.entry.app))
+            let wanted = try app.map { try AppNames(ledger, and: apps).key(for: $0) ?? $0 }
+            var filter = AuditLog.Filter(since: since?.date, session: session, app: wanted, event: event, last: last)
             // Asked first, so that no entry is missed that is added between the two questions.
             var newest = try log.lines(AuditLog.Filter(last: 1)).last?.sequence ?? 0
             var lines = try log.lines(filter)
             filter.last = nil
             while true {
-                for line in lines { try emit(json ? LoggedEntry(line).json() : LoggedEntry(line).text) }
+                apps.formUnion(lines.compactMap(\.entry.app))
+                let known = AppNames(ledger, and: apps)
+                for line in lines {
+                    let entry = LoggedEntry(line)
+                    try emit(json ? entry.json() : entry.text { names.name($0, known) })
+                }
                 guard follow else { return }
                 newest = max(newest, lines.last?.sequence ?? 0)
                 filter.after = newest
@@ -98,12 +110,13 @@ private struct LoggedEntry: Encodable {
 
     func json() throws -> String { try Form.json(self, pretty: false) }
 
-    var text: String {
+    /// - Parameter name: what is shown for an app.
+    func text(_ name: (String) -> String) -> String {
         let width = 12
         let padded = event + String(repeating: " ", count: max(0, width - event.count))
         var parts = [Form.time(at), Terminal.coloured(padded, colour)]
         if let session { parts.append("session \(session)") }
-        for text in [app, account, detail.map { "(\($0))" }] {
+        for text in [app.map(name), account, detail.map { "(\($0))" }] {
             if let text { parts.append(Terminal.printable(text)) }
         }
         return parts.joined(separator: "  ")

@@ -7,6 +7,7 @@ import Glibc
 import NotifyCenter
 import SharedDevice
 import SharedDeviceBroker
+import SharedDeviceTestKit
 
 /// Which device's state a command is about.
 struct StateOptions: ParsableArguments {
@@ -51,6 +52,39 @@ struct StateOptions: ParsableArguments {
             }
         }
         return try DeviceDatabase(directory: path, opening)
+    }
+}
+
+/// How a command shows apps.
+struct NameOptions: ParsableArguments {
+    @Flag(
+        name: .customLong("long"),
+        help: "Show apps by whole identifiers, those without a manifest with program and user."
+    )
+    var isLong = false
+
+    /// What is shown for an app.
+    func name(_ key: String, _ names: AppNames) -> String { isLong ? key : names[key] }
+}
+
+extension AppNames {
+    /// All apps of a device, so that each command shows the same names.
+    init(_ ledger: CleanupLedger, and others: some Sequence<String> = []) {
+        let listed = ledger.parts.values.flatMap { $0.keys.map(\.app) }
+        self.init(listed + others)
+    }
+
+    /// The key of the app that somebody means by what a table shows, its identifier or its key; `nil` if none is called so.
+    ///
+    /// - Throws: ``CommandFailure`` with the candidates where there are several.
+    func key(for text: String) throws(CommandFailure) -> String? {
+        let keys = keys(for: text)
+        guard keys.count > 1 else { return keys.first }
+        let candidates = keys.map { "\n  \(Terminal.printable(self[$0]))" }.joined()
+        throw CommandFailure(
+            status: EX_DATAERR,
+            description: "several apps are called “\(Terminal.printable(text))”; name one of them:\(candidates)"
+        )
     }
 }
 

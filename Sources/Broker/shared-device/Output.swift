@@ -6,6 +6,7 @@ import Foundation
 import Glibc
 import SharedDevice
 import SharedDeviceBroker
+import SharedDeviceTestKit
 
 /// Writes a line to standard output without a buffer, so that a reader has it at once.
 func emit(_ line: String) throws(CommandFailure) {
@@ -33,10 +34,7 @@ enum Terminal {
     }
 
     /// Whether standard output shows colours.
-    static let isColoured: Bool = {
-        let environment = ProcessInfo.processInfo.environment
-        return isatty(STDOUT_FILENO) != 0 && (environment["NO_COLOR"] ?? "").isEmpty && environment["TERM"] != "dumb"
-    }()
+    static let isColoured = TerminalOutput.showsColour(STDOUT_FILENO)
 
     static func bold(_ text: String) -> String { isColoured ? "\u{1B}[1m\(text)\u{1B}[0m" : text }
 
@@ -127,7 +125,7 @@ func reportingFailure(_ body: () throws -> Void) throws {
     } catch let error as ExitCode {
         throw error
     } catch {
-        warn("\(error)")
+        warn(Text.reason(error))
         throw ExitCode(exitStatus(for: error))
     }
 }

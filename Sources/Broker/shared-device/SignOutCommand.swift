@@ -5,6 +5,7 @@ import EmbeddedIdentity
 import Glibc
 import SharedDevice
 import SharedDeviceBroker
+import SharedDeviceTestKit
 
 struct SignOutCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -25,6 +26,7 @@ struct SignOutCommand: ParsableCommand {
     @Flag(help: "Prints a JSON object at the end, for programs.")
     var json = false
 
+    @OptionGroup var names: NameOptions
     @OptionGroup var state: StateOptions
     @OptionGroup var bus: BusOptions
 
@@ -59,18 +61,24 @@ struct SignOutCommand: ParsableCommand {
                 throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “session”")
             }
             if !json { try emit("signed out: session \(session) is over") }
+            let known = AppNames(try rounds.map { try DeviceStore.read($0.database).ledger } ?? CleanupLedger())
+            let name: (String) -> String = { names.name($0, known) }
             var report: CleanupReport?
             if let rounds, let wait {
-                report = try rounds.follow(session, within: .seconds(wait)) { line in if !json { try emit(line) } }
+                report = try rounds.follow(session, within: .seconds(wait)) { app in
+                    if !json { try emit(RoundWatch.line(app, name(app.identifier))) }
+                }
             }
             let round = report.map { Round($0, knowsRunning: false) }
             if json {
                 try emit(Form.json(Outcome(session: session, epoch: answer["epoch"]?.unsignedValue, round: round)))
             } else if let round {
-                try emit(([round.headline] + (round.apps.isEmpty ? [] : round.table.lines)).joined(separator: "\n"))
+                try emit(
+                    ([round.headline] + (round.apps.isEmpty ? [] : round.table(name).lines)).joined(separator: "\n")
+                )
             }
             guard wait != nil, report?.isComplete != true else { return }
-            let owing = report?.owing.map { Terminal.printable($0.identifier) }.joined(separator: ", ")
+            let owing = report?.owing.map { Terminal.printable(name($0.identifier)) }.joined(separator: ", ")
             throw CommandFailure(
                 status: EX_TEMPFAIL,
                 description: owing.map { "not all data is gone yet; still owing: \($0)" }
@@ -86,12 +94,12 @@ struct RoundWatch {
 
     /// Waits until the round is complete, or for `duration`.
     ///
-    /// - Parameter progress: hears a line for each step of an app.
+    /// - Parameter progress: hears of each step of an app.
     /// - Returns: the round as it is then; `nil` where the database has none of that session.
     func follow(
         _ session: UInt64,
         within duration: Duration,
-        progress: (String) throws -> Void
+        progress: (CleanupReport.App) throws -> Void
     ) throws -> CleanupReport? {
         let deadline = ContinuousClock.now + duration
         var known: [Participant: CleanupReport.App] = [:]
@@ -100,14 +108,15 @@ struct RoundWatch {
             for app in report?.apps ?? [] {
                 let participant = Participant(app: app.identifier, user: app.user ?? 0)
                 guard known.updateValue(app, forKey: participant) != app else { continue }
-                try progress(Self.line(app))
+                try progress(app)
             }
             if report?.isComplete == true || .now >= deadline { return report }
             usleep(50_000)
         }
     }
 
-    private static func line(_ app: CleanupReport.App) -> String {
+    /// One line about the app, under this name.
+    static func line(_ app: CleanupReport.App, _ name: String) -> String {
         let time: Double? =
             switch app.progress {
             case .owed: nil
@@ -116,6 +125,6 @@ struct RoundWatch {
             case .failed, .finished, .waived: app.finishedAfter
             }
         let detail = app.detail.map { "  (\($0))" } ?? ""
-        return Terminal.printable("  \(Form.after(time))  \(app.identifier)  \(app.progress.rawValue)\(detail)")
+        return Terminal.printable("  \(Form.after(time))  \(name)  \(app.progress.rawValue)\(detail)")
     }
 }

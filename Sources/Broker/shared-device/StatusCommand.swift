@@ -6,6 +6,7 @@ import EmbeddedIdentity
 import Foundation
 import SharedDevice
 import SharedDeviceBroker
+import SharedDeviceTestKit
 
 struct StatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -20,6 +21,7 @@ struct StatusCommand: ParsableCommand {
     @Flag(help: "As a JSON object, for programs.")
     var json = false
 
+    @OptionGroup var names: NameOptions
     @OptionGroup var state: StateOptions
     @OptionGroup var bus: BusOptions
 
@@ -27,7 +29,8 @@ struct StatusCommand: ParsableCommand {
         try reportingFailure {
             let database = try state.openDatabase(.existing)
             let status = try DeviceStatus(database: database, broker: BrokerView(bus))
-            try emit(json ? Form.json(status) : status.text)
+            let known = AppNames(try DeviceStore.read(database).ledger)
+            try emit(json ? Form.json(status) : status.text { names.name($0, known) })
         }
     }
 }
@@ -82,8 +85,10 @@ struct DeviceStatus: Encodable {
     }
 
     /// For people.
-    var text: String {
-        var facts = [("mode", broker.answers ? mode : "not known now; \(mode) by the broker's last word")]
+    ///
+    /// - Parameter name: what is shown for an app.
+    func text(_ name: (String) -> String) -> String {
+        var facts = [("mode", broker.answers ? mode : "unknown (last known: \(mode))")]
         if let organization { facts.append(("organization", organization)) }
         if let joined { facts.append(("joined", joined ? "yes" : "no")) }
         let since = signedInAt.map { ", since \(Form.time($0))" } ?? ""
@@ -94,7 +99,10 @@ struct DeviceStatus: Encodable {
         if let problem = broker.problem { facts.append(("problem", problem)) }
         if let signInHeldFor {
             facts.append(
-                ("sign-in", signInHeldFor.isEmpty ? "open" : "held for \(signInHeldFor.joined(separator: ", "))")
+                (
+                    "sign-in",
+                    signInHeldFor.isEmpty ? "open" : "held for \(signInHeldFor.map(name).joined(separator: ", "))"
+                )
             )
         }
         for problem in startProblems ?? [] { facts.append(("not started", problem)) }
@@ -102,7 +110,7 @@ struct DeviceStatus: Encodable {
         var lines = facts.map { name, value in
             Terminal.bold(name) + String(repeating: " ", count: width - name.count + 2) + Terminal.printable(value)
         }
-        if let round { lines += ["", round.headline] + round.table.lines }
+        if let round { lines += ["", round.headline] + round.table(name).lines }
         return lines.joined(separator: "\n")
     }
 }
@@ -150,7 +158,8 @@ struct Round: Encodable {
         return "cleanup after session \(session), which ended \(Form.time(endedAt)): \(outcome)"
     }
 
-    var table: Table {
+    /// - Parameter name: what is shown for an app.
+    func table(_ name: (String) -> String) -> Table {
         var table = Table("APP", "PROGRESS", "TOLD", "BEGUN", "FINISHED", "RUNNING", "DETAIL")
         for app in apps {
             let colour: Terminal.Colour? =
@@ -161,7 +170,7 @@ struct Round: Encodable {
                 }
             let times = [app.toldAfter, app.begunAfter, app.finishedAfter].map(Form.after)
             let running = app.running.map { $0 ? "yes" : "no" } ?? "unknown"
-            table.add([app.identifier, app.progress.rawValue] + times + [running, app.detail ?? "-"], colour)
+            table.add([name(app.identifier), app.progress.rawValue] + times + [running, app.detail ?? "-"], colour)
         }
         return table
     }

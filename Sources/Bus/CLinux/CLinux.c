@@ -15,4 +15,6 @@ int CLinux_closeFrom(posix_spawn_file_actions_t *actions, int first) {
     return posix_spawn_file_actions_addclosefrom_np(actions, first);
 }
 
+void CLinux_adoptOrphans(void) { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
 void CLinux_keepMemoryPrivate(void) { prctl(PR_SET_DUMPABLE, 0); }

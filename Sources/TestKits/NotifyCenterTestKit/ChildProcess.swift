@@ -58,7 +58,9 @@ public final class ChildProcess: Sendable {
         let (input, output, errors) = (try Self.pipe(), try Self.pipe(), try Self.pipe())
         let childEnds = [input.read, output.write, errors.write]
         do {
-            identifier = try Self.spawn(path, arguments, variables, descriptors: childEnds)
+            identifier = try Interruption.unlessEnding {
+                try Self.spawn(path, arguments, variables, descriptors: childEnds)
+            }
         } catch {
             for descriptor in childEnds + [input.write, output.read, errors.read] { close(descriptor) }
             throw error
@@ -249,18 +251,21 @@ public final class ChildProcess: Sendable {
         var argv = ([path] + arguments).map { strdup($0) } + [nil]
         var envp = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
         defer { for text in argv + envp { free(text) } }
-        // This process ignores SIGPIPE, and threads of libdispatch block signals; the child starts with the defaults.
+        // This process ignores SIGPIPE, perhaps others, and threads of libdispatch block signals; the child starts with the defaults.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
         var defaults = sigset_t()
         sigemptyset(&defaults)
-        sigaddset(&defaults, SIGPIPE)
+        for signal in [SIGPIPE, SIGINT, SIGTERM, SIGHUP] { sigaddset(&defaults, signal) }
         posix_spawnattr_setsigdefault(&attributes, &defaults)
         var blocked = sigset_t()
         sigemptyset(&blocked)
         posix_spawnattr_setsigmask(&attributes, &blocked)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK))
+        var flags = POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK
+        // The terminal's Ctrl-C goes to this process alone, which ends its children itself.
+        if Interruption.isHandled { flags |= POSIX_SPAWN_SETPGROUP }
+        posix_spawnattr_setflags(&attributes, Int16(flags))
         var identifier: pid_t = 0
         let failure = posix_spawn(&identifier, path, &actions, &attributes, &argv, &envp)
         guard failure == 0 else { throw Failure("\(path) does not start: \(String(cString: strerror(failure)))") }

@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 
 /// A directory that is removed when this object goes.
 public final class TemporaryDirectory: Sendable {
@@ -6,18 +7,21 @@ public final class TemporaryDirectory: Sendable {
     public let path: String
 
     /// Makes a directory that only this user can read.
+    ///
+    /// - Throws: ``ChildProcess/Failure`` if that is impossible, with the folder and the remedy.
     public init(_ name: String) throws {
-        path = NSTemporaryDirectory() + "\(name)-\(UUID().uuidString.prefix(8))"
-        try FileManager.default.createDirectory(
-            atPath: path,
-            withIntermediateDirectories: true,
-            attributes: [.posixPermissions: 0o700]
+        let folder = NSTemporaryDirectory()
+        path = folder + "\(name)-\(UUID().uuidString.prefix(8))"
+        guard let code = Interruption.make(path) else { return }
+        throw ChildProcess.Failure(
+            "cannot make a folder in \(folder): \(String(cString: strerror(code))); name another place in TMPDIR"
         )
     }
 
     deinit {
         // If that fails, the system's cleaning of temporary files removes it.
         try? FileManager.default.removeItem(atPath: path)
+        Interruption.forget(path)
     }
 }
 

@@ -1,4 +1,5 @@
 import Foundation
+import NotifyCenterTestKit
 import Testing
 
 @Suite("A device under random schedules of sign-ins, kills, restarts, hostile clients and full disks", .serialized)
@@ -10,6 +11,8 @@ struct TortureTests {
 
     @Test("no trace of an ended session is left where it must not be, and nobody owes anything in the end")
     func torture() async throws {
+        // Not among the other tests, whose end is not this test's to decide.
+        if Self.setting("SCHEDULES") != nil { Interruption.handle(by: "torture", adoptsOrphans: false) }
         var torture = Torture()
         torture.schedules = Self.setting("SCHEDULES") ?? torture.schedules
         torture.seed = Self.setting("SEED").map { UInt64(bitPattern: Int64($0)) } ?? torture.seed

@@ -1,3 +1,4 @@
+import DeviceConfiguration
 import Foundation
 import Glibc
 import NotifyCenterTestKit
@@ -91,7 +92,9 @@ struct AdministrationTests {
         #expect(round.apps.first?.running == true)
         let table = try await AdministrationCommand("status", on: device)
         #expect(table.output.contains("signed in") && table.output.contains("nobody"))
-        #expect(table.output.contains("org.example.desk"))
+        #expect(table.lines.contains { $0.hasPrefix("desk ") } && !table.output.contains("org.example.desk"))
+        let long = try await AdministrationCommand("status", "--long", on: device)
+        #expect(long.output.contains("org.example.desk"))
         #expect(!table.output.contains("\u{1B}"), "colours are for terminals")
         device.killBroker()
         let alone = try await AdministrationCommand("status", "--json", on: device)
@@ -132,7 +135,7 @@ struct AdministrationTests {
         )
         #expect(outcome.status == 0, "\(outcome.errors)")
         #expect(outcome.lines.first?.hasPrefix("signed out: session ") == true)
-        #expect(outcome.lines.contains { $0.hasPrefix("  +") && $0.contains("org.example.desk  finished  (3 files)") })
+        #expect(outcome.lines.contains { $0.hasPrefix("  +") && $0.contains("s  desk  finished  (3 files)") })
         #expect(outcome.output.contains(": complete"))
         #expect(try await app.getCurrentAccount().current == nil)
         let log = try await AdministrationCommand("log", "--json", "--event", "signed-out", on: device)
@@ -146,7 +149,7 @@ struct AdministrationTests {
         try await device.application("desk").signIn("ada")
         let outcome = try await AdministrationCommand("sign-out", "--wait", "0.3", "--json", on: device)
         #expect(outcome.status == EX_TEMPFAIL)
-        #expect(outcome.errors.contains("org.example.desk"))
+        #expect(outcome.errors.contains("still owing: desk"))
         struct Outcome: Decodable {
             let session: UInt64
             let round: Status.Round
@@ -193,22 +196,30 @@ struct AdministrationTests {
         let table = try await AdministrationCommand("apps", on: device)
         #expect(table.lines.count == 3)
         #expect(table.lines.last?.contains("session \(session) of ada (") == true)
+        #expect(table.lines.dropFirst().map { $0.prefix { $0 != " " } } == ["desk", "other"])
+        let long = try await AdministrationCommand("apps", "--long", on: device)
+        #expect(long.lines.last?.hasPrefix("org.example.other") == true)
         let waiver = try await AdministrationCommand(
             "apps",
             "waive",
-            "org.example.other",
+            // As the table has it.
+            "other",
             "--reason",
             "was removed",
             on: device
         )
         #expect(waiver.status == 0, "\(waiver.errors)")
-        #expect(waiver.output == "waived what org.example.other owed of session \(session)")
+        #expect(waiver.output == "waived what other owed of session \(session)")
         let again = try await AdministrationCommand("apps", "waive", "org.example.other", "--reason", "x", on: device)
         #expect(again.status == EX_NOINPUT && again.lines.isEmpty)
         let last = try await AdministrationCommand("apps", "--json", on: device).json([App].self)
         #expect(last.map(\.owes.count) == [1, 0])
         let log = try await AdministrationCommand("log", "--json", "--event", "waived", on: device)
         #expect(try entries(log.lines).map(\.detail) == ["was removed"])
+        let unknown = try await AdministrationCommand("apps", "waive", "nobody", "--reason", "x", on: device)
+        #expect(unknown.status == EX_NOINPUT && unknown.errors.contains("there is no app nobody"), "\(unknown.errors)")
+        let ofOther = try await AdministrationCommand("log", "--json", "--app", "other", on: device)
+        #expect(!ofOther.lines.isEmpty && ofOther.lines.allSatisfy { $0.contains("org.example.other") })
         let noReason = try await AdministrationCommand("apps", "waive", "org.example.desk", on: device)
         #expect(noReason.status == EX_USAGE)
     }
@@ -234,6 +245,66 @@ struct AdministrationTests {
             #expect(status == EX_NOPERM, "\(process.errorText)")
         }
         #expect(try await AdministrationCommand("status", "--json", on: device).json(Status.self).account == "ada")
+    }
+
+    @Test("a name that several apps are shown by is refused with the names that tell them apart")
+    func ambiguousName() async throws {
+        let device = try await TestDevice()
+        for vendor in ["one", "two"] {
+            let app = SharedDeviceApplication(
+                identifier: "org.\(vendor).notes",
+                bus: device.bus.bus,
+                stateDirectory: "\(device.directory.path)/apps/\(vendor)"
+            )
+            if vendor == "one" { try await app.signIn("ada") }
+            _ = try await app.getCurrentAccount()
+        }
+        let table = try await AdministrationCommand("apps", on: device)
+        let shown = table.lines.dropFirst().map { String($0.prefix { $0 != " " }) }
+        #expect(shown == ["org.one.notes", "org.two.notes"], "\(table.output)")
+        let waiver = try await AdministrationCommand("apps", "waive", "notes", "--reason", "x", on: device)
+        #expect(waiver.status == EX_DATAERR)
+        #expect(shown.allSatisfy { waiver.errors.contains("\n  \($0)") }, "\(waiver.errors)")
+    }
+
+    @Test("enrolling a program writes a manifest that the broker takes, never over another one")
+    func enrol() async throws {
+        let device = try await TestDevice(starts: false)
+        let apps = "\(device.directory.path)/manifests"
+        let program = ChildProcess.built("point-of-sale")
+        func enrol(_ arguments: String...) async throws -> TestDevice.Outcome {
+            try await device.run(["apps", "enrol"] + arguments + ["--apps", apps, "--state", device.state])
+        }
+        let nameless = try await enrol(program)
+        #expect(
+            nameless.status == EX_USAGE && nameless.errors.contains("--id org.example.point-of-sale"),
+            "\(nameless.errors)"
+        )
+        let first = try await enrol(program, "--id", "org.example.shop", "--user", "root")
+        try #require(first.status == 0, "\(first.errors)")
+        let file = "\(apps)/org.example.shop.json"
+        let manifest = try AppManifest(json: Data(contentsOf: URL(fileURLWithPath: file)), file: file)
+        #expect(manifest.identifier == "org.example.shop" && manifest.identity.user == 0)
+        #expect(manifest.identity.executable?.hasSuffix("/point-of-sale") == true)
+        #expect(AppManifestDirectory(path: apps).load().problems.isEmpty)
+        let again = try await enrol(program, "--id", "org.example.shop")
+        #expect(again.status == EX_CANTCREAT && again.errors.contains("--force"), "\(again.errors)")
+        #expect(try await enrol(program, "--id", "org.example.shop", "--force").status == 0)
+        #expect(try await enrol(program, "--id", "noDots").status == EX_DATAERR)
+        #expect(try await enrol("\(device.directory.path)", "--id", "org.example.x").status == EX_NOINPUT)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: apps) == ["org.example.shop.json"])
+    }
+
+    @Test(
+        "a usage error is short and has the remedy",
+        arguments: [["--foo"], ["sign-out", "--foo"], ["apps", "waive"], ["dance"]]
+    )
+    func usageErrors(_ arguments: [String]) async throws {
+        let process = try ChildProcess(ChildProcess.built("shared-device"), arguments)
+        #expect(await process.exitStatus() == EX_USAGE)
+        let lines = process.errorText.split(separator: "\n")
+        #expect(lines.count <= 4 && lines.first?.hasPrefix("Error: ") == true, "\(process.errorText)")
+        #expect(process.errorText.contains("--help"))
     }
 
     // MARK: log

@@ -1,4 +1,6 @@
 import ExampleSupport
+import Foundation
+import Glibc
 import NotifyCenterTestKit
 import SharedDevice
 import Testing
@@ -132,12 +134,45 @@ struct ListenerAppTests {
     }
 
     @Test(
-        "the demonstration proves its point and exits with 0",
+        "the demonstration ends in a short summary with the verdict last; its JSON explains every row",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts nothing without systemd")
     )
     func demo() async throws {
-        let demo = try ChildProcess(ChildProcess.built("demo"), ["--json"])
-        let status = await demo.exitStatus()
-        #expect(status == 0, "\(demo.errorText)")
+        let demo = try ChildProcess(ChildProcess.built("demo"))
+        #expect(await demo.exitStatus() == 0, "\(demo.errorText)")
+        #expect(demo.lines.count <= 15 && demo.lines.last == "proved: every app cleaned up", "\(demo.lines)")
+        #expect(!demo.lines.joined().contains("\u{1B}") && !demo.errorText.contains("\u{1B}"), "no terminal reads it")
+        let json = try ChildProcess(ChildProcess.built("demo"), ["--json"])
+        #expect(await json.exitStatus() == 0, "\(json.errorText)")
+        let text = json.lines.joined()
+        #expect(text.contains("is refused, as it should be: the last person's data is not yet gone from field-service"))
+        #expect(text.contains("a reminder, because an app has not cleaned up yet") && !text.contains("FAILED"))
+    }
+
+    @Test(
+        "a demonstration that is interrupted says so and leaves no folder and no process",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts nothing without systemd"),
+        arguments: [
+            "two users", "asking the broker", "Ada signs out", "the bus starts", "Grace cannot sign in", "searching",
+        ]
+    )
+    func interruptedDemo(_ moment: String) async throws {
+        let directory = try TemporaryDirectory("demo-signal")
+        let temporary = "\(directory.path)/tmp"
+        try FileManager.default.createDirectory(atPath: temporary, withIntermediateDirectories: true)
+        let demo = try ChildProcess(ChildProcess.built("demo"), environment: ["TMPDIR": temporary])
+        try await eventually("the demonstration is at “\(moment)”") {
+            guard demo.isRunning else { throw CancellationError() }
+            return demo.errorText.contains(moment)
+        }
+        demo.send(SIGINT)
+        #expect(await demo.exitStatus() == 130)
+        #expect(demo.errorText.hasSuffix("demo: interrupted") && demo.lines.isEmpty, "\(demo.errorText)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: temporary) == [])
+        // Every process of the demonstration names the folder on its command line.
+        let processes = try FileManager.default.contentsOfDirectory(atPath: "/proc").filter { Int($0) != nil }
+        let left = processes.compactMap { FileManager.default.contents(atPath: "/proc/\($0)/cmdline") }
+            .map { String(decoding: $0, as: UTF8.self) }.filter { $0.contains(temporary) }
+        #expect(left.isEmpty)
     }
 }

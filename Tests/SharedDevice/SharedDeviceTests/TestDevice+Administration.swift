@@ -109,7 +109,7 @@ struct AdministrationCommand {
     /// Runs it on the device's state and, where it is one that calls the broker, on the device's bus.
     init(_ arguments: String..., on device: TestDevice, bus: String? = nil) async throws {
         var arguments = arguments
-        if arguments.prefix(2) != ["apps", "waive"] { arguments += ["--state", device.state] }
+        arguments += ["--state", device.state]
         if arguments.first != "log" { arguments += ["--bus", bus ?? device.bus.address] }
         let process = try ChildProcess(ChildProcess.built("shared-device"), arguments)
         status = await process.exitStatus()

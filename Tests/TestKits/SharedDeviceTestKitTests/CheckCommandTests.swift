@@ -71,7 +71,10 @@ struct CheckCommandTests {
         try #require(outcome.status == 0, "\(outcome.errors)\n\(outcome.output)")
         #expect(outcome.output.hasSuffix("expectations hold"), "\(outcome.output)")
         #expect(!outcome.output.contains("\u{1B}"), "colour that no terminal reads")
-        #expect(outcome.errors.contains("shared-device: ada signs in"))
+        #expect(outcome.errors.contains("shared-device: step 1 of 24: ada signs in"))
+        #expect(outcome.output.split(separator: "\n").count <= 12, "it is short: \(outcome.output)")
+        #expect(!outcome.output.contains("org.notifycenter") && outcome.output.contains("\npoint-of-sale "))
+        #expect(outcome.output.split(separator: "\n").dropLast().last == "timeline: \(html)")
         let content = try Data(contentsOf: URL(fileURLWithPath: json))
         let result = try #require(try JSONSerialization.jsonObject(with: content) as? [String: Any])
         #expect(result["holds"] as? Bool == true)
@@ -79,7 +82,7 @@ struct CheckCommandTests {
         let cases = try Reader.read(String(contentsOfFile: junit, encoding: .utf8))
         #expect(cases.counts["testcase"] == verdicts.count && cases.counts["failure"] == nil)
         let page = try Reader.read(String(contentsOfFile: html, encoding: .utf8))
-        #expect(page.counts["svg"] == 1 && page.counts["script"] == nil)
+        #expect(page.counts["svg"] == 2 && page.counts["script"] == nil)
         // The killed app, the stopped one, and what the ledger knows of them are in the drawing.
         #expect(page.text.contains("is killed (SIGKILL)") && page.text.contains("is stopped (SIGSTOP)"))
     }
@@ -124,7 +127,7 @@ struct CheckCommandTests {
         let apps = #"[{"identifier": "a", "executable": "sleep", "arguments": ["600"]}]"#
         let result = try await CheckRunner(CheckPlan(json: CheckPlanTests.plan(steps, apps: apps))).run()
         #expect(!result.holds)
-        #expect(result.failure?.step == 1)
+        #expect(result.failure?.step == 2)
         #expect(result.verdicts.map(\.outcome) == [.skipped])
         let cases = try Reader.read(result.junit)
         #expect(cases.counts["error"] == 1 && cases.counts["skipped"] == 1)
@@ -146,29 +149,68 @@ struct CheckCommandTests {
         #expect(noApp.errors.contains("not-built cannot be run"), "\(noApp.errors)")
     }
 
-    @Test("a signal ends the check with all its processes")
-    func interrupted() async throws {
+    /// An app that goes on for long, and is recognized by its command line: once it has ended, another process may get its number.
+    private static func longPlan(_ duration: String) -> Data {
+        let apps = #"[{"identifier": "a", "executable": "sleep", "arguments": ["\#(duration)"]}]"#
+        let steps =
+            #"{"do": "signIn", "user": "ada"}, {"do": "pause", "milliseconds": 600000}, "# + CheckPlanTests.expect
+        return CheckPlanTests.plan(steps, apps: apps)
+    }
+
+    private static func processes(_ text: String) -> [Int32] {
+        let all = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
+        return all.compactMap { Int32($0) }.filter { process in
+            let line = FileManager.default.contents(atPath: "/proc/\(process)/cmdline") ?? Data()
+            return String(decoding: line, as: UTF8.self).contains(text)
+        }
+    }
+
+    @Test(
+        "a check that is interrupted says so and leaves no process and no folder, whatever it was about",
+        arguments: ["starting bus", "ada signs in", "a pause of"],
+        [SIGINT, SIGTERM]
+    )
+    func interrupted(_ moment: String, _ signal: Int32) async throws {
         let directory = try TemporaryDirectory("check-signal")
-        // The app is recognized by its command line: once it has ended, another process may get its number.
+        let temporary = "\(directory.path)/tmp"
+        try FileManager.default.createDirectory(atPath: temporary, withIntermediateDirectories: true)
         let duration = "600.\(UInt32.random(in: 100_000...999_999))"
-        let script = "echo $$ > \(directory.path)/pid; exec sleep \(duration)"
-        let apps = #"[{"identifier": "a", "executable": "sh", "arguments": ["-c", "\#(script)"]}]"#
-        let steps = #"{"do": "pause", "milliseconds": 600000}, "# + CheckPlanTests.expect
-        let plan = try file(CheckPlanTests.plan(steps, apps: apps), in: directory)
-        let command = try ChildProcess(ChildProcess.built("shared-device"), ["check", plan])
-        var app: Int32?
-        try await eventually("the plan is under way") {
-            let text = (try? String(contentsOfFile: "\(directory.path)/pid", encoding: .utf8)) ?? ""
-            app = Int32(text.trimmingCharacters(in: .whitespacesAndNewlines))
-            return app != nil && command.errorText.contains("a pause")
+        let plan = try file(Self.longPlan(duration), in: directory)
+        let command = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["check", plan],
+            environment: ["TMPDIR": temporary]
+        )
+        try await eventually("the check is at “\(moment)”") { command.errorText.contains(moment) }
+        command.send(signal)
+        #expect(await command.exitStatus() == 128 + signal)
+        #expect(command.errorText.hasSuffix("shared-device: interrupted"), "\(command.errorText)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: temporary) == [])
+        // Every process of the device names its folder, or the app's time, on its command line.
+        #expect(Self.processes(temporary).isEmpty && Self.processes(duration).isEmpty)
+    }
+
+    @Test("what could fail at the end of a check is looked at before it begins")
+    func reportsThatCannotBeWritten() async throws {
+        let directory = try TemporaryDirectory("check-places")
+        let plan = try file(Self.longPlan("600"), in: directory)
+        for option in ["--html", "--junit", "--json", "--svg"] {
+            let missing = try await check([plan, option, "/nonexistent/report"])
+            #expect(missing.status == 73)
+            #expect(missing.errors.contains("cannot write /nonexistent/report"), "\(missing.errors)")
+            #expect(try await check([plan, option, directory.path]).status == 73, "a folder is no file")
         }
-        command.send(SIGTERM)
-        #expect(await command.exitStatus() == 128 + SIGTERM)
-        let process = try #require(app)
-        try await eventually("the app has ended") {
-            let commandLine = FileManager.default.contents(atPath: "/proc/\(process)/cmdline") ?? Data()
-            return !String(decoding: commandLine, as: UTF8.self).contains(duration)
-        }
+        let kept = try await check([plan, "--keep"], environment: ["TMPDIR": "/nonexistent"])
+        #expect(kept.status == 73 && kept.errors.contains("in TMPDIR") && !kept.errors.contains("Error Domain"))
+        let nowhere = try await check([plan], environment: ["TMPDIR": "/nonexistent"])
+        #expect(nowhere.status == 69)
+        #expect(nowhere.errors.contains("name another place in TMPDIR") && !nowhere.errors.contains("Error Domain"))
+        let script = "\(directory.path)/app.sh"
+        try Data("#!/bin/sh\n".utf8).write(to: URL(fileURLWithPath: script))
+        let apps = #"[{"identifier": "a", "executable": "\#(script)"}]"#
+        let closed = try await check([try file(CheckPlanTests.plan(CheckPlanTests.expect, apps: apps), in: directory)])
+        #expect(closed.status == 66)
+        #expect(closed.errors.contains("chmod +x \(script)"), "\(closed.errors)")
     }
 
     @Test("a broker that does not start is 69")

@@ -15,7 +15,8 @@ struct CheckPlanTests {
     @Test(
         "what is wrong with a plan is said with its place",
         arguments: [
-            (Data("[".utf8), "$: it is no JSON"),
+            (Data("[".utf8), "$: it is not JSON: it ends too early, in line 1, column 2"),
+            (Data("{\n  \"apps\": [],\n  \"é\": [1, }".utf8), "$: it is not JSON: invalid value in line 3, column 12"),
             (Data("[]".utf8), "$: it is a list, not an object"),
             (Data("{}".utf8), "$: it lacks “apps”"),
             (plan(expect, apps: "[]"), "$.apps: there are none"),

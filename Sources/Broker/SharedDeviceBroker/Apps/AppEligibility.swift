@@ -54,7 +54,7 @@ package struct AppEligibility: Sendable {
         Result { () throws(EligibilityRefusal) -> AppIdentity in
             let app = try identity(of: credentials, claiming: claimed)
             if app.manifest?.supportsSharedDeviceMode != true {
-                try checkLists(app.manifest?.identifier ?? claimed, app)
+                try checkLists(app.manifest?.identifier ?? claimed, app, credentials)
             }
             return app
         }
@@ -142,7 +142,11 @@ package struct AppEligibility: Sendable {
     private func isTrusted(_ manifest: AppManifest) -> Bool { !requiresProof || manifest.identity.isProof }
 
     /// The rules for apps that were not made for shared device mode, or have no manifest.
-    private func checkLists(_ identifier: String?, _ identity: AppIdentity) throws(EligibilityRefusal) {
+    private func checkLists(
+        _ identifier: String?,
+        _ identity: AppIdentity,
+        _ credentials: AppCredentials
+    ) throws(EligibilityRefusal) {
         if let identifier, lists.blocked.contains(identifier) {
             throw EligibilityRefusal(
                 .blocked,
@@ -154,7 +158,7 @@ package struct AppEligibility: Sendable {
             throw EligibilityRefusal(
                 .notEnrolled,
                 "\(identity.identifier) has no manifest",
-                remedy: "write a manifest for it, or set requiresEnrolment to false"
+                remedy: "\(Self.enrolment(identifier, credentials)), or set requiresEnrolment to false"
             )
         }
         if let identifier {
@@ -168,9 +172,21 @@ package struct AppEligibility: Sendable {
                 "\(identity.identifier) is on no list of apps that take part",
                 remedy: "add it to AppAllowList"
                     + (identity.isEnrolled
-                        ? ", or set Enable_SSO_On_All_ManagedApps to 1" : ", or write a manifest for it")
+                        ? ", or set Enable_SSO_On_All_ManagedApps to 1"
+                        : ", or \(Self.enrolment(identifier, credentials))")
             )
         }
+    }
+
+    /// How an app gets a manifest: the command, the file and its form.
+    private static func enrolment(_ identifier: String?, _ credentials: AppCredentials) -> String {
+        let name = identifier ?? "ID"
+        let program = credentials.flatpak ?? credentials.executable.forLog(500)
+        let key = credentials.flatpak == nil ? AppManifest.Key.executable : .flatpak
+        let file = "\(AppManifestDirectory.defaultPath)/\(name).json (or apps beside the broker's configuration)"
+        let command =
+            credentials.flatpak == nil ? "run: shared-device apps enrol \(program) --id \(name), which writes" : "write"
+        return "\(command) \(file): {\"id\": \"\(name)\", \"\(key.rawValue)\": \"\(program)\"}"
     }
 
     /// The key of a caller without a manifest. It contains a blank, so it is never a manifest's identifier.

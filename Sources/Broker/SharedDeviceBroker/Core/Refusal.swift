@@ -89,7 +89,11 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         "too many requests of this user wait for an answer at this moment; try again when some are answered"
     )
     package static func missing(_ field: String) -> Refusal {
-        Refusal(.invalidRequest, "the request lacks “\(field)”, or it has another type")
+        Refusal(.invalidRequest, "the request lacks “\(field)”; add it")
+    }
+    /// - Parameter flaw: what is wrong with the field, and what it has to be.
+    package static func malformed(_ field: String, _ flaw: String) -> Refusal {
+        Refusal(.invalidRequest, "“\(field)” \(flaw)")
     }
     package static func notStored(_ problem: String) -> Refusal { Refusal(.brokerFailed, problem) }
     package static func failed(_ problem: String) -> Refusal { Refusal(.brokerFailed, problem) }

@@ -109,20 +109,45 @@ private struct RequestFields {
     func text(_ key: String) -> String? { fields[key]?.stringValue }
 
     func required(_ key: String) throws(Refusal) -> String {
-        guard let text = text(key) else { throw .missing(key) }
+        guard let value = fields[key] else { throw .missing(key) }
+        guard let text = value.stringValue else {
+            throw .malformed(key, "is \(value.forPeople), and has to be a string")
+        }
         return text
     }
 
     func words(_ key: String) -> String? { text(key)?.forLog(Self.longestWords) }
 
-    func number(_ key: String) -> UInt64? { fields[key]?.unsignedValue }
+    /// A number that is not negative, of any integer type; `nil` if the field is absent.
+    func number(_ key: String) throws(Refusal) -> UInt64? {
+        guard let value = fields[key] else { return nil }
+        guard let number = value.wholeNumber else {
+            throw .malformed(
+                key,
+                "is \(value.forPeople), and has to be a whole number that is not negative, of any integer type"
+            )
+        }
+        return number
+    }
+
+    /// One of these words.
+    func word<Word: RawRepresentable>(_ key: String, _ words: [Word]) throws(Refusal) -> Word
+    where Word.RawValue == String {
+        guard let value = fields[key] else { throw .missing(key) }
+        guard let word = words.first(where: { $0.rawValue == value.stringValue }) else {
+            let names = words.map { "“\($0.rawValue)”" }.joined(separator: ", ")
+            let kind = value.stringValue == nil ? value.forPeople : "none of the words that it may be"
+            throw .malformed(key, "is \(kind), and has to be one of \(names)")
+        }
+        return word
+    }
 
     func flag(_ key: String) -> Bool { fields[key]?.booleanValue ?? false }
 
     /// Names a sign-in, so that its app can cancel it.
     func label() throws(Refusal) -> String? {
         guard let label = text("request") else { return nil }
-        guard label.utf8.count <= 64 else { throw .missing("request") }
+        guard label.utf8.count <= 64 else { throw .malformed("request", "is longer than 64 bytes") }
         return label
     }
 
@@ -134,7 +159,7 @@ private struct RequestFields {
         guard let value = fields["scopes"] else { return [] }
         // Tokens are kept by their scopes: those must not fill the memory.
         guard let scopes = value.stringsValue, scopes.reduce(0, { $0 + $1.utf8.count + 1 }) <= Self.longestScopes else {
-            throw .missing("scopes")
+            throw .malformed("scopes", "has to be an array of strings with at most \(Self.longestScopes) bytes")
         }
         return Set(scopes)
     }
@@ -142,7 +167,11 @@ private struct RequestFields {
     /// How long the caller is ready to wait.
     func patience() throws(Refusal) -> Duration {
         guard let value = fields["wait"] else { return .zero }
-        guard case .double(let seconds) = value, seconds >= 0 else { throw .missing("wait") }
+        let number: Double? =
+            if case .double(let seconds) = value { seconds } else { value.wholeNumber.map(Double.init) }
+        guard let seconds = number, seconds >= 0 else {
+            throw .malformed("wait", "is \(value.forPeople), and has to be a number of seconds that is not negative")
+        }
         return .seconds(min(seconds, Self.longestWait))
     }
 }
@@ -168,19 +197,18 @@ extension Request.Call {
                 identifier: try fields.required("accountIdentifier"),
                 scopes: try fields.scopes(),
                 refresh: fields.flag("forceRefresh"),
-                session: fields.number("session")
+                session: try fields.number("session")
             )
         case .signOut:
-            self = .signOut(identifier: try fields.required("accountIdentifier"), session: fields.number("session"))
+            self = .signOut(identifier: try fields.required("accountIdentifier"), session: try fields.number("session"))
         case .reportCleanup:
-            guard let session = fields.number("session") else { throw .missing("session") }
-            let progress = fields.text("progress").flatMap(CleanupReport.Progress.init)
-            guard let progress, [.begun, .failed, .finished].contains(progress) else { throw .missing("progress") }
+            guard let session = try fields.number("session") else { throw .missing("session") }
+            let progress = try fields.word("progress", [CleanupReport.Progress.begun, .failed, .finished])
             self = .report(progress, session: session, detail: fields.words("detail"))
         case .getRound:
             self = .round(
-                session: fields.number("session"),
-                after: fields.number("revision"),
+                session: try fields.number("session"),
+                after: try fields.number("revision"),
                 awaitsEnd: fields.flag("awaitsEnd"),
                 patience: try fields.patience()
             )
@@ -196,11 +224,32 @@ extension Request.Call {
             guard let reason = fields.words("reason"), !reason.isEmpty else { throw .missing("reason") }
             self = .waive(
                 app: try fields.required("app"),
-                user: fields.number("user").flatMap(UInt32.init(exactly:)),
-                session: fields.number("session"),
+                user: try fields.number("user").flatMap(UInt32.init(exactly:)),
+                session: try fields.number("session"),
                 reason: reason
             )
         case .getRunningApps: self = .runningApps
+        }
+    }
+}
+
+extension DBusValue {
+    /// The value of any integer type; `nil` for another type, and for a negative number.
+    fileprivate var wholeNumber: UInt64? {
+        switch self {
+        case .int16(let value): UInt64(exactly: value)
+        case .int32(let value): UInt64(exactly: value)
+        case .int64(let value): UInt64(exactly: value)
+        default: unsignedValue
+        }
+    }
+
+    /// What kind of value it is, for the answer to the sender; a text itself may name a person, and the answer is in the log.
+    fileprivate var forPeople: String {
+        switch self {
+        case .string: "a string"
+        case .int16, .int32, .int64, .byte, .uint16, .uint32, .uint64: "a number that is out of place"
+        default: "of the D-Bus type \(signature)"
         }
     }
 }

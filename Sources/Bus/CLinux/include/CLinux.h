@@ -21,6 +21,9 @@ int CLinux_pipe(int ends[2]);
 /// Has a program that is about to be started inherit no descriptor from `first` on. Returns 0, or an error number.
 int CLinux_closeFrom(posix_spawn_file_actions_t *actions, int first);
 
+/// From here on this process is the parent of all its descendants whose parents have ended; otherwise that is process 1.
+void CLinux_adoptOrphans(void);
+
 /// From here on no other process of this user reads this one's memory, traces it, or sees it in a core dump.
 void CLinux_keepMemoryPrivate(void);
 

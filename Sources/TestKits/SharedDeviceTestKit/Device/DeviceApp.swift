@@ -54,7 +54,10 @@ public final class DeviceApp: Sendable {
             }
             if app.busName != nil { try writeScript() }
         } catch {
-            throw TestDeviceError(.filesFailed, "could not make the directories of \(app.identifier): \(error)")
+            throw TestDeviceError(
+                .filesFailed,
+                "could not make the directories of \(app.identifier): \(Text.reason(error))"
+            )
         }
     }
 

@@ -35,7 +35,7 @@ final class DeviceHost: Sendable {
             }
             bus = try PrivateBus(PrivateBus.Options(services: Dictionary(services) { first, _ in first }))
         } catch {
-            throw TestDeviceError(.deviceFailed, "the device's bus does not start: \(error)")
+            throw TestDeviceError(.deviceFailed, "the device's bus does not start: \(Text.reason(error))")
         }
     }
 
@@ -85,7 +85,7 @@ final class DeviceHost: Sendable {
                 try write(manifest, to: "\(configurationDirectory)/apps/\(Self.fileName(app.identifier)).json")
             }
         } catch {
-            throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(error)")
+            throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(Text.reason(error))")
         }
     }
 
@@ -199,9 +199,13 @@ struct DevicePrograms: Sendable {
     func path(of executable: String) throws(TestDeviceError) -> String {
         guard executable.contains("/") else { return try Self.find(executable, in: directories) }
         guard access(executable, X_OK) == 0 else {
+            let code = errno
+            let isThere = code == EACCES && access(executable, F_OK) == 0
             throw TestDeviceError(
                 .programMissing,
-                "\(executable) cannot be run (\(String(cString: strerror(errno)))); has it been built?"
+                isThere
+                    ? "\(executable) is not executable; run: chmod +x \(executable)"
+                    : "\(executable) cannot be run (\(String(cString: strerror(code)))); has it been built?"
             )
         }
         return executable

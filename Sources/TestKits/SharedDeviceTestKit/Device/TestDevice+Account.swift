@@ -192,7 +192,7 @@ extension TestDevice {
             }
             return (copies, root)
         } catch {
-            throw TestDeviceError(.filesFailed, "could not copy the apps' directories: \(error)")
+            throw TestDeviceError(.filesFailed, "could not copy the apps' directories: \(Text.reason(error))")
         }
     }
 }

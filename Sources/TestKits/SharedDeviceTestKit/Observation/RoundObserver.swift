@@ -106,6 +106,8 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
     public static let brokerLane = "broker"
     /// The bus's lane.
     public static let busLane = "bus"
+    /// The lanes of no app.
+    static let lanes: Set<String> = [deviceLane, brokerLane, busLane]
 
     /// An event.
     public init(milliseconds: Double, lane: String, kind: Kind, text: String) {

@@ -16,7 +16,7 @@ public struct CheckResult: Sendable, Hashable, Codable {
         public let app: String
         /// What was expected.
         public let expectation: String
-        /// The step of the plan, counted from 0.
+        /// The step of the plan, counted from 1.
         public let step: Int
         /// Whether it holds.
         public let outcome: Outcome
@@ -52,6 +52,8 @@ public struct CheckResult: Sendable, Hashable, Codable {
         public let apps: [App]
         /// What happened since the sign-in, in the order of time.
         public let events: [DeviceEvent]
+        /// How long after the sign-out the kit looked last.
+        public let observed: Double
 
         init(_ report: PropagationReport) {
             session = report.session
@@ -68,12 +70,13 @@ public struct CheckResult: Sendable, Hashable, Codable {
                 )
             }
             events = report.events
+            observed = Text.number(report.observedFor)
         }
     }
 
     /// A step that failed.
     public struct Failure: Sendable, Hashable, Codable {
-        /// The step of the plan, counted from 0.
+        /// The step of the plan, counted from 1.
         public let step: Int
         /// What was attempted and what happened.
         public let message: String
@@ -85,6 +88,8 @@ public struct CheckResult: Sendable, Hashable, Codable {
     public let startedAt: Date
     /// How long it took.
     public let milliseconds: Double
+    /// The steps of the plan, in words.
+    public let steps: [String]
     /// The expectations, in the order of the plan.
     public let verdicts: [Verdict]
     /// The sign-outs, in order.
@@ -96,4 +101,12 @@ public struct CheckResult: Sendable, Hashable, Codable {
 
     /// Whether all steps were done and all expectations hold.
     public var holds: Bool { failure == nil && verdicts.allSatisfy { $0.outcome == .holds } }
+}
+
+extension CheckResult {
+    /// The apps' names for people.
+    var names: AppNames {
+        let apps = verdicts.map(\.app) + rounds.flatMap { $0.apps.map(\.identifier) }
+        return AppNames(apps, reserved: DeviceEvent.lanes)
+    }
 }

@@ -34,7 +34,7 @@ public struct CheckRunner: Sendable {
     ///   broker do not start. Later failures are in the result, a cancellation too.
     public func run() async throws(TestDeviceError) -> CheckResult {
         let start = (Date(), ContinuousClock.now)
-        progress("starting bus, broker and \(plan.apps.count == 1 ? "one app" : "\(plan.apps.count) apps")")
+        progress("starting bus, broker and \(Text.count(plan.apps.count, "app"))")
         let device = try await TestDevice(
             apps: plan.apps,
             users: plan.users,
@@ -42,19 +42,21 @@ public struct CheckRunner: Sendable {
             programs: programs,
             directory: directory
         )
-        let course = CheckCourse(device, progress: progress)
+        let course = CheckCourse(device)
+        let names = AppNames(plan.apps.map(\.identifier), reserved: DeviceEvent.lanes)
+        let texts = plan.steps.map { $0.text(names) }
         var failure: CheckResult.Failure?
-        for (index, step) in plan.steps.enumerated() {
+        for (number, step) in zip(1..., plan.steps) {
             guard failure == nil else {
-                course.skip(step, at: index)
+                course.skip(step, at: number)
                 continue
             }
             do {
                 try Task.checkCancellation()
-                try await course.take(step, at: index)
+                progress("step \(number) of \(texts.count): \(texts[number - 1])")
+                try await course.take(step, at: number)
             } catch {
-                failure = CheckResult.Failure(step: index, message: "\(error)")
-                progress("step \(index) failed: \(error)")
+                failure = CheckResult.Failure(step: number, message: "\(error)")
             }
         }
         let isBad = failure != nil || course.verdicts.contains { $0.outcome != .holds }
@@ -62,6 +64,7 @@ public struct CheckRunner: Sendable {
             title: plan.title,
             startedAt: start.0,
             milliseconds: Text.number(.now - start.1),
+            steps: texts,
             verdicts: course.verdicts,
             rounds: course.rounds,
             failure: failure,
@@ -73,16 +76,12 @@ public struct CheckRunner: Sendable {
 /// A run of a plan on a device.
 final class CheckCourse {
     private let device: TestDevice
-    private let progress: (String) -> Void
     private(set) var verdicts: [CheckResult.Verdict] = []
     private(set) var rounds: [CheckResult.Round] = []
     /// The number of lines that an app had written when the plan last wrote to it.
     private var marks: [String: Int] = [:]
 
-    init(_ device: TestDevice, progress: @escaping (String) -> Void) {
-        self.device = device
-        self.progress = progress
-    }
+    init(_ device: TestDevice) { self.device = device }
 
     /// The last lines of each process.
     var output: [String: String] {
@@ -91,67 +90,40 @@ final class CheckCourse {
         return output.mapValues { String($0.suffix(4000)) }
     }
 
-    func take(_ step: CheckStep, at index: Int) async throws {
+    func take(_ step: CheckStep, at number: Int) async throws {
         defer { noteRound() }
         switch step {
-        case .signIn(let user):
-            progress("\(user) signs in")
-            try await device.signIn(user)
-        case .signOut:
-            progress("sign-out")
-            try await device.beginSignOut(copies: false)
-        case .waitUntilRunning(let time):
-            progress("waiting until the apps run")
-            try await device.waitUntilRunning(within: .milliseconds(time))
+        case .signIn(let user): try await device.signIn(user)
+        case .signOut: try await device.beginSignOut(copies: false)
+        case .waitUntilRunning(let time): try await device.waitUntilRunning(within: .milliseconds(time))
         case .send(let app, let line):
-            progress("\(app) ← \(Text.printable(line))")
             marks[app] = try device.app(app).lines.count
             try device.app(app).write(line)
         case .waitForLine(let app, let text, let time):
-            progress("waiting for a line of \(app) with “\(Text.printable(text))”")
             let mark = marks[app] ?? 0
             try await device.app(app).line(after: mark, within: .milliseconds(time)) { $0.contains(text) }
         case .waitForMarker(let app, let marker, let time):
-            progress("waiting until “\(Text.printable(marker))” is in the data of \(app)")
             try await device.app(app).waitForMarker(Marker(marker), within: .milliseconds(time))
-        case .pause(let time):
-            progress("a pause of \(Text.milliseconds(time))")
-            try await Task.sleep(for: .milliseconds(time))
-        case .slowCleanup(let app, let time):
-            progress("\(app) will be stopped for \(Text.milliseconds(time)) when it is told")
-            try device.slowCleanup(of: app, by: .milliseconds(time))
-        case .start(let app): try device.app(note("start", app)).start()
-        case .stop(let app): try await device.app(note("stop", app)).stop()
-        case .resume(let app): try device.app(note("continue", app)).resume()
-        case .kill(let app): try await device.app(note("kill", app)).kill()
-        case .killBroker:
-            progress("kill the broker")
-            await device.killBroker()
-        case .startBroker:
-            progress("start the broker")
-            try await device.restartBroker()
-        case .restartBus:
-            progress("restart the bus")
-            try device.restartBus()
-        case .spoofBroadcast:
-            progress("a broadcast that is not the broker's")
-            try await device.spoofBroadcast()
-        case .expect(let expectation):
-            try await check(expectation, at: index)
+        case .pause(let time): try await Task.sleep(for: .milliseconds(time))
+        case .slowCleanup(let app, let time): try device.slowCleanup(of: app, by: .milliseconds(time))
+        case .start(let app): try device.app(app).start()
+        case .stop(let app): try await device.app(app).stop()
+        case .resume(let app): try device.app(app).resume()
+        case .kill(let app): try await device.app(app).kill()
+        case .killBroker: await device.killBroker()
+        case .startBroker: try await device.restartBroker()
+        case .restartBus: try device.restartBus()
+        case .spoofBroadcast: try await device.spoofBroadcast()
+        case .expect(let expectation): try await check(expectation, at: number)
         }
     }
 
-    private func note(_ what: String, _ app: String) -> String {
-        progress("\(what) \(app)")
-        return app
-    }
-
     /// The expectations of a step that was not reached.
-    func skip(_ step: CheckStep, at index: Int) {
+    func skip(_ step: CheckStep, at number: Int) {
         guard case .expect(let expectation) = step else { return }
         for app in apps(of: expectation) {
-            for text in Expected.all(expectation) {
-                add(app.identifier, text, index, .skipped, "an earlier step could not be done")
+            for text in expectation.parts {
+                add(app.identifier, text, number, .skipped, "an earlier step could not be done")
             }
         }
     }
@@ -163,18 +135,18 @@ final class CheckCourse {
         return device.apps.filter { names.contains($0.identifier) }
     }
 
-    private func check(_ expectation: CheckExpectation, at index: Int) async throws {
+    private func check(_ expectation: CheckExpectation, at number: Int) async throws {
         let apps = apps(of: expectation)
-        for app in apps { try checkPresence(expectation.present, in: app, index) }
+        for app in apps { try checkPresence(expectation.present, in: app, number) }
         if let limit = expectation.heardWithin {
             await wait(for: limit, apps) { $0.heardAfter != nil }
-            try judge(apps, Expected.heard(limit), index, limit) { $0.heardAfter }
+            try judge(apps, Expected.heard(limit), number, limit) { $0.heardAfter }
         }
         if let limit = expectation.cleanedWithin {
             await wait(for: limit, apps) { $0.progress == .finished }
-            try judge(apps, Expected.cleaned(limit), index, limit) { $0.progress == .finished ? $0.cleanedAfter : nil }
+            try judge(apps, Expected.cleaned(limit), number, limit) { $0.progress == .finished ? $0.cleanedAfter : nil }
         }
-        for app in apps { try checkAbsence(expectation.absent, in: app, index) }
+        for app in apps { try checkAbsence(expectation.absent, in: app, number) }
     }
 
     /// Waits until the condition holds for all these apps, or their time is certainly over.
@@ -195,7 +167,7 @@ final class CheckCourse {
     private func judge(
         _ apps: [DeviceApp],
         _ text: String,
-        _ index: Int,
+        _ number: Int,
         _ limit: Double,
         _ time: (PropagationReport.App) -> Duration?
     ) throws {
@@ -204,33 +176,33 @@ final class CheckCourse {
             let measured = time(app)
             let holds = measured.map { Text.number($0) <= limit } ?? false
             let detail = measured.map { "after \(Text.milliseconds($0))" } ?? app.summary
-            add(app.identifier, text, index, holds ? .holds : .fails, detail)
+            add(app.identifier, text, number, holds ? .holds : .fails, detail)
         }
     }
 
-    private func checkPresence(_ markers: [String], in app: DeviceApp, _ index: Int) throws {
+    private func checkPresence(_ markers: [String], in app: DeviceApp, _ number: Int) throws {
         let found = markers.isEmpty ? [] : try app.findings(of: markers.map { Marker($0) })
         for text in markers {
             let places = found.filter { $0.marker == Marker(text).kind }
             add(
                 app.identifier,
                 Expected.present(text),
-                index,
+                number,
                 places.isEmpty ? .fails : .holds,
                 // For a marker that should be absent, the report names the exact place.
-                places.isEmpty ? "it is nowhere" : "in \(places.count == 1 ? "one place" : "\(places.count) places")"
+                places.isEmpty ? "it is nowhere" : "in \(Text.count(places.count, "place"))"
             )
         }
     }
 
-    private func checkAbsence(_ markers: [String], in app: DeviceApp, _ index: Int) throws {
+    private func checkAbsence(_ markers: [String], in app: DeviceApp, _ number: Int) throws {
         let found = markers.isEmpty ? [] : try app.findings(of: markers.map { Marker($0) })
         for text in markers {
             let places = found.filter { $0.marker == Marker(text).kind }
             add(
                 app.identifier,
                 Expected.absent(text),
-                index,
+                number,
                 places.isEmpty ? .holds : .fails,
                 places.isEmpty ? "nothing found" : Self.list(places, 5)
             )
@@ -252,7 +224,6 @@ final class CheckCourse {
         _ outcome: CheckResult.Verdict.Outcome,
         _ detail: String
     ) {
-        if outcome == .fails { progress("\(app) FAILS: \(expectation): \(detail)") }
         verdicts.append(
             CheckResult.Verdict(app: app, expectation: expectation, step: step, outcome: outcome, detail: detail)
         )
@@ -263,19 +234,5 @@ final class CheckCourse {
         let round = CheckResult.Round(report)
         if rounds.last?.session == round.session { rounds.removeLast() }
         rounds.append(round)
-    }
-}
-
-/// Expectations in words.
-private enum Expected {
-    static func present(_ marker: String) -> String { "“\(marker)” is in its data" }
-    static func absent(_ marker: String) -> String { "nothing of “\(marker)” is left in its data" }
-    static func heard(_ limit: Double) -> String { "hears of the sign-out within \(Text.milliseconds(limit))" }
-    static func cleaned(_ limit: Double) -> String { "is clean within \(Text.milliseconds(limit))" }
-
-    static func all(_ expectation: CheckExpectation) -> [String] {
-        expectation.present.map(present)
-            + [expectation.heardWithin.map(heard), expectation.cleanedWithin.map(cleaned)]
-            .compactMap(\.self) + expectation.absent.map(absent)
     }
 }

@@ -1,3 +1,4 @@
+import DeviceConfiguration
 import Foundation
 
 /// A value of a JSON document with its path, so that errors can name the place.
@@ -12,7 +13,7 @@ struct JSONCursor {
         do {
             value = try JSONDecoder().decode(JSONValue.self, from: document)
         } catch {
-            throw CheckPlanError("$", "it is no JSON: \(Self.reason(error))")
+            throw CheckPlanError("$", JSONFlaw.text(of: document))
         }
         path = "$"
     }
@@ -123,12 +124,6 @@ struct JSONCursor {
 
     private func wrong(_ wanted: String) -> CheckPlanError {
         CheckPlanError(path, "it is \(value.kind), not \(wanted)")
-    }
-
-    private static func reason(_ error: any Error) -> String {
-        guard case DecodingError.dataCorrupted(let context) = error else { return "\(error)" }
-        let place = (context.underlyingError as NSError?)?.userInfo[NSDebugDescriptionErrorKey] as? String
-        return place ?? context.debugDescription
     }
 }
 

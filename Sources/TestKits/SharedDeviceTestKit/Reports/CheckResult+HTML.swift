@@ -23,22 +23,51 @@ extension CheckResult {
             parts.append("<h2>Step \(failure.step) could not be done</h2>")
             parts.append("<pre>\(Markup.escaped(failure.message))</pre>")
         }
+        let names = names
         for (number, round) in rounds.enumerated() {
             parts.append("<h2>Sign-out of \(Markup.escaped(round.user)), session \(round.session)</h2>")
-            parts.append("<figure>\(TimelineDrawing(round, number: number).svg)</figure>")
-            parts += [Self.appTable(round), Self.eventTable(round)]
+            parts.append("<figure>")
+            // A drawing that shrinks cannot be read, so that there is one for each size of screen.
+            for (style, width) in [("wide", 920.0), ("narrow", 336)] {
+                let drawing = TimelineDrawing(round, names: names, identifier: "\(style)\(number)", width: width)
+                parts.append("<div class=\"\(style)\">\(drawing.svg())</div>")
+            }
+            parts.append("<figcaption>\(Self.origins)</figcaption></figure>")
+            parts += [Self.appTable(round, names), Self.eventTable(round, names)]
         }
-        if !rounds.isEmpty { parts.append(Self.legend) }
-        parts += ["<h2>Expectations</h2>", expectationTable]
+        parts += ["<h2>Expectations</h2>", expectationTable(names), "<h2>Steps of the plan</h2>", stepTable]
         for (process, text) in output.sorted(by: { $0.key < $1.key }) where !text.isEmpty {
-            parts.append("<h2>What \(Markup.escaped(process)) wrote last</h2><pre>\(Markup.escaped(text))</pre>")
+            parts.append("<h2>What \(Markup.escaped(names[process])) wrote last</h2><pre>\(Markup.escaped(text))</pre>")
         }
         parts += ["</body>", "</html>"]
         return parts.joined(separator: "\n") + "\n"
     }
 
-    private var expectationTable: String {
+    /// The timeline of the last sign-out as a picture of its own; `nil` if nobody has signed out.
+    ///
+    /// - Parameter isDark: for a dark background.
+    public func svg(isDark: Bool) -> String? {
+        rounds.last.map { round in
+            TimelineDrawing(round, names: names, identifier: "away", width: 820).svg(isDark ? .dark : .light) + "\n"
+        }
+    }
+
+    private var stepTable: String {
         Self.table(
+            "What the plan did",
+            ["Step", "Result", "What"],
+            zip(1..., steps).map { number, text in
+                let state = stepState(number)
+                return [
+                    ("\(number)", "number"), (state, state == "done" ? "short" : "bad short"), (text, "wide"),
+                ]
+            }
+        )
+    }
+
+    private func expectationTable(_ names: AppNames) -> String {
+        Self.table(
+            "What was expected of each app, and what was seen",
             ["Step", "Result", "App", "Expectation", "Seen"],
             verdicts.map { verdict in
                 let sign =
@@ -48,18 +77,19 @@ extension CheckResult {
                     case .skipped: ("– skipped", "dim short")
                     }
                 return [
-                    ("\(verdict.step)", "number"), sign, (verdict.app, "wide"), (verdict.expectation, "wide"),
+                    ("\(verdict.step)", "number"), sign, (names[verdict.app], "wide"), (verdict.expectation, "wide"),
                     (verdict.detail, "wide"),
                 ]
             }
         )
     }
 
-    private static func appTable(_ round: Round) -> String {
+    private static func appTable(_ round: Round, _ names: AppNames) -> String {
         table(
+            "When each app heard of the sign-out and was clean",
             ["App", "Heard", "Began", "Clean", "Seen clean", "State"],
             round.apps.map { app in
-                [(app.identifier, "wide")]
+                [(names[app.identifier], "wide")]
                     + [app.heardAfter, app.begunAfter, app.cleanedAfter, app.seenCleanAfter]
                     .map { ($0.map(Text.milliseconds) ?? "–", "number") }
                     + [(app.summary, app.isClean ? "good wide" : "bad wide")]
@@ -67,15 +97,17 @@ extension CheckResult {
         )
     }
 
-    private static func eventTable(_ round: Round) -> String {
+    private static func eventTable(_ round: Round, _ names: AppNames) -> String {
         let rows = round.events.map { event in
-            [(Text.milliseconds(event.milliseconds), "number"), (event.lane, "wide"), (event.text, "wide")]
+            [(Text.milliseconds(event.milliseconds), "number"), (names[event.lane], "wide"), (event.text, "wide")]
         }
-        return "<details><summary>All that happened since the sign-in</summary>"
-            + table(["When", "Who", "What"], rows) + "</details>"
+        return "<details><summary>The same as a table: all that happened since the sign-in</summary>"
+            + table("All events since the sign-in", ["When", "Who", "What"], rows) + "</details>"
     }
 
-    private static func table(_ head: [String], _ rows: [[(text: String, style: String)]]) -> String {
+    /// - Parameter caption: for screen readers; the heading says it to others.
+    private static func table(_ caption: String, _ head: [String], _ rows: [[(text: String, style: String)]]) -> String
+    {
         let heads = head.enumerated().map { column, name in
             let isNumber = rows.first.map { $0[column].style == "number" } ?? false
             return "<th scope=\"col\"\(isNumber ? " class=\"number\"" : "")>\(name)</th>"
@@ -87,35 +119,20 @@ extension CheckResult {
                     return "<td\(style)>\(Markup.escaped(cell.text))</td>"
                 }.joined() + "</tr>"
         }
-        return "<table><thead><tr>\(heads)</tr></thead><tbody>\n\(lines.joined(separator: "\n"))\n</tbody></table>"
+        return
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"\(caption)\"><table><caption>\(caption)</caption><thead><tr>\(heads)</tr></thead><tbody>\n\(lines.joined(separator: "\n"))\n</tbody></table></div>"
     }
 
-    private static var legend: String {
-        let kinds: [(DeviceEvent.Kind, String)] = [
-            (.signOut, "sign-out"), (.broadcast, "broadcast"), (.told, "asks and is told"), (.begun, "began"),
-            (.finished, "clean"),
-            (.failed, "could not clean up"), (.stopped, "stopped"), (.continued, "goes on"), (.killed, "killed"),
-            (.started, "starts"), (.ended, "ends"), (.spoofed, "spoofed broadcast"),
-        ]
-        let items = kinds.map { kind, text in "<b>\(TimelineDrawing.sign(kind).letter)</b> \(text)" }
-        return
-            "<p class=\"note\">\(items.joined(separator: ", ")). Hatched: stopped, or not there. Light bar: has not heard of it; "
-            + "dark bar: cleans up.</p>\n<p class=\"note\">Heard, began and clean are the times of the broker's ledger, from the "
-            + "sign-out's commit to the app's question or report. Seen clean, faults, and starts and ends of processes are what "
-            + "the kit saw itself.</p>"
-    }
+    private static let origins =
+        "Heard, began and clean are the times of the broker's ledger, from the sign-out's commit to the app's question or report. Seen "
+        + "clean, faults, and starts and ends of processes are what the kit saw itself."
 
     private static let style = """
 
-        :root { --ink: #1b1f24; --paper: #ffffff; --dim: #5c6670; --line: #d5dae0; --good: #11713a; --bad: #b3261e;
-          --told: #7a5200; --account: #1f4fa3; --fault: #8a1c7c; --owed: #f3dca6; --cleaning: #9cc4f2; }
-        @media (prefers-color-scheme: dark) {
-          :root { --ink: #e6e9ec; --paper: #14171a; --dim: #9aa4ae; --line: #363d44; --good: #5fd08c; --bad: #ff8a80;
-            --told: #f0c060; --account: #8fb8ff; --fault: #f09ae4; --owed: #57471f; --cleaning: #28507c; } }
-        @media print {
-          :root { --ink: #000000; --paper: #ffffff; --dim: #333333; --line: #999999; --good: #000000; --bad: #000000;
-            --told: #000000; --account: #000000; --fault: #000000; --owed: #eeeeee; --cleaning: #bbbbbb; }
-          table, figure { break-inside: avoid; } }
+        :root { \(Palette.light.properties) }
+        @media (prefers-color-scheme: dark) { :root { \(Palette.dark.properties) } }
+        @media print { :root { \(Palette.print.properties) } table, figure { break-inside: avoid; } }
+        * { box-sizing: border-box; }
         body { margin: 2rem auto; max-width: 62rem; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink);
           background: var(--paper); }
         h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
@@ -126,18 +143,16 @@ extension CheckResult {
         td.short { white-space: nowrap; }
         .good { color: var(--good); } .bad { color: var(--bad); } .dim, .note { color: var(--dim); }
         .verdict { font-size: 1.1rem; font-weight: 600; }
-        figure { margin: 0 0 1rem; overflow-x: auto; } svg { width: 100%; min-width: 40rem; height: auto; display: block; }
+        figure { margin: 0 0 1rem; } figcaption { color: var(--dim); font-size: 0.9rem; }
+        svg { width: 100%; height: auto; display: block; } .narrow { display: none; }
+        .scroll { overflow-x: auto; }
+        caption { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+        summary { cursor: pointer; } :focus-visible { outline: 2px solid var(--account); outline-offset: 2px; }
         pre { white-space: pre-wrap; overflow-wrap: anywhere; padding: 0.6rem; border: 1px solid var(--line); }
-        svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
-        svg .lane { text-anchor: end; } svg .time { text-anchor: middle; fill: var(--dim); font-size: 11px; }
-        svg .tick { stroke: var(--line); } svg .origin { stroke: var(--account); stroke-width: 1.5; }
-        svg .base { stroke: var(--line); stroke-dasharray: 2 3; }
-        svg .owed { fill: var(--owed); } svg .cleaning { fill: var(--cleaning); } svg .hatch { fill: var(--fault); }
-        svg .stop { stroke: var(--fault); stroke-width: 0.7; }
-        svg .mark circle { fill: var(--paper); stroke-width: 1.6; stroke: currentColor; }
-        svg .mark text { text-anchor: middle; font-size: 10.5px; font-weight: 700; fill: currentColor; }
-        svg .told { color: var(--told); } svg .account { color: var(--account); } svg .fault { color: var(--fault); }
-        svg .life { color: var(--dim); } svg .good { color: var(--good); } svg .bad { color: var(--bad); }
+        @media (max-width: 44rem) {
+          body { margin: 1rem auto; padding: 0 0.75rem; }
+          td.wide { min-width: 8rem; } div.wide { display: none; } .narrow { display: block; } }
+        \(TimelineStyle.rules)
 
         """
 }

@@ -1,35 +1,55 @@
 import Foundation
 
 extension CheckResult {
-    /// For people at a terminal: the sign-outs, each expectation, and the verdict.
+    /// For people at a terminal: the sign-outs, each expectation that does not hold, and the verdict.
     ///
-    /// - Parameter inColor: whether to use the terminal's colours.
-    public func text(inColor: Bool = false) -> String {
+    /// - Parameters:
+    ///   - inColor: whether to use the terminal's colours.
+    ///   - isVerbose: whether to list the steps and all expectations.
+    ///   - note: lines before the verdict.
+    public func text(inColor: Bool = false, isVerbose: Bool = false, note: String? = nil) -> String {
         let paint: (String, String) -> String = { text, code in inColor ? "\u{1B}[\(code)m\(text)\u{1B}[0m" : text }
+        let names = names
         var parts = rounds.map { round in
             let rows = round.apps.map { app in
-                [app.identifier]
+                [names[app.identifier]]
                     + [app.heardAfter, app.begunAfter, app.cleanedAfter].map { $0.map(Text.milliseconds) ?? "–" }
                     + [app.summary]
             }
             return paint("sign-out of \(Text.printable(round.user)), session \(round.session)", "1") + "\n"
                 + Text.table(["APP", "HEARD", "BEGAN", "CLEAN", "STATE"], rows)
         }
-        let rows = verdicts.map { ["\($0.step)", $0.outcome.rawValue, $0.app, $0.expectation, $0.detail] }
-        let table = Text.table(["STEP", "RESULT", "APP", "EXPECTATION", "SEEN"], rows).split(separator: "\n")
-        // Colours come last, because their control sequences would disturb the alignment.
-        let lines = table.enumerated().map { index, line in
-            guard index > 0, verdicts.indices.contains(index - 1) else { return paint(String(line), "1") }
-            switch verdicts[index - 1].outcome {
-            case .holds: return String(line)
-            case .fails: return paint(String(line), "31")
-            case .skipped: return paint(String(line), "33")
+        let shown = verdicts.filter { isVerbose || $0.outcome != .holds }
+        if isVerbose || !holds { parts.append(stepText) }
+        if !shown.isEmpty {
+            let rows = shown.map { ["\($0.step)", $0.outcome.rawValue, names[$0.app], $0.expectation, $0.detail] }
+            let table = Text.table(["STEP", "RESULT", "APP", "EXPECTATION", "SEEN"], rows).split(separator: "\n")
+            // Colours come last, because their control sequences would disturb the alignment.
+            let lines = zip([nil] + shown.map(\.outcome), table).map { outcome, line in
+                switch outcome {
+                case nil: paint(String(line), "1")
+                case .holds?: String(line)
+                case .fails?: paint(String(line), "31")
+                case .skipped?: paint(String(line), "33")
+                }
             }
+            parts.append(lines.joined(separator: "\n"))
         }
-        parts.append(lines.joined(separator: "\n"))
         if let failure { parts.append(paint("step \(failure.step) could not be done: \(failure.message)", "31")) }
-        parts.append(paint(verdict, holds ? "32" : "31"))
+        parts.append([note, paint(verdict, holds ? "32" : "31")].compactMap(\.self).joined(separator: "\n"))
         return parts.joined(separator: "\n\n") + "\n"
+    }
+
+    /// The steps with their numbers, and which of them could not be done.
+    private var stepText: String {
+        let rows = zip(1..., steps).map { ["\($0)", stepState($0), $1] }
+        return Text.table(["STEP", "", "WHAT"], rows)
+    }
+
+    /// What became of a step.
+    func stepState(_ number: Int) -> String {
+        if let failure, number >= failure.step { return number == failure.step ? "failed" : "skipped" }
+        return verdicts.contains { $0.step == number && $0.outcome == .fails } ? "fails" : "done"
     }
 
     /// One line: the verdict.
@@ -40,9 +60,10 @@ extension CheckResult {
             return verdicts.count == 1 ? "the one expectation holds" : "all \(verdicts.count) expectations hold"
         }
         let parts = [
-            failed > 0 ? "\(failed) of \(verdicts.count) expectations fail" : nil,
-            skipped > 0 ? "\(skipped) were not looked at" : nil,
-            failure == nil ? nil : "a step could not be done",
+            failed > 0
+                ? "\(failed) of \(Text.count(verdicts.count, "expectation")) \(failed == 1 ? "fails" : "fail")" : nil,
+            skipped > 0 ? "\(skipped) \(skipped == 1 ? "was" : "were") not looked at" : nil,
+            failure.map { "step \($0.step) could not be done" },
         ]
         return parts.compactMap(\.self).joined(separator: ", ")
     }
@@ -125,23 +146,33 @@ extension CheckResult {
 }
 
 /// Times and tables for people.
-enum Text {
-    /// Milliseconds, for instance `12.3 ms`; a dash if there is none.
+package enum Text {
+    /// Milliseconds, for instance `12 ms` or `1.2 ms`; a dash if there is none.
     static func milliseconds(_ duration: Duration?) -> String { duration.map { milliseconds(number($0)) } ?? "–" }
 
-    /// Milliseconds; whole ones from ten seconds on.
-    static func milliseconds(_ milliseconds: Double) -> String {
+    /// Milliseconds: whole ones from ten on, with one decimal below.
+    package static func milliseconds(_ milliseconds: Double) -> String {
         guard milliseconds.isFinite, abs(milliseconds) < 1e12 else { return "–" }
-        guard abs(milliseconds) < 10_000 else { return "\(Int(milliseconds.rounded())) ms" }
         let tenths = Int((milliseconds * 10).rounded())
+        guard abs(tenths) < 100, tenths % 10 != 0 else { return "\(Int(milliseconds.rounded())) ms" }
         return "\(tenths < 0 ? "-" : "")\(abs(tenths) / 10).\(abs(tenths) % 10) ms"
+    }
+
+    /// An error in words; Foundation's own description of a file's error is for programmers.
+    package static func reason(_ error: any Error) -> String {
+        (error as? CocoaError)?.localizedDescription ?? "\(error)"
+    }
+
+    /// A number of things, whose plural ends in s.
+    package static func count(_ number: Int, _ thing: String) -> String {
+        "\(number) \(thing)\(number == 1 ? "" : "s")"
     }
 
     /// A duration in milliseconds.
     static func number(_ duration: Duration) -> Double { duration / .milliseconds(1) }
 
     /// Aligned columns, without control characters.
-    static func table(_ head: [String], _ rows: [[String]]) -> String {
+    package static func table(_ head: [String], _ rows: [[String]]) -> String {
         let all = [head] + rows.map { $0.map(printable) }
         let widths = head.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
         return all.map { row in
@@ -153,7 +184,7 @@ enum Text {
     }
 
     /// The text without control characters: other programs choose the names.
-    static func printable(_ text: String) -> String {
+    package static func printable(_ text: String) -> String {
         String(
             String.UnicodeScalarView(text.unicodeScalars.map { $0.properties.generalCategory == .control ? " " : $0 })
         )

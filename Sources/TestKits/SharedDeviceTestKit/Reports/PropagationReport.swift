@@ -43,6 +43,8 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
     public let apps: [App]
     /// What happened since the sign-in, in the order of time.
     public let events: [DeviceEvent]
+    /// How long after the sign-out this report was made.
+    public let observedFor: Duration
     /// The state of the round; `nil` until the broker tells it.
     public let outcome: CleanupReport.Outcome?
     /// Keeps device and directories for the search.
@@ -61,6 +63,7 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         session = observer.session
         user = signOut.user
         outcome = round?.outcome
+        observedFor = .now - origin
         apps = device.apps.map { app in
             let entry = round?.apps.first { TestApp.isNamed($0.identifier, app.identifier) }
             return App(
@@ -140,9 +143,13 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
     /// A table of the apps, for people.
     public var description: String {
         let clean = apps.count { $0.isClean }
-        let head = "sign-out of \(user), session \(session): \(clean) of \(apps.count) apps are clean"
+        let head =
+            "sign-out of \(user), session \(session): \(clean) of \(Text.count(apps.count, "app")) \(clean == 1 ? "is" : "are") clean"
+        let names = AppNames(apps.map(\.identifier))
         let rows = apps.map { app in
-            [app.identifier] + [app.heardAfter, app.begunAfter, app.cleanedAfter].map(Text.milliseconds) + [app.summary]
+            [names[app.identifier]] + [app.heardAfter, app.begunAfter, app.cleanedAfter].map(Text.milliseconds) + [
+                app.summary
+            ]
         }
         return head + "\n" + Text.table(["APP", "HEARD", "BEGAN", "CLEAN", "STATE"], rows)
     }

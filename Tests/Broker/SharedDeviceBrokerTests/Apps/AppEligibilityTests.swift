@@ -152,6 +152,14 @@ struct AppEligibilityTests {
         #expect(refusal(decision)?.code == row.refusal)
     }
 
+    @Test("an app that lacks a manifest is told the command, the file and its form")
+    func remedyOfEnrolment() throws {
+        let text = try #require(refusal(decide("org.example.a", "/opt/a", requiresEnrolment: true))?.description)
+        #expect(text.contains("shared-device apps enrol /opt/a --id org.example.a"), "\(text)")
+        #expect(text.contains("/etc/shared-device/apps/org.example.a.json"))
+        #expect(text.contains(#"{"id": "org.example.a", "executable": "/opt/a"}"#))
+    }
+
     @Test("an exact list takes no beginning, and a list cannot have an app that says nothing")
     func exact() {
         #expect(refusal(decide("com.a.bc", "/opt/a", lists: AppLists(allowed: ["com.a.b"])))?.code == .notListed)

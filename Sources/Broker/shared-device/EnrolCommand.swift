@@ -1,0 +1,164 @@
+import ArgumentParser
+import DeviceConfiguration
+import DeviceStorage
+import Foundation
+import Glibc
+import SharedDeviceBroker
+import SharedDeviceTestKit
+
+struct AppsEnrolCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "enrol",
+        abstract: "Writes an app's manifest, by which the broker knows its program.",
+        discussion: """
+            The broker reads the manifest at once; where it requires enrolment, only apps with a manifest take part. On a bus that \
+            several users reach, a manifest counts only with --user. The other keys of a manifest are in \
+            Documentation/ManagedConfiguration.md.
+            """
+    )
+
+    @Argument(help: ArgumentHelp("The app's program: a path, or a name to look up in PATH.", valueName: "program"))
+    var program: String
+
+    @Option(
+        help: ArgumentHelp(
+            "The identifier that the app gives to SharedDeviceApplication, such as org.example.orders.",
+            discussion: "Otherwise the one by which this device knows the program, if it has run here."
+        )
+    )
+    var id: String?
+
+    @Option(help: ArgumentHelp("The user that the app runs as. Otherwise any.", valueName: "name"))
+    var user: String?
+
+    @Option(help: ArgumentHelp("The name by which the bus starts the app.", valueName: "name"))
+    var busName: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "The directory of the manifests.",
+            discussion: "Otherwise \(AppManifestDirectory.defaultPath).",
+            valueName: "dir"
+        )
+    )
+    var apps: String?
+
+    @Flag(help: "Replace the app's manifest if there is one.")
+    var force = false
+
+    @OptionGroup var state: StateOptions
+
+    func run() throws {
+        try reportingFailure {
+            let executable = try executable()
+            let directory = AppManifestDirectory(path: apps ?? AppManifestDirectory.defaultPath)
+            guard let identifier = id ?? knownIdentifier(of: executable) else {
+                let name = URL(fileURLWithPath: executable).lastPathComponent
+                throw CommandFailure(
+                    status: EX_USAGE,
+                    description:
+                        "which app is \(executable)? Say what it gives to SharedDeviceApplication, for instance: "
+                        + "--id org.example.\(name)"
+                )
+            }
+            let file = "\(directory.path)/\(identifier).json"
+            let content = try Form.json(
+                Manifest(id: identifier, executable: executable, user: user, busName: busName)
+            )
+            // The same eyes as the broker's.
+            _ = try AppManifest(json: Data(content.utf8), file: file)
+            try checkIsFree(identifier, file, directory)
+            try write(content + "\n", to: file)
+            try emit("wrote \(file)")
+        }
+    }
+
+    /// The property names are the manifest's keys.
+    private struct Manifest: Encodable {
+        let id: String
+        let executable: String
+        let user: String?
+        let busName: String?
+    }
+
+    private func checkIsFree(
+        _ identifier: String,
+        _ file: String,
+        _ directory: AppManifestDirectory
+    ) throws(CommandFailure) {
+        guard !force else { return }
+        if access(file, F_OK) == 0 {
+            throw CommandFailure(status: EX_CANTCREAT, description: "\(file) is there already; --force replaces it")
+        }
+        guard directory.load().manifests.contains(where: { $0.identifier == identifier }) else { return }
+        throw CommandFailure(
+            status: EX_CANTCREAT,
+            description:
+                "another file in \(directory.path) is the manifest of \(identifier); edit that one, or remove it"
+        )
+    }
+
+    /// What the device's ledger calls this program; `nil` if it does not know it, or by several identifiers. Root reads only a database of its
+    /// own: for another one it would give up the rights that it needs to write the manifest.
+    private func knownIdentifier(of executable: String) -> String? {
+        var information = stat()
+        guard stat(state.path, &information) == 0, information.st_uid == geteuid(),
+            let database = try? state.openDatabase(.existing), let content = try? DeviceStore.read(database)
+        else { return nil }
+        let keys = content.ledger.parts.values.flatMap { $0.keys.map(\.app) }
+        let found = Set(keys.filter { $0.contains(" (\(executable), uid ") }.map(AppNames.identifier))
+        return found.count == 1 ? found.first : nil
+    }
+
+    // MARK: Files
+
+    /// The program's absolute path without symbolic links, as the kernel tells it of a process.
+    private func executable() throws(CommandFailure) -> String {
+        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
+        let candidates = program.contains("/") ? [program] : folders.map { "\($0)/\(program)" }
+        let isProgram: (String) -> Bool = { path in
+            var information = stat()
+            return stat(path, &information) == 0 && information.st_mode & S_IFMT == S_IFREG && access(path, X_OK) == 0
+        }
+        guard let found = candidates.first(where: isProgram), let path = realpath(found, nil) else {
+            throw CommandFailure(
+                status: EX_NOINPUT,
+                description: "\(program) is no program that can be run; name its file, with the whole path"
+            )
+        }
+        defer { free(path) }
+        let file = FileHandle(forReadingAtPath: found)
+        defer { try? file?.close() }
+        guard (try? file?.read(upToCount: 2)) != Data("#!".utf8) else {
+            throw CommandFailure(
+                status: EX_DATAERR,
+                description:
+                    "\(program) is a script: its process is that of the interpreter, which runs others, too; write a manifest "
+                    + "with \"unit\", \"appArmor\" or \"flatpak\" for it"
+            )
+        }
+        return String(cString: path)
+    }
+
+    /// Writes the manifest beside its place and moves it there, so that the broker never reads a part of it.
+    private func write(_ content: String, to file: String) throws(CommandFailure) {
+        do {
+            let url = URL(fileURLWithPath: file)
+            try FileManager.default.createDirectory(
+                at: url.deletingLastPathComponent(),
+                withIntermediateDirectories: true
+            )
+            try Data(content.utf8).write(to: url, options: .atomic)
+            // The broker's user reads it, and nobody else may write to it.
+            try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: file)
+        } catch {
+            let remedy =
+                geteuid() == 0
+                ? "" : "; run it as root, or name the directory that your broker reads with --apps"
+            throw CommandFailure(
+                status: EX_CANTCREAT,
+                description: "cannot write \(file): \(error.localizedDescription)\(remedy)"
+            )
+        }
+    }
+}

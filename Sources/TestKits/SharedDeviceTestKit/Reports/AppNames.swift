@@ -1,0 +1,52 @@
+/// How people see apps: by the last part of the identifier, as long as that tells them apart. Pure.
+///
+/// The broker's key of an app without a manifest is `IDENTIFIER (PROGRAM, uid N)`, or `PROGRAM (uid N)` where the app does not say which it is.
+package struct AppNames: Sendable {
+    private let names: [String: String]
+
+    /// - Parameters:
+    ///   - keys: all apps that are shown, by their keys or identifiers.
+    ///   - reserved: what is not to be mistaken for an app.
+    package init(_ keys: some Sequence<String>, reserved: Set<String> = []) {
+        let keys = Set(keys)
+        let short = Self.counts(keys, Self.short)
+        let identifiers = Self.counts(keys, Self.identifier)
+        names = Dictionary(
+            uniqueKeysWithValues: keys.map { key in
+                let name = Self.short(key)
+                if short[name] == 1, !reserved.contains(name) { return (key, name) }
+                let identifier = Self.identifier(key)
+                return (key, identifiers[identifier] == 1 ? identifier : key)
+            }
+        )
+    }
+
+    /// The name of an app; a key that was not given at the beginning is its own name.
+    package subscript(_ key: String) -> String { names[key] ?? key }
+
+    /// The keys, in alphabetical order, of the apps that somebody may mean: whose key this is, else whose identifier, else whose short name.
+    package func keys(for text: String) -> [String] {
+        if names[text] != nil { return [text] }
+        let keys = names.keys.sorted()
+        let identified = keys.filter { Self.identifier($0) == text }
+        return identified.isEmpty ? keys.filter { Self.short($0) == text } : identified
+    }
+
+    private static func counts(_ keys: Set<String>, _ name: (String) -> String) -> [String: Int] {
+        Dictionary(keys.map { (name($0), 1) }, uniquingKeysWith: +)
+    }
+
+    /// What comes before the parentheses: the identifier, or the program.
+    package static func identifier(_ key: String) -> String {
+        guard key.hasSuffix(")"), let end = key.firstRange(of: " (")?.lowerBound else { return key }
+        return String(key[..<end])
+    }
+
+    /// The last part of an identifier, or the file name of a program.
+    private static func short(_ key: String) -> String {
+        let identifier = identifier(key)
+        let separator: Character = identifier.hasPrefix("/") ? "/" : "."
+        guard let last = identifier.split(separator: separator).last else { return key }
+        return String(last)
+    }
+}
