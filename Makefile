@@ -6,7 +6,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3 spin
 
-.PHONY: all help setup build check model simulate simulate-mutants test test-booted test-release test-packages torture demo demo-live bench
+.PHONY: all help setup build check model simulate simulate-mutants test test-booted test-release test-readme test-packages torture demo demo-live bench
 .PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker library install install-notify install-broker install-strip
 .PHONY: uninstall deb rpm c-example notify-tool
 
@@ -25,6 +25,7 @@ help:
 	@echo 'make simulate   broker, apps, bus and disk in one process, in random schedules; SCHEDULES=1000000 SEED= JOBS= (SCHEDULES=1: what happens)'
 	@echo 'make simulate-mutants  deliberate mistakes in the broker, each of which the simulation has to find'
 	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
+	@echo 'make test-readme  the blocks of the README, each as a reader would paste it'
 	@echo 'make test-booted  the broker under its unit in a booted container, with dbus-broker and an app that systemd starts'
 	@echo 'make torture    random schedules of sign-ins, kills, restarts, hostile clients, full disks; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
 	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
@@ -100,6 +101,10 @@ test: setup
 	else \
 		echo 'not repeated on dbus-broker: it is not installed, or this user may not start it'; \
 	fi
+
+# The blocks of the README, pasted into a shell: the first one builds a fresh clone of what is committed.
+test-readme: build
+	BUILD=$$($(SWIFT) build --show-bin-path) Tests/readme-check
 
 # Needs root, systemd and namespaces, so that it is not part of `test`.
 test-booted: build
