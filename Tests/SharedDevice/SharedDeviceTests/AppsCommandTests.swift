@@ -1,0 +1,114 @@
+import DeviceConfiguration
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@Suite("shared-device apps, with a real broker", .serialized)
+struct AppsCommandTests {
+    private struct App: Decodable {
+        struct Duty: Decodable {
+            let session: UInt64
+            let account: String?
+            let progress: String
+        }
+        let identifier: String
+        let running: Bool?
+        let holdsCurrent: Bool
+        let owes: [Duty]
+        let lastCleanedAt: String?
+    }
+
+    @Test("apps lists who holds and who owes; a waiver settles it, and the log keeps the reason")
+    func apps() async throws {
+        let device = try await TestDevice()
+        let (desk, other) = (device.application("desk"), device.application("other"))
+        try await desk.signIn("ada")
+        _ = try await other.getCurrentAccount()
+        let before = try await AdministrationCommand("apps", "--json", on: device).json([App].self)
+        #expect(before.map(\.identifier) == ["org.example.desk", "org.example.other"])
+        #expect(before.allSatisfy { $0.holdsCurrent && $0.owes.isEmpty && $0.running == true })
+        try await desk.signOutCurrent()
+        let after = try await AdministrationCommand("apps", "--json", on: device).json([App].self)
+        #expect(after.allSatisfy { !$0.holdsCurrent && $0.owes.map(\.account) == ["ada"] })
+        let session = try #require(after.first?.owes.first).session
+        let table = try await AdministrationCommand("apps", on: device)
+        #expect(table.lines.count == 3)
+        #expect(table.lines.last?.contains("session \(session) of ada (") == true)
+        #expect(table.lines.dropFirst().map { $0.prefix { $0 != " " } } == ["desk", "other"])
+        let long = try await AdministrationCommand("apps", "--long", on: device)
+        #expect(long.lines.last?.hasPrefix("org.example.other") == true)
+        let waiver = try await AdministrationCommand(
+            "apps",
+            "waive",
+            // As the table has it.
+            "other",
+            "--reason",
+            "was removed",
+            on: device
+        )
+        #expect(waiver.status == 0, "\(waiver.errors)")
+        #expect(waiver.output == "waived what other owed of session \(session)")
+        let again = try await AdministrationCommand("apps", "waive", "org.example.other", "--reason", "x", on: device)
+        #expect(again.status == EX_NOINPUT && again.lines.isEmpty)
+        let last = try await AdministrationCommand("apps", "--json", on: device).json([App].self)
+        #expect(last.map(\.owes.count) == [1, 0])
+        let log = try await AdministrationCommand("log", "--json", "--event", "waived", on: device)
+        #expect(log.lines.count == 1 && log.output.contains("was removed"))
+        let unknown = try await AdministrationCommand("apps", "waive", "nobody", "--reason", "x", on: device)
+        #expect(unknown.status == EX_NOINPUT && unknown.errors.contains("there is no app nobody"), "\(unknown.errors)")
+        let ofOther = try await AdministrationCommand("log", "--json", "--app", "other", on: device)
+        #expect(!ofOther.lines.isEmpty && ofOther.lines.allSatisfy { $0.contains("org.example.other") })
+        let noReason = try await AdministrationCommand("apps", "waive", "org.example.desk", on: device)
+        #expect(noReason.status == EX_USAGE)
+    }
+
+    @Test("a name that several apps are shown by is refused with the names that tell them apart")
+    func ambiguousName() async throws {
+        let device = try await TestDevice()
+        for vendor in ["one", "two"] {
+            let app = SharedDeviceApplication(
+                identifier: "org.\(vendor).notes",
+                bus: device.bus.bus,
+                stateDirectory: "\(device.directory.path)/apps/\(vendor)"
+            )
+            if vendor == "one" { try await app.signIn("ada") }
+            _ = try await app.getCurrentAccount()
+        }
+        let table = try await AdministrationCommand("apps", on: device)
+        let shown = table.lines.dropFirst().map { String($0.prefix { $0 != " " }) }
+        #expect(shown == ["org.one.notes", "org.two.notes"], "\(table.output)")
+        let waiver = try await AdministrationCommand("apps", "waive", "notes", "--reason", "x", on: device)
+        #expect(waiver.status == EX_DATAERR)
+        #expect(shown.allSatisfy { waiver.errors.contains("\n  \($0)") }, "\(waiver.errors)")
+    }
+
+    @Test("enrolling a program writes a manifest that the broker takes, never over another one")
+    func enrol() async throws {
+        let device = try await TestDevice(starts: false)
+        let apps = "\(device.directory.path)/manifests"
+        let program = ChildProcess.built("point-of-sale")
+        func enrol(_ arguments: String...) async throws -> TestDevice.Outcome {
+            try await device.run(["apps", "enrol"] + arguments + ["--apps", apps, "--state", device.state])
+        }
+        let nameless = try await enrol(program)
+        #expect(
+            nameless.status == EX_USAGE && nameless.errors.contains("--id org.example.point-of-sale"),
+            "\(nameless.errors)"
+        )
+        let first = try await enrol(program, "--id", "org.example.shop", "--user", "root")
+        try #require(first.status == 0, "\(first.errors)")
+        let file = "\(apps)/org.example.shop.json"
+        let manifest = try AppManifest(json: Data(contentsOf: URL(fileURLWithPath: file)), file: file)
+        #expect(manifest.identifier == "org.example.shop" && manifest.identity.user == 0)
+        #expect(manifest.identity.executable?.hasSuffix("/point-of-sale") == true)
+        #expect(AppManifestDirectory(path: apps).load().problems.isEmpty)
+        let again = try await enrol(program, "--id", "org.example.shop")
+        #expect(again.status == EX_CANTCREAT && again.errors.contains("--force"), "\(again.errors)")
+        #expect(try await enrol(program, "--id", "org.example.shop", "--force").status == 0)
+        #expect(try await enrol(program, "--id", "noDots").status == EX_DATAERR)
+        #expect(try await enrol("\(device.directory.path)", "--id", "org.example.x").status == EX_NOINPUT)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: apps) == ["org.example.shop.json"])
+    }
+}
