@@ -86,8 +86,8 @@ struct AppsEnrolCommand: ParsableCommand {
         _ file: String,
         _ directory: AppManifestDirectory
     ) throws(CommandFailure) {
-        guard !force else { return }
         if access(file, F_OK) == 0 {
+            if force { return }
             throw CommandFailure(status: EX_CANTCREAT, description: "\(file) is there already; --force replaces it")
         }
         guard directory.load().manifests.contains(where: { $0.identifier == identifier }) else { return }
@@ -148,9 +148,18 @@ struct AppsEnrolCommand: ParsableCommand {
                 at: url.deletingLastPathComponent(),
                 withIntermediateDirectories: true
             )
-            try Data(content.utf8).write(to: url, options: .atomic)
+            // Under a name that cannot be a link: the directory may belong to somebody else.
+            let draft = "\(file).\(getpid())"
+            let descriptor = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+            guard descriptor >= 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
+            defer { unlink(draft) }
+            let handle = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+            try handle.write(contentsOf: Data(content.utf8))
+            try handle.synchronize()
             // The broker's user reads it, and nobody else may write to it.
-            try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: file)
+            guard fchmod(descriptor, 0o644) == 0, rename(draft, file) == 0 else {
+                throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO)
+            }
         } catch {
             let remedy =
                 geteuid() == 0

@@ -91,7 +91,11 @@ package final class PathWatcher: Sendable {
         send(.add(id, path, wanted, done))
     }
 
-    /// The same; blocks the calling thread until the path is watched or cannot be.
+    /// How long a caller waits for its path.
+    private static let patience = DispatchTimeInterval.seconds(20)
+
+    /// The same; blocks the calling thread until the path is watched or cannot be, 20 seconds at most: a path may be on a file system that does
+    /// not answer, and hold up the others.
     package func addAndWait(_ id: UInt64, _ path: FilePath, _ wanted: PathEvents) -> Outcome {
         let isDone = DispatchSemaphore(value: 0)
         let outcome = Locked(Outcome.watched)
@@ -100,7 +104,10 @@ package final class PathWatcher: Sendable {
             outcome.withLock { $0 = result }
             isDone.signal()
         }
-        isDone.wait()
+        guard isDone.wait(timeout: .now() + Self.patience) == .success else {
+            remove(id)
+            return .impossible("the file system of a watched path does not answer")
+        }
         return outcome.withLock { $0 }
     }
 

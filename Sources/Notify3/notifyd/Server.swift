@@ -44,8 +44,9 @@ struct Server {
         let options = options
         Task(priority: .medium) {
             do {
-                // When the bus is back, the first process that needs notifyd starts another one.
-                let service = try await DaemonService.start(options) { exit(0) }
+                // When the bus is back, the first process that needs notifyd starts another one; or its service manager does, to which this
+                // is a failure.
+                let service = try await DaemonService.start(options) { exit(EX_UNAVAILABLE) }
                 let early = Self.state.withLock { state in
                     state.service = service
                     return state.early

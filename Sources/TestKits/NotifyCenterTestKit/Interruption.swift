@@ -94,6 +94,8 @@ package enum Interruption {
             dup2(errors, STDERR_FILENO)
             let arguments = ["sh", "-c", script, name, "\(status)"] + folders.sorted()
             let pointers = arguments.map { strdup($0) } + [nil]
+            // The shell is not to be interrupted in turn.
+            for signal in signals { Glibc.signal(signal, SIG_IGN) }
             execv("/bin/sh", pointers)
             // There is no shell.
             for folder in folders { try? FileManager.default.removeItem(atPath: folder) }

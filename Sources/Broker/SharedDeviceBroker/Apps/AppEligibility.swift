@@ -184,8 +184,15 @@ package struct AppEligibility: Sendable {
         let program = credentials.flatpak ?? credentials.executable.forLog(500)
         let key = credentials.flatpak == nil ? AppManifest.Key.executable : .flatpak
         let file = "\(AppManifestDirectory.defaultPath)/\(name).json (or apps beside the broker's configuration)"
+        // Somebody pastes it into a shell. Path and name are the caller's, so they are plain, or there is no command.
+        let isPlain = [program, name].allSatisfy { text in
+            text.utf8.allSatisfy {
+                UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 | 0x20 || "0123456789/._+-".utf8.contains($0)
+            }
+        }
         let command =
-            credentials.flatpak == nil ? "run: shared-device apps enrol \(program) --id \(name), which writes" : "write"
+            credentials.flatpak == nil && isPlain
+            ? "run: shared-device apps enrol \(program) --id \(name), which writes" : "write"
         return "\(command) \(file): {\"id\": \"\(name)\", \"\(key.rawValue)\": \"\(program)\"}"
     }
 

@@ -222,9 +222,13 @@ extension Request.Call {
             )
         case .waive:
             guard let reason = fields.words("reason"), !reason.isEmpty else { throw .missing("reason") }
+            let user = try fields.number("user").map { number throws(Refusal) in
+                guard let user = UInt32(exactly: number) else { throw .malformed("user", "is not a user's number") }
+                return user
+            }
             self = .waive(
                 app: try fields.required("app"),
-                user: try fields.number("user").flatMap(UInt32.init(exactly:)),
+                user: user,
                 session: try fields.number("session"),
                 reason: reason
             )

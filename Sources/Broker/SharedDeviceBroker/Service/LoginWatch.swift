@@ -28,26 +28,38 @@ final class LoginWatch: Sendable {
     private final class Words: Sendable {
         let stream: AsyncStream<Word>
         private let continuation: AsyncStream<Word>.Continuation
-        private let isInDoubt = Locked(false)
+        private let state = Locked(State())
+
+        private struct State {
+            /// The words in the stream.
+            var waiting = 0
+            /// All sessions have to be listed when so many more words were taken: what they say is older.
+            var doubtAfter: Int?
+        }
 
         init() {
             (stream, continuation) = AsyncStream.makeStream(bufferingPolicy: .bufferingOldest(256))
         }
 
         func add(_ word: Word) {
-            if case .doubt = word, setDoubt(true) { return }
-            // A full queue has words that wake the reader, who then sees the doubt.
-            if case .dropped = continuation.yield(word) { setDoubt(true) }
+            state.withLock { state in
+                if case .doubt = word, state.doubtAfter != nil { return }
+                if case .dropped = continuation.yield(word) {
+                    state.doubtAfter = state.waiting
+                } else {
+                    state.waiting += 1
+                    if case .doubt = word { state.doubtAfter = state.waiting }
+                }
+            }
         }
 
-        /// Whether all sessions have to be listed: asked after each word.
-        func takeDoubt() -> Bool { setDoubt(false) }
-
-        @discardableResult
-        private func setDoubt(_ isInDoubt: Bool) -> Bool {
-            self.isInDoubt.withLock { was in
-                defer { was = isInDoubt }
-                return was
+        /// Whether all sessions have to be listed now; asked once after each word.
+        func takeDoubt() -> Bool {
+            state.withLock { state in
+                state.waiting -= 1
+                guard let left = state.doubtAfter.map({ $0 - 1 }) else { return false }
+                state.doubtAfter = left > 0 ? left : nil
+                return left <= 0
             }
         }
     }

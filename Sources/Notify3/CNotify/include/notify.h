@@ -6,11 +6,11 @@
  * Source-compatible with Darwin's <notify.h>. A post is a D-Bus signal (module NotifyCenter, page Wire protocol). The Darwin notify center
  * of CFNotificationCenter uses the same signals, so both hear each other's posts. The environment variable NOTIFY_CENTER_BUS names the
  * bus: `session` (the default), `system` or a D-Bus address. The service notifyd keeps the state of names, and the bus starts notifyd when
- * a process needs it. Posting and observing work without notifyd.
+ * a process needs it. Posting and observing work without notifyd, except for posts of reserved names.
  *
  * Names are UTF-8 of any length. `self.…` is private to the process. `user.uid.UID` and names that begin with `user.uid.UID.` belong
- * to that user; all other names under `user.uid.` belong to root. /etc/notify.conf may reserve more (notifyd(8)). A receiver ignores
- * posts by users who may not post the name.
+ * to that user; all other names under `user.uid.` belong to root. /etc/notify.conf may reserve more (notify.conf(5)). notifyd posts reserved
+ * names for those who may, and receivers take them from notifyd alone.
  *
  * All functions may be called from any thread. notify_check and notify_is_valid_token may be called in a signal handler too: they
  * take no lock and make no system call. A registration is in force for every post that begins after it returned.
@@ -82,10 +82,11 @@ typedef unsigned int mach_port_t;
 __BEGIN_DECLS
 
 /** Posts a name to all its registrations in all processes. When this returns, the kernel has the post; a process that ends by exit or by
- * returning from main waits until the bus has read it. Receivers of a reserved name ask the bus who the sender is, so notifyd posts such a
- * name for the process; without notifyd, receivers may miss the post if its process ends at once.
+ * returning from main waits until the bus has read it. notifyd posts a reserved name for the process, and receivers take it from notifyd
+ * alone.
  *
- * Errors: INVALID_NAME, NOT_AUTHORIZED, OPT_DISABLE, FAILED; SERVER_NOT_FOUND if there is no bus, or if it has not read for 30 seconds. */
+ * Errors: INVALID_NAME, NOT_AUTHORIZED, OPT_DISABLE, FAILED; SERVER_NOT_FOUND if there is no bus, if it has not read for 30 seconds, or if the
+ * name is reserved and notifyd cannot be reached. */
 uint32_t notify_post(const char *name);
 
 #if defined(__BLOCKS__) && !defined(__swift__)
@@ -107,7 +108,7 @@ struct dispatch_queue_s;
  *
  * After each post of `name`, calls `handler` with `context` and the token, asynchronously. `queue` is a dispatch_queue_t, which the library
  * retains until the registration is cancelled. If it is NULL, the calls come from the library's own serial queue: one at a time for all such
- * registrations of the process, in the order of the posts, on a thread that blocks the signals that processes send. Such a handler may take
+ * registrations of the process, in the order of the posts, on a thread that blocks all signals that processes send. Such a handler may take
  * its time: the library goes on reading, and only the other handlers of that queue wait.
  *
  * The library looks at the token right before each call: no call begins after notify_cancel has returned, but a call that began earlier may
@@ -135,7 +136,7 @@ uint32_t notify_register_check(const char *name, int *out_token);
  * Errors: as notify_register_check; INVALID_SIGNAL. */
 uint32_t notify_register_signal(const char *name, int sig, int *out_token);
 
-/** Linux has no Mach ports: the function stores a file descriptor in `*notify_port`, which the process reads as that of
+/** Linux has no Mach ports: the function stores a file descriptor in `*notify_port`, which the process reads like the one of
  * notify_register_file_descriptor. Source that hands the port to other code, or waits on it by its own means, builds and works.
  *
  * Errors: as notify_register_file_descriptor, with INVALID_PORT in place of INVALID_FILE. */
@@ -162,7 +163,7 @@ uint32_t notify_check(int token, int *check);
  * Errors: INVALID_TOKEN. */
 uint32_t notify_cancel(int token);
 
-/** Holds back the token's notifications, until notify_resume has been called as often. It changes neither the other tokens of the name nor
+/** Holds back the token's notifications, until notify_resume has been called the same number of times. It changes neither the other tokens of the name nor
  * the answers of notify_check.
  *
  * Errors: INVALID_TOKEN, OPT_DISABLE. */

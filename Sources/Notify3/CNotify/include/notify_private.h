@@ -60,7 +60,7 @@ uint32_t notify_get_event(int token, int *ev, char *buf, int *len);
 /** As notify_post. */
 uint32_t notify_simple_post(const char *name);
 
-/** Holds back all notifications of a process, until notify_resume_pid has been called as often. Root may call it, and the process's own user.
+/** Holds back all notifications of a process, until notify_resume_pid has been called the same number of times. Root may call it, and the process's own user.
  *
  * Errors: NOT_AUTHORIZED; INVALID_REQUEST (no such process, or one without registrations); OPT_DISABLE; SERVER_NOT_FOUND; FAILED. */
 uint32_t notify_suspend_pid(int pid);

@@ -130,6 +130,11 @@ struct Arrivals<Call> {
             head = 0
             return nil
         }
+        // What was carried out is not kept until the queue is empty, which a user can put off.
+        if head >= 64, head * 2 >= arrivals.count {
+            arrivals.removeFirst(head)
+            head = 0
+        }
         defer { head += 1 }
         return arrivals[head]
     }

@@ -140,10 +140,10 @@ package actor DaemonService {
     /// the previous configuration stays in force.
     package func reload() {
         guard let configuration = (try? configurationSource.load(isFirst: false)) ?? nil else { return }
-        let before = configurationInForce
         configurationInForce = configuration
         state.configure(configuration)
-        if before.monitors != configuration.monitors { watchConfigured() }
+        // Also where they are the same: a directory may be open to notifyd by now.
+        watchConfigured()
     }
 
     /// Carries out the actions of the state.

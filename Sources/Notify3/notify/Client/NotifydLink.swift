@@ -21,7 +21,11 @@ final class NotifydLink: Sendable {
     }
 
     private struct State {
-        var presence = Presence.unknown
+        var presence = Presence.unknown {
+            didSet { generation += 1 }
+        }
+        /// Counts what was learnt of the presence, so that an answer to an earlier question is known as such.
+        private(set) var generation: UInt64 = 0
         /// Names whose first registration waits for the bus, and how many threads wait. Few at a time. notifyd counts them as registered.
         var registering: [(name: NotificationName, threads: Int)] = []
         /// There from the first registration on.
@@ -88,8 +92,8 @@ final class NotifydLink: Sendable {
         }
     }
 
-    /// The connection, once a name was registered on the bus.
-    var connection: DBusConnection? { state.withLock { $0.connection } }
+    /// The connection, once a name was registered on the bus and the rule and the handlers are in place.
+    var connection: DBusConnection? { state.withLock { $0.isListening ? $0.connection : nil } }
 
     // MARK: Enter and Leave
 
@@ -158,13 +162,16 @@ final class NotifydLink: Sendable {
     /// Returns when this process knows who notifyd is, for a registration whose posts count from notifyd alone. The rule that tells of changes
     /// is in force.
     func waitForOwner(_ connection: DBusConnection, _ client: NotifyClient) throws(DBusError) {
-        guard case .unknown = state.withLock({ $0.presence }) else { return }
+        let (isUnknown, generation) = state.withLock { state in
+            if case .unknown = state.presence { (true, state.generation) } else { (false, state.generation) }
+        }
+        guard isUnknown else { return }
         let question = try NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)])
         do throws(DBusError) {
-            found(.success(try connection.callAndWait(question)), client)
+            found(.success(try connection.callAndWait(question)), askedAt: generation, client)
         } catch {
             guard error.code == .refused else { throw error }
-            found(.failure(error), client)
+            found(.failure(error), askedAt: generation, client)
         }
     }
 
@@ -177,22 +184,23 @@ final class NotifydLink: Sendable {
                 [.string(NotifydProtocol.clientsBusName), .uint32(0)]
             )
         else { return }
+        let generation = state.withLock { $0.generation }
         connection.call(question) { [weak client] answer in
-            if let client { self.found(answer, client) }
+            if let client { self.found(answer, askedAt: generation, client) }
         }
         // Where the bus's policy forbids it, a notifyd that starts does not wait for this process's report, and takes it when it comes.
         connection.call(queueing) { _ in }
     }
 
-    private func found(_ answer: Result<[DBusValue], DBusError>, _ client: NotifyClient) {
+    private func found(_ answer: Result<[DBusValue], DBusError>, askedAt generation: UInt64, _ client: NotifyClient) {
         let found: Presence
         switch answer {
         case .success(let values): found = values.first?.stringValue.map(Presence.present) ?? .unknown
         case .failure(let error): found = error.code == .refused ? .absent : .unknown
         }
         let isNews = state.withLock { state in
-            // What the bus has said of a change meanwhile is newer.
-            guard case .unknown = state.presence else { return false }
+            // What the bus has said of a change meanwhile is newer; and after an outage, the names are those of another bus.
+            guard case .unknown = state.presence, state.generation == generation else { return false }
             state.presence = found
             return true
         }

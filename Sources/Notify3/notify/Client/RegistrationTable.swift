@@ -182,8 +182,9 @@ struct RegistrationTable<Sink, Resource> {
             reports[name] = NameReport(name: name.rawValue, state: entry.state)
         }
         for (token, registration) in registrations {
-            if let monitor = registration.monitor { reports[registration.name]?.monitors.append(monitor) }
+            // Only lists need these: a report that tells states is to stay small.
             guard detailed else { continue }
+            if let monitor = registration.monitor { reports[registration.name]?.monitors.append(monitor) }
             let report = RegistrationReport(
                 token: token,
                 kind: registration.kind,

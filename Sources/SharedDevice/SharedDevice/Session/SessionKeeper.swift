@@ -71,7 +71,7 @@ actor SessionKeeper {
     ///
     /// - Parameter isDoubtful: whether the broker has announced a change meanwhile. It is then asked whether the session still lasts.
     /// - Throws: ``SharedDeviceError/Code/currentAccountMismatch`` if the session is over by what the broker has said since
-    ///   (edge case E14), or if this app cleans up after it: a broker that was killed may have it again as the current one;
+    ///   (edge case E14), or if this app still cleans up after it: a broker that was killed may name it as the current one again;
     ///   ``SharedDeviceError/Code/cleanupRequired`` if the policy is strict and there may be data of another
     ///   session; the token is then not to be used.
     func enter(_ session: DeviceSession, attempted: String, isDoubtful: Bool) async throws(SharedDeviceError) {

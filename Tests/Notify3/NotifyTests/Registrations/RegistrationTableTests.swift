@@ -173,9 +173,9 @@ import Testing
         _ = table.suspend(2)
         table.suspendProcess()
         let brief = table.report(of: { $0 != "self.menu" }, detailed: false)
-        let monitor = MonitorReport(token: 3, path: "/etc/hosts", flags: 2)
-        var menu = NameReport(name: "menu", state: StateReport(value: 5, time: 1), monitors: [monitor])
+        var menu = NameReport(name: "menu", state: StateReport(value: 5, time: 1))
         #expect(brief == ProcessReport(suspensions: 1, names: [menu]))
+        menu.monitors = [MonitorReport(token: 3, path: "/etc/hosts", flags: 2)]
         menu.registrations = [
             RegistrationReport(token: 2, kind: .dispatch, suspensions: 1, deliveries: 1),
             RegistrationReport(token: 3, kind: .dispatch, suspensions: 0, deliveries: 1),
