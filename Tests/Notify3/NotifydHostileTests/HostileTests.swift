@@ -11,8 +11,11 @@ import Testing
     .enabled(if: geteuid() == 0, "root alone has several users")
 )
 struct NotifydHostileTests {
-    /// What notifyd may have in memory, in bytes: for a moment a message of 30 MB is there twice, inside libdbus.
+    /// What notifyd may have in memory, in bytes.
     static let memory = 64 << 20
+    /// The same while it gets messages of 30 MB. libdbus reads each of them before notifyd can refuse it, and has one up to three times: in its
+    /// buffer, in the message, and as the beginning of the next one.
+    static let memoryForLargeMessages = 128 << 20
 
     // The arguments are what the hostile process does; see its file `Deeds.swift`.
 
@@ -27,7 +30,7 @@ struct NotifydHostileTests {
         .disabled(if: PrivateBus.Daemon.chosen == .broker, "it passes 30 MB on faster than libdbus reads it"),
         arguments: ["big-bodies", "big-reports"]
     )
-    func fills(deed: String) async throws { try await withstand(deed) }
+    func fills(deed: String) async throws { try await withstand(deed, memory: Self.memoryForLargeMessages) }
 
     @Test(
         "cannot hold up others or fill notifyd by as much at once as the bus takes",
@@ -68,7 +71,7 @@ struct NotifydHostileTests {
         #expect(hostile.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(Set(hostile.lines).sorted().prefix(8))")
     }
 
-    private func withstand(_ deed: String) async throws {
+    private func withstand(_ deed: String, memory limit: Int = Self.memory) async throws {
         let machine = try await Machine()
         let calm = try await machine.measure(rounds: 5)
         let hostile = try machine.hostile(deed)
@@ -87,7 +90,7 @@ struct NotifydHostileTests {
             }
             #expect(figures.count("failed") == 0 && figures.count("wrong") == 0, "\(figures.problems)")
         }
-        #expect(memory.median < Self.memory)
+        #expect(memory.median < limit)
         // Beyond this the kernel would end it.
         #expect(memory.peak < machine.unit.memoryMax ?? 0)
         #expect(hostile.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(Set(hostile.lines).sorted().prefix(8))")
