@@ -102,7 +102,7 @@ test: setup
 		echo 'not repeated on dbus-broker: it is not installed, or this user may not start it'; \
 	fi
 
-# The blocks of the README, pasted into a shell: the first one builds a fresh clone of what is committed.
+# The blocks of the README, pasted into a shell: the first one builds a fresh clone.
 test-readme: build
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/readme-check
 
