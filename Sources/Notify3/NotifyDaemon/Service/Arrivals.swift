@@ -19,7 +19,7 @@ struct Arrivals<Call> {
         case call(Call, of: String)
         /// The caller's user has too many calls that wait.
         case refuse(Call)
-        /// The caller is gone, and notifyd has not asked the bus who it was.
+        /// Nobody knows who the caller is: it is gone, or the bus did not say.
         case refuseUnknown(Call)
         /// There is no need to carry it out.
         case superseded(Call)
@@ -39,7 +39,8 @@ struct Arrivals<Call> {
     private var heldCalls: [UInt32: Int] = [:]
     private var superseded: [Call] = []
     private var asked: String?
-    /// Connections that are gone, until their departures have their turn. The bus is not asked about them.
+    /// Connections that are gone, or of which the bus did not say who they are, until their departures have their turn. The bus is not asked
+    /// about them again.
     private var unknown: Set<String> = []
     /// Those that have not reported; `nil` until notifyd knows who that is.
     private var awaited: Set<String>?
