@@ -160,6 +160,16 @@ struct AppEligibilityTests {
         #expect(text.contains(#"{"id": "org.example.a", "executable": "/opt/a"}"#))
     }
 
+    @Test("a refusal shows no command to paste where the caller has chosen the path or the name for a shell")
+    func noCommandOfAStranger() throws {
+        for (name, program) in [
+            ("org.example.a", "/tmp/x;reboot"), ("a.b`reboot`", "/opt/a"), ("org.example.a", "/opt/a b"),
+        ] {
+            let text = "\(try #require(refusal(decide(name, program, requiresEnrolment: true))))"
+            #expect(!text.contains("apps enrol"), "\(text)")
+        }
+    }
+
     @Test("an exact list takes no beginning, and a list cannot have an app that says nothing")
     func exact() {
         #expect(refusal(decide("com.a.bc", "/opt/a", lists: AppLists(allowed: ["com.a.b"])))?.code == .notListed)
