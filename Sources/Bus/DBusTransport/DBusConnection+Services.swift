@@ -114,41 +114,49 @@ extension DBusConnection {
         public let securityLabel: String?
         /// The program's file; `nil` where this process may not see it. A hint, and no proof: a process may hand its connection on
         /// to a child, and run another program itself.
-        public let executable: String?
+        public internal(set) var executable: String?
+        /// The process by a descriptor of the kernel's (pidfd), which never means another process, as a number may; `nil` where the bus
+        /// gives none (dbus-daemon before 1.15.8, dbus-broker before 34).
+        package let process: DBusDescriptor?
+
+        /// Whether what was read of `processID` up to now is the peer's: its process has not ended, so that its number cannot have passed
+        /// to another. `nil` where only a second question to the bus can tell.
+        package var isRunning: Bool? {
+            guard let process else { return nil }
+            // Readable once the process has ended.
+            var watched = pollfd(fd: process.number, events: Int16(POLLIN), revents: 0)
+            return poll(&watched, 1, 0) == 0
+        }
     }
 
     /// Asks the bus who is behind `name`.
     ///
-    /// A process id may pass to another process when its owner ends. The executable is therefore read between two questions to
-    /// the bus: a connection that is still there afterwards was there all the time.
+    /// A process id may pass to another process when its owner ends. The executable therefore counts if the process has not ended
+    /// afterwards, by its descriptor. A bus that gives none is asked a second time: a connection that is still there has, as a rule, its
+    /// process still, unless that has handed the connection on to a child.
     ///
     /// - Throws: as ``call(_:timeout:)``; ``DBusError/Code/refused`` when the peer is gone.
     public func credentials(of name: String) async throws(DBusError) -> PeerCredentials {
-        let before = try await rawCredentials(of: name)
-        guard let processID = before.processID else { return before }
+        var credentials = try await rawCredentials(of: name)
+        guard let processID = credentials.processID else { return credentials }
         let executable = executable(of: processID)
-        let after = try await rawCredentials(of: name)
-        return PeerCredentials(
-            userID: after.userID,
-            groupIDs: after.groupIDs,
-            processID: processID,
-            securityLabel: before.securityLabel,
-            executable: after == before ? executable : nil
-        )
+        let isTheirs: Bool
+        if let isRunning = credentials.isRunning {
+            isTheirs = isRunning
+        } else {
+            isTheirs = try await rawCredentials(of: name) == credentials
+        }
+        credentials.executable = isTheirs ? executable : nil
+        return credentials
     }
 
     /// Asks once, for whom a wrong program is no harm: the process may have ended, and its id be another's.
     ///
     /// - Throws: as ``credentials(of:)``.
     package func firstCredentials(of name: String) async throws(DBusError) -> PeerCredentials {
-        let raw = try await rawCredentials(of: name)
-        return PeerCredentials(
-            userID: raw.userID,
-            groupIDs: raw.groupIDs,
-            processID: raw.processID,
-            securityLabel: raw.securityLabel,
-            executable: raw.processID.flatMap(executable)
-        )
+        var credentials = try await rawCredentials(of: name)
+        credentials.executable = credentials.processID.flatMap(executable)
+        return credentials
     }
 
     /// Asks once, without the program; `answered` hears on the reading thread, in the bus's order with what else arrives. Where the
@@ -160,7 +168,7 @@ extension DBusConnection {
         do throws(DBusError) {
             call(try .busCall("GetConnectionCredentials", [.string(name)])) { answer in
                 answered(
-                    Result { () throws(DBusError) in try Self.rawCredentials(of: name, try answer.get()) }
+                    Result { () throws(DBusError) in try PeerCredentials(of: name, answer: try answer.get()) }
                 )
             }
         } catch {
@@ -169,33 +177,7 @@ extension DBusConnection {
     }
 
     private func rawCredentials(of name: String) async throws(DBusError) -> PeerCredentials {
-        try Self.rawCredentials(of: name, try await callBus("GetConnectionCredentials", [.string(name)]))
-    }
-
-    private static func rawCredentials(of name: String, _ answer: [DBusValue]) throws(DBusError) -> PeerCredentials {
-        guard let fields = answer.first?.fieldsValue,
-            let user = fields["UnixUserID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
-        else {
-            throw DBusError(.malformed, message: "the bus does not say whose it is", attempted: "identify \(name)")
-        }
-        let process = fields["ProcessID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
-        var groups: [UInt32] = []
-        if case .array(let elements, "u") = fields["UnixGroupIDs"] {
-            groups = elements.compactMap { $0.unsignedValue.flatMap(UInt32.init(exactly:)) }
-        }
-        if groups.isEmpty { groups = UserGroups.of(user) }
-        var label: String?
-        if case .array(let bytes, "y") = fields["LinuxSecurityLabel"] {
-            let bytes = bytes.compactMap { $0.unsignedValue.flatMap(UInt8.init(exactly:)) }
-            label = String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-        }
-        return PeerCredentials(
-            userID: user,
-            groupIDs: groups,
-            processID: process,
-            securityLabel: label,
-            executable: nil
-        )
+        try PeerCredentials(of: name, answer: try await callBus("GetConnectionCredentials", [.string(name)]))
     }
 
     private func executable(of processID: UInt32) -> String? {
@@ -205,6 +187,28 @@ extension DBusConnection {
             }
             return length > 0 ? String(decoding: buffer[..<length], as: UTF8.self) : nil
         }
+    }
+}
+
+extension DBusConnection.PeerCredentials {
+    /// Reads the bus's answer to `GetConnectionCredentials`. What it has besides is passed over: each version of the buses says more.
+    init(of name: String, answer: [DBusValue]) throws(DBusError) {
+        guard let fields = answer.first?.fieldsValue,
+            let user = fields["UnixUserID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
+        else {
+            throw DBusError(.malformed, message: "the bus does not say whose it is", attempted: "identify \(name)")
+        }
+        var groups: [UInt32] = []
+        if case .array(let elements, "u") = fields["UnixGroupIDs"] {
+            groups = elements.compactMap { $0.unsignedValue.flatMap(UInt32.init(exactly:)) }
+        }
+        userID = user
+        groupIDs = groups.isEmpty ? UserGroups.of(user) : groups
+        processID = fields["ProcessID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
+        securityLabel = fields["LinuxSecurityLabel"]?.bytesValue.map {
+            String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
+        }
+        if case .descriptor(let descriptor) = fields["ProcessFD"] { process = descriptor } else { process = nil }
     }
 }
 

@@ -227,9 +227,10 @@ public final class ChildProcess: Sendable {
 
     private static func locate(_ program: String) throws -> String {
         if program.contains("/") { return program }
-        let folders =
-            (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
-            + ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+        let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
+        // Without the type, Swift takes the literals for lists of characters, and the folders of `PATH` with them.
+        let folders: [String] =
+            path.split(separator: ":").map(String.init) + ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
         for folder in folders where access("\(folder)/\(program)", X_OK) == 0 { return "\(folder)/\(program)" }
         throw Failure("\(program) is not installed; “make setup” installs what this project needs")
     }

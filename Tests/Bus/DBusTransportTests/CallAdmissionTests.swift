@@ -4,9 +4,11 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
+import var CDBus.DBUS_MESSAGE_TYPE_METHOD_RETURN
 import struct CDBus.DBusMessageIter
 import func CDBus.dbus_message_iter_append_basic
 import func CDBus.dbus_message_iter_init_append
+import func CDBus.dbus_message_new
 
 @testable import DBusTransport
 
@@ -254,6 +256,30 @@ struct CallAdmissionTests {
     private func isAtEnd(_ descriptor: CInt) -> Bool {
         var entry = pollfd(fd: descriptor, events: CShort(POLLIN), revents: 0)
         return poll(&entry, 1, 0) == 1 && entry.revents & CShort(POLLHUP) != 0
+    }
+
+    @Test("a descriptor is taken from an answer and closed after use; of any other message none is taken")
+    func descriptorInAnAnswer() throws {
+        let answer = DBusMessage(adopting: try #require(dbus_message_new(DBUS_MESSAGE_TYPE_METHOD_RETURN)))
+        let end = addDescriptor(to: answer)
+        let values = Locked(try answer.arguments())
+        guard case .descriptor(let descriptor)? = values.withLock({ $0.first }) else {
+            Issue.record("no descriptor")
+            return
+        }
+        #expect(fcntl(descriptor.number, F_GETFD) == FD_CLOEXEC)
+        #expect(throws: DBusError.self) {
+            _ = try DBusMessage.signal(path: "/a", interface: "a.b", member: "C", arguments: [.descriptor(descriptor)])
+        }
+        _ = consume answer
+        #expect(!isAtEnd(end))
+        values.withLock { $0 = [] }
+        _ = consume descriptor
+        #expect(isAtEnd(end))
+        let signal = try DBusMessage.signal(path: "/a", interface: "a.b", member: "C")
+        let other = addDescriptor(to: signal)
+        #expect(throws: DBusError.self) { _ = try signal.arguments() }
+        for end in [end, other] { close(end) }
     }
 
     @Test("a call with descriptors is refused, and they are closed")

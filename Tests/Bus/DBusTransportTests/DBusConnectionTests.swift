@@ -138,6 +138,27 @@ struct DBusConnectionTests {
         withExtendedLifetime(object) {}
     }
 
+    @Test(
+        "a peer is its process for as long as the descriptor of it, that newer buses give, does not say that it has ended"
+    )
+    func processDescriptor() throws {
+        // Readable when its other end is closed, as a descriptor of a process is when that ends.
+        var ends: [CInt] = [-1, -1]
+        try #require(pipe(&ends) == 0)
+        let fields: [String: DBusValue] = [
+            "UnixUserID": .uint32(7), "ProcessID": .uint32(8),
+            "ProcessFD": .descriptor(DBusDescriptor(adopting: ends[0])),
+            "LinuxSecurityLabel": .bytes(Array("snap.a.b (enforce)\0".utf8)), "OfTomorrow": .double(1),
+        ]
+        let peer = try DBusConnection.PeerCredentials(of: ":1.1", answer: [.fields(fields)])
+        #expect(peer.userID == 7 && peer.processID == 8 && peer.securityLabel == "snap.a.b (enforce)")
+        #expect(peer.isRunning == true)
+        close(ends[1])
+        #expect(peer.isRunning == false)
+        let older = fields.filter { $0.key != "ProcessFD" }
+        #expect(try DBusConnection.PeerCredentials(of: ":1.1", answer: [.fields(older)]).isRunning == nil)
+    }
+
     @Test("the bus tells who a peer is: user, process and program")
     func credentials() async throws {
         let peer = try DBusConnection.open(bus.bus)

@@ -43,11 +43,14 @@ package struct AppCredentials: Sendable, Equatable {
 package enum ProcessView {
     package static let unseen = "a program that cannot be seen"
 
-    /// What the kernel says of the process that the bus names.
+    /// What the kernel says of the process that the bus names. Nothing, where the process is not of the user that the bus names: then its
+    /// number has passed to another.
     ///
     /// - Parameter label: the security label that the bus gave.
     package static func credentials(ofProcess process: UInt32?, user: uid_t, label: String?) -> AppCredentials {
-        guard let process else { return AppCredentials(user: user, executable: unseen, label: label) }
+        guard let process, users(of: process).contains(user) else {
+            return AppCredentials(user: user, executable: unseen, label: label)
+        }
         return AppCredentials(
             user: user,
             executable: executable(of: process) ?? unseen,
@@ -55,6 +58,13 @@ package enum ProcessView {
             label: label,
             flatpak: flatpak(of: process)
         )
+    }
+
+    /// The real, effective, saved and file system's user of a process; empty where there is none.
+    private static func users(of process: UInt32) -> [uid_t] {
+        let lines = read("/proc/\(process)/status", limit: 65_536)?.split(separator: "\n") ?? []
+        let line = lines.first { $0.hasPrefix("Uid:") }
+        return line?.split(separator: "\t").dropFirst().compactMap { uid_t($0) } ?? []
     }
 
     /// The path of the process's program; `nil` where it may not be seen, or is another file than the path leads to here: with a mount

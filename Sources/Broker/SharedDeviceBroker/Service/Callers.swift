@@ -94,32 +94,38 @@ final class Callers: Sendable {
         if let known { body(.success(known)) } else if isFirst { ask(sender) }
     }
 
-    /// A process id may pass to another process when its owner ends. The process is therefore looked at between two questions to the bus: a
-    /// connection that is still there afterwards was there all the time.
+    /// A process id may pass to another process when its owner ends. What `/proc` says therefore counts if the process has not ended
+    /// afterwards, by the descriptor that the bus gives of it. A bus that gives none is asked a second time.
     private func ask(_ sender: String) {
         connection.askCredentials(of: sender) { [weak self] answer in
-            guard let self, case .success(let first) = answer else { return self?.answer(sender, nil) ?? () }
+            guard let self, case .success(let peer) = answer else { return self?.answer(sender, nil) ?? () }
             let credentials = ProcessView.credentials(
-                ofProcess: first.processID,
-                user: first.userID,
-                label: first.securityLabel
+                ofProcess: peer.processID,
+                user: peer.userID,
+                label: peer.securityLabel
             )
-            connection.askCredentials(of: sender) { [weak self] answer in
-                guard case .success(let second) = answer, second == first else {
-                    return self?.answer(sender, nil) ?? ()
-                }
-                self?.answer(
-                    sender,
-                    self?.global(sender).map { name in
-                        Caller(
-                            connection: name,
-                            credentials: credentials,
-                            process: first.processID,
-                            isAdministrator: first.userID == 0 || first.userID == geteuid()
-                        )
-                    }
-                )
+            if let isRunning = peer.isRunning {
+                return self.answer(sender, isRunning ? caller(sender, peer, credentials) : nil)
             }
+            connection.askCredentials(of: sender) { [weak self] answer in
+                guard let self, case .success(peer) = answer else { return self?.answer(sender, nil) ?? () }
+                self.answer(sender, caller(sender, peer, credentials))
+            }
+        }
+    }
+
+    private func caller(
+        _ sender: String,
+        _ peer: DBusConnection.PeerCredentials,
+        _ credentials: AppCredentials
+    ) -> Caller? {
+        global(sender).map { name in
+            Caller(
+                connection: name,
+                credentials: credentials,
+                process: peer.processID,
+                isAdministrator: peer.userID == 0 || peer.userID == geteuid()
+            )
         }
     }
 

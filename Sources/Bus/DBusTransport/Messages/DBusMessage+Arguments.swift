@@ -88,6 +88,8 @@ private func write(_ value: DBusValue, to iterator: inout DBusMessageIter) -> Bo
         }
     case .variant(let inner):
         return writeContainer(CDBUS_TYPE_VARIANT, inner.signature, to: &iterator) { write(inner, to: &$0) }
+    case .descriptor(let descriptor):
+        return writeBasic(descriptor.number, CDBUS_TYPE_UNIX_FD, to: &iterator)
     }
 }
 
@@ -121,9 +123,17 @@ private func writeContainer(
 extension DBusMessage {
     /// The body, copied.
     ///
-    /// - Throws: ``DBusError/Code/malformed`` for a type that this library does not take (file descriptors). libdbus has
-    ///   checked form, depth and UTF-8 before.
+    /// - Throws: ``DBusError/Code/malformed`` for a type that this library does not know, for descriptors in anything but an answer, and for
+    ///   a descriptor that this process has no number left for. libdbus has checked form, depth and UTF-8 before.
     public func arguments() throws(DBusError) -> [DBusValue] {
+        guard kind == .methodReturn || !hasDescriptors else {
+            throw DBusError(
+                .malformed,
+                message: "file descriptors came with it",
+                attempted: "read a message",
+                remedy: "send values, not descriptors"
+            )
+        }
         var reader = reader
         return try readAll(&reader)
     }
@@ -168,12 +178,18 @@ private func read(_ reader: DBusReader) throws(DBusError) -> DBusValue {
         var inner = reader.inner
         return .structure(try readAll(&inner))
     case .variant: return .variant(try read(reader.inner))
+    case .descriptor:
+        // libdbus gives a duplicate, or -1 where there is no number left.
+        let number: CInt = reader.basic(-1)
+        guard number >= 0 else {
+            throw DBusError(.malformed, message: "a descriptor could not be duplicated", attempted: "read a message")
+        }
+        return .descriptor(DBusDescriptor(adopting: number))
     case .other, .end:
         throw DBusError(
             .malformed,
             message: "an argument has the type “\(reader.signature)”",
-            attempted: "read a message",
-            remedy: "send values, not descriptors"
+            attempted: "read a message"
         )
     }
 }

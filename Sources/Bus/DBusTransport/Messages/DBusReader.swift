@@ -9,7 +9,8 @@ package struct DBusReader {
         case byte, boolean, int16, uint16, int32, uint32, int64, uint64, double
         case string, objectPath, signature
         case bytes, array, dictionary, entry, structure, variant
-        /// A type that this library does not take: file descriptors.
+        case descriptor
+        /// A type that this library does not know.
         case other
         /// No more values.
         case end
@@ -136,6 +137,7 @@ package struct DBusReader {
         case CDBUS_TYPE_STRING: kind = .string
         case CDBUS_TYPE_OBJECT_PATH: kind = .objectPath
         case CDBUS_TYPE_SIGNATURE: kind = .signature
+        case CDBUS_TYPE_UNIX_FD: kind = .descriptor
         case CDBUS_TYPE_STRUCT: kind = .structure
         case CDBUS_TYPE_DICT_ENTRY: kind = .entry
         case CDBUS_TYPE_VARIANT: kind = .variant

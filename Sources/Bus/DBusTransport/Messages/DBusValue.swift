@@ -1,6 +1,6 @@
+import Glibc
+
 /// A value of the D-Bus type system, with its type.
-///
-/// File descriptors are left out: no interface of this project passes one, and a received one is refused.
 public indirect enum DBusValue: Sendable, Hashable {
     case byte(UInt8)
     case boolean(Bool)
@@ -23,6 +23,9 @@ public indirect enum DBusValue: Sendable, Hashable {
     /// A dictionary in wire order; keys are basic types.
     case dictionary([DictionaryEntry], key: String, value: String)
     case variant(DBusValue)
+    /// A file descriptor that came with an answer: newer buses give one for a peer's process. This library sends none, and refuses calls
+    /// and signals that carry some.
+    case descriptor(DBusDescriptor)
 
     /// One pair of a dictionary.
     public struct DictionaryEntry: Sendable, Hashable {
@@ -65,8 +68,24 @@ public indirect enum DBusValue: Sendable, Hashable {
         case .structure(let members): "(\(members.map(\.signature).joined()))"
         case .dictionary(_, let key, let value): "a{\(key)\(value)}"
         case .variant: "v"
+        case .descriptor: "h"
         }
     }
+}
+
+/// A file descriptor that was received. It is closed when nobody holds the value any more; programs that are started do not inherit it.
+public final class DBusDescriptor: Sendable, Hashable {
+    /// Valid for as long as this object lives. Not to be closed by others.
+    public let number: CInt
+
+    init(adopting number: CInt) { self.number = number }
+
+    deinit { close(number) }
+
+    /// Whether both are the same object.
+    public static func == (one: DBusDescriptor, other: DBusDescriptor) -> Bool { one === other }
+
+    public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
 }
 
 // MARK: - Reading

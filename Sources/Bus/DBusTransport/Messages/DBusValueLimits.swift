@@ -84,6 +84,8 @@ enum DBusValueLimits {
                     try self.value(entry.key, depth: depth + 2)
                     try self.value(entry.value, depth: depth + 2)
                 }
+            case .descriptor:
+                throw invalid("this library sends no file descriptors")
             case .variant(let inner):
                 let signature = inner.signature
                 guard isValid(signature: signature) else { throw invalid("“\(signature)” is no valid signature") }

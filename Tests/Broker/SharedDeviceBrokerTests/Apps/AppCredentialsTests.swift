@@ -116,9 +116,9 @@ struct AppCredentialsTests {
         let seen = ProcessView.credentials(ofProcess: UInt32(getpid()), user: geteuid(), label: nil)
         #expect(seen.executable == (try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")))
         #expect(seen.user == geteuid() && seen.flatpak == nil)
-        for process in [nil, UInt32.max] {
-            let unseen = ProcessView.credentials(ofProcess: process, user: 7, label: nil)
-            #expect(unseen.executable == ProcessView.unseen)
+        for process in [nil, UInt32.max, UInt32(getpid())] {
+            let unseen = ProcessView.credentials(ofProcess: process, user: geteuid() + 7, label: nil)
+            #expect(unseen.executable == ProcessView.unseen && unseen.unit == nil, "it is of another user")
         }
     }
 
