@@ -38,13 +38,14 @@ package struct AppManifest: Sendable, Equatable {
             self.flatpak = flatpak
         }
 
-        /// For people: what the manifest says of it.
+        /// For people: by what the app is known, and whether that is proof or a hint.
         package var description: String {
-            let parts = [
-                executable, unit.map { "unit \($0)" }, appArmor.map { "AppArmor profile \($0)" },
-                flatpak.map { "Flatpak \($0)" }, user.map { "uid \($0)" } ?? "any user",
+            let hints = [executable, flatpak.map { "Flatpak \($0)" }].compactMap { $0 }.map { "\($0) (hint)" }
+            let proofs = [
+                unit.map { "unit \($0)" }, appArmor.map { "AppArmor profile \($0)" }, user.map { "uid \($0)" },
             ]
-            return parts.compactMap { $0 }.joined(separator: "  ")
+            .compactMap { $0 }.map { "\($0) (proof)" }
+            return (hints + proofs + (user == nil ? ["any user"] : [])).joined(separator: "  ")
         }
 
         /// Whether another user's process cannot pass for the app.

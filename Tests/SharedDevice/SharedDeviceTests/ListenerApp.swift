@@ -10,18 +10,24 @@ final class ListenerApp {
     let dataDirectory: String
     private let eventsPath: String
     private let bus: String
+    private let launcher: [String]
     private var process: ChildProcess?
 
-    init(_ name: String, on device: TestDevice) throws {
+    /// - Parameters:
+    ///   - launcher: a command that starts the app in its place, for instance a sandbox.
+    ///   - bus: the address that the app calls the device's bus by.
+    init(_ name: String, on device: TestDevice, launcher: [String] = [], bus: String? = nil) throws {
         self.name = name
-        bus = device.bus.address
+        self.launcher = launcher
+        self.bus = bus ?? device.bus.address
         dataDirectory = "\(device.directory.path)/data/\(name)"
         eventsPath = "\(device.directory.path)/\(name).jsonl"
     }
 
     func start() throws {
         let arguments = ["--stay", "--bus", bus, "--data", dataDirectory, "--events", eventsPath]
-        process = try ChildProcess(ChildProcess.built(name), arguments)
+        let command = launcher + [ChildProcess.built(name)] + arguments
+        process = try ChildProcess(command[0], Array(command.dropFirst()))
     }
 
     func tell(_ line: String) throws { try process?.write(line) }

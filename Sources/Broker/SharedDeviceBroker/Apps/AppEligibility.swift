@@ -78,7 +78,7 @@ package struct AppEligibility: Sendable {
             .map { Self.key(credentials, $0) }
     }
 
-    private func manifest(of identifier: String) -> AppManifest? { manifests.first { $0.identifier == identifier } }
+    func manifest(of identifier: String) -> AppManifest? { manifests.first { $0.identifier == identifier } }
 
     /// Whose program it is. Without a manifest it is an app of its own.
     private func identity(
@@ -129,6 +129,13 @@ package struct AppEligibility: Sendable {
                 .notTheProgram,
                 "\(claim) is not the program that its manifest names, \(manifest.identity.executable ?? "")",
                 remedy: "if it is the app, correct \"executable\" in the manifest"
+            )
+        case .flatpak?:
+            let sandbox = credentials.flatpak.map { "in the sandbox of the Flatpak \($0.forLog(200))" }
+            throw EligibilityRefusal(
+                .notTheProgram,
+                "\(claim) runs \(sandbox ?? "in no Flatpak's sandbox")",
+                remedy: "its manifest says \(manifest.identity); if it is the app, correct \"flatpak\" in the manifest"
             )
         case let key?:
             throw EligibilityRefusal(

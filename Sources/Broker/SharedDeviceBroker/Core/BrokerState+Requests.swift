@@ -220,13 +220,20 @@ extension BrokerState {
                     < Self.appsOfUser
         else { throw .tooManyNames }
         if ledger.hold(device.epoch, by: participant, on: connection) {
-            if !isListed { enterLog(.held, session: device.epoch, participant: participant) }
+            if !isListed { noteHolder(participant, of: device.epoch) }
             let change = needsDisk(within: .zero)
             connected[connection]?.held = change
             touch()
         }
         guard let change = connected[connection]?.held, disk.committed < change else { return nil }
         return change
+    }
+
+    /// The log says of each app that holds the account by what the broker knows it.
+    mutating func noteHolder(_ participant: Participant, of session: UInt64) {
+        let identity = eligibility.manifest(of: participant.app)?.identity
+        let detail = identity.map { "known by \($0)" } ?? "no manifest"
+        enterLog(.held, session: session, participant: participant, detail: detail)
     }
 
     // MARK: Tokens

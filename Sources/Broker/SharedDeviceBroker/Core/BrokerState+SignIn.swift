@@ -146,7 +146,7 @@ extension BrokerState {
         _ = ledger.hold(next.epoch, by: participant, on: connection)
         // In the same transaction as the session: each session that a restart finds is in the log.
         enterLog(.signedIn, session: next.epoch, account: identity.account, detail: participant.app)
-        enterLog(.held, session: next.epoch, participant: participant)
+        noteHolder(participant, of: next.epoch)
         isDeviceDirty = true
         let change = needsDisk(within: .zero)
         connected[connection]?.held = change

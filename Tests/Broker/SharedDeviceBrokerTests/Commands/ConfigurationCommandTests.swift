@@ -122,7 +122,7 @@ struct ConfigurationCommandTests {
         )
         let good = try await check(#"{"sharedDeviceMode": true, "AppBlockList": "org.example.orders"}"#)
         #expect(good.status == 0)
-        #expect(good.output.contains("org.example.orders  /no/orders  any user"))
+        #expect(good.output.contains("org.example.orders  /no/orders (hint)  any user"))
         #expect(good.output.contains("is “stores” meant?"))
         #expect(good.output.contains("AppBlockList has org.example.orders, which takes part all the same"))
 

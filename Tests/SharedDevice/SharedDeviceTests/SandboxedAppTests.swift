@@ -1,0 +1,126 @@
+import ExampleSupport
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import Testing
+
+/// An app in the sandbox that Flatpak makes: bubblewrap around the app, and around the proxy that carries its messages to the bus. The bus,
+/// and with it the broker, sees the proxy's process.
+private struct Sandbox {
+    /// What stands in the file that Flatpak puts into each of its sandboxes.
+    let information: String
+    let directory: String
+    /// The device's bus, as the app sees it.
+    let address: String
+    private let proxy: ChildProcess
+
+    /// Starts the proxy and waits until it takes connections.
+    ///
+    /// - Parameter owns: the bus name that the app has.
+    init(_ flatpak: String, on device: TestDevice, owns: String) async throws {
+        directory = "\(device.directory.path)/sandbox-\(UUID().uuidString.prefix(8))"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        information = "\(directory)/flatpak-info"
+        let text = "[Application]\nname=\(flatpak)\n\n[Instance]\ninstance-id=1\n"
+        try text.write(toFile: information, atomically: true, encoding: .utf8)
+        let socket = "\(directory)/bus"
+        address = "unix:path=\(socket)"
+        let launcher = Self.launcher(information)
+        proxy = try ChildProcess(
+            launcher[0],
+            launcher.dropFirst() + [
+                "xdg-dbus-proxy", device.bus.address, socket, "--filter",
+                "--talk=org.notifycenter.SharedDevice1", "--own=\(owns)",
+            ]
+        )
+        try await eventually("the proxy listens") { FileManager.default.fileExists(atPath: socket) }
+    }
+
+    /// Starts a program in the sandbox. It sees the machine's files, and at the root Flatpak's word of who it is.
+    var launcher: [String] { Self.launcher(information) }
+
+    private static func launcher(_ information: String) -> [String] {
+        let folders = (try? FileManager.default.contentsOfDirectory(atPath: "/")) ?? []
+        let binds = folders.filter { !["proc", "dev", ".flatpak-info"].contains($0) }.sorted()
+            .flatMap { ["--bind-try", "/\($0)", "/\($0)"] }
+        return ["bwrap"] + binds
+            + ["--proc", "/proc", "--dev", "/dev", "--ro-bind", information, "/.flatpak-info", "--die-with-parent"]
+    }
+}
+
+/// Whether this machine has what Flatpak is made of, and lets this user make sandboxes.
+private func canSandbox() -> Bool {
+    guard ["bwrap", "xdg-dbus-proxy"].allSatisfy({ access("/usr/bin/\($0)", X_OK) == 0 }) else { return false }
+    let trial = Process()
+    trial.executableURL = URL(fileURLWithPath: "/usr/bin/bwrap")
+    trial.arguments = ["--ro-bind", "/", "/", "true"]
+    trial.standardError = FileHandle.nullDevice
+    guard (try? trial.run()) != nil else { return false }
+    trial.waitUntilExit()
+    return trial.terminationStatus == 0
+}
+
+@Suite(
+    "Apps in Flatpak's sandbox",
+    .enabled(if: canSandbox(), "needs bubblewrap and xdg-dbus-proxy, and a user who may make sandboxes")
+)
+struct SandboxedAppTests {
+    private static let name = "point-of-sale"
+    private static let flatpak = "org.example.PointOfSale"
+    private var identifier: String { ExampleApp.identifier(Self.name) }
+
+    /// A device where the app is known as a Flatpak, and by nothing else.
+    private func device() async throws -> TestDevice {
+        let device = try await TestDevice(starts: false)
+        try #"{"id": "\#(identifier)", "flatpak": "\#(Self.flatpak)"}"#
+            .write(toFile: "\(device.directory.path)/apps/\(identifier).json", atomically: true, encoding: .utf8)
+        try await device.startBroker()
+        return device
+    }
+
+    private func isOpen(_ event: Event) -> Bool {
+        event.event == .screen && event.detail == "open" && event.account == "ada"
+    }
+
+    @Test("an app behind Flatpak's proxy hears of a sign-out, cleans up and gives its receipt, under its Flatpak's id")
+    func signOut() async throws {
+        let device = try await device()
+        let control = device.application("control")
+        try await control.signIn("ada")
+        let sandbox = try await Sandbox(Self.flatpak, on: device, owns: identifier)
+        let app = try ListenerApp(Self.name, on: device, launcher: sandbox.launcher, bus: sandbox.address)
+        try app.start()
+        try await app.wait("ada's screen", where: isOpen)
+        try await app.work()
+        #expect(try !app.files(holding: "Ada").isEmpty)
+        try await control.signOutCurrent()
+        try await app.wait("its receipt") { $0.event == .cleaned }
+        #expect(try app.files(holding: "Ada").isEmpty)
+        let log = try ChildProcess(ChildProcess.built("shared-device"), ["log", "--state", device.state, "--json"])
+        try await log.line { $0.contains("known by Flatpak \(Self.flatpak) (hint)") && $0.contains(identifier) }
+        try await log.line { $0.contains("finished") && $0.contains(identifier) }
+    }
+
+    @Test("a program outside of the sandbox is not the Flatpak, nor is one in another's sandbox")
+    func others() async throws {
+        let device = try await device()
+        try await device.application("control").signIn("ada")
+        let other = try await Sandbox("org.example.Other", on: device, owns: identifier)
+        // The proxy's program is enrolled, by which no program in a sandbox may be known.
+        try device.enrol("org.example.proxy", "/usr/bin/xdg-dbus-proxy")
+        for (launcher, bus) in [([], nil), (other.launcher, other.address)] as [([String], String?)] {
+            let app = try ListenerApp(Self.name, on: device, launcher: launcher, bus: bus)
+            let mark = try app.events().count
+            try app.start()
+            try await app.wait("a refusal", after: mark) {
+                $0.event == .failed || $0.event == .waitingForBroker || $0.event == .screen && $0.detail == "failed"
+            }
+            #expect(try !app.events().dropFirst(mark).contains(where: isOpen))
+            app.kill()
+        }
+        try await eventually("both refusals are in the log") { try device.audit("refused").count == 2 }
+        let journal = try #require(device.broker).errorText
+        #expect(journal.contains("in no Flatpak's sandbox"), "\(journal)")
+        #expect(journal.contains("in the sandbox of the Flatpak org.example.Other"), "\(journal)")
+    }
+}
