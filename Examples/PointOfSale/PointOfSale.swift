@@ -41,7 +41,7 @@ actor ShopWorkspace: UserWorkspace {
         guard let account else { return Display(items: 0, lines: []) }
         let sales = try database.sales(of: account.identifier)
         let total = sales.orders.reduce(0) { $0 + $1.total }
-        var lines = sales.orders.suffix(5).map { "order \($0.id ?? 0): \(Self.price($0.total)), sold by \($0.soldBy)" }
+        var lines = sales.orders.suffix(5).map { "order \($0.id): \(Self.price($0.total)), sold by \($0.soldBy)" }
         lines.append("takings of this session: \(Self.price(total))")
         if let parked = sales.parked { lines.append("open order, version \(parked.saves): \(parked.remark)") }
         lines.append("\(sales.products) products in the catalogue")
@@ -61,9 +61,9 @@ actor ShopWorkspace: UserWorkspace {
             name: name,
             remark: "\(name) is a customer of \(DataMarker.signature(of: account))"
         )
-        let order = try database.book(cart, for: customer, soldBy: DataMarker.signature(of: account))
-        cart = Cart()
-        return "sold order \(number + 1) to \(name) for \(Self.price(order.total))"
+        try database.book(cart, for: customer, soldBy: DataMarker.signature(of: account))
+        defer { cart = Cart() }
+        return "sold order \(number + 1) to \(name) for \(Self.price(cart.total))"
     }
 
     /// Puts the next order together, and saves it after every article, so that a crash loses none.

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import Glibc
 
 /// A file that an administrator writes and the broker believes.
@@ -57,6 +57,12 @@ struct AdministratorFile {
             remedy: "make it a regular file that the broker's user may read"
         )
     }
+}
+
+/// Why something could not be done with a file, in the system's words: without Foundation its errors have none for people.
+package func systemReason(_ error: any Error) -> String {
+    let cause = (error as? CocoaError)?.underlying ?? error
+    return (cause as? POSIXError).map { String(cString: strerror($0.code.rawValue)) } ?? "\(error)"
 }
 
 extension AdministratorFile {

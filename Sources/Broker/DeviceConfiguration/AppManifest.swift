@@ -1,6 +1,6 @@
 import DBusTransport
-package import Foundation
-import Glibc
+package import FoundationEssentials
+package import Glibc
 
 /// What an administrator, or an app's package, says of one app on this device: a JSON file in the directory of manifests.
 ///

@@ -1,5 +1,5 @@
 import DBusTransport
-import Foundation
+import FoundationEssentials
 import Glibc
 import Synchronization
 
@@ -180,7 +180,7 @@ package struct AppManifestDirectory: Sendable {
         } catch {
             // It may have gone since.
             guard access(path, F_OK) == 0 else { return [] }
-            throw unreadable((error as NSError).localizedDescription)
+            throw unreadable(systemReason(error))
         }
     }
 

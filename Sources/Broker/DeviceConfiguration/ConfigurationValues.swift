@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 // The values of the managed configuration that are more than a Boolean or a string. Each checks itself when it is decoded, and is written as it
 // was read.
@@ -102,10 +102,15 @@ package struct AppList: Sendable, Equatable, Codable {
 
     package init(_ identifiers: [String]) { self.identifiers = identifiers }
 
+    private static func trimmed(_ text: Substring) -> String {
+        let rest = text.drop(while: \.isWhitespace)
+        return rest.lastIndex { !$0.isWhitespace }.map { String(rest[...$0]) } ?? ""
+    }
+
     package init(from decoder: any Decoder) throws {
         let text = try decoder.singleValueContainer().decode(String.self)
         identifiers = text.split(separator: ",", omittingEmptySubsequences: false)
-            .map { $0.trimmingCharacters(in: .whitespacesAndNewlines) }
+            .map(Self.trimmed)
         for identifier in identifiers {
             // An empty prefix would be the beginning of every identifier.
             guard !identifier.isEmpty else {

@@ -1,4 +1,4 @@
-package import Foundation
+package import FoundationEssentials
 
 /// What the administrator, or a management system for them, has set for this device: the properties are the keys of the file.
 ///

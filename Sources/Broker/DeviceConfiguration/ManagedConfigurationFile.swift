@@ -1,5 +1,5 @@
 import DBusTransport
-package import Foundation
+package import FoundationEssentials
 import Synchronization
 
 /// The file of the managed configuration.

@@ -1,5 +1,5 @@
 package import DeviceConfiguration
-package import Foundation
+package import FoundationEssentials
 
 /// A profile for iOS as the broker's configuration.
 ///
@@ -85,7 +85,7 @@ private enum PropertyList {
             value = try decoder.decode(ProfileValue.self, from: content)
         } catch {
             guard case DecodingError.dataCorrupted(let context) = error else { throw unusable(file, "\(error)") }
-            let place = (context.underlyingError as NSError?)?.userInfo[NSDebugDescriptionErrorKey] as? String
+            let place = (context.underlyingError as? CocoaError)?.userInfo["NSDebugDescription"] as? String
             throw unusable(file, place ?? context.debugDescription)
         }
         guard case .dictionary(let members) = value else {

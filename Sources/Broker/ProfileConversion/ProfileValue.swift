@@ -1,5 +1,5 @@
 import DBusTransport
-import Foundation
+import FoundationEssentials
 import Synchronization
 
 /// A value of a property list. A Boolean does not count as a number, nor a number as a Boolean.

@@ -5,7 +5,7 @@ import DeviceConfiguration
 import DeviceStorage
 import Dispatch
 import EmbeddedIdentity
-import Foundation
+import FoundationEssentials
 import Glibc
 import Logging
 import NotifyCenter
@@ -80,7 +80,7 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
                 ?? StateDirectory.path(
                     environment: environment,
                     effectiveUser: geteuid(),
-                    home: NSHomeDirectory()
+                    home: FileManager.default.homeDirectoryForCurrentUser.path
                 ),
             configurationFile: configurationFile,
             loginBus: Bus(name: loginBus),

@@ -2,7 +2,7 @@ import ArgumentParser
 import DBusTransport
 import DeviceStorage
 import EmbeddedIdentity
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDevice
 import SharedDeviceBroker

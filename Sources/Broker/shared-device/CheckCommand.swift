@@ -1,6 +1,7 @@
 import ArgumentParser
+import DeviceConfiguration
 import Dispatch
-import Foundation
+import FoundationEssentials
 import Glibc
 import NotifyCenterTestKit
 import SharedDeviceTestKit
@@ -73,12 +74,12 @@ struct CheckCommand: ParsableCommand {
         do {
             content =
                 plan == "-"
-                ? try FileHandle.standardInput.readToEnd() ?? Data()
+                ? Self.standardInput()
                 : try Data(contentsOf: URL(fileURLWithPath: plan))
         } catch {
             throw CommandFailure(
                 status: EX_NOINPUT,
-                description: "cannot read the plan \(plan): \(error.localizedDescription)"
+                description: "cannot read the plan \(plan): \(systemReason(error))"
             )
         }
         do throws(CheckPlanError) {
@@ -89,8 +90,14 @@ struct CheckCommand: ParsableCommand {
         }
     }
 
+    private static func standardInput() -> Data {
+        var content = ""
+        while let line = readLine(strippingNewline: false) { content += line }
+        return Data(content.utf8)
+    }
+
     private func keptDirectory() throws -> String {
-        let path = NSTemporaryDirectory() + "shared-device-check-\(UUID().uuidString.prefix(8))"
+        let path = FileManager.default.temporaryDirectory.path + "/shared-device-check-\(UUID().uuidString.prefix(8))"
         do {
             try FileManager.default.createDirectory(
                 atPath: path,
@@ -100,7 +107,7 @@ struct CheckCommand: ParsableCommand {
         } catch {
             throw CommandFailure(
                 status: EX_CANTCREAT,
-                description: "cannot make \(path): \(error.localizedDescription) Name another place in TMPDIR."
+                description: "cannot make \(path): \(systemReason(error)); name another place in TMPDIR"
             )
         }
         return path
@@ -111,7 +118,11 @@ struct CheckCommand: ParsableCommand {
         let text =
             json == "-"
             ? try result.json : result.text(inColor: Terminal.isColoured, isVerbose: verbose, note: note)
-        try FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
+        do throws(POSIXError) {
+            try writeAll(text, to: STDOUT_FILENO)
+        } catch {
+            throw CommandFailure(status: EX_IOERR, description: "cannot write the result: \(systemReason(error))")
+        }
     }
 
     /// The reports that go to files.
@@ -166,8 +177,8 @@ private struct ReportFile {
     /// Looks whether the file can be written: the check may take minutes, which must not be in vain.
     func checkPlace() throws(CommandFailure) {
         let folder = URL(fileURLWithPath: path).deletingLastPathComponent().path
-        var isDirectory: ObjCBool = false
-        if FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory), isDirectory.boolValue {
+        var isDirectory = false
+        if FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory), isDirectory {
             throw failure("it is a folder; name a file in it")
         }
         // The file is written beside its place first, and then takes it.
@@ -182,7 +193,7 @@ private struct ReportFile {
         do {
             try Data(content(result).utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
         } catch {
-            throw failure(error.localizedDescription)
+            throw failure(systemReason(error))
         }
     }
 

@@ -1,6 +1,6 @@
 import ArgumentParser
 import DeviceConfiguration
-import Foundation
+import FoundationEssentials
 import Glibc
 import ProfileConversion
 import SharedDeviceBroker

@@ -1,7 +1,7 @@
 import ArgumentParser
 import DeviceConfiguration
 import DeviceStorage
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDeviceBroker
 import SharedDeviceTestKit
@@ -127,9 +127,7 @@ struct AppsEnrolCommand: ParsableCommand {
             )
         }
         defer { free(path) }
-        let file = FileHandle(forReadingAtPath: found)
-        defer { try? file?.close() }
-        guard (try? file?.read(upToCount: 2)) != Data("#!".utf8) else {
+        guard !Self.isScript(found) else {
             throw CommandFailure(
                 status: EX_DATAERR,
                 description:
@@ -138,6 +136,14 @@ struct AppsEnrolCommand: ParsableCommand {
             )
         }
         return String(cString: path)
+    }
+
+    private static func isScript(_ path: String) -> Bool {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        var beginning: [UInt8] = [0, 0]
+        return read(descriptor, &beginning, 2) == 2 && beginning == Array("#!".utf8)
     }
 
     /// Writes the manifest beside its place and moves it there, so that the broker never reads a part of it.
@@ -152,12 +158,13 @@ struct AppsEnrolCommand: ParsableCommand {
             let draft = "\(file).\(getpid())"
             let descriptor = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
             guard descriptor >= 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
-            defer { unlink(draft) }
-            let handle = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
-            try handle.write(contentsOf: Data(content.utf8))
-            try handle.synchronize()
+            defer {
+                unlink(draft)
+                close(descriptor)
+            }
+            try writeAll(content, to: descriptor)
             // The broker's user reads it, and nobody else may write to it.
-            guard fchmod(descriptor, 0o644) == 0, rename(draft, file) == 0 else {
+            guard fsync(descriptor) == 0, fchmod(descriptor, 0o644) == 0, rename(draft, file) == 0 else {
                 throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO)
             }
         } catch {
@@ -166,7 +173,7 @@ struct AppsEnrolCommand: ParsableCommand {
                 ? "" : "; run it as root, or name the directory that your broker reads with --apps"
             throw CommandFailure(
                 status: EX_CANTCREAT,
-                description: "cannot write \(file): \(error.localizedDescription)\(remedy)"
+                description: "cannot write \(file): \(systemReason(error))\(remedy)"
             )
         }
     }

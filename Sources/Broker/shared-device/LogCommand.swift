@@ -1,7 +1,7 @@
 import ArgumentParser
 import DeviceStorage
 import EmbeddedIdentity
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDeviceBroker
 import SharedDeviceTestKit
@@ -149,15 +149,10 @@ struct PointInTime: ExpressibleByArgument {
     }
 
     private static func calendar(_ text: String) -> Date? {
-        let styles = [
-            Date.ISO8601FormatStyle(),
-            Date.ISO8601FormatStyle(includingFractionalSeconds: true),
-            // A day begins at midnight here.
-            Date.ISO8601FormatStyle(timeZone: .current).year().month().day(),
-        ]
-        for style in styles {
-            if let date = try? style.parse(text) { return date }
-        }
-        return nil
+        let instants = [Date.ISO8601FormatStyle(), Date.ISO8601FormatStyle(includingFractionalSeconds: true)]
+        if let date = instants.lazy.compactMap({ try? $0.parse(text) }).first { return date }
+        // A day begins at midnight here.
+        let midnight = try? Date.ISO8601FormatStyle().year().month().day().parse(text)
+        return midnight.map { LocalTime.device.instant(ofClock: $0) }
     }
 }

@@ -2,7 +2,7 @@ import ArgumentParser
 import DBusTransport
 import DeviceStorage
 import EmbeddedIdentity
-import Foundation
+import FoundationEssentials
 import Glibc
 import NotifyCenter
 import SharedDevice
@@ -27,7 +27,7 @@ struct StateOptions: ParsableArguments {
             ?? StateDirectory.path(
                 environment: ProcessInfo.processInfo.environment,
                 effectiveUser: geteuid(),
-                home: NSHomeDirectory()
+                home: FileManager.default.homeDirectoryForCurrentUser.path
             )
     }
 

@@ -2,7 +2,7 @@ import ArgumentParser
 import DeviceConfiguration
 import DeviceStorage
 import EmbeddedIdentity
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDevice
 import SharedDeviceBroker
@@ -84,15 +84,17 @@ struct Table {
 enum Form {
     /// For people: local time, to the second.
     static func time(_ date: Date) -> String {
-        date.formatted(
-            Date.ISO8601FormatStyle(timeZone: .current).year().month().day()
+        LocalTime.device.clock(at: date).formatted(
+            Date.ISO8601FormatStyle().year().month().day()
                 .dateTimeSeparator(.space).time(includingFractionalSeconds: false)
         )
     }
 
     /// For people: seconds since the end of a session.
     static func after(_ seconds: Double?) -> String {
-        seconds.map { "+" + String(format: "%.2f", $0) + " s" } ?? "-"
+        guard let seconds, (0..<1e12).contains(seconds) else { return "-" }
+        let (whole, rest) = Int((seconds * 100).rounded()).quotientAndRemainder(dividingBy: 100)
+        return "+\(whole).\(rest < 10 ? "0" : "")\(rest) s"
     }
 
     /// For programs: UTC, to the millisecond.
@@ -125,8 +127,18 @@ func reportingFailure(_ body: () throws -> Void) throws {
     } catch let error as ExitCode {
         throw error
     } catch {
-        warn(Text.reason(error))
+        warn(systemReason(error))
         throw ExitCode(exitStatus(for: error))
+    }
+}
+
+/// Writes the whole text.
+func writeAll(_ text: String, to descriptor: CInt) throws(POSIXError) {
+    var rest = Array(text.utf8)[...]
+    while !rest.isEmpty {
+        let count = rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+        guard count >= 0 || errno == EINTR else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
+        rest = rest.dropFirst(max(0, count))
     }
 }
 

@@ -3,7 +3,7 @@ import DBusTransport
 import DeviceConfiguration
 import DeviceStorage
 import EmbeddedIdentity
-import Foundation
+import FoundationEssentials
 import SharedDevice
 import SharedDeviceBroker
 import SharedDeviceTestKit

@@ -1,7 +1,7 @@
 import ArgumentParser
 import DeviceStorage
 import EmbeddedIdentity
-import Foundation
+import FoundationEssentials
 import SharedDevice
 import SharedDeviceBroker
 
@@ -107,15 +107,11 @@ private struct ListedUser: Encodable {
     }
 
     static func table(_ users: [ListedUser]) -> String {
-        let head = ["USER", "NAME", "STATUS", "ROLE", "IDENTIFIER"]
-        let rows = [head] + users.map { [$0.username, $0.displayName ?? "-", $0.status, $0.role, $0.identifier] }
-        let widths = head.indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
-        return rows.map { row in
-            zip(row, widths)
-                .map { cell, width in cell + String(repeating: " ", count: width - cell.count) }
-                .joined(separator: "  ")
-                .trimmingCharacters(in: .whitespaces)
-        }.joined(separator: "\n")
+        var table = Table("USER", "NAME", "STATUS", "ROLE", "IDENTIFIER")
+        for user in users {
+            table.add([user.username, user.displayName ?? "-", user.status, user.role, user.identifier])
+        }
+        return table.lines.joined(separator: "\n")
     }
 
     private var status: String {

@@ -1,6 +1,6 @@
 import DBusTransport
-package import GRDB
 import Glibc
+package import SQLite
 import Synchronization
 
 /// The one SQLite file of this device: who is signed in, and the embedded directory's users.
@@ -22,7 +22,9 @@ package final class DeviceDatabase: Sendable {
     /// The file's path.
     package let path: String
 
-    private let queue: DatabaseQueue
+    // Unsafe alone, and safe here: `onConnection` alone touches it, with `turn` held.
+    private nonisolated(unsafe) let connection: SQLiteConnection
+    private let turn = Locked(())
     private let pendingErasure = Locked<StoreError?>(nil)
 
     /// Opens the database in `directory`, and brings it to this version's schema.
@@ -62,7 +64,7 @@ package final class DeviceDatabase: Sendable {
         _ = try PrivateFiles.prepareFile(lockPath, create: true)
         let lock = try OpeningLock(path: lockPath, timeout: busyTimeout)
         do {
-            queue = try Self.open(path, busyTimeout, firstEpoch)
+            connection = try Self.open(path, busyTimeout, firstEpoch)
         } catch {
             throw StoreError(error, attempted: "open the device's database", path: path)
         }
@@ -72,47 +74,46 @@ package final class DeviceDatabase: Sendable {
         eraseRemnants()
     }
 
-    private static func open(_ path: String, _ busyTimeout: Duration, _ firstEpoch: UInt64) throws -> DatabaseQueue {
-        var configuration = Configuration()
-        configuration.label = "SharedDeviceBroker.DeviceDatabase"
-        configuration.busyMode = .timeout(busyTimeout / .seconds(1))
-        configuration.prepareDatabase { db in
-            // FULL: a sign-out that was answered must not come back after a power cut, as it may with WAL's NORMAL.
-            // secure_delete: what is deleted is overwritten. temp_store: no copy of a row in a temporary file. The last
-            // two distrust a file that was tampered with.
-            try db.execute(
-                sql: """
-                    PRAGMA synchronous = FULL;
-                    PRAGMA secure_delete = ON;
-                    PRAGMA temp_store = MEMORY;
-                    PRAGMA trusted_schema = OFF;
-                    PRAGMA cell_size_check = ON;
-                    """
+    private static func open(
+        _ path: String,
+        _ busyTimeout: Duration,
+        _ firstEpoch: UInt64
+    ) throws -> SQLiteConnection {
+        let connection = try SQLiteConnection(path: path, busyTimeout: busyTimeout)
+        // FULL: a sign-out that was answered must not come back after a power cut, as it may with WAL's NORMAL.
+        // secure_delete: what is deleted is overwritten. temp_store: no copy of a row in a temporary file. The last
+        // two distrust a file that was tampered with.
+        try connection.execute(
+            """
+            PRAGMA synchronous = FULL;
+            PRAGMA foreign_keys = ON;
+            PRAGMA secure_delete = ON;
+            PRAGMA temp_store = MEMORY;
+            PRAGMA trusted_schema = OFF;
+            PRAGMA cell_size_check = ON;
+            """
+        )
+        // All of this before the first write.
+        try connection.read { db in try DeviceSchema.check(db, path: path) }
+        guard try connection.value("PRAGMA journal_mode = WAL") == "wal" else {
+            throw StoreError(
+                .failed,
+                attempted: "open the device's database",
+                message: "\(path): SQLite's write-ahead log does not work here",
+                remedy: "put the state directory on a local file system"
             )
         }
-        let queue = try DatabaseQueue(path: path, configuration: configuration)
-        // All of this before the first write.
-        try queue.read { db in try DeviceSchema.check(db, path: path) }
-        try queue.writeWithoutTransaction { db in
-            // Not by GRDB's configuration, which would do it before the check, and set `synchronous` back to NORMAL.
-            let mode = try String.fetchOne(db, sql: "PRAGMA journal_mode = WAL")
-            guard mode == "wal" else {
-                throw StoreError(
-                    .failed,
-                    attempted: "open the device's database",
-                    message: "\(path): SQLite's write-ahead log does not work here",
-                    remedy: "put the state directory on a local file system"
-                )
-            }
-        }
-        try DeviceSchema.migrator(firstEpoch: firstEpoch).migrate(queue)
-        return queue
+        try DeviceSchema.bringUpToDate(connection, firstEpoch: firstEpoch)
+        return connection
     }
 
     /// Runs `body` in a transaction that sees one state and changes nothing.
-    package func read<Value>(_ attempted: String, _ body: (Database) throws -> Value) throws(StoreError) -> Value {
+    package func read<Value: Sendable>(
+        _ attempted: String,
+        _ body: (SQLiteConnection) throws -> Value
+    ) throws(StoreError) -> Value {
         do {
-            return try queue.read(body)
+            return try onConnection { try $0.read(body) }
         } catch {
             throw StoreError(error, attempted: attempted, path: path)
         }
@@ -121,12 +122,19 @@ package final class DeviceDatabase: Sendable {
     /// Runs `body` in a transaction that is on the disk when this returns, and has not happened when this throws.
     ///
     /// An error that `body` throws comes out as it is; SQLite's own come out as `StoreError`.
-    package func write<Value>(_ attempted: String, _ body: (Database) throws -> Value) throws -> Value {
+    package func write<Value: Sendable>(
+        _ attempted: String,
+        _ body: (SQLiteConnection) throws -> Value
+    ) throws -> Value {
         do {
-            return try queue.write(body)
-        } catch let error as DatabaseError {
+            return try onConnection { try $0.write(body) }
+        } catch let error as SQLiteError {
             throw StoreError(error, attempted: attempted, path: path)
         }
+    }
+
+    private func onConnection<Value: Sendable>(_ body: (SQLiteConnection) throws -> Value) throws -> Value {
+        try turn.withLock { _ in try body(connection) }
     }
 
     /// Why removed data may still be in the write-ahead log; `nil` where none is.
@@ -139,7 +147,7 @@ package final class DeviceDatabase: Sendable {
     package func eraseRemnants() {
         let failure: StoreError?
         do {
-            try queue.writeWithoutTransaction { db in _ = try db.checkpoint(.truncate) }
+            try onConnection { try $0.emptyLog() }
             failure = nil
         } catch {
             failure = StoreError(error, attempted: "erase removed data from the write-ahead log", path: path)

@@ -1,111 +1,122 @@
-package import GRDB
+import SQLite
 
-/// The database's tables, and how one version of them becomes the next. A migration that was released is never edited.
+/// The database's tables, and how one version of them becomes the next. The file has its version in SQLite's header (`PRAGMA user_version`).
 enum DeviceSchema {
     /// "SDM1" in SQLite's header: tells our file from another program's.
     private static let applicationIdentifier: Int64 = 0x5344_4D31
 
+    /// What makes each version out of the one before it, version 1 out of an empty file. A step that was released is never edited.
+    ///
     /// - Parameter firstEpoch: the epoch of a device that has had no session.
-    static func migrator(firstEpoch: UInt64 = 0) -> DatabaseMigrator {
-        var migrator = DatabaseMigrator()
-        let first = Int64(clamping: firstEpoch)
-        migrator.registerMigration("format 1") { db in
-            try db.execute(
-                sql: """
-                    PRAGMA application_id = \(applicationIdentifier);
-                    CREATE TABLE device (
-                        id INTEGER PRIMARY KEY CHECK (id = 1),
-                        mode TEXT NOT NULL CHECK (mode IN ('shared', 'personal')),
-                        epoch INTEGER NOT NULL CHECK (epoch >= 0),
-                        account_identifier TEXT,
-                        account_username TEXT,
-                        account_display_name TEXT,
-                        CHECK ((account_identifier IS NULL) = (account_username IS NULL)),
-                        CHECK (mode = 'shared' OR account_identifier IS NULL)
-                    );
-                    INSERT INTO device (id, mode, epoch) VALUES (1, 'personal', \(first));
-                    CREATE TABLE configuration (id INTEGER PRIMARY KEY CHECK (id = 1), content BLOB NOT NULL);
-                    CREATE TABLE membership (
-                        id INTEGER PRIMARY KEY CHECK (id = 1),
-                        organization TEXT,
-                        tenant_identifier TEXT NOT NULL,
-                        joined_at REAL NOT NULL
-                    );
-                    CREATE TABLE directory (
-                        id INTEGER PRIMARY KEY CHECK (id = 1),
-                        tenant_identifier TEXT NOT NULL
-                    );
-                    CREATE TABLE user (
-                        identifier TEXT NOT NULL PRIMARY KEY,
-                        username TEXT NOT NULL,
-                        username_key TEXT NOT NULL UNIQUE,
-                        display_name TEXT,
-                        password_hash TEXT NOT NULL,
-                        role TEXT NOT NULL DEFAULT 'user' CHECK (role IN ('user', 'administrator')),
-                        disabled INTEGER NOT NULL DEFAULT 0 CHECK (disabled IN (0, 1)),
-                        created_at INTEGER NOT NULL
-                    );
-                    CREATE TABLE session (
-                        number INTEGER PRIMARY KEY CHECK (number >= 0),
-                        started_at REAL NOT NULL,
-                        ended_at REAL,
-                        outcome TEXT CHECK (outcome IN ('open', 'complete', 'expired')),
-                        account_identifier TEXT,
-                        account_username TEXT,
-                        account_display_name TEXT,
-                        CHECK ((ended_at IS NULL) = (outcome IS NULL))
-                    );
-                    CREATE TABLE part (
-                        session INTEGER NOT NULL,
-                        app TEXT NOT NULL,
-                        user INTEGER NOT NULL,
-                        progress TEXT,
-                        told_at REAL,
-                        begun_at REAL,
-                        finished_at REAL,
-                        detail TEXT,
-                        connections TEXT NOT NULL,
-                        again INTEGER NOT NULL,
-                        PRIMARY KEY (session, app, user)
-                    ) WITHOUT ROWID;
-                    CREATE TABLE subject (
-                        number INTEGER PRIMARY KEY AUTOINCREMENT,
-                        account_identifier TEXT NOT NULL UNIQUE,
-                        username TEXT NOT NULL
-                    );
-                    CREATE TABLE audit (
-                        sequence INTEGER PRIMARY KEY AUTOINCREMENT,
-                        at REAL NOT NULL,
-                        event TEXT NOT NULL,
-                        session INTEGER,
-                        app TEXT,
-                        user INTEGER,
-                        subject INTEGER,
-                        detail TEXT
-                    );
-                    CREATE TRIGGER audit_keeps_its_rows BEFORE UPDATE ON audit
-                    BEGIN SELECT RAISE(ABORT, 'an entry of the audit log does not change'); END;
-                    """
-            )
+    private static func steps(firstEpoch: UInt64) -> [String] {
+        [
+            """
+            PRAGMA application_id = \(applicationIdentifier);
+            CREATE TABLE device (
+                id INTEGER PRIMARY KEY CHECK (id = 1),
+                mode TEXT NOT NULL CHECK (mode IN ('shared', 'personal')),
+                epoch INTEGER NOT NULL CHECK (epoch >= 0),
+                account_identifier TEXT,
+                account_username TEXT,
+                account_display_name TEXT,
+                CHECK ((account_identifier IS NULL) = (account_username IS NULL)),
+                CHECK (mode = 'shared' OR account_identifier IS NULL)
+            );
+            INSERT INTO device (id, mode, epoch) VALUES (1, 'personal', \(Int64(clamping: firstEpoch)));
+            CREATE TABLE configuration (id INTEGER PRIMARY KEY CHECK (id = 1), content BLOB NOT NULL);
+            CREATE TABLE membership (
+                id INTEGER PRIMARY KEY CHECK (id = 1),
+                organization TEXT,
+                tenant_identifier TEXT NOT NULL,
+                joined_at REAL NOT NULL
+            );
+            CREATE TABLE directory (
+                id INTEGER PRIMARY KEY CHECK (id = 1),
+                tenant_identifier TEXT NOT NULL
+            );
+            CREATE TABLE user (
+                identifier TEXT NOT NULL PRIMARY KEY,
+                username TEXT NOT NULL,
+                username_key TEXT NOT NULL UNIQUE,
+                display_name TEXT,
+                password_hash TEXT NOT NULL,
+                role TEXT NOT NULL DEFAULT 'user' CHECK (role IN ('user', 'administrator')),
+                disabled INTEGER NOT NULL DEFAULT 0 CHECK (disabled IN (0, 1)),
+                created_at INTEGER NOT NULL
+            );
+            CREATE TABLE session (
+                number INTEGER PRIMARY KEY CHECK (number >= 0),
+                started_at REAL NOT NULL,
+                ended_at REAL,
+                outcome TEXT CHECK (outcome IN ('open', 'complete', 'expired')),
+                account_identifier TEXT,
+                account_username TEXT,
+                account_display_name TEXT,
+                CHECK ((ended_at IS NULL) = (outcome IS NULL))
+            );
+            CREATE TABLE part (
+                session INTEGER NOT NULL,
+                app TEXT NOT NULL,
+                user INTEGER NOT NULL,
+                progress TEXT,
+                told_at REAL,
+                begun_at REAL,
+                finished_at REAL,
+                detail TEXT,
+                connections TEXT NOT NULL,
+                again INTEGER NOT NULL,
+                PRIMARY KEY (session, app, user)
+            ) WITHOUT ROWID;
+            CREATE TABLE subject (
+                number INTEGER PRIMARY KEY AUTOINCREMENT,
+                account_identifier TEXT NOT NULL UNIQUE,
+                username TEXT NOT NULL
+            );
+            CREATE TABLE audit (
+                sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+                at REAL NOT NULL,
+                event TEXT NOT NULL,
+                session INTEGER,
+                app TEXT,
+                user INTEGER,
+                subject INTEGER,
+                detail TEXT
+            );
+            CREATE TRIGGER audit_keeps_its_rows BEFORE UPDATE ON audit
+            BEGIN SELECT RAISE(ABORT, 'an entry of the audit log does not change'); END;
+            """
+        ]
+    }
+
+    /// Brings the file to this program's version, in one transaction.
+    ///
+    /// - Parameter firstEpoch: the epoch of a device that has had no session.
+    static func bringUpToDate(_ db: SQLiteConnection, firstEpoch: UInt64) throws {
+        let steps = steps(firstEpoch: firstEpoch)
+        guard try db.value("PRAGMA user_version") != steps.count else { return }
+        try db.write { db in
+            for step in steps[try version(of: db)...] { try db.execute(step) }
+            try db.execute("DROP TABLE IF EXISTS grdb_migrations; PRAGMA user_version = \(steps.count)")
         }
-        return migrator
+    }
+
+    /// The version of the file; 0 where it is empty.
+    private static func version(of db: SQLiteConnection) throws -> Int {
+        // Before the first release the version was in a table of GRDB's, the library that kept it then. There was but one.
+        let tables: Int? = try db.value("SELECT count(*) FROM sqlite_master WHERE name = 'grdb_migrations'")
+        return try tables == 1 ? 1 : db.value("PRAGMA user_version") ?? 0
     }
 
     /// Sees that the file is sound, ours, and not of a later version.
-    static func check(_ db: Database, path: String) throws {
+    static func check(_ db: SQLiteConnection, path: String) throws {
         let attempted = "open the device's database"
-        let verdict = try String.fetchOne(db, sql: "PRAGMA integrity_check(1)")
+        let verdict: String? = try db.value("PRAGMA integrity_check(1)")
         guard verdict == "ok" else {
             throw StoreError.damaged(attempted: attempted, message: "\(path): \(verdict ?? "no integrity check")")
         }
-        // No tables: a new file, or one whose maker was killed before the first migration.
-        guard try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master") != 0 else { return }
-        let identifier = try Int64.fetchOne(db, sql: "PRAGMA application_id")
-        let migrations = try migrator().appliedIdentifiers(db)
-        // The migrator makes its own table before the first migration, in a transaction of its own.
-        let hasOnlyMigrationTable =
-            try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master WHERE tbl_name <> 'grdb_migrations'") == 0
-        guard identifier == applicationIdentifier || (migrations.isEmpty && hasOnlyMigrationTable) else {
+        // No tables: a new file, or one whose maker was killed before it had any.
+        guard try db.value("SELECT count(*) FROM sqlite_master") != 0 else { return }
+        guard try db.value("PRAGMA application_id") == applicationIdentifier else {
             throw StoreError(
                 .foreignFile,
                 attempted: attempted,
@@ -113,7 +124,7 @@ enum DeviceSchema {
                 remedy: "choose another state directory"
             )
         }
-        guard try !migrator().hasBeenSuperseded(db) else {
+        guard (0...steps(firstEpoch: 0).count).contains(try version(of: db)) else {
             throw StoreError(
                 .newerVersion,
                 attempted: attempted,
@@ -121,14 +132,5 @@ enum DeviceSchema {
                 remedy: "install that version again"
             )
         }
-    }
-}
-
-extension Row {
-    /// The column's value, or `nil` where it is NULL or of another type. GRDB's own subscripts trap on the latter, and the
-    /// file comes from outside.
-    package func value<Value: DatabaseValueConvertible>(_ column: String) -> Value? {
-        let stored: DatabaseValue = self[column]
-        return Value.fromDatabaseValue(stored)
     }
 }

@@ -1,4 +1,4 @@
-import GRDB
+import SQLite
 
 /// What went wrong with the device's database, what was attempted, and what to do about it.
 package struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
@@ -54,37 +54,28 @@ extension StoreError {
             self = error
             return
         }
-        guard let error = error as? DatabaseError else {
+        guard let error = error as? SQLiteError else {
             self.init(.failed, attempted: attempted, message: "\(path): \(error)")
             return
         }
-        // Without the SQL and its arguments: those hold names.
-        let message = "\(path): \(error.message ?? "SQLite result \(error.resultCode.rawValue)")"
-        switch error.resultCode {
-        case .SQLITE_NOTADB, .SQLITE_CORRUPT:
-            self = .damaged(attempted: attempted, message: message)
-        case .SQLITE_BUSY, .SQLITE_LOCKED:
-            self.init(.busy, attempted: attempted, message: message, remedy: "try again")
-        case .SQLITE_FULL:
-            self.init(.noSpace, attempted: attempted, message: message, remedy: "free some space and try again")
-        case .SQLITE_READONLY, .SQLITE_PERM, .SQLITE_AUTH, .SQLITE_CANTOPEN:
-            self.init(
-                .noPermission,
-                attempted: attempted,
-                message: message,
-                remedy: "run as the directory's owner, and see that its file system can be written"
-            )
-        default:
-            self.init(.failed, attempted: attempted, message: message)
-        }
+        let message = "\(path): \(error)"
+        let (code, remedy): (Code, String?) =
+            switch error.kind {
+            case .damaged: (.damaged, Self.remedyForDamage)
+            case .busy: (.busy, "try again")
+            case .full: (.noSpace, "free some space and try again")
+            case .notAllowed:
+                (.noPermission, "run as the directory's owner, and see that its file system can be written")
+            case .disk: (.failed, "look in the kernel's log for failures of the disk (journalctl --dmesg)")
+            case .other: (.failed, nil)
+            }
+        self.init(code, attempted: attempted, message: message, remedy: remedy)
     }
 
     package static func damaged(attempted: String, message: String) -> StoreError {
-        StoreError(
-            .damaged,
-            attempted: attempted,
-            message: message,
-            remedy: "the file was left as it is: restore a backup, or move it and its -wal and -shm away to start anew"
-        )
+        StoreError(.damaged, attempted: attempted, message: message, remedy: remedyForDamage)
     }
+
+    private static let remedyForDamage =
+        "the file was left as it is: restore a backup, or move it and its -wal and -shm away to start anew"
 }

@@ -1,6 +1,5 @@
 import DBusTransport
 import Dispatch
-import Foundation
 import Glibc
 import Synchronization
 
@@ -32,7 +31,7 @@ package final class Workers: Sendable {
         }
     }
 
-    private let label: String
+    private let label: StaticString
     private let count: Int
     private let capacity: Int
     private let queue = Queue()
@@ -40,7 +39,7 @@ package final class Workers: Sendable {
     /// - Parameters:
     ///   - count: how many jobs run at once, at most.
     ///   - capacity: how many more wait, at most.
-    package init(label: String, count: Int, capacity: Int) {
+    package init(label: StaticString, count: Int, capacity: Int) {
         self.label = label
         self.count = count
         self.capacity = capacity
@@ -51,20 +50,21 @@ package final class Workers: Sendable {
 
     /// Runs the job on one of the threads, in the order of the calls.
     ///
-    /// - Returns: `false` where too many wait already; the job is not run then.
+    /// - Returns: `false` where too many wait already, or where the system grants no thread at all; the job is not run then.
     @discardableResult
     package func submit(_ job: @escaping @Sendable () -> Void) -> Bool {
-        let (isTaken, starts) = queue.state.withLock { [count, capacity] state -> (Bool, Bool) in
-            guard state.jobs.count < capacity + state.idle else { return (false, false) }
+        let isTaken = queue.state.withLock { state in
+            guard state.jobs.count < capacity + state.idle else { return false }
+            // Without an idle thread for it, one is started; where the system grants none, those that there are will do it.
+            if state.idle <= state.jobs.count, state.started < count {
+                if startThread() { state.started += 1 }
+                guard state.started > 0 else { return false }
+            }
             state.jobs.append(job)
-            guard state.idle < state.jobs.count, state.started < count else { return (true, false) }
-            state.started += 1
-            return (true, true)
+            return true
         }
-        guard isTaken else { return false }
-        if starts { start() }
-        queue.signal.signal()
-        return true
+        if isTaken { queue.signal.signal() }
+        return isTaken
     }
 
     /// Runs `body` and returns what it returns. A task that is cancelled meanwhile waits all the same.
@@ -78,11 +78,10 @@ package final class Workers: Sendable {
         return value
     }
 
-    private func start() {
-        let thread = Thread { [queue] in
+    private func startThread() -> Bool {
+        let thread = QuietThread.start(label) { [queue] in
             while let job = queue.next() { job() }
         }
-        thread.name = label
-        thread.start()
+        return thread != nil
     }
 }

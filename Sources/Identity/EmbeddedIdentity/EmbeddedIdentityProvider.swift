@@ -1,5 +1,5 @@
 import DeviceStorage
-package import Foundation
+package import FoundationEssentials
 package import Identity
 import SharedDevice
 

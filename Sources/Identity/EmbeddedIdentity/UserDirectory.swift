@@ -1,7 +1,7 @@
 package import DeviceStorage
-package import Foundation
-import GRDB
+package import FoundationEssentials
 package import Identity
+import SQLite
 package import SharedDevice
 
 /// The people who may sign in on this device where no identity provider of an organization is at hand. Its users are in
@@ -47,12 +47,18 @@ package final class UserDirectory: Sendable {
             }
             let identifier = Self.makeUUID() + "." + (try tenant?.lowercased() ?? Self.tenantIdentifier(db))
             let seconds = Int64(date.timeIntervalSince1970)
-            try db.execute(
-                sql: """
-                    INSERT INTO user (identifier, username, username_key, display_name, password_hash, created_at, role)
-                    VALUES (?, ?, ?, ?, ?, ?, ?)
-                    """,
-                arguments: [identifier, name.text, name.key, displayName, hash.text, seconds, role.rawValue]
+            try db.run(
+                """
+                INSERT INTO user (identifier, username, username_key, display_name, password_hash, created_at, role)
+                VALUES (?, ?, ?, ?, ?, ?, ?)
+                """,
+                identifier,
+                name.text,
+                name.key,
+                displayName,
+                hash.text,
+                seconds,
+                role.rawValue
             )
             return DirectoryUser(
                 account: Account(identifier: identifier, username: name.text, displayName: displayName),
@@ -84,23 +90,20 @@ package final class UserDirectory: Sendable {
             }
             let identifier = user.account.identifier.lowercased()
             let signedIn = "SELECT EXISTS (SELECT 1 FROM device WHERE lower(account_identifier) = ?)"
-            if try Bool.fetchOne(db, sql: signedIn, arguments: [identifier]) == true {
+            if try db.value(signedIn, identifier) == true {
                 throw UserDirectoryError.signedIn(user.account.username)
             }
-            try db.execute(sql: "DELETE FROM user WHERE identifier = ?", arguments: [user.account.identifier])
+            try db.run("DELETE FROM user WHERE identifier = ?", user.account.identifier)
             // Sessions whose data an app never deleted name nobody any more.
-            try db.execute(
-                sql: """
-                    UPDATE session SET account_identifier = NULL, account_username = NULL, account_display_name = NULL
-                    WHERE lower(account_identifier) = ?
-                    """,
-                arguments: [identifier]
+            try db.run(
+                """
+                UPDATE session SET account_identifier = NULL, account_username = NULL, account_display_name = NULL
+                WHERE lower(account_identifier) = ?
+                """,
+                identifier
             )
             // From here on the log's entries lead to nobody.
-            try db.execute(
-                sql: "DELETE FROM subject WHERE account_identifier = ?",
-                arguments: [identifier]
-            )
+            try db.run("DELETE FROM subject WHERE account_identifier = ?", identifier)
             return user
         }
         database.eraseRemnants()
@@ -112,7 +115,7 @@ package final class UserDirectory: Sendable {
     /// - Throws: `UserDirectoryError`: `storeFailed`.
     package func users() throws(UserDirectoryError) -> [DirectoryUser] {
         try read("list the users") { db in
-            try Row.fetchAll(db, sql: "\(Self.selection) ORDER BY username_key").map { try Self.decode($0).user }
+            try db.rows("\(Self.selection) ORDER BY username_key") { try Self.decode($0).user }
         }
     }
 
@@ -136,8 +139,9 @@ package final class UserDirectory: Sendable {
     /// - Throws: `UserDirectoryError`: `storeFailed`.
     package func user(withIdentifier identifier: String) throws(UserDirectoryError) -> DirectoryUser? {
         try read("look up a user") { db in
-            try Row.fetchOne(db, sql: "\(Self.selection) WHERE identifier = ?", arguments: [identifier.lowercased()])
-                .map { try Self.decode($0).user }
+            try db.row("\(Self.selection) WHERE identifier = ?", identifier.lowercased()) {
+                try Self.decode($0).user
+            }
         }
     }
 
@@ -157,7 +161,7 @@ package final class UserDirectory: Sendable {
     /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
     package func setDisabled(_ isDisabled: Bool, forUserNamed username: String) throws(UserDirectoryError) {
         let attempted = "\(isDisabled ? "disable" : "enable") user \(username)"
-        try update(username, attempted, "disabled = ?", isDisabled ? 1 : 0)
+        try update(username, attempted, "disabled = ?", isDisabled)
     }
 
     /// Gives the user another role.
@@ -182,40 +186,36 @@ extension UserDirectory {
         "SELECT identifier, username, display_name, password_hash, disabled, created_at, role FROM user"
 
     private static func fetch(
-        _ db: Database,
+        _ db: SQLiteConnection,
         username: String
     ) throws -> (user: DirectoryUser, passwordHash: String)? {
-        try Row.fetchOne(db, sql: "\(selection) WHERE username_key = ?", arguments: [usernameKey(username)])
-            .map(decode)
+        try db.row("\(selection) WHERE username_key = ?", usernameKey(username)) { try decode($0) }
     }
 
-    private static func decode(_ row: Row) throws -> (user: DirectoryUser, passwordHash: String) {
-        let identifier: String? = row.value("identifier")
-        let username: String? = row.value("username")
-        let hash: String? = row.value("password_hash")
-        let disabled: Int64? = row.value("disabled")
-        let seconds: Int64? = row.value("created_at")
-        let role: String? = row.value("role")
-        guard let identifier, let username, let hash, let disabled, let seconds, let role = role.flatMap(UserRole.init)
+    private static func decode(
+        _ row: borrowing SQLiteRow
+    ) throws -> (user: DirectoryUser, passwordHash: String) {
+        let role: String? = row["role"]
+        guard let identifier: String = row["identifier"], let username: String = row["username"],
+            let hash: String = row["password_hash"], let isDisabled: Bool = row["disabled"],
+            let seconds: Int64 = row["created_at"], let role = role.flatMap(UserRole.init)
         else {
             throw StoreError.damaged(attempted: "read a user", message: "a user's row makes no sense")
         }
         let user = DirectoryUser(
-            account: Account(identifier: identifier, username: username, displayName: row.value("display_name")),
+            account: Account(identifier: identifier, username: username, displayName: row["display_name"]),
             role: role,
-            isDisabled: disabled != 0,
+            isDisabled: isDisabled,
             createdAt: Date(timeIntervalSince1970: Double(seconds))
         )
         return (user, hash)
     }
 
     /// This directory's tenant, made when it is first asked for.
-    private static func tenantIdentifier(_ db: Database) throws -> String {
-        if let stored = try String.fetchOne(db, sql: "SELECT tenant_identifier FROM directory WHERE id = 1") {
-            return stored
-        }
+    private static func tenantIdentifier(_ db: SQLiteConnection) throws -> String {
+        if let stored: String = try db.value("SELECT tenant_identifier FROM directory WHERE id = 1") { return stored }
         let made = makeUUID()
-        try db.execute(sql: "INSERT INTO directory (id, tenant_identifier) VALUES (1, ?)", arguments: [made])
+        try db.run("INSERT INTO directory (id, tenant_identifier) VALUES (1, ?)", made)
         return made
     }
 
@@ -225,14 +225,11 @@ extension UserDirectory {
         _ username: String,
         _ attempted: String,
         _ assignment: String,
-        _ value: any DatabaseValueConvertible
+        _ value: some SQLiteBindable
     ) throws(UserDirectoryError) {
         try write(attempted) { db in
-            try db.execute(
-                sql: "UPDATE user SET \(assignment) WHERE username_key = ?",
-                arguments: [value, usernameKey(username)]
-            )
-            guard db.changesCount == 1 else { throw UserDirectoryError.unknownUser(username) }
+            try db.run("UPDATE user SET \(assignment) WHERE username_key = ?", value, usernameKey(username))
+            guard db.changedRows == 1 else { throw UserDirectoryError.unknownUser(username) }
         }
     }
 }
@@ -266,9 +263,9 @@ extension UserDirectory {
         }
     }
 
-    private func read<Value>(
+    private func read<Value: Sendable>(
         _ attempted: String,
-        _ body: (Database) throws -> Value
+        _ body: (SQLiteConnection) throws -> Value
     ) throws(UserDirectoryError) -> Value {
         do {
             return try database.read(attempted, body)
@@ -277,9 +274,9 @@ extension UserDirectory {
         }
     }
 
-    private func write<Value>(
+    private func write<Value: Sendable>(
         _ attempted: String,
-        _ body: (Database) throws -> Value
+        _ body: (SQLiteConnection) throws -> Value
     ) throws(UserDirectoryError) -> Value {
         do {
             return try database.write(attempted, body)

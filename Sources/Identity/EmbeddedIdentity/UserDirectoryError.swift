@@ -1,5 +1,5 @@
 package import DeviceStorage
-import Foundation
+import FoundationEssentials
 import Identity
 
 /// Why the directory refused a request. Nothing has changed.
@@ -100,7 +100,7 @@ struct Username: Hashable, Sendable {
     /// - Throws: `UserDirectoryError`: `invalidUsername` where the name is empty, longer than 256 bytes, or has characters
     ///   that cannot be seen.
     init(_ text: String) throws(UserDirectoryError) {
-        let text = text.precomposedStringWithCanonicalMapping
+        let text = text.composed
         guard !text.isEmpty else { throw .invalidUsername(text, "it is empty") }
         guard text.utf8.count <= Self.maximumLength else {
             throw .invalidUsername(

@@ -1,4 +1,4 @@
-package import Foundation
+package import FoundationEssentials
 
 /// A token that lets an app act for the account. It shows its value in no log.
 package struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomDebugStringConvertible,

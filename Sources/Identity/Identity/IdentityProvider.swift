@@ -1,5 +1,6 @@
-import Foundation
 package import SharedDevice
+// The standard library's own normal forms: swift-foundation uses them, too, and its functions for the purpose need all of ICU.
+@_spi(_Unicode) import Swift
 
 /// Who can tell whether people are who they say they are, and issue the tokens that their apps ask for: the embedded
 /// directory, or an organization's OpenID Connect provider.
@@ -50,7 +51,16 @@ package struct SignInRequest: Sendable {
 package let longestUsername = 256
 
 /// What counts when two names are compared: neither case nor how Unicode composes a letter.
-package func usernameKey(_ name: String) -> String { name.precomposedStringWithCanonicalMapping.lowercased() }
+package func usernameKey(_ name: String) -> String { name.composed.lowercased() }
+
+extension String {
+    /// The same text in Unicode's normal form C: each letter with its accents is one scalar where there is such a one.
+    package var composed: String {
+        var scalars = UnicodeScalarView()
+        scalars.append(contentsOf: _nfc)
+        return String(scalars)
+    }
+}
 
 /// An account, and what its provider needs to issue tokens for it.
 package struct AuthenticatedIdentity: Sendable {

@@ -1,7 +1,7 @@
 import CLinux
 import DBusTransport
 import Dispatch
-import Foundation
+import FoundationEssentials
 import Glibc
 import Synchronization
 
@@ -276,7 +276,7 @@ public final class ChildProcess: Sendable {
     private func collectStatus() {
         ended.enter()
         let (identifier, ended, state) = (identifier, ended, state)
-        Thread.detachNewThread {
+        detachThread {
             // Waits first and collects under the lock, so that no signal reaches another process of the same id.
             var information = siginfo_t()
             while waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
@@ -310,7 +310,7 @@ final class LineCollector: Sendable {
     /// Reads the descriptor, and closes it at the end.
     init(_ descriptor: CInt) {
         complete.enter()
-        Thread.detachNewThread { [self] in
+        detachThread { [self] in
             var buffer = [UInt8](repeating: 0, count: 65_536)
             while true {
                 let count = read(descriptor, &buffer, buffer.count)

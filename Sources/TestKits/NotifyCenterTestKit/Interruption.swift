@@ -1,6 +1,6 @@
 import CLinux
 import DBusTransport
-import Foundation
+import FoundationEssentials
 import Glibc
 import Synchronization
 
@@ -36,7 +36,7 @@ package enum Interruption {
         if adoptsOrphans { CLinux_adoptOrphans() }
         let input = ends[0]
         signalOutput = ends[1]
-        Thread.detachNewThread {
+        detachThread {
             var signal: UInt8 = 0
             while read(input, &signal, 1) != 1 {}
             end(by: name, because: CInt(signal))
@@ -96,6 +96,9 @@ package enum Interruption {
             let pointers = arguments.map { strdup($0) } + [nil]
             // The shell is not to be interrupted in turn.
             for signal in signals { Glibc.signal(signal, SIG_IGN) }
+            var none = sigset_t()
+            sigemptyset(&none)
+            pthread_sigmask(SIG_SETMASK, &none, nil)
             execv("/bin/sh", pointers)
             // There is no shell.
             for folder in folders { try? FileManager.default.removeItem(atPath: folder) }

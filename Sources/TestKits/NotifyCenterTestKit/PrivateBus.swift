@@ -1,5 +1,5 @@
 import DBusTransport
-import Foundation
+import FoundationEssentials
 import Glibc
 public import NotifyCenter
 import Synchronization
@@ -79,7 +79,7 @@ public final class PrivateBus: Sendable {
             let text = try String(contentsOfFile: path, encoding: .utf8)
             options.configurationFiles[number] = "\(directory.path)/\(number).conf"
             try options.standIns.reduce(text) {
-                $0.replacingOccurrences(of: "user=\"\($1.key)\"", with: "user=\"\($1.value)\"")
+                $0.replacing("user=\"\($1.key)\"", with: "user=\"\($1.value)\"")
             }.write(toFile: options.configurationFiles[number], atomically: true, encoding: .utf8)
         }
         try Self.configuration(options, address: address, services: servicesPath)

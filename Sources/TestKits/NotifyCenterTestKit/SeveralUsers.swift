@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import Glibc
 
 // Several users on one machine, for the tests of programs that serve or attack others. Root alone can be several users.

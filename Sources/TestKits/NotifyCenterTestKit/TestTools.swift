@@ -1,4 +1,5 @@
-import Foundation
+import DBusTransport
+import FoundationEssentials
 import Glibc
 
 /// A directory that is removed when this object goes.
@@ -10,8 +11,8 @@ public final class TemporaryDirectory: Sendable {
     ///
     /// - Throws: ``ChildProcess/Failure`` if that is impossible, with the folder and the remedy.
     public init(_ name: String) throws {
-        let folder = NSTemporaryDirectory()
-        path = folder + "\(name)-\(UUID().uuidString.prefix(8))"
+        let folder = FileManager.default.temporaryDirectory.path
+        path = folder + "/\(name)-\(UUID().uuidString.prefix(8))"
         guard let code = Interruption.make(path) else { return }
         throw ChildProcess.Failure(
             "cannot make a folder in \(folder): \(String(cString: strerror(code))); name another place in TMPDIR"
@@ -72,6 +73,12 @@ public struct WaitFailure: Error, CustomStringConvertible {
 /// Runs what blocks on a thread of its own, and not of the pool that the other tests run on.
 package func onThread<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
     try await withCheckedThrowingContinuation { continuation in
-        Thread.detachNewThread { continuation.resume(with: Result { try body() }) }
+        detachThread { continuation.resume(with: Result { try body() }) }
     }
+}
+
+/// Runs `body` on a thread of its own, for which nobody waits. Where the system grants no thread, the test ends here: it would wait for ever.
+func detachThread(_ body: @escaping @Sendable () -> Void) {
+    guard QuietThread.start("test kit", body) == nil else { return }
+    fatalError("the system grants no thread: \(String(cString: strerror(errno)))")
 }

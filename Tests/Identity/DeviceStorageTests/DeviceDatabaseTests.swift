@@ -1,8 +1,8 @@
 import DeviceStorage
 import Foundation
-import GRDB
 import Glibc
 import NotifyCenterTestKit
+import SQLite
 import Testing
 
 /// A directory of the test's own, with a place for a state directory in it, which does not exist yet.
@@ -23,11 +23,11 @@ private final class TestDirectory: Sendable {
 
 extension DeviceDatabase {
     fileprivate var epoch: Int64? {
-        get throws { try read("read the epoch") { db in try Int64.fetchOne(db, sql: "SELECT epoch FROM device") } }
+        get throws { try read("read the epoch") { db in try db.value("SELECT epoch FROM device") } }
     }
 
     fileprivate func setEpoch(_ epoch: Int64) throws {
-        try write("set the epoch") { db in try db.execute(sql: "UPDATE device SET epoch = ?", arguments: [epoch]) }
+        try write("set the epoch") { db in try db.run("UPDATE device SET epoch = ?", epoch) }
     }
 }
 
@@ -160,11 +160,11 @@ struct DeviceDatabaseTests {
         do {
             let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
             try database.write("add a user") { db in
-                try db.execute(
-                    sql: """
-                        INSERT INTO user (identifier, username, username_key, password_hash, created_at)
-                        VALUES ('1.2', 'Ada', 'ada', '$7$', 0)
-                        """
+                try db.run(
+                    """
+                    INSERT INTO user (identifier, username, username_key, password_hash, created_at)
+                    VALUES ('1.2', 'Ada', 'ada', '$7$', 0)
+                    """
                 )
             }
         }
@@ -185,16 +185,26 @@ struct DeviceDatabaseTests {
         #expect(try content.count == 4096)
     }
 
-    @Test("a newer version's database is refused, and not changed")
-    func newerVersion() throws {
+    @Test("a database of before the first release, which had its version in a table, is brought up to date and kept")
+    func versionInTable() throws {
         try makeSoundFile()
-        do {
-            let queue = try DatabaseQueue(path: directory.databaseFile)
-            try queue.write { db in
-                try db.execute(sql: "INSERT INTO grdb_migrations VALUES ('99: from the future')")
-            }
-            try queue.close()
-        }
+        try SQLiteConnection(path: directory.databaseFile).execute(
+            """
+            CREATE TABLE grdb_migrations (identifier TEXT NOT NULL PRIMARY KEY);
+            INSERT INTO grdb_migrations VALUES ('format 1');
+            PRAGMA user_version = 0;
+            """
+        )
+        #expect(try DeviceDatabase(directory: directory.state, firstEpoch: 0).epoch == 2)
+        let file = try SQLiteConnection(path: directory.databaseFile, .read)
+        #expect(try file.value("PRAGMA user_version") == 1)
+        #expect(try file.value("SELECT count(*) FROM sqlite_master WHERE name LIKE 'grdb%'") == 0)
+    }
+
+    @Test("a newer version's database is refused, and not changed", arguments: [2, -1])
+    func newerVersion(version: Int) throws {
+        try makeSoundFile()
+        try SQLiteConnection(path: directory.databaseFile).execute("PRAGMA user_version = \(version)")
         let before = try content
         let error = try #require(failure())
         #expect(error.code == .newerVersion)
@@ -205,11 +215,7 @@ struct DeviceDatabaseTests {
     @Test("another program's database is refused, and not changed")
     func foreignFile() throws {
         mkdir(directory.state, 0o700)
-        do {
-            let queue = try DatabaseQueue(path: directory.databaseFile)
-            try queue.write { db in try db.execute(sql: "CREATE TABLE recipe (name TEXT)") }
-            try queue.close()
-        }
+        try SQLiteConnection(path: directory.databaseFile, .create).execute("CREATE TABLE recipe (name TEXT)")
         let before = try content
         #expect(failure()?.code == .foreignFile)
         #expect(try content == before)
@@ -218,16 +224,14 @@ struct DeviceDatabaseTests {
     @Test("a database that another process holds locked gives way after the timeout")
     func busy() throws {
         try makeSoundFile()
-        let holder = try DatabaseQueue(path: directory.databaseFile)
         let database = try DeviceDatabase(directory: directory.state, busyTimeout: .milliseconds(20), firstEpoch: 0)
-        try holder.writeWithoutTransaction { db in
-            try db.execute(sql: "BEGIN IMMEDIATE")
+        try SQLiteConnection(path: directory.databaseFile).write { _ in
             let error = #expect(throws: StoreError.self) {
                 try database.setEpoch(3)
             }
             #expect(error?.code == .busy)
-            #expect(try database.epoch == 2, "readers need not wait")
-            try db.execute(sql: "ROLLBACK")
+            let epoch = try database.epoch
+            #expect(epoch == 2, "readers need not wait")
         }
         try database.setEpoch(3)
     }

@@ -1,7 +1,7 @@
 import DeviceStorage
 import Foundation
-import GRDB
 import Identity
+import SQLite
 import SharedDevice
 import Testing
 
@@ -166,6 +166,6 @@ struct EmbeddedIdentityProviderTests {
 extension UserDirectory {
     /// What someone who edits the file by hand may do.
     func execute(_ sql: String) throws {
-        try database.write("edit the file by hand") { db in try db.execute(sql: sql) }
+        try database.write("edit the file by hand") { db in try db.execute(sql) }
     }
 }

@@ -1,7 +1,7 @@
 import DeviceStorage
 import Foundation
-import GRDB
 import NotifyCenterTestKit
+import SQLite
 import SharedDevice
 
 /// A device without a user, in a directory of the test's own.
@@ -30,8 +30,6 @@ final class TestDirectory: Sendable {
     /// Signs the account in, or nobody, as the broker writes it.
     func signIn(_ account: Account?) throws {
         let sql = "UPDATE device SET mode = 'shared', account_identifier = ?, account_username = ?"
-        try database.write("sign in") { db in
-            try db.execute(sql: sql, arguments: [account?.identifier, account?.username])
-        }
+        try database.write("sign in") { db in try db.run(sql, account?.identifier, account?.username) }
     }
 }

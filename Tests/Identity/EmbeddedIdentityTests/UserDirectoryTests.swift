@@ -1,7 +1,7 @@
 import DeviceStorage
 import Foundation
-import GRDB
 import Identity
+import SQLite
 import SharedDevice
 import Testing
 
@@ -201,7 +201,7 @@ struct UserDirectoryTests {
     func senselessRow() throws {
         try directory.add(username: "ada", password: password)
         try temporary.database.write("damage a row") { db in
-            try db.execute(sql: "UPDATE user SET created_at = x'00', password_hash = x'FF'")
+            try db.run("UPDATE user SET created_at = x'00', password_hash = x'FF'")
         }
         let error = #expect(throws: UserDirectoryError.self) { try directory.users() }
         #expect(error?.storeError?.code == .damaged)

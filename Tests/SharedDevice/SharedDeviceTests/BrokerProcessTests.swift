@@ -2,10 +2,10 @@ import DBusTransport
 import DeviceStorage
 import Dispatch
 import Foundation
-import GRDB
 import Glibc
 import Logging
 import NotifyCenterTestKit
+import SQLite
 import SharedDevice
 import Synchronization
 import Testing
@@ -251,14 +251,11 @@ struct BrokerProcessTests {
         device.brokerCommand = ["env", "NOTIFY_SOCKET=\(manager.path)"]
         try await device.startBroker()
         // The database is another's meanwhile, so that the broker has to wait.
-        var configuration = Configuration()
-        configuration.allowsUnsafeTransactions = true
-        configuration.busyMode = .timeout(60)
-        let database = try DatabaseQueue(
+        let database = try SQLiteConnection(
             path: "\(device.state)/\(DeviceDatabase.fileName)",
-            configuration: configuration
+            busyTimeout: .seconds(60)
         )
-        try await database.writeWithoutTransaction { try $0.execute(sql: "BEGIN IMMEDIATE") }
+        try database.execute("BEGIN IMMEDIATE")
         let refusal = await code { try await device.application().signIn("ada", password: "wrong horse") }
         #expect(refusal == .authenticationFailed)
         device.broker?.send(SIGTERM)
@@ -266,7 +263,7 @@ struct BrokerProcessTests {
         // One that does not wait is gone by then.
         try? await eventually("it is gone", within: .milliseconds(300)) { device.broker?.isRunning == false }
         #expect(device.broker?.isRunning == true)
-        try await database.writeWithoutTransaction { try $0.execute(sql: "ROLLBACK") }
+        try database.execute("ROLLBACK")
         #expect(await device.broker?.exitStatus() == 0)
         let log = try AuditLog(database: DeviceDatabase(directory: device.state, .existing))
         #expect(try log.lines(.init(event: .refused)).count == 1)

@@ -1,7 +1,7 @@
 import DeviceStorage
 import Foundation
-import GRDB
 import NotifyCenterTestKit
+import SQLite
 import SharedDevice
 import SharedDeviceBroker
 
@@ -48,13 +48,9 @@ extension TestDevice {
 
     /// The details of all entries of this event in the audit log, oldest first.
     func audit(_ event: String) throws -> [String] {
-        let queue = try DatabaseQueue(path: "\(state)/\(DeviceDatabase.fileName)")
-        return try queue.read { db in
-            try String.fetchAll(
-                db,
-                sql: "SELECT coalesce(detail, '') FROM audit WHERE event = ? ORDER BY sequence",
-                arguments: [event]
-            )
+        let database = try SQLiteConnection(path: "\(state)/\(DeviceDatabase.fileName)")
+        return try database.rows("SELECT coalesce(detail, '') FROM audit WHERE event = ? ORDER BY sequence", event) {
+            $0[0] ?? ""
         }
     }
 

@@ -1,5 +1,5 @@
 package import DeviceConfiguration
-package import Foundation
+package import FoundationEssentials
 package import Identity
 package import Logging
 package import SharedDevice

@@ -1,6 +1,6 @@
 import DBusTransport
 import DeviceConfiguration
-import Foundation
+import FoundationEssentials
 import SharedDevice
 
 /// Who asks: the apps behind the connections, their arrival and their end.

@@ -1,6 +1,6 @@
 import DBusTransport
 import DeviceConfiguration
-import Foundation
+import FoundationEssentials
 import SharedDevice
 
 /// The rounds of cleanup after each session (architecture, D10), and what ends a session by itself.
@@ -256,7 +256,7 @@ extension BrokerState {
             // A session of an earlier run goes on from the last time that anybody used the device then; in any other, signing in was that.
             next = SignOutSchedule(
                 settings: policy.schedule,
-                calendar: .autoupdatingCurrent,
+                localTime: .device,
                 startedAt: session.startedAt,
                 lastActivity: lastActivity ?? now.wall
             )

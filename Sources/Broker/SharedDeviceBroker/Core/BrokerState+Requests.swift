@@ -1,6 +1,6 @@
 import DBusTransport
 import DeviceConfiguration
-import Foundation
+import FoundationEssentials
 import Identity
 import Logging
 import ProjectVersion

@@ -1,6 +1,6 @@
 import DBusTransport
 import DeviceConfiguration
-import Foundation
+import FoundationEssentials
 import SharedDevice
 
 /// Requests that wait for the disk, for a round or for a time.

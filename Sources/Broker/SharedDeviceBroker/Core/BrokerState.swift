@@ -1,5 +1,5 @@
 package import DeviceConfiguration
-package import Foundation
+package import FoundationEssentials
 import Identity
 import Logging
 import SharedDevice

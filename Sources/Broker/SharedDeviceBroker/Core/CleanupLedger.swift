@@ -1,4 +1,4 @@
-package import Foundation
+package import FoundationEssentials
 package import SharedDevice
 
 /// An app as one user runs it: each user has data of their own, so that each pair owes a cleanup of its own.

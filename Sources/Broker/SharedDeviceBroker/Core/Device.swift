@@ -1,5 +1,5 @@
 package import DeviceConfiguration
-package import Foundation
+package import FoundationEssentials
 package import SharedDevice
 
 /// An instant by both of the system's clocks.

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 // What one process, one user and all of them together may ask of the broker. All of it is pure: the caller passes the time of the clock that
 // never jumps.

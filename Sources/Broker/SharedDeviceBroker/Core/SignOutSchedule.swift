@@ -1,11 +1,11 @@
-package import Foundation
+package import FoundationEssentials
 
 /// Decides when a session ends by itself: after a time without activity, or at the end of a shift. Pure: the caller passes the time, and asks
 /// again when told to.
 ///
 /// All times are the wall clock's, which goes on while the device sleeps or is off. A clock that is set back makes no wait longer than it
 /// would have been from the moment of the first look after it.
-package struct SignOutSchedule: Sendable, Equatable {
+package struct SignOutSchedule: Sendable {
     /// What the administrator has set.
     package struct Settings: Sendable, Equatable {
         /// How long the device may be unused; `nil` means without limit.
@@ -24,16 +24,16 @@ package struct SignOutSchedule: Sendable, Equatable {
 
     /// What the administrator has set.
     package var settings: Settings
-    /// The local calendar and time zone.
-    package var calendar: Calendar
+    /// What shifts end by.
+    package var localTime: LocalTime
     /// When the session began.
     package private(set) var startedAt: Date
     /// When somebody used the device last.
     package private(set) var lastActivity: Date
 
-    package init(settings: Settings, calendar: Calendar, startedAt: Date, lastActivity: Date) {
+    package init(settings: Settings, localTime: LocalTime, startedAt: Date, lastActivity: Date) {
         self.settings = settings
-        self.calendar = calendar
+        self.localTime = localTime
         self.startedAt = startedAt
         self.lastActivity = max(startedAt, lastActivity)
     }
@@ -68,12 +68,14 @@ package struct SignOutSchedule: Sendable, Equatable {
     /// The first end of a shift after the session's begin. A time that the change to summer time leaves out is the first one after the gap;
     /// of one that there is twice, the first counts.
     private var shiftEnd: (Date, minute: Int)? {
+        let day = 86_400.0
+        let today = (localTime.clock(at: startedAt).timeIntervalSince1970 / day).rounded(.down) * day
         let ends = settings.shiftEnds.sorted().compactMap { minute in
-            calendar.nextDate(
-                after: startedAt,
-                matching: DateComponents(hour: minute / 60, minute: minute % 60, second: 0),
-                matchingPolicy: .nextTime
-            ).map { ($0, minute: minute) }
+            // Today's may be over.
+            [0, day, 2 * day].lazy
+                .map { localTime.instant(ofClock: Date(timeIntervalSince1970: today + $0 + Double(minute * 60))) }
+                .first { $0 > startedAt }
+                .map { ($0, minute: minute) }
         }
         return ends.min { $0.0 < $1.0 }
     }

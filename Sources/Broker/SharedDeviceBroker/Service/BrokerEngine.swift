@@ -1,6 +1,6 @@
 import DBusTransport
 import Dispatch
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDevice
 import Synchronization

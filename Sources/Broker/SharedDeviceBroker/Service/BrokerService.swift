@@ -2,7 +2,7 @@ package import DBusTransport
 import DeviceConfiguration
 package import DeviceStorage
 import Dispatch
-import Foundation
+import FoundationEssentials
 import Glibc
 package import Identity
 package import Logging

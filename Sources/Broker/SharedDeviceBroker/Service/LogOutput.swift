@@ -1,7 +1,7 @@
 import DBusTransport
 import DeviceStorage
 package import Dispatch
-import Foundation
+import FoundationEssentials
 import Glibc
 package import Logging
 import Synchronization
@@ -89,7 +89,7 @@ private struct LogLines: LogHandler {
     private static func quoted(_ value: String) -> String {
         let isWord = !value.isEmpty && value.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !#""\="#.utf8.contains($0) }
         guard !isWord else { return value }
-        let escaped = value.replacingOccurrences(of: #"\"#, with: #"\\"#).replacingOccurrences(of: "\"", with: #"\""#)
+        let escaped = value.replacing(#"\"#, with: #"\\"#).replacing("\"", with: #"\""#)
         return "\"\(escaped)\""
     }
 }

@@ -1,4 +1,4 @@
-import Foundation
+import DBusTransport
 import Glibc
 
 /// The service manager that started this process, as sd_notify(3) reaches it: datagrams to the socket that `NOTIFY_SOCKET` names.
@@ -49,22 +49,25 @@ package struct ServiceManager: Sendable {
     ///
     /// - Parameter failed: is given the reason, once, if the service manager does not have it at once that the service is ready.
     package func follow(_ isAlive: @escaping @Sendable () -> Bool, failed: @escaping @Sendable (String) -> Void) {
-        let thread = Thread { [self] in
+        let thread = QuietThread.start("watchdog") { [self] in
             if let problem = tell("READY=1") {
                 failed(problem)
-                while tell("READY=1") != nil { Thread.sleep(forTimeInterval: Self.readyPause) }
+                while tell("READY=1") != nil { Self.sleep(.milliseconds(500)) }
             }
             guard let watchdog else { return }
             while true {
                 // One that finds no room is followed by another.
                 if isAlive() { _ = tell("WATCHDOG=1") }
-                Thread.sleep(forTimeInterval: watchdog / .seconds(3))
+                Self.sleep(watchdog / 3)
             }
         }
-        thread.name = "watchdog"
-        thread.start()
+        if thread == nil { failed("no thread: \(String(cString: strerror(errno)))") }
     }
 
-    /// In seconds.
-    private static let readyPause = 0.5
+    private static func sleep(_ duration: Duration) {
+        let (seconds, attoseconds) = duration.components
+        var time = timespec(tv_sec: Int(seconds), tv_nsec: Int(attoseconds / 1_000_000_000))
+        // The thread blocks all signals, so that nothing interrupts it.
+        nanosleep(&time, nil)
+    }
 }

@@ -1,6 +1,6 @@
 package import DeviceStorage
-package import Foundation
-import GRDB
+package import FoundationEssentials
+import SQLite
 
 /// One line of the audit log: what happened, when, in which session, by which app. On the disk it names no person: the account has a number
 /// there, which leads to a name only as long as the account is on the device.
@@ -102,51 +102,47 @@ package final class AuditLog: Sendable {
     ///
     /// - Throws: `StoreError`; `damaged` where a row makes no sense.
     package func lines(_ filter: Filter = Filter()) throws(StoreError) -> [Line] {
-        var conditions: [String] = []
-        var arguments: [(any DatabaseValueConvertible)?] = []
-        func require(_ condition: String, _ value: (any DatabaseValueConvertible)?) {
-            guard let value else { return }
-            conditions.append(condition)
-            arguments.append(value)
-        }
-        require("sequence > ?", filter.after)
-        require("at >= ?", filter.since?.timeIntervalSince1970)
-        require("session = ?", filter.session.map { Int64(clamping: $0) })
-        require("app = ?", filter.app)
-        require("event = ?", filter.event?.rawValue)
-        let constraint = conditions.isEmpty ? "" : "WHERE " + conditions.joined(separator: " AND ")
-        let sql = """
-            SELECT sequence, at, event, session, app, user, subject, detail,
-                (SELECT username FROM subject WHERE number = audit.subject) AS username
-            FROM audit \(constraint) ORDER BY sequence DESC LIMIT ?
-            """
-        // SQLite takes a negative limit as no limit.
-        arguments.append(filter.last.map { max(0, $0) } ?? -1)
         let path = database.path
-        let values = StatementArguments(arguments)
-        return try database.read("read the audit log") { db in
-            try Row.fetchAll(db, sql: sql, arguments: values).reversed().map { try Self.line($0, path: path) }
+        let lines = try database.read("read the audit log") { db in
+            try db.rows(
+                Self.selection,
+                filter.after,
+                filter.since?.timeIntervalSince1970,
+                filter.session,
+                filter.app,
+                filter.event?.rawValue,
+                filter.last.map { max(0, $0) }
+            ) { try Self.line($0, path: path) }
         }
+        return lines.reversed()
     }
 
-    private static func line(_ row: Row, path: String) throws -> Line {
-        let sequence: Int64? = row.value("sequence")
-        let at: Double? = row.value("at")
-        let event: String? = row.value("event")
-        guard let sequence, let at, DeviceStore.isTime(at), let event = event.flatMap(AuditEntry.Event.init) else {
+    /// Begins with the newest entry, because `last` counts from there. SQLite takes a negative limit as no limit.
+    private static let selection = """
+        SELECT sequence, at, event, session, app, user, subject, detail,
+            (SELECT username FROM subject WHERE number = audit.subject) AS username
+        FROM audit
+        WHERE sequence > ifnull(?1, -1) AND at >= ifnull(?2, at) AND (?3 IS NULL OR session = ?3)
+            AND (?4 IS NULL OR app = ?4) AND event = ifnull(?5, event)
+        ORDER BY sequence DESC LIMIT ifnull(?6, -1)
+        """
+
+    private static func line(_ row: borrowing SQLiteRow, path: String) throws -> Line {
+        let event: String? = row["event"]
+        guard let sequence: Int64 = row["sequence"], let at: Double = row["at"], DeviceStore.isTime(at),
+            let event = event.flatMap(AuditEntry.Event.init)
+        else {
             throw StoreError.damaged(attempted: "read the audit log", message: "\(path): a row makes no sense")
         }
-        let session: Int64? = row.value("session")
-        let subject: Int64? = row.value("subject")
-        let user: Int64? = row.value("user")
-        let username: String? = row.value("username")
+        let subject: Int64? = row["subject"]
+        let username: String? = row["username"]
         let entry = AuditEntry(
             event: event,
             at: Date(timeIntervalSince1970: at),
-            session: session.flatMap(UInt64.init(exactly:)),
-            app: row.value("app"),
-            user: user.flatMap(UInt32.init(exactly:)),
-            detail: row.value("detail")
+            session: row["session"],
+            app: row["app"],
+            user: row["user"],
+            detail: row["detail"]
         )
         return Line(sequence: sequence, entry: entry, account: subject.map { username ?? "account #\($0)" })
     }

@@ -1,9 +1,9 @@
 import DBusTransport
 import DeviceConfiguration
 package import DeviceStorage
-package import Foundation
-import GRDB
+package import FoundationEssentials
 import Glibc
+import SQLite
 import SharedDevice
 import Synchronization
 
@@ -61,7 +61,7 @@ package final class DeviceStore: Sendable {
                 device: try device(db, path: path),
                 membership: try membership(db, path: path),
                 ledger: try ledger(db, at: now, path: path),
-                configuration: try Data.fetchOne(db, sql: "SELECT content FROM configuration WHERE id = 1")
+                configuration: try configuration(db)
             )
         }
     }
@@ -112,161 +112,181 @@ package final class DeviceStore: Sendable {
         let attempted = "keep the managed configuration"
         do {
             try database.write(attempted) { db in
-                try db.execute(
-                    sql: "INSERT OR REPLACE INTO configuration (id, content) VALUES (1, ?)",
-                    arguments: [configuration]
-                )
+                try db.run("INSERT OR REPLACE INTO configuration (id, content) VALUES (1, ?)", [UInt8](configuration))
             }
         } catch {
             throw StoreError(error, attempted: attempted, path: database.path)
         }
     }
 
-    // MARK: Device and membership
+    // MARK: Device, membership and configuration
 
-    static func device(_ db: Database, path: String) throws -> DeviceState {
-        let row = try Row.fetchOne(db, sql: "SELECT * FROM device WHERE id = 1")
-        let mode: String? = row?.value("mode")
-        let epoch: Int64? = row?.value("epoch")
-        guard let row, let mode = mode.flatMap(ManagedMode.init(rawValue:)),
-            let epoch = epoch.flatMap(UInt64.init(exactly:))
-        else { throw nonsense("the device's row", path) }
-        return DeviceState(mode: mode, account: account(row), epoch: epoch)
+    static func device(_ db: SQLiteConnection, path: String) throws -> DeviceState {
+        let device = try db.row("SELECT * FROM device WHERE id = 1") { row in
+            let mode: String? = row["mode"]
+            guard let mode = mode.flatMap(ManagedMode.init), let epoch: UInt64 = row["epoch"] else {
+                throw nonsense("the device's row", path)
+            }
+            return DeviceState(mode: mode, account: account(row), epoch: epoch)
+        }
+        guard let device else { throw nonsense("the device's row", path) }
+        return device
     }
 
-    private static func save(_ device: DeviceState, to db: Database) throws {
+    private static func save(_ device: DeviceState, to db: SQLiteConnection) throws {
         try db.run(
-            sql: """
-                UPDATE device SET mode = ?, epoch = ?,
-                    account_identifier = ?, account_username = ?, account_display_name = ?
-                """,
-            arguments: [
-                device.mode.rawValue, Int64(clamping: device.epoch),
-                device.account?.identifier, device.account?.username, device.account?.displayName,
-            ]
+            """
+            UPDATE device SET mode = ?, epoch = ?,
+                account_identifier = ?, account_username = ?, account_display_name = ?
+            """,
+            device.mode.rawValue,
+            device.epoch,
+            device.account?.identifier,
+            device.account?.username,
+            device.account?.displayName
         )
     }
 
-    private static func membership(_ db: Database, path: String) throws -> Membership? {
-        guard let row = try Row.fetchOne(db, sql: "SELECT * FROM membership WHERE id = 1") else { return nil }
-        let tenant: String? = row.value("tenant_identifier")
-        guard let tenant, let joined = time(row, "joined_at") else { throw nonsense("the membership's row", path) }
-        return Membership(organization: row.value("organization"), tenantIdentifier: tenant, joinedAt: joined)
+    private static func membership(_ db: SQLiteConnection, path: String) throws -> Membership? {
+        try db.row("SELECT * FROM membership WHERE id = 1") { row in
+            guard let tenant: String = row["tenant_identifier"], let joined = time(row, "joined_at") else {
+                throw nonsense("the membership's row", path)
+            }
+            return Membership(organization: row["organization"], tenantIdentifier: tenant, joinedAt: joined)
+        }
     }
 
-    private static func save(_ membership: Membership?, to db: Database) throws {
-        guard let membership else { return try db.run(sql: "DELETE FROM membership") }
+    private static func save(_ membership: Membership?, to db: SQLiteConnection) throws {
+        guard let membership else { return try db.run("DELETE FROM membership") }
         try db.run(
-            sql: """
-                INSERT OR REPLACE INTO membership (id, organization, tenant_identifier, joined_at) VALUES (1, ?, ?, ?)
-                """,
-            arguments: [
-                membership.organization, membership.tenantIdentifier, membership.joinedAt.timeIntervalSince1970,
-            ]
+            "INSERT OR REPLACE INTO membership (id, organization, tenant_identifier, joined_at) VALUES (1, ?, ?, ?)",
+            membership.organization,
+            membership.tenantIdentifier,
+            membership.joinedAt.timeIntervalSince1970
         )
+    }
+
+    private static func configuration(_ db: SQLiteConnection) throws -> Data? {
+        let content: [UInt8]? = try db.value("SELECT content FROM configuration WHERE id = 1")
+        return content.map { Data($0) }
     }
 
     // MARK: The ledger
 
-    private static func ledger(_ db: Database, at now: Moment, path: String) throws -> CleanupLedger {
+    private static func ledger(_ db: SQLiteConnection, at now: Moment, path: String) throws -> CleanupLedger {
         var sessions: [UInt64: CleanupLedger.Session] = [:]
-        for row in try Row.fetchAll(db, sql: "SELECT * FROM session") {
-            let number: Int64? = row.value("number")
-            let outcome: String? = row.value("outcome")
-            let ended = time(row, "ended_at")
-            guard let number = number.flatMap(UInt64.init(exactly:)), let started = time(row, "started_at"),
-                outcome == nil || outcome.flatMap(CleanupReport.Outcome.init) != nil, (outcome == nil) == (ended == nil)
-            else { throw nonsense("a session's row", path) }
-            // The clock may have been set since: a round has waited for no less than nothing.
-            let age = ended.map { Duration.seconds(max(0, now.wall.timeIntervalSince($0))) }
-            sessions[number] = CleanupLedger.Session(
-                account: account(row),
-                startedAt: started,
-                endedAt: ended,
-                endedUptime: age.map { now.uptime - $0 },
-                outcome: outcome.flatMap(CleanupReport.Outcome.init)
-            )
+        for (number, session) in try db.rows("SELECT * FROM session", as: { try session($0, at: now, path: path) }) {
+            sessions[number] = session
         }
         var parts: [UInt64: [Participant: CleanupLedger.Part]] = [:]
-        for row in try Row.fetchAll(db, sql: "SELECT * FROM part") {
-            let number: Int64? = row.value("session")
-            let app: String? = row.value("app")
-            let user: Int64? = row.value("user")
-            let progress: String? = row.value("progress")
-            let again: Int64? = row.value("again")
-            let connections: String? = row.value("connections")
+        for (number, participant, part) in try db.rows("SELECT * FROM part", as: { try part($0, path: path) }) {
             // A duty without a session, or a session that is over without duties, would never be settled.
-            guard let number = number.flatMap(UInt64.init(exactly:)), let app,
-                let user = user.flatMap(UInt32.init(exactly:)), let session = sessions[number],
-                progress == nil || progress.flatMap(CleanupReport.Progress.init) != nil,
-                (progress == nil) == (session.outcome == nil), let connections
-            else { throw nonsense("an app's row", path) }
-            parts[number, default: [:]][Participant(app: app, user: user)] = CleanupLedger.Part(
-                progress: progress.flatMap(CleanupReport.Progress.init),
-                toldAt: time(row, "told_at"),
-                begunAt: time(row, "begun_at"),
-                finishedAt: time(row, "finished_at"),
-                detail: row.value("detail"),
-                connections: Set(connections.split(separator: " ").map(String.init)),
-                asked: again == 0 ? nil : []
-            )
+            guard let session = sessions[number], (part.progress == nil) == (session.outcome == nil) else {
+                throw nonsense("an app's row", path)
+            }
+            parts[number, default: [:]][participant] = part
         }
         return CleanupLedger(sessions: sessions, parts: parts)
+    }
+
+    private static func session(
+        _ row: borrowing SQLiteRow,
+        at now: Moment,
+        path: String
+    ) throws -> (UInt64, CleanupLedger.Session) {
+        let outcome: String? = row["outcome"]
+        let ended = time(row, "ended_at")
+        guard let number: UInt64 = row["number"], let started = time(row, "started_at"),
+            outcome == nil || outcome.flatMap(CleanupReport.Outcome.init) != nil, (outcome == nil) == (ended == nil)
+        else { throw nonsense("a session's row", path) }
+        // The clock may have been set since: a round has waited for no less than nothing.
+        let age = ended.map { Duration.seconds(max(0, now.wall.timeIntervalSince($0))) }
+        let session = CleanupLedger.Session(
+            account: account(row),
+            startedAt: started,
+            endedAt: ended,
+            endedUptime: age.map { now.uptime - $0 },
+            outcome: outcome.flatMap(CleanupReport.Outcome.init)
+        )
+        return (number, session)
+    }
+
+    private static func part(
+        _ row: borrowing SQLiteRow,
+        path: String
+    ) throws -> (UInt64, Participant, CleanupLedger.Part) {
+        let progress: String? = row["progress"]
+        let again: Int64? = row["again"]
+        guard let number: UInt64 = row["session"], let app: String = row["app"], let user: UInt32 = row["user"],
+            progress == nil || progress.flatMap(CleanupReport.Progress.init) != nil,
+            let connections: String = row["connections"]
+        else { throw nonsense("an app's row", path) }
+        let part = CleanupLedger.Part(
+            progress: progress.flatMap(CleanupReport.Progress.init),
+            toldAt: time(row, "told_at"),
+            begunAt: time(row, "begun_at"),
+            finishedAt: time(row, "finished_at"),
+            detail: row["detail"],
+            connections: Set(connections.split(separator: " ").map(String.init)),
+            asked: again == 0 ? nil : []
+        )
+        return (number, Participant(app: app, user: user), part)
     }
 
     private static func save(
         _ sessions: [UInt64: CleanupLedger.Session?],
         _ parts: [UInt64: [Participant: CleanupLedger.Part?]],
-        to db: Database
+        to db: SQLiteConnection
     ) throws {
         for (number, session) in sessions {
             guard let session else {
-                try db.run(sql: "DELETE FROM part WHERE session = ?", arguments: [Int64(clamping: number)])
-                try db.run(sql: "DELETE FROM session WHERE number = ?", arguments: [Int64(clamping: number)])
+                try db.run("DELETE FROM part WHERE session = ?", number)
+                try db.run("DELETE FROM session WHERE number = ?", number)
                 continue
             }
             // The name is written once: a command that removes the user removes it from here, too.
             try db.run(
-                sql: """
-                    INSERT INTO session (number, started_at, ended_at, outcome,
-                        account_identifier, account_username, account_display_name)
-                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                    ON CONFLICT (number) DO UPDATE SET started_at = ?2, ended_at = ?3, outcome = ?4,
-                        account_identifier = iif(?5 IS NULL, NULL, account_identifier),
-                        account_username = iif(?5 IS NULL, NULL, account_username),
-                        account_display_name = iif(?5 IS NULL, NULL, account_display_name)
-                    """,
-                arguments: [
-                    Int64(clamping: number), session.startedAt.timeIntervalSince1970,
-                    session.endedAt?.timeIntervalSince1970, session.outcome?.rawValue,
-                    session.account?.identifier, session.account?.username, session.account?.displayName,
-                ]
+                """
+                INSERT INTO session (number, started_at, ended_at, outcome,
+                    account_identifier, account_username, account_display_name)
+                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                ON CONFLICT (number) DO UPDATE SET started_at = ?2, ended_at = ?3, outcome = ?4,
+                    account_identifier = iif(?5 IS NULL, NULL, account_identifier),
+                    account_username = iif(?5 IS NULL, NULL, account_username),
+                    account_display_name = iif(?5 IS NULL, NULL, account_display_name)
+                """,
+                number,
+                session.startedAt.timeIntervalSince1970,
+                session.endedAt?.timeIntervalSince1970,
+                session.outcome?.rawValue,
+                session.account?.identifier,
+                session.account?.username,
+                session.account?.displayName
             )
         }
         for (number, participants) in parts {
             for (participant, part) in participants {
-                let key: [any DatabaseValueConvertible] = [
-                    Int64(clamping: number), participant.app, Int64(participant.user),
-                ]
                 guard let part else {
-                    try db.run(
-                        sql: "DELETE FROM part WHERE session = ? AND app = ? AND user = ?",
-                        arguments: StatementArguments(key)
-                    )
+                    let removal = "DELETE FROM part WHERE session = ? AND app = ? AND user = ?"
+                    try db.run(removal, number, participant.app, participant.user)
                     continue
                 }
-                let values: [(any DatabaseValueConvertible)?] = [
-                    part.progress?.rawValue, part.toldAt?.timeIntervalSince1970, part.begunAt?.timeIntervalSince1970,
-                    part.finishedAt?.timeIntervalSince1970, part.detail,
-                    part.connections.sorted().joined(separator: " "), part.asked == nil ? 0 : 1,
-                ]
                 try db.run(
-                    sql: """
-                        INSERT OR REPLACE INTO part
-                            (session, app, user, progress, told_at, begun_at, finished_at, detail, connections, again)
-                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-                        """,
-                    arguments: StatementArguments(key + values)
+                    """
+                    INSERT OR REPLACE INTO part
+                        (session, app, user, progress, told_at, begun_at, finished_at, detail, connections, again)
+                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                    """,
+                    number,
+                    participant.app,
+                    participant.user,
+                    part.progress?.rawValue,
+                    part.toldAt?.timeIntervalSince1970,
+                    part.begunAt?.timeIntervalSince1970,
+                    part.finishedAt?.timeIntervalSince1970,
+                    part.detail,
+                    part.connections.sorted().joined(separator: " "),
+                    part.asked != nil
                 )
             }
         }
@@ -274,59 +294,59 @@ package final class DeviceStore: Sendable {
 
     // MARK: The log
 
-    private static func append(_ entry: AuditEntry, to db: Database) throws {
+    private static func append(_ entry: AuditEntry, to db: SQLiteConnection) throws {
         if let account = entry.account {
-            try db.run(
-                sql: "INSERT OR IGNORE INTO subject (account_identifier, username) VALUES (?, ?)",
-                arguments: [account, entry.accountName ?? ""]
-            )
+            let insertion = "INSERT OR IGNORE INTO subject (account_identifier, username) VALUES (?, ?)"
+            try db.run(insertion, account, entry.accountName ?? "")
         }
         try db.run(
-            sql: """
-                INSERT INTO audit (at, event, session, app, user, detail, subject)
-                VALUES (?, ?, ?, ?, ?, ?, (SELECT number FROM subject WHERE account_identifier = ?))
-                """,
-            arguments: [
-                entry.at.timeIntervalSince1970, entry.event.rawValue, entry.session.map { Int64(clamping: $0) },
-                entry.app, entry.user.map { Int64($0) }, entry.detail, entry.account,
-            ]
+            """
+            INSERT INTO audit (at, event, session, app, user, detail, subject)
+            VALUES (?, ?, ?, ?, ?, ?, (SELECT number FROM subject WHERE account_identifier = ?))
+            """,
+            entry.at.timeIntervalSince1970,
+            entry.event.rawValue,
+            entry.session,
+            entry.app,
+            entry.user,
+            entry.detail,
+            entry.account
         )
     }
 
     /// Removes the oldest entries beyond so many bytes.
-    private static func cutLog(to bytes: Int, in db: Database) throws {
-        let last = try Int64.fetchOne(
-            db,
-            sql: """
-                SELECT sequence FROM (
-                    SELECT sequence, sum(100 + ifnull(length(detail), 0) + ifnull(length(app), 0))
-                        OVER (ORDER BY sequence DESC) AS total FROM audit
-                ) WHERE total > ? ORDER BY sequence DESC LIMIT 1
-                """,
-            arguments: [bytes]
+    private static func cutLog(to bytes: Int, in db: SQLiteConnection) throws {
+        let last: Int64? = try db.value(
+            """
+            SELECT sequence FROM (
+                SELECT sequence, sum(100 + ifnull(length(detail), 0) + ifnull(length(app), 0))
+                    OVER (ORDER BY sequence DESC) AS total FROM audit
+            ) WHERE total > ? ORDER BY sequence DESC LIMIT 1
+            """,
+            bytes
         )
         guard let last else { return }
         try db.run(
-            sql: """
-                DELETE FROM audit WHERE sequence <= ? AND ifnull(session NOT IN (
-                    SELECT number FROM session WHERE outcome IS NOT 'complete'), TRUE)
-                """,
-            arguments: [last]
+            """
+            DELETE FROM audit WHERE sequence <= ? AND ifnull(session NOT IN (
+                SELECT number FROM session WHERE outcome IS NOT 'complete'), TRUE)
+            """,
+            last
         )
     }
 
     // MARK: Values
 
-    private static func account(_ row: Row) -> Account? {
-        let identifier: String? = row.value("account_identifier")
-        let username: String? = row.value("account_username")
-        guard let identifier, let username else { return nil }
-        return Account(identifier: identifier, username: username, displayName: row.value("account_display_name"))
+    private static func account(_ row: borrowing SQLiteRow) -> Account? {
+        guard let identifier: String = row["account_identifier"], let username: String = row["account_username"] else {
+            return nil
+        }
+        return Account(identifier: identifier, username: username, displayName: row["account_display_name"])
     }
 
-    private static func time(_ row: Row, _ column: String) -> Date? {
-        let seconds: Double? = row.value(column)
-        return seconds.flatMap { isTime($0) ? Date(timeIntervalSince1970: $0) : nil }
+    private static func time(_ row: borrowing SQLiteRow, _ column: String) -> Date? {
+        guard let seconds: Double = row[column], isTime(seconds) else { return nil }
+        return Date(timeIntervalSince1970: seconds)
     }
 
     /// Whether it can be a time: what shows dates may trap on one that is far beyond any calendar.
@@ -334,12 +354,5 @@ package final class DeviceStore: Sendable {
 
     private static func nonsense(_ what: String, _ path: String) -> StoreError {
         StoreError.damaged(attempted: "read the device's state", message: "\(path): \(what) makes no sense")
-    }
-}
-
-extension Database {
-    /// Runs one statement, which SQLite prepares once for all its runs.
-    fileprivate func run(sql: String, arguments: StatementArguments = StatementArguments()) throws {
-        try cachedStatement(sql: sql).execute(arguments: arguments)
     }
 }

@@ -1,6 +1,6 @@
 import DeviceConfiguration
 import DeviceStorage
-import Foundation
+import FoundationEssentials
 import Glibc
 
 // What has to be written without a transaction: each is a file of its own beside the database.

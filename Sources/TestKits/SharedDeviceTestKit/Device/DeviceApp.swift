@@ -1,5 +1,6 @@
 import DBusTransport
-import Foundation
+import DeviceConfiguration
+import FoundationEssentials
 import Glibc
 import NotifyCenterTestKit
 import Synchronization
@@ -41,7 +42,7 @@ public final class DeviceApp: Sendable {
                 ("{bus}", host.bus.address), ("{data}", "\(home)/data"), ("{state}", "\(home)/state"),
                 ("{home}", home),
             ]
-            return values.reduce(text) { $0.replacingOccurrences(of: $1.0, with: $1.1) }
+            return values.reduce(text) { $0.replacing($1.0, with: $1.1) }
         }
         var description = app
         description.arguments = app.arguments.map(replace)
@@ -56,7 +57,7 @@ public final class DeviceApp: Sendable {
         } catch {
             throw TestDeviceError(
                 .filesFailed,
-                "could not make the directories of \(app.identifier): \(Text.reason(error))"
+                "could not make the directories of \(app.identifier): \(systemReason(error))"
             )
         }
     }
@@ -338,7 +339,7 @@ public final class DeviceApp: Sendable {
 
     private var activated: Int32? {
         guard description.busName != nil, let text = try? String(contentsOfFile: "\(home).pid", encoding: .utf8),
-            let identifier = Int32(text.trimmingCharacters(in: .whitespacesAndNewlines)), identifier > 1,
+            let identifier = text.split(whereSeparator: \.isWhitespace).first.flatMap({ Int32($0) }), identifier > 1,
             ProcessState.isAlive(identifier, withEnvironment: "\(Self.variable)=\(home)")
         else { return nil }
         return identifier

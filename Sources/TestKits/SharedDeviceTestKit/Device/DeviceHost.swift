@@ -1,5 +1,6 @@
 import DBusTransport
-import Foundation
+import DeviceConfiguration
+import FoundationEssentials
 import Glibc
 import NotifyCenter
 import NotifyCenterTestKit
@@ -35,7 +36,7 @@ final class DeviceHost: Sendable {
             }
             bus = try PrivateBus(PrivateBus.Options(services: Dictionary(services) { first, _ in first }))
         } catch {
-            throw TestDeviceError(.deviceFailed, "the device's bus does not start: \(Text.reason(error))")
+            throw TestDeviceError(.deviceFailed, "the device's bus does not start: \(systemReason(error))")
         }
     }
 
@@ -63,12 +64,12 @@ final class DeviceHost: Sendable {
 
     /// Writes the managed configuration and the manifests of the apps beside it.
     func configure(_ rule: CleanupRule, organization: String, apps: [DeviceApp]) throws(TestDeviceError) {
-        var settings: [String: Any] = ["sharedDeviceMode": true, "organization": organization]
+        var settings: [String: JSONValue] = ["sharedDeviceMode": .boolean(true), "organization": .string(organization)]
         if rule != .advisory {
-            settings["cleanupPolicy"] = rule.policy.rawValue
+            settings["cleanupPolicy"] = .string(rule.policy.rawValue)
             // With this, apps without a manifest take part, too: the kit's own app, scripts, and apps of the test's process.
-            settings["requiresEnrolment"] = false
-            if let timeout = rule.timeout { settings["cleanupTimeout"] = timeout }
+            settings["requiresEnrolment"] = .boolean(false)
+            if let timeout = rule.timeout { settings["cleanupTimeout"] = .number(timeout) }
         }
         do {
             try FileManager.default.createDirectory(
@@ -77,33 +78,33 @@ final class DeviceHost: Sendable {
             )
             try write(settings, to: configuration)
             for app in apps where app.description.isEnrolled && !Self.isScript(app.executable) {
-                var manifest: [String: Any] = [
-                    "id": app.identifier,
-                    "executable": URL(fileURLWithPath: app.executable).resolvingSymlinksInPath().path,
-                ]
-                if let name = app.description.busName { manifest["busName"] = name }
+                let executable = URL(fileURLWithPath: app.executable).resolvingSymlinksInPath().path
+                var manifest: [String: JSONValue] = ["id": .string(app.identifier), "executable": .string(executable)]
+                if let name = app.description.busName { manifest["busName"] = .string(name) }
                 try write(manifest, to: "\(configurationDirectory)/apps/\(Self.fileName(app.identifier)).json")
             }
         } catch {
-            throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(Text.reason(error))")
+            throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(systemReason(error))")
         }
     }
 
     private static func isScript(_ path: String) -> Bool {
-        guard let file = FileHandle(forReadingAtPath: path) else { return false }
-        defer { try? file.close() }
-        return (try? file.read(upToCount: 2)) == Data("#!".utf8)
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        var beginning: [UInt8] = [0, 0]
+        return read(descriptor, &beginning, 2) == 2 && beginning == Array("#!".utf8)
     }
 
-    private func write(_ object: [String: Any], to path: String) throws {
-        let options: JSONSerialization.WritingOptions = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-        let content = try JSONSerialization.data(withJSONObject: object, options: options)
-        try content.write(to: URL(fileURLWithPath: path), options: .atomic)
+    private func write(_ object: [String: JSONValue], to path: String) throws {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+        try encoder.encode(object).write(to: URL(fileURLWithPath: path), options: .atomic)
         // The broker refuses a configuration that others may write to.
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
     }
 
-    static func quoted(_ text: String) -> String { "'\(text.replacingOccurrences(of: "'", with: "'\\''"))'" }
+    static func quoted(_ text: String) -> String { "'\(text.replacing("'", with: "'\\''"))'" }
 
     // MARK: Broker
 

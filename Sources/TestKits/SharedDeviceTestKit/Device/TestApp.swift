@@ -1,5 +1,5 @@
 import DBusTransport
-import Foundation
+import FoundationEssentials
 import NotifyCenter
 import NotifyCenterTestKit
 import SharedDevice

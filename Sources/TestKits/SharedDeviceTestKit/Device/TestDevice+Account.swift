@@ -1,5 +1,6 @@
 import DBusTransport
-import Foundation
+import DeviceConfiguration
+import FoundationEssentials
 import NotifyCenterTestKit
 public import SharedDevice
 import Synchronization
@@ -192,7 +193,7 @@ extension TestDevice {
             }
             return (copies, root)
         } catch {
-            throw TestDeviceError(.filesFailed, "could not copy the apps' directories: \(Text.reason(error))")
+            throw TestDeviceError(.filesFailed, "could not copy the apps' directories: \(systemReason(error))")
         }
     }
 }

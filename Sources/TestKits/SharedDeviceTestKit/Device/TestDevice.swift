@@ -1,5 +1,5 @@
 import DBusTransport
-import Foundation
+import FoundationEssentials
 import NotifyCenter
 public import NotifyCenterTestKit
 public import SharedDevice

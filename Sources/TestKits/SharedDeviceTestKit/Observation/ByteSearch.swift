@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import Glibc
 
 /// Searches every byte of every file under a directory, the files' names and the targets of links, for markers. It ignores the case of A to Z.

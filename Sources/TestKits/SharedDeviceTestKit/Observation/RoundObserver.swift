@@ -1,5 +1,5 @@
 import DBusTransport
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDevice
 import Synchronization

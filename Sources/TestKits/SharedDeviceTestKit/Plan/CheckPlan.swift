@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// A check of some apps: a device, steps and expectations, as JSON. `Documentation/CheckPlan.md` describes the format.
 public struct CheckPlan: Sendable, Hashable, Codable {

@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// The result of a plan. The property names are the keys of the JSON report; times are in milliseconds.
 public struct CheckResult: Sendable, Hashable, Codable {

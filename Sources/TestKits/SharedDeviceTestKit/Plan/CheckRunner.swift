@@ -1,5 +1,5 @@
 import DBusTransport
-import Foundation
+import FoundationEssentials
 import NotifyCenterTestKit
 import SharedDevice
 import Synchronization

@@ -1,5 +1,5 @@
 import DeviceConfiguration
-import Foundation
+import FoundationEssentials
 
 /// A value of a JSON document with its path, so that errors can name the place.
 struct JSONCursor {

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 extension CheckResult {
     /// As a single page with its style and drawings, and without scripts. It is also well-formed XML.

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 extension CheckResult {
     /// For people at a terminal: the sign-outs, each expectation that does not hold, and the verdict.
@@ -139,10 +139,7 @@ extension CheckResult {
         return "\(whole / 1000).\(String(repeating: "0", count: 3 - rest.count))\(rest)"
     }
 
-    static func timestamp(_ date: Date) -> String {
-        let formatter = ISO8601DateFormatter()
-        return formatter.string(from: date)
-    }
+    static func timestamp(_ date: Date) -> String { date.formatted(.iso8601) }
 }
 
 /// Times and tables for people.
@@ -156,11 +153,6 @@ package enum Text {
         let tenths = Int((milliseconds * 10).rounded())
         guard abs(tenths) < 100, tenths % 10 != 0 else { return "\(Int(milliseconds.rounded())) ms" }
         return "\(tenths < 0 ? "-" : "")\(abs(tenths) / 10).\(abs(tenths) % 10) ms"
-    }
-
-    /// An error in words; Foundation's own description of a file's error is for programmers.
-    package static func reason(_ error: any Error) -> String {
-        (error as? CocoaError)?.localizedDescription ?? "\(error)"
     }
 
     /// A number of things, whose plural ends in s.

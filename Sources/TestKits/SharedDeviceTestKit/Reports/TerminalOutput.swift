@@ -1,5 +1,5 @@
 import DBusTransport
-import Foundation
+import FoundationEssentials
 import Glibc
 
 /// What a terminal can do.

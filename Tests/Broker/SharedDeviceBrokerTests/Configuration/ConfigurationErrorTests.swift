@@ -96,4 +96,20 @@ struct ConfigurationErrorTests {
             }
         }
     }
+
+    @Test(
+        "what is not JSON is shown with its place, counted as people count",
+        arguments: [
+            ("", "it ends too early, in line 1, column 1"), ("{", "it ends too early, in line 1, column 2"),
+            ("[1,", "it ends too early, in line 1, column 4"), ("{\"a\": tr", "it ends too early, in line 1, column 9"),
+            ("{\"ä\": yes}", "invalid value in line 1, column 7"), ("{\n  a: 1}", "no key in line 2, column 3"),
+            ("{\"a\" 1}", "no “:” in line 1, column 6"), ("{\"a\": 1 \"b\"}", "no “}” in line 1, column 9"),
+            ("{\"a\": -x}", "no digit in line 1, column 8"),
+            ("{\"a\": 1} x", "something after the value in line 1, column 10"),
+        ]
+    )
+    func place(text: String, flaw: String) {
+        let error = configurationError(text)
+        #expect(error?.message == "it is not JSON: \(flaw)")
+    }
 }

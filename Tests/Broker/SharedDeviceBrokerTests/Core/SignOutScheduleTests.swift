@@ -24,6 +24,8 @@ struct SignOutScheduleTests {
         return calendar
     }()
 
+    static let localTime = LocalTime { [zone = berlin.timeZone] in zone.secondsFromGMT(for: $0) }
+
     /// `2026-03-28 13:00:00`, local; with `+` in the end, the second of two.
     static func date(_ text: String) throws -> Date {
         let parts = text.split { !$0.isNumber }.compactMap { Int($0) }
@@ -179,7 +181,7 @@ struct SignOutScheduleTests {
         let used = try row.used.map(Self.date) ?? began
         var schedule = SignOutSchedule(
             settings: SignOutSchedule.Settings(inactivity: row.inactivity, shiftEnds: row.shiftEnds),
-            calendar: Self.berlin,
+            localTime: Self.localTime,
             startedAt: began,
             lastActivity: used
         )
@@ -195,7 +197,7 @@ struct SignOutScheduleTests {
     func overTime() throws {
         var schedule = SignOutSchedule(
             settings: SignOutSchedule.Settings(inactivity: .seconds(900), shiftEnds: [14 * 60]),
-            calendar: Self.berlin,
+            localTime: Self.localTime,
             startedAt: try Self.date("2026-01-05 15:00:00"),
             lastActivity: try Self.date("2026-01-05 15:00:00")
         )

@@ -1,8 +1,8 @@
 import DeviceStorage
 import EmbeddedIdentity
 import Foundation
-import GRDB
 import Identity
+import SQLite
 import SharedDevice
 import Testing
 
@@ -82,7 +82,7 @@ struct AuditLogTests {
     @Test("an entry can be added, and not changed")
     func appendOnly() throws {
         try append(AuditEntry(event: .signedIn, at: at(0), session: 2, detail: "d"))
-        #expect(throws: DatabaseError.self) { try directory.sql("UPDATE audit SET detail = 'x'") }
+        #expect(throws: SQLiteError.self) { try directory.sql("UPDATE audit SET detail = 'x'") }
         #expect(try log.lines().map(\.entry.detail) == ["d"])
     }
 

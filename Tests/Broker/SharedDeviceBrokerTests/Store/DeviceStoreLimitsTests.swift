@@ -3,8 +3,8 @@ import DeviceStorage
 import Dispatch
 import EmbeddedIdentity
 import Foundation
-import GRDB
 import Identity
+import SQLite
 import SharedDevice
 import Testing
 

@@ -1,8 +1,8 @@
 import DeviceConfiguration
 import DeviceStorage
 import Foundation
-import GRDB
 import Glibc
+import SQLite
 import SharedDevice
 import Testing
 
@@ -128,16 +128,11 @@ struct DeviceStoreTests {
 
     @Test("each commit is synced, deleted bytes are overwritten, references are checked")
     func settings() throws {
-        let (synchronous, secureDelete, foreignKeys, journal) = try database.read("look at the settings") { db in
-            (
-                try Int.fetchOne(db, sql: "PRAGMA synchronous"), try Int.fetchOne(db, sql: "PRAGMA secure_delete"),
-                try Int.fetchOne(db, sql: "PRAGMA foreign_keys"), try String.fetchOne(db, sql: "PRAGMA journal_mode")
-            )
+        let settings = try database.read("look at the settings") { db in
+            try ["synchronous", "secure_delete", "foreign_keys"].map { try db.value("PRAGMA \($0)") ?? -1 }
         }
-        #expect(synchronous == 2)
-        #expect(secureDelete == 1)
-        #expect(foreignKeys == 1)
-        #expect(journal == "wal")
+        #expect(settings == [2, 1, 1])
+        #expect(try database.read("look at the journal") { db in try db.value("PRAGMA journal_mode") } == "wal")
     }
 
     // MARK: The ledger

@@ -1,6 +1,6 @@
 import DeviceStorage
 import Foundation
-import GRDB
+import SQLite
 import SharedDevice
 
 @testable import SharedDeviceBroker
@@ -48,11 +48,6 @@ extension DeviceStore {
 extension TemporaryDirectory {
     /// Does to the database what someone who edits the file by hand may do.
     func sql(_ statement: String) throws {
-        let queue = try DatabaseQueue(path: databaseFile)
-        try queue.write { db in
-            try db.execute(sql: "PRAGMA ignore_check_constraints = ON")
-            try db.execute(sql: statement)
-        }
-        try queue.close()
+        try SQLiteConnection(path: databaseFile).execute("PRAGMA ignore_check_constraints = ON; \(statement)")
     }
 }

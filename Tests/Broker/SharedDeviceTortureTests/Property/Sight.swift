@@ -1,5 +1,5 @@
 import Foundation
-import GRDB
+import SQLite
 import SharedDevice
 import SharedDeviceBroker
 
@@ -88,31 +88,31 @@ struct Truth: Sendable, Hashable {
 
 /// Reads the broker's database beside it.
 struct TruthReader {
-    private let queue: DatabaseQueue
+    private let connection: SQLiteConnection
 
     /// - Parameter path: the database; the broker has made it.
     init(path: String) throws {
-        var configuration = Configuration()
-        configuration.readonly = true
-        configuration.busyMode = .timeout(10)
-        queue = try DatabaseQueue(path: path, configuration: configuration)
+        connection = try SQLiteConnection(path: path, .read, busyTimeout: .seconds(10))
     }
 
     /// What there is of the sessions that began after `base`.
     func read(after base: UInt64) throws -> Truth {
-        let base = Int64(clamping: base)
-        return try queue.read { db in
-            var truth = Truth(epoch: try UInt64.fetchOne(db, sql: "SELECT epoch FROM device") ?? 0)
+        try connection.read { db in
+            var truth = Truth(epoch: try db.value("SELECT epoch FROM device") ?? 0)
             let sessions =
                 "SELECT number AS epoch, ended_at IS NULL AS open, account_username AS user FROM session WHERE number > ?"
-            for row in try Row.fetchAll(db, sql: sessions, arguments: [base]) {
-                truth.sessions[row["epoch"]] = Truth.Session(isOpen: row["open"], user: row["user"])
+            _ = try db.rows(sessions, base) { row in
+                guard let epoch: UInt64 = row["epoch"], let isOpen: Bool = row["open"] else { return }
+                truth.sessions[epoch] = Truth.Session(isOpen: isOpen, user: row["user"])
             }
             let parts = "SELECT session, app, user, progress FROM part WHERE session > ?"
-            for row in try Row.fetchAll(db, sql: parts, arguments: [base]) {
+            _ = try db.rows(parts, base) { row in
                 let progress: String? = row["progress"]
-                let app = Participant(app: row["app"], user: row["user"])
-                truth.sessions[row["session"]]?.apps[app] = .some(progress.flatMap(CleanupReport.Progress.init))
+                guard let session: UInt64 = row["session"], let app: String = row["app"],
+                    let user: UInt32 = row["user"]
+                else { return }
+                let participant = Participant(app: app, user: user)
+                truth.sessions[session]?.apps[participant] = .some(progress.flatMap(CleanupReport.Progress.init))
             }
             return truth
         }
@@ -120,9 +120,9 @@ struct TruthReader {
 
     /// How often each thing happened, by the broker's log.
     func events() throws -> [String: Int] {
-        try queue.read { db in
-            let rows = try Row.fetchAll(db, sql: "SELECT event, count(*) AS count FROM audit GROUP BY event")
-            return Dictionary(uniqueKeysWithValues: rows.map { ($0["event"], $0["count"]) })
+        let rows = try connection.rows("SELECT event, count(*) AS count FROM audit GROUP BY event") { row in
+            (row["event"] ?? "", row["count"] ?? 0)
         }
+        return Dictionary(uniqueKeysWithValues: rows)
     }
 }

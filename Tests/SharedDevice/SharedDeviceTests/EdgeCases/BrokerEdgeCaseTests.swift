@@ -1,6 +1,6 @@
 import Foundation
-import GRDB
 import NotifyCenterTestKit
+import SQLite
 import SharedDevice
 import Testing
 
@@ -56,14 +56,14 @@ struct BrokerEdgeCaseTests {
         for event in ["INSERT", "UPDATE"] {
             let failure = "SELECT RAISE(ABORT, 'a test');"
             let sql = "CREATE TRIGGER no_\(event) BEFORE \(event) ON part BEGIN \(failure) END"
-            try await database.write { db in try db.execute(sql: sql) }
+            try database.execute(sql)
         }
         app.resume()
         try await app.wait("hidden broker_failed", after: mark)
         #expect(try await app.ask("current").code == "broker_failed")
         #expect(app.events(after: mark).allSatisfy { $0.account == nil && $0.previous == nil })
         #expect(app.sessions == [session])
-        try await database.write { db in try db.execute(sql: "DROP TRIGGER no_INSERT; DROP TRIGGER no_UPDATE") }
+        try database.execute("DROP TRIGGER no_INSERT; DROP TRIGGER no_UPDATE")
         try await app.wait("open grace", after: mark)
         #expect(app.story(after: mark).suffix(3) == ["cleanup ada → grace", "cleaned", "open grace"])
         #expect(app.story(after: mark).filter { $0.hasPrefix("cleanup") }.count == 1)
@@ -87,7 +87,7 @@ struct BrokerEdgeCaseTests {
         #expect(Set(apps.flatMap(\.events).filter { $0.event == "open" }.map(\.account)) == [winner])
         let before = try device.deviceRow()
         for row in [2, 1] {
-            #expect(throws: DatabaseError.self) { try device.insertAccount(row) }
+            #expect(throws: SQLiteError.self) { try device.insertAccount(row) }
         }
         #expect(try device.deviceRow() == before)
         #expect(try device.rows("SELECT count(*) || '' FROM device") == ["1"])
@@ -147,12 +147,9 @@ extension TestDevice {
 
     /// A second account in the device's table.
     func insertAccount(_ row: Int) throws {
-        try database().write { db in
-            try db.execute(
-                sql:
-                    "INSERT INTO device (id, mode, epoch, account_identifier, account_username) VALUES (?, 'shared', 9, 'b', 'b')",
-                arguments: [row]
-            )
-        }
+        try database().run(
+            "INSERT INTO device (id, mode, epoch, account_identifier, account_username) VALUES (?, 'shared', 9, 'b', 'b')",
+            row
+        )
     }
 }

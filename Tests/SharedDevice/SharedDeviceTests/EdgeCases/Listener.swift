@@ -1,6 +1,6 @@
 import Foundation
-import GRDB
 import NotifyCenterTestKit
+import SQLite
 import SharedDevice
 import Synchronization
 import Testing
@@ -210,13 +210,11 @@ extension TestDevice {
     static let strict = #""cleanupPolicy": "strict", "requiresEnrolment": false"#
 
     /// The broker's database, as another process may open it.
-    func database() throws -> DatabaseQueue {
-        var configuration = Configuration()
+    func database() throws -> SQLiteConnection {
         // The broker may be writing.
-        configuration.busyMode = .timeout(10)
-        return try DatabaseQueue(path: "\(state)/shared-device.sqlite", configuration: configuration)
+        try SQLiteConnection(path: "\(state)/shared-device.sqlite", busyTimeout: .seconds(10))
     }
 
     /// The first column of a query's rows.
-    func rows(_ sql: String) throws -> [String] { try database().read { db in try String.fetchAll(db, sql: sql) } }
+    func rows(_ sql: String) throws -> [String] { try database().rows(sql) { $0[0] ?? "" } }
 }

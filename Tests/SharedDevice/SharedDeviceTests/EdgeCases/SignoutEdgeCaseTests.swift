@@ -1,7 +1,7 @@
 import DeviceStorage
 import Foundation
-import GRDB
 import NotifyCenterTestKit
+import SQLite
 import SharedDevice
 import SharedDeviceBroker
 import Testing
@@ -116,11 +116,7 @@ struct SignoutEdgeCaseTests {
 
 extension TestDevice {
     /// The epoch by the broker's database.
-    func epoch() throws -> UInt64? {
-        try database().read { db in try Int64.fetchOne(db, sql: "SELECT epoch FROM device") }.map(
-            UInt64.init(clamping:)
-        )
-    }
+    func epoch() throws -> UInt64? { try database().value("SELECT epoch FROM device") }
 
     /// Whether the next start of the broker ends the session, although the tables have it.
     func hasNotedSignOut() throws -> Bool {
@@ -131,7 +127,7 @@ extension TestDevice {
     func expectWhole(_ session: UInt64) throws -> Bool {
         try database().read { db in
             func count(_ sql: String) throws -> Int {
-                try Int.fetchOne(db, sql: sql.replacing("SESSION", with: "\(session)")) ?? -1
+                try db.value(sql.replacing("SESSION", with: "\(session)")) ?? -1
             }
             let isOut = try count("SELECT count(*) FROM device WHERE account_identifier IS NULL") == 1
             #expect(try count("SELECT epoch FROM device") == Int(session) + (isOut ? 1 : 0))

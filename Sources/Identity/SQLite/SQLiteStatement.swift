@@ -1,0 +1,113 @@
+import CSQLite
+
+/// A prepared statement. It ends with the last reference to it, also after its connection.
+final class SQLiteStatement {
+    let sql: String
+    private let handle: OpaquePointer
+    /// The columns of the result by their names.
+    private lazy var columns: [String: CInt] = {
+        var columns: [String: CInt] = [:]
+        for column in 0..<sqlite3_column_count(handle) {
+            guard let name = sqlite3_column_name(handle, column) else { continue }
+            columns[String(cString: name)] = column
+        }
+        return columns
+    }()
+
+    /// Prepares the one statement that the text has.
+    init(_ sql: String, on connection: OpaquePointer) throws(SQLiteError) {
+        var statement: OpaquePointer?
+        var isOne = false
+        let result = sql.withCString { text in
+            var rest: UnsafePointer<CChar>?
+            let flags = CUnsignedInt(SQLITE_PREPARE_PERSISTENT)
+            let result = sqlite3_prepare_v3(connection, text, -1, flags, &statement, &rest)
+            isOne = rest?.pointee == 0
+            return result
+        }
+        guard result == SQLITE_OK else { throw SQLiteError(result, of: connection) }
+        guard let statement else { throw SQLiteError(code: SQLITE_MISUSE, message: "the text has no statement") }
+        handle = statement
+        self.sql = sql
+        guard isOne else { throw SQLiteError(code: SQLITE_MISUSE, message: "the text has several statements") }
+    }
+
+    deinit { sqlite3_finalize(handle) }
+
+    /// Gives the parameters their values, in the order of their numbers.
+    func bind(_ values: [SQLiteValue]) throws(SQLiteError) {
+        for (index, value) in values.enumerated() {
+            let parameter = CInt(index + 1)
+            let result =
+                switch value {
+                case .null: sqlite3_bind_null(handle, parameter)
+                case .integer(let number): sqlite3_bind_int64(handle, parameter, number)
+                case .real(let number): sqlite3_bind_double(handle, parameter, number)
+                case .text(let text):
+                    text.withCString {
+                        sqlite3_bind_text64(
+                            handle,
+                            parameter,
+                            $0,
+                            UInt64(text.utf8.count),
+                            CSQLite_transient(),
+                            UInt8(SQLITE_UTF8)
+                        )
+                    }
+                case .blob(let bytes):
+                    sqlite3_bind_blob64(handle, parameter, bytes, UInt64(bytes.count), CSQLite_transient())
+                }
+            guard result == SQLITE_OK else { throw failure(result) }
+        }
+    }
+
+    /// Goes on to the next row.
+    ///
+    /// - Returns: `false` at the end.
+    func step() throws(SQLiteError) -> Bool {
+        switch sqlite3_step(handle) {
+        case SQLITE_ROW: return true
+        case SQLITE_DONE: return false
+        case let result: throw failure(result)
+        }
+    }
+
+    /// Ends the run. The values are forgotten, because they may be names.
+    func reset() {
+        // What it returns is the failure of the last step, which was thrown.
+        sqlite3_reset(handle)
+        sqlite3_clear_bindings(handle)
+    }
+
+    private func failure(_ result: CInt) -> SQLiteError { SQLiteError(result, of: sqlite3_db_handle(handle)) }
+
+    // MARK: The row that it stands at
+
+    func value(of column: CInt) -> SQLiteValue {
+        switch sqlite3_column_type(handle, column) {
+        case SQLITE_INTEGER: .integer(sqlite3_column_int64(handle, column))
+        case SQLITE_FLOAT: .real(sqlite3_column_double(handle, column))
+        case SQLITE_TEXT: .text(String(decoding: bytes(sqlite3_column_text(handle, column), of: column), as: UTF8.self))
+        case SQLITE_BLOB: .blob(Array(bytes(sqlite3_column_blob(handle, column), of: column)))
+        default: .null
+        }
+    }
+
+    func value(of column: String) -> SQLiteValue { columns[column].map { value(of: $0) } ?? .null }
+
+    /// SQLite's bytes, until the next step. The pointer is asked for before the count, as SQLite's documentation has it.
+    private func bytes(_ start: UnsafeRawPointer?, of column: CInt) -> UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column)))
+    }
+}
+
+/// One row of a result. It can be neither kept nor copied, because the next step overwrites it.
+package struct SQLiteRow: ~Copyable {
+    let statement: SQLiteStatement
+
+    /// The value of this column; `nil` where it is NULL or of another type, or where there is no such column.
+    package subscript<Value: SQLiteReadable>(_ column: String) -> Value? { Value(statement.value(of: column)) }
+
+    /// The same by the column's place, from 0 on.
+    package subscript<Value: SQLiteReadable>(_ column: Int) -> Value? { Value(statement.value(of: CInt(column))) }
+}

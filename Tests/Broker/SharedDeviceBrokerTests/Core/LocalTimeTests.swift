@@ -1,0 +1,52 @@
+import DeviceStorage
+import Foundation
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("The device's local time")
+struct LocalTimeTests {
+    private static func time(_ zone: TimeZone) -> LocalTime { LocalTime { zone.secondsFromGMT(for: $0) } }
+
+    @Test(
+        "the instant of each time of the clock is the first at which the clock shows it; of one that is left out, the end of the gap",
+        arguments: [
+            // Berlin; half an hour of summer time; changes at midnight; a day that was left out.
+            ("Europe/Berlin", 2026), ("Australia/Lord_Howe", 2026), ("America/Sao_Paulo", 2018), ("Pacific/Apia", 2011),
+            ("Asia/Kathmandu", 2026), ("UTC", 2026),
+        ]
+    )
+    func instants(zone: String, year: Int) throws {
+        let zone = try #require(TimeZone(identifier: zone))
+        let time = Self.time(zone)
+        let start = try #require(try? Date("\(year)-01-01T00:00:00Z", strategy: .iso8601))
+        for minutes in stride(from: 0, to: 366 * 24 * 60, by: 15) {
+            let clock = start.addingTimeInterval(Double(minutes * 60))
+            let instant = time.instant(ofClock: clock)
+            if time.clock(at: instant) == clock {
+                for earlier in [900.0, 1800, 3600] {
+                    #expect(time.clock(at: instant.addingTimeInterval(-earlier)) != clock, "\(clock)")
+                }
+            } else {
+                let before = time.clock(at: instant.addingTimeInterval(-1))
+                #expect(before < clock && clock < time.clock(at: instant), "\(clock)")
+            }
+        }
+    }
+
+    @Test("the device's own is that of TZ, on the command line and on the screen")
+    func device() async throws {
+        let directory = try TemporaryDirectory()
+        let midnight = try #require(try? Date("2026-06-30T22:00:00Z", strategy: .iso8601))
+        try DeviceDatabase(directory: directory.state, firstEpoch: 0).append([
+            AuditEntry(event: .modeChanged, at: midnight.addingTimeInterval(-1), detail: "before"),
+            AuditEntry(event: .modeChanged, at: midnight, detail: "midnight"),
+        ])
+        let outcome = try await Program.sharedDevice.run(
+            ["log", "--state", directory.state, "--since", "2026-07-01"],
+            environment: ["TZ": "CET-1CEST,M3.5.0,M10.5.0/3"]
+        )
+        #expect(outcome.status == 0, "\(outcome.errors)")
+        #expect(outcome.output.contains("2026-07-01 00:00:00") && !outcome.output.contains("before"))
+    }
+}
