@@ -287,7 +287,7 @@ let testKits = family(
         tests(
             "SharedDeviceTestKitTests",
             [
-                "SharedDeviceTestKit", "SharedDevice", "shared-device",
+                "SharedDeviceTestKit", "DeviceConfiguration", "SharedDevice", "shared-device",
                 "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
             ] + center
         ),
@@ -303,8 +303,8 @@ let examples: [Target] = [
     program(
         "demo",
         [
-            "ExampleSupport", "SharedDeviceTestKit", "NotifyCenterTestKit", "SharedDevice", "NotifyCenter",
-            argumentParser,
+            "ExampleSupport", "SharedDeviceTestKit", "DeviceConfiguration", "NotifyCenterTestKit", "SharedDevice",
+            "NotifyCenter", argumentParser,
             // It starts these programs, and finds them built beside itself.
             "point-of-sale", "flight-briefing", "field-service", "shared-device", "shared-device-broker",
         ],

@@ -1,4 +1,5 @@
 import DBusTransport
+import DeviceConfiguration
 import Foundation
 public import SharedDevice
 import Synchronization
