@@ -193,8 +193,8 @@ let sharedDevice = family(
             "SharedDeviceTests",
             brokerParts + [
                 logging,
-                "ExampleSupport", "notifyutil", "shared-device", "shared-device-broker", "point-of-sale",
-                "flight-briefing", "field-service", "demo",
+                "ExampleSupport", "notifyutil", "notify-center", "shared-device", "shared-device-broker",
+                "point-of-sale", "flight-briefing", "field-service", "demo",
             ]
         ),
         // Swift code as people write it for shared device mode on iOS, in the language mode that most of them use.
