@@ -7,11 +7,12 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3 spin
 
 .PHONY: all help setup build check model simulate simulate-mutants test test-booted test-release test-readme test-packages torture demo demo-live bench
-.PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker library install install-notify install-broker install-strip
+.PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker library static-libs install install-notify install-broker install-strip
 .PHONY: uninstall deb rpm c-example notify-tool
 
-# What `make install` copies.
-all: library notifyd notifyutil notify-center shared-device-broker shared-device
+# What `make install` copies. The program with the most modules comes first: the compiler has one module after the other on one processor,
+# so the second one works only while there are modules that do not wait for each other.
+all: shared-device shared-device-broker notify-center notifyd notifyutil library
 
 help:
 	@echo 'make            the programs and the library as they are installed: in release, with the Swift runtime linked in'
@@ -156,6 +157,10 @@ lint:
 # default), and everything that the dynamic linker writes is closed before main.
 STATIC_SCRATCH ?= .build-static
 STATIC_LIBS := $(abspath $(STATIC_SCRATCH))/static-libs
+# The library needs -static-stdlib said twice, because `--static-swift-stdlib` is for programs only. The programs are compiled with the same
+# flags, so that each module is compiled once for all of them; only links differ.
+RELEASE = $(SWIFT) build --configuration release --static-swift-stdlib --disable-local-rpath -Xswiftc -static-stdlib \
+	--scratch-path $(STATIC_SCRATCH) -Xlinker -L$(STATIC_LIBS) $(LINK)
 LINK := -Xswiftc -use-ld=lld -Xlinker -T -Xlinker $(abspath Packaging/constants.ld) -Xlinker -znow -Xlinker -zrelro -Xlinker --build-id=sha1
 # Relocations take a tenth of their room in a form that glibc knows since 2.36.
 LINK += $(shell getconf GNU_LIBC_VERSION | sed 's/glibc/2.36/; s/ /\n/' | sort -CV && echo -Xlinker -zpack-relative-relocs)
@@ -166,19 +171,24 @@ QUICK_START := $(abspath $(STATIC_SCRATCH))/quick-start
 notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-start '$(QUICK_START)')
 # swift-argument-parser writes the completions of its programs.
 notify-center: COMPLETIONS := yes
-notifyutil notify-center notifyd shared-device shared-device-broker:
-	@mkdir -p $(STATIC_LIBS)
-	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
-	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
+notifyutil notify-center notifyd shared-device shared-device-broker: static-libs
 	flags="$(LINK_FLAGS)" && \
 	PKG_CONFIG_PATH="$(if $(LINK_FLAGS),$(QUICK_START):)$$PKG_CONFIG_PATH" \
-	$(SWIFT) build --configuration release --static-swift-stdlib --disable-local-rpath --scratch-path $(STATIC_SCRATCH) --product $@ \
-		-Xlinker -L$(STATIC_LIBS) $(LINK) $$flags
+	$(RELEASE) --product $@ $$flags
 	$(if $(COMPLETIONS),Packaging/completions $(STATIC_SCRATCH)/release/$@ $(STATIC_SCRATCH)/completions)
 	@echo built $(STATIC_SCRATCH)/release/$@
 
-library:
-	SWIFT='$(SWIFT)' LINK='$(LINK)' Packaging/build-library $(STATIC_SCRATCH)/library
+# For programs of any language, so the runtimes are linked into it. Nothing is exported but the functions of the headers
+# (libdarwin-notify.map), so that a program that has one of them does not meet these. It stays loaded once it is (nodelete): its threads run
+# its code.
+library: static-libs
+	$(RELEASE) --product darwin-notify -Xlinker --version-script=$(abspath Packaging/libdarwin-notify.map) \
+		-Xlinker -soname=libdarwin-notify.so.1 -Xlinker -znodelete
+
+static-libs:
+	@mkdir -p $(STATIC_LIBS)
+	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
+	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
 
 # The folders of the command line (prefix=, libdir=, DESTDIR= …) are variables of the script, which has their defaults.
 install: install-notify install-broker

@@ -192,8 +192,8 @@ let sharedDevice = family(
             "SharedDeviceTests",
             brokerParts + [
                 logging,
-                "ExampleSupport", "notifyutil", "shared-device", "shared-device-broker", "point-of-sale",
-                "flight-briefing", "field-service", "demo",
+                "ExampleSupport", "notifyutil", "notify-center", "shared-device", "shared-device-broker",
+                "point-of-sale", "flight-briefing", "field-service", "demo",
             ]
         ),
         // Swift code as people write it for shared device mode on iOS, in the language mode that most of them use.
@@ -290,7 +290,7 @@ let testKits = family(
         tests(
             "SharedDeviceTestKitTests",
             [
-                "SharedDeviceTestKit", "SharedDevice", "shared-device",
+                "SharedDeviceTestKit", "DeviceConfiguration", "SharedDevice", "shared-device",
                 "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
             ] + center
         ),
@@ -310,8 +310,8 @@ let examples: [Target] = [
     program(
         "demo",
         [
-            "ExampleSupport", "SharedDeviceTestKit", "NotifyCenterTestKit", "SharedDevice", "NotifyCenter",
-            argumentParser,
+            "ExampleSupport", "SharedDeviceTestKit", "DeviceConfiguration", "NotifyCenterTestKit", "SharedDevice",
+            "NotifyCenter", argumentParser,
             // It starts these programs, and finds them built beside itself.
             "point-of-sale", "flight-briefing", "field-service", "shared-device", "shared-device-broker",
         ],

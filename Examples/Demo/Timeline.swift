@@ -1,3 +1,4 @@
+import DeviceConfiguration
 import ExampleSupport
 import SharedDeviceTestKit
 

@@ -56,8 +56,12 @@ package struct TimeOfDay: Sendable, Equatable, Codable {
 
     package func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
-        let parts = [minutes / 60, minutes % 60].map { ($0 < 10 ? "0" : "") + "\($0)" }
-        try container.encode(parts.joined(separator: ":"))
+        try container.encode(text)
+    }
+
+    /// `HH:MM`.
+    package var text: String {
+        [minutes / 60, minutes % 60].map { ($0 < 10 ? "0" : "") + "\($0)" }.joined(separator: ":")
     }
 }
 

@@ -1,12 +1,12 @@
 import ArgumentParser
 import DBusTransport
+import DeviceConfiguration
 import DeviceStorage
 import EmbeddedIdentity
 import FoundationEssentials
 import Glibc
 import SharedDevice
 import SharedDeviceBroker
-import SharedDeviceTestKit
 
 struct AppsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

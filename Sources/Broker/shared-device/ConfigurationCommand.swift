@@ -18,15 +18,15 @@ struct ConfigurationCheckCommand: ParsableCommand {
         commandName: "check",
         abstract: "Says what a configuration file means, without a broker.",
         discussion: """
-            Prints every key with its value, the apps that have a manifest, and what is probably not meant. The file is a JSON \
-            object; of a profile for iOS, "shared-device configuration convert" makes one.
+            Prints every key with its value and what that means for the device, the apps that have a manifest, and what is probably \
+            not meant. The file is a JSON object; of a profile for iOS, "shared-device configuration convert" makes one.
             Exit status: 0 the broker would take it; 65 it would not, or a manifest is bad; 66 there is no such file, or it \
             cannot be read.
             """
     )
 
     @Argument(help: ArgumentHelp("The configuration.", valueName: "file"))
-    var file: String
+    var file: String = ManagedConfigurationFile.defaultPath
 
     @Option(
         help: ArgumentHelp(
@@ -131,14 +131,17 @@ struct ConfigurationReport {
         return Dictionary(uniqueKeysWithValues: keys.map { ($0, settings[$0] ?? .null) })
     }
 
-    /// For people: every key with its value, the apps, and the warnings.
+    /// For people: every key with its value and its meaning, the apps, and the warnings.
     func text() throws -> String {
         var lines = ["The device is \(configuration.mode.rawValue). The file is valid.", ""]
         let settings = try settings()
-        let keys = ManagedConfiguration.Key.allCases.map(\.rawValue)
-        let width = keys.map(\.count).max() ?? 0
+        let keys = ManagedConfiguration.Key.allCases
+        let width = keys.map(\.rawValue.count).max() ?? 0
         for key in keys {
-            lines.append(key + String(repeating: " ", count: width + 2 - key.count) + (settings[key] ?? .null).text)
+            let name = key.rawValue
+            let value = (settings[name] ?? .null).text
+            lines.append(Terminal.bold(name) + String(repeating: " ", count: width + 2 - name.count) + value)
+            lines.append("    " + Terminal.printable(configuration.meaning(of: key)))
         }
         if !manifests.manifests.isEmpty {
             lines += ["", "Apps in \(directory):"]

@@ -1,10 +1,10 @@
 import ArgumentParser
+import DeviceConfiguration
 import DeviceStorage
 import EmbeddedIdentity
 import FoundationEssentials
 import Glibc
 import SharedDeviceBroker
-import SharedDeviceTestKit
 
 struct LogCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,5 +1,6 @@
 import ArgumentParser
 import DBusTransport
+import DeviceConfiguration
 import DeviceStorage
 import EmbeddedIdentity
 import FoundationEssentials
@@ -7,7 +8,6 @@ import Glibc
 import NotifyCenter
 import SharedDevice
 import SharedDeviceBroker
-import SharedDeviceTestKit
 
 /// Which device's state a command is about.
 struct StateOptions: ParsableArguments {

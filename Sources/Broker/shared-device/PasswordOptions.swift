@@ -1,4 +1,5 @@
 import ArgumentParser
+import EmbeddedIdentity
 import Glibc
 import Identity
 import SharedDeviceBroker
@@ -40,6 +41,15 @@ enum PasswordInput: ~Copyable {
             return try Self.fromStandardInput()
         case .terminal(let prompt):
             let password = try prompt.ask("Password for \(name): ")
+            // The directory refuses it too, but only after it was typed twice.
+            let least = UserDirectory.minimumPasswordLength
+            guard password.codePointCount >= least else {
+                throw CommandFailure(
+                    status: EX_DATAERR,
+                    description: "the password is too short, and nothing was changed; choose one of \(least) "
+                        + "characters or more"
+                )
+            }
             guard try prompt.ask("The same again: ").isEqual(to: password) else {
                 throw CommandFailure(
                     status: EX_DATAERR,

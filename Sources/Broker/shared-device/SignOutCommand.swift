@@ -1,11 +1,11 @@
 import ArgumentParser
 import DBusTransport
+import DeviceConfiguration
 import DeviceStorage
 import EmbeddedIdentity
 import Glibc
 import SharedDevice
 import SharedDeviceBroker
-import SharedDeviceTestKit
 
 struct SignOutCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

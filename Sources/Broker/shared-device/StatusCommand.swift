@@ -105,7 +105,11 @@ struct DeviceStatus: Encodable {
                 )
             )
         }
-        for problem in startProblems ?? [] { facts.append(("not started", problem)) }
+        for problem in startProblems ?? [] {
+            // An identifier and a sentence about it. Only apps with a manifest are started, and their identifiers have no blank.
+            let words = problem.split(separator: " ", maxSplits: 1).map(String.init)
+            facts.append(("not started", ([name(words.first ?? "")] + words.dropFirst()).joined(separator: " ")))
+        }
         let width = facts.map(\.0.count).max() ?? 0
         var lines = facts.map { name, value in
             Terminal.bold(name) + String(repeating: " ", count: width - name.count + 2) + Terminal.printable(value)

@@ -13,7 +13,7 @@ import Testing
         variables = ["DESTDIR": "\(directory.path)/root of another", "STATIC_SCRATCH": built]
         let programs = ["notifyd", "notifyutil", "notify-center", "shared-device", "shared-device-broker"]
         let completions = ["notify-center.bash", "_notify-center", "notify-center.fish"].map { "completions/\($0)" }
-        for file in ["library/release/libdarwin-notify.so"] + programs.map({ "release/\($0)" }) + completions {
+        for file in ["release/libdarwin-notify.so"] + programs.map({ "release/\($0)" }) + completions {
             let url = URL(fileURLWithPath: "\(built)/\(file)")
             try FileManager.default.createDirectory(
                 at: url.deletingLastPathComponent(),

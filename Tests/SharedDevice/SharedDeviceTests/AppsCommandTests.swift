@@ -111,4 +111,30 @@ struct AppsCommandTests {
         #expect(try await enrol("\(device.directory.path)", "--id", "org.example.x").status == EX_NOINPUT)
         #expect(try FileManager.default.contentsOfDirectory(atPath: apps) == ["org.example.shop.json"])
     }
+
+    @Test(
+        "a folder whose owner lays links leads enrolling to no other file",
+        .enabled(if: geteuid() == 0, "root writes into folders of others")
+    )
+    func enrolInSomebodysFolder() async throws {
+        let directory = try TemporaryDirectory("enrol")
+        let (apps, precious) = ("\(directory.path)/apps", "\(directory.path)/precious")
+        try Data("precious".utf8).write(to: URL(fileURLWithPath: precious))
+        try #require(mkdir(apps, 0o755) == 0 && chown(apps, 65534, 65534) == 0)
+        let file = "\(apps)/org.example.shop.json"
+        // The shell becomes the program, which has the shell's number, so that the name of its draft is known.
+        let enrol = #""$1" apps enrol "$2" --id org.example.shop --apps "$3" --force"#
+        func run(_ script: String) throws -> ChildProcess {
+            let programs = ["shared-device", "point-of-sale"].map(ChildProcess.built)
+            return try ChildProcess("/bin/sh", ["-c", script, "sh"] + programs + [apps, file, precious])
+        }
+        let atDraft = try run(#"ln -s "$5" "$4.$$" && exec "# + enrol)
+        #expect(await atDraft.exitStatus() == EX_CANTCREAT)
+        #expect(atDraft.errorText.contains("cannot write \(file)"), "\(atDraft.errorText)")
+        let atFile = try run(#"ln -s "$5" "$4" && exec "# + enrol)
+        #expect(await atFile.exitStatus() == 0, "\(atFile.errorText)")
+        #expect(try String(contentsOfFile: precious, encoding: .utf8) == "precious")
+        var information = stat()
+        #expect(lstat(file, &information) == 0 && information.st_mode & S_IFMT == S_IFREG, "the link is replaced")
+    }
 }

@@ -166,7 +166,7 @@ struct CheckCommandTests {
     }
 
     @Test(
-        "a check that is interrupted says so and leaves no process and no folder, whatever it was about",
+        "a check that is interrupted, more than once too, says so and leaves no process and no folder, whatever it was about",
         arguments: ["starting bus", "ada signs in", "a pause of"],
         [SIGINT, SIGTERM]
     )
@@ -183,6 +183,11 @@ struct CheckCommandTests {
         )
         try await eventually("the check is at “\(moment)”") { command.errorText.contains(moment) }
         command.send(signal)
+        // Who presses Ctrl-C again does not cut the tidying up short.
+        while command.isRunning {
+            command.send(signal)
+            try await Task.sleep(for: .milliseconds(2))
+        }
         #expect(await command.exitStatus() == 128 + signal)
         #expect(command.errorText.hasSuffix("shared-device: interrupted"), "\(command.errorText)")
         #expect(try FileManager.default.contentsOfDirectory(atPath: temporary) == [])

@@ -1,3 +1,4 @@
+import DeviceConfiguration
 package import Identity
 package import SharedDevice
 
@@ -45,11 +46,13 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .cleanupRequired,
         "this app has to clean up after an earlier session first; follow accountChanges and report the cleanup"
     )
+    /// - Parameter apps: the ledger's keys of those that the sign-in waits for.
     package static func cleanupPending(_ apps: [String]) -> Refusal {
-        Refusal(
+        let names = AppNames(apps)
+        return Refusal(
             .cleanupPending,
-            "the data of the last user is not yet gone from \(apps.joined(separator: ", ")); try again when it is, or "
-                + "have the administrator see to it with: shared-device apps"
+            "the data of the last user is not yet gone from \(apps.map { names[$0] }.joined(separator: ", ")); try again when "
+                + "it is, or have the administrator see to it with: shared-device apps"
         )
     }
     package static func appNotEligible(_ reason: String) -> Refusal { Refusal(.appNotEligible, reason) }

@@ -1,3 +1,4 @@
+import DeviceConfiguration
 public import FoundationEssentials
 
 /// The result of a plan. The property names are the keys of the JSON report; times are in milliseconds.

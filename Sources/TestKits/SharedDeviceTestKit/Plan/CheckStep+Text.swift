@@ -1,3 +1,5 @@
+import DeviceConfiguration
+
 extension CheckStep {
     /// What the step does, for people.
     func text(_ names: AppNames) -> String {

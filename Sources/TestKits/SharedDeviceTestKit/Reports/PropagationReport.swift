@@ -1,4 +1,5 @@
 import DBusTransport
+import DeviceConfiguration
 import FoundationEssentials
 public import SharedDevice
 import Synchronization

@@ -1,3 +1,5 @@
+import DeviceConfiguration
+
 /// The timeline of one sign-out as SVG: a lane for each process, from the sign-out to the last receipt, or, where an app never sent one, to
 /// the end of what was seen; below it the meaning of the signs. Pure.
 struct TimelineDrawing {

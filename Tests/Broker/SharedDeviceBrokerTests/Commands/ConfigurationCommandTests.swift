@@ -22,7 +22,7 @@ struct ConfigurationCommandTests {
         return try #require(value as? [String: Any])
     }
 
-    @Test("a valid file is told with all values and its warnings")
+    @Test("a valid file is told with all values, what each of them means, and its warnings")
     func valid() async throws {
         let outcome = try await check(
             #"{"sharedDeviceMode": true, "cleanupPolicy": "strict", "shiftEnds": ["06:00", "14:00"], "AppList": 1}"#
@@ -35,6 +35,9 @@ struct ConfigurationCommandTests {
             "sharedDeviceMode true", "cleanupPolicy strict", "requiresEnrolment -", "shiftEnds 06:00, 14:00",
             "organization -", "Enable_SSO_On_All_ManagedApps 0",
             "warning: \"AppList\" means nothing",
+            "At most one account is signed in on this device, for all of its apps.",
+            "Only apps with a manifest take part, because the cleanup policy is strict.",
+            "The user is signed out at 06:00 and 14:00 each day, in local time.",
         ] {
             #expect(lines.contains(line), "\(line)")
         }

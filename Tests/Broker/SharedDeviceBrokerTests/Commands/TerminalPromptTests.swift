@@ -94,6 +94,21 @@ struct TerminalPromptTests {
         #expect(terminal.echoes)
     }
 
+    @Test("a password that is too short is refused before it is typed once more")
+    func tooShort() async throws {
+        let ending = try await addUser { terminal, _ in
+            _ = try terminal.read(until: "Password for ada: ")
+            try terminal.type("horse 7\n")
+            return ""
+        }
+        #expect(ending.status == EX_DATAERR)
+        #expect(ending.screen.contains("the password is too short"))
+        #expect(ending.screen.contains("8 characters or more"))
+        #expect(!ending.screen.contains("The same again"))
+        #expect(try !hasUser)
+        #expect(terminal.echoes)
+    }
+
     @Test("the end of input at the prompt adds nobody")
     func endOfInput() async throws {
         let ending = try await addUser { terminal, _ in

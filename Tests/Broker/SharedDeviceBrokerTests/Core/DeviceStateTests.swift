@@ -121,6 +121,13 @@ struct DeviceStateTests {
             #expect(!refusal.description.contains("ada"))
         }
     }
+
+    @Test("a refusal calls apps as the administrator's commands do: by short names")
+    func refusedFor() {
+        let keys = ["org.example.notes (/usr/bin/notes, uid 1000)", "org.example.till"]
+        let text = Refusal.cleanupPending(keys).description
+        #expect(text.contains("is not yet gone from notes, till; "), "\(text)")
+    }
 }
 
 @Suite("Who may sign in on a device of an organisation")

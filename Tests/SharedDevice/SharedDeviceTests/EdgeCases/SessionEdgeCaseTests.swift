@@ -146,7 +146,7 @@ struct SessionEdgeCaseTests {
         try await control.signOut()
         try await eventually("the status says it") {
             let lines = try await AdministrationCommand("status", on: device).output.split(separator: "\n")
-            let problem = " \(name) could not be started as \(name): "
+            let problem = " listener could not be started as \(name): "
             return lines.contains { $0.hasPrefix("not started") && $0.contains(problem) }
         }
         try app.start()

@@ -1,0 +1,104 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import Testing
+
+/// What only somebody at a terminal meets.
+@Suite("At a terminal")
+struct TerminalTests {
+    /// Starts a program on a terminal of its own: what the child is given is typed, and its output is the screen.
+    private func onTerminal(
+        _ program: String,
+        _ arguments: [String] = [],
+        environment: [String: String]
+    ) throws -> ChildProcess {
+        let terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+        let variables = ["TERM": "xterm", "NO_COLOR": ""].merging(environment) { $1 }
+        return try ChildProcess("python3", ["-c", terminal, program] + arguments, environment: variables)
+    }
+
+    @Test(
+        "there is colour, but not where NO_COLOR is set, and not on a terminal that knows none",
+        arguments: [("NO_COLOR", "", true), ("NO_COLOR", "1", false), ("TERM", "dumb", false)]
+    )
+    func colour(_ variable: String, _ value: String, _ isExpected: Bool) async throws {
+        let directory = try TemporaryDirectory("colour")
+        let file = "\(directory.path)/managed.json"
+        try Data(#"{"sharedDeviceMode": true}"#.utf8).write(to: URL(fileURLWithPath: file))
+        let check = try onTerminal(
+            ChildProcess.built("shared-device"),
+            ["configuration", "check", file],
+            environment: [variable: value]
+        )
+        #expect(await check.exitStatus() == 0)
+        #expect(check.lines.joined().contains("\u{1B}[") == isExpected, "\(check.lines)")
+    }
+
+    // MARK: demo-live
+
+    /// A folder for what the demonstration makes.
+    private func temporaryFolder(in directory: TemporaryDirectory) throws -> String {
+        let folder = "\(directory.path)/tmp"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        return folder
+    }
+
+    private func demoLive(_ environment: [String: String]) throws -> ChildProcess {
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../../..").standardized
+        let programs = URL(fileURLWithPath: ChildProcess.built("demo")).deletingLastPathComponent().path
+        return try onTerminal("\(root.path)/Examples/demo-live", [programs], environment: environment)
+    }
+
+    /// Every process of the demonstration has the folder in its environment or on its command line.
+    private func processes(of folder: String) throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: "/proc").filter { Int($0) != nil }
+            .compactMap { process in
+                let files = ["cmdline", "environ"].map { "/proc/\(process)/\($0)" }
+                let texts = files.map { FileManager.default.contents(atPath: $0) }
+                return texts.contains { $0?.range(of: Data(folder.utf8)) != nil } ? process : nil
+            }
+    }
+
+    @Test("Ctrl-C while demo-live starts ends it, and leaves no process and no folder")
+    func interruptedStart() async throws {
+        let directory = try TemporaryDirectory("demo-live")
+        let folder = try temporaryFolder(in: directory)
+        // It stays at its last step before the panes.
+        let reached = "\(directory.path)/reached"
+        _ = try directory.writeScript(
+            "tmux",
+            "case $* in *kill-server*) exit;; esac; : > \(reached); exec sleep 600"
+        )
+        let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
+        let demo = try demoLive(["TMPDIR": folder, "PATH": "\(directory.path):\(path)"])
+        try await eventually("bus and users are there") {
+            try #require(demo.isRunning, "\(demo.lines)")
+            return FileManager.default.fileExists(atPath: reached)
+        }
+        try demo.write("\u{3}")
+        #expect(await demo.exitStatus() == 130)
+        #expect(demo.lines.contains { $0.hasSuffix("demo-live: interrupted\r") }, "\(demo.lines)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == [])
+        #expect(try processes(of: folder) == [])
+    }
+
+    @Test(
+        "demo-live ends with its terminal, and leaves no process and no folder",
+        .enabled(if: access("/usr/bin/tmux", X_OK) == 0, "tmux is not installed")
+    )
+    func closedTerminal() async throws {
+        let directory = try TemporaryDirectory("demo-live")
+        let folder = try temporaryFolder(in: directory)
+        let demo = try demoLive(["TMPDIR": folder, "LINES": "48", "COLUMNS": "160"])
+        try await eventually("all panes are there, and shown") {
+            try #require(demo.isRunning, "\(demo.lines)")
+            return try processes(of: folder).contains { process in
+                let line = FileManager.default.contents(atPath: "/proc/\(process)/cmdline")
+                return line?.range(of: Data("attach-session".utf8)) != nil
+            }
+        }
+        demo.kill()
+        try await eventually("everything has ended") { try processes(of: folder).isEmpty }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == [])
+    }
+}
