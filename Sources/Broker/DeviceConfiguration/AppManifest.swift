@@ -235,6 +235,17 @@ private struct SystemUser: Decodable, WrittenForm {
     }
 }
 
+extension AppManifest {
+    /// Whether the file is a script: the process of one is that of its interpreter, so that no manifest can name it.
+    package static func isScript(_ path: String) -> Bool {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        var beginning: [UInt8] = [0, 0]
+        return read(descriptor, &beginning, 2) == 2 && beginning == Array("#!".utf8)
+    }
+}
+
 /// The forms of an app's identifier.
 package enum AppIdentifier {
     /// The longest that is taken, in bytes, as for names on a bus.

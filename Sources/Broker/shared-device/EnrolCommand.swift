@@ -127,7 +127,7 @@ struct AppsEnrolCommand: ParsableCommand {
             )
         }
         defer { free(path) }
-        guard !Self.isScript(found) else {
+        guard !AppManifest.isScript(found) else {
             throw CommandFailure(
                 status: EX_DATAERR,
                 description:
@@ -136,14 +136,6 @@ struct AppsEnrolCommand: ParsableCommand {
             )
         }
         return String(cString: path)
-    }
-
-    private static func isScript(_ path: String) -> Bool {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { return false }
-        defer { close(descriptor) }
-        var beginning: [UInt8] = [0, 0]
-        return read(descriptor, &beginning, 2) == 2 && beginning == Array("#!".utf8)
     }
 
     /// Writes the manifest beside its place and moves it there, so that the broker never reads a part of it.

@@ -77,7 +77,7 @@ final class DeviceHost: Sendable {
                 withIntermediateDirectories: true
             )
             try write(settings, to: configuration)
-            for app in apps where app.description.isEnrolled && !Self.isScript(app.executable) {
+            for app in apps where app.description.isEnrolled && !AppManifest.isScript(app.executable) {
                 let executable = URL(fileURLWithPath: app.executable).resolvingSymlinksInPath().path
                 var manifest: [String: JSONValue] = ["id": .string(app.identifier), "executable": .string(executable)]
                 if let name = app.description.busName { manifest["busName"] = .string(name) }
@@ -86,14 +86,6 @@ final class DeviceHost: Sendable {
         } catch {
             throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(systemReason(error))")
         }
-    }
-
-    private static func isScript(_ path: String) -> Bool {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { return false }
-        defer { close(descriptor) }
-        var beginning: [UInt8] = [0, 0]
-        return read(descriptor, &beginning, 2) == 2 && beginning == Array("#!".utf8)
     }
 
     private func write(_ object: [String: JSONValue], to path: String) throws {
