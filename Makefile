@@ -81,9 +81,12 @@ MODEL_CACHE ?= .build/model
 # compute for long and use no bus; nor are torture, and those tests of shared device mode that use no bus either. The hostile tests run alone,
 # because they measure how long things take.
 test: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 8
+# The hostile tests need a notifyd that reads as fast as the bus writes.
+test: export NOTIFY_CENTER_TEST_NOTIFYD = $(shell $(SWIFT) build --configuration release --show-bin-path)/notifyd
 test: setup
 	MODEL_CACHE='$(MODEL_CACHE)' Tests/Broker/ProtocolModel/check
 	$(SWIFT) build --configuration release --product simulate
+	$(SWIFT) build --configuration release --product notifyd
 	SCHEDULES=20000 SEED=1 $(SIMULATE)
 	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
 	$(SWIFT) test --disable-xctest --filter SharedDevice --filter CProgramTests --skip SharedDeviceHostileTests

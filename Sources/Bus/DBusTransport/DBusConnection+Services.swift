@@ -99,6 +99,9 @@ extension DBusConnection {
         return Observation { [weak core] in core?.discard { $0.objects.remove(path) } }
     }
 
+    /// Has `scheduler` decide on all calls to this connection, for the rest of its life.
+    package func schedule(by scheduler: any CallScheduler) { core.state.withLock { $0.scheduler = scheduler } }
+
     // MARK: Peers
 
     /// Who is behind a connection, by the bus's word and not its own.

@@ -133,11 +133,11 @@ public final class DBusConnection: Sendable {
     /// call cannot be sent, it is told so at once, on this thread.
     package func call(
         _ message: consuming DBusMessage,
-        timeout: Duration = .seconds(25),
+        timeout: Duration? = .seconds(25),
         answered: @escaping @Sendable (Result<[DBusValue], DBusError>) -> Void
     ) {
         do throws(DBusError) {
-            let call = PendingCall(try message.unsent(), deadline: .now + timeout, waiter: answered)
+            let call = PendingCall(try message.unsent(), deadline: timeout.map { .now + $0 }, waiter: answered)
             core.startCall(call, serial: core.takeSerial())
         } catch {
             answered(.failure(error))

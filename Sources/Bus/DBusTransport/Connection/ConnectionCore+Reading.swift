@@ -100,6 +100,7 @@ extension ConnectionCore {
         let jobs: [Job]
         let alarm: ContinuousClock.Instant?
         let expired: [PendingCall]
+        let scheduler: (any CallScheduler)?
         var handlers: [Listener]
         var handlerGeneration: UInt
 
@@ -122,6 +123,7 @@ extension ConnectionCore {
                 jobs: takesJobs ? state.jobs : [],
                 alarm: state.alarm,
                 expired: expired,
+                scheduler: state.scheduler,
                 handlers: state.signalHandlers,
                 handlerGeneration: generation
             )
@@ -132,7 +134,8 @@ extension ConnectionCore {
     private func read(_ socket: BusSocket, _ turn: consuming Turn) {
         let standing = deliver(from: socket, &turn)
         guard standing.isConnected else { return lost(socket) }
-        sleepAndTransfer(socket, standing, until: turn.alarm)
+        let hasMore = turn.scheduler?.carryOut() == true
+        sleepAndTransfer(socket, standing, until: hasMore ? .now : turn.alarm)
     }
 
     /// One turn inside a wait on this very thread. What it delivers may be what is waited for, so it asks before it sleeps.
@@ -285,7 +288,7 @@ extension ConnectionCore {
 
 extension DBusMessage {
     /// About how many bytes the message takes.
-    var size: Int { headerSize + bodySize }
+    package var size: Int { headerSize + bodySize }
 
     /// About how many bytes the message takes without its body. The path alone has no limit of its own.
     var headerSize: Int { 256 + pathLength }

@@ -45,6 +45,7 @@ final class ConnectionCore: Sendable {
         /// What a restoration under way could not put in place; `nil` while there is none.
         var restorationFailures: [DBusError]?
         var objects = ObjectTable()
+        var scheduler: (any CallScheduler)?
         var signalHandlers: [Listener] = []
         var eventHandlers: [UInt64: EventHandler] = [:]
         var deferred = DeferredMessages()
@@ -248,6 +249,7 @@ final class ConnectionCore: Sendable {
             state.signalHandlers = []
             state.eventHandlers = [:]
             state.objects = ObjectTable()
+            state.scheduler = nil
             state.jobs = []
             state.deferred.removeAll()
             _ = state.calls.removeAll()

@@ -67,7 +67,7 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     /// The serial of the call that this answers; 0 where it answers none.
     var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
     /// Whether a method call waits for an answer.
-    var expectsReply: Bool { dbus_message_get_no_reply(pointer) == 0 }
+    package var expectsReply: Bool { dbus_message_get_no_reply(pointer) == 0 }
 
     /// Whether this is the signal `member` from the bus itself; nobody else can send in the bus's name.
     public func isBusSignal(_ member: StaticString) -> Bool {

@@ -48,6 +48,26 @@ public enum CallAdmission: Sendable {
     public typealias Decision = @Sendable (CallHeader) -> CallAdmission
 }
 
+/// A service that shares its time and memory among callers: it is asked about each call to its connection before anything else is done with
+/// the call, hears of each answer, and is given the reading thread when what had arrived is handed on. So it can read faster than it works.
+package protocol CallScheduler: AnyObject, Sendable {
+    /// Called on the reading thread.
+    func admit(_ call: borrowing DBusMessage) -> CallPermission
+    /// An answer of about so many bytes is on its way to a connection. Called on the thread that answers.
+    func answered(_ caller: String, bytes: Int)
+    /// Called on the reading thread each time before it sleeps. Returns whether there is more to do: then it does not sleep, and calls this
+    /// again when it has handed on what has arrived meanwhile.
+    func carryOut() -> Bool
+}
+
+/// What becomes of a call.
+package enum CallPermission: Sendable {
+    case take
+    case refuse(MethodFailure)
+    /// It is neither carried out nor answered.
+    case drop
+}
+
 /// What callers have an object do at this moment. Pure.
 struct CallBudget {
     private struct Use {

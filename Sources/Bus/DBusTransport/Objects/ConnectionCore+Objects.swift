@@ -5,13 +5,16 @@ extension ConnectionCore {
     /// reading, or right here where it wants its calls in order or has the answer. A refusal is sent from here, so that a caller who is
     /// refused costs neither a task nor the reading of a body.
     func dispatchCall(_ message: borrowing DBusMessage, from socket: BusSocket) {
+        let (objects, scheduler) = state.withLock { ($0.objects, $0.scheduler) }
+        let admission = scheduler?.admit(message) ?? .take
+        if case .drop = admission { return }
         let held = HeldMessage(message.sharedReference())
         do throws(MethodFailure) {
+            if case .refuse(let failure) = admission { throw failure }
             // Descriptors stay open as long as their message: a call that brings some would use up this process's.
             guard !message.hasDescriptors else {
                 throw .standard("InvalidArgs", "nothing here takes file descriptors")
             }
-            let objects = state.withLock { $0.objects }
             if let values = try StandardInterfaces.answer(message, objects) {
                 return answer(held, .success(values), on: socket)
             }
@@ -63,13 +66,20 @@ extension ConnectionCore {
         guard held.message.expectsReply else { return }
         do throws(DBusError) {
             switch result {
-            case .success(let values): try answer(try held.message.reply(values), on: socket)
+            case .success(let values): try send(try held.message.reply(values), to: held, on: socket)
             case .failure(let failure):
-                try answer(try held.message.errorReply(name: failure.name, message: failure.message), on: socket)
+                let reply = try held.message.errorReply(name: failure.name, message: failure.message)
+                try send(reply, to: held, on: socket)
             }
         } catch {
             refuse(held, on: socket, because: error)
         }
+    }
+
+    private func send(_ reply: borrowing DBusMessage, to call: HeldMessage, on socket: BusSocket) throws(DBusError) {
+        try answer(reply, on: socket)
+        guard let scheduler = state.withLock({ $0.scheduler }), let caller = call.message.sender else { return }
+        scheduler.answered(caller, bytes: reply.size)
     }
 
     /// The answer itself could not be sent, for instance because it is too large: the caller is told so instead of left
@@ -81,7 +91,7 @@ extension ConnectionCore {
                 message: error.description
             )
         else { return }
-        try? answer(reply, on: socket)
+        try? send(reply, to: held, on: socket)
     }
 }
 

@@ -1,8 +1,23 @@
-/// Calls and departures in the order of the bus, one after the other. Pure.
+/// Calls that wait, or may wait, and the bytes of their messages.
+struct WaitingCalls: Sendable, Hashable {
+    var calls = 0
+    var bytes = 0
+
+    /// For one connection that nobody has asked the bus about.
+    static let limitOfStrangers = WaitingCalls(calls: 8192, bytes: 2 << 20)
+
+    /// Whether one more call of so many bytes may wait.
+    func hasRoom(for bytes: Int, within limit: WaitingCalls) -> Bool {
+        calls < limit.calls && bytes <= limit.bytes - self.bytes
+    }
+}
+
+/// Calls and departures from their arrival until their turn. Pure.
 ///
-/// Where notifyd does not know yet who calls, everything that comes later waits for the bus's answer; otherwise a name that one process hands
-/// on to a new one would have no registration in between, and would lose its state. After its start, notifyd carries out nothing but reports,
-/// until all processes that had registrations before have reported or their time is over.
+/// First, in the order of the bus: where notifyd does not know yet who calls, everything that comes later waits for the bus's answer; otherwise
+/// a name that one process hands on to a new one would have no registration in between, and would lose its state. After its start, notifyd
+/// carries out nothing but reports, until all processes that had registrations before have reported or their time is over. Then the calls have
+/// their ``Turns``: who calls without end waits for its own calls.
 struct Arrivals<Call> {
     /// What a call means for the order.
     enum Kind {
@@ -17,28 +32,43 @@ struct Arrivals<Call> {
         /// Ask the bus who this is, and go on after ``identified(_:)``.
         case identify(String)
         case call(Call, of: String)
-        /// The caller's user has too many calls that wait.
+        /// The caller's user has too much that waits.
         case refuse(Call)
         /// Nobody knows who the caller is: it is gone, or the bus did not say.
         case refuseUnknown(Call)
         /// There is no need to carry it out.
         case superseded(Call)
+        /// Its report was too large to keep while nobody knew who it is.
+        case askToReport(String)
         case departure(of: String)
     }
 
-    private enum Arrival {
-        case call(Call, Kind, of: String)
-        case departure(of: String)
+    private struct Arrival {
+        enum Event {
+            case call(Call, Kind)
+            case report
+            case departure
+        }
+
+        let event: Event
+        let connection: String
+        /// Of the message of a call.
+        var bytes = 0
+        /// The user whom the call counts for; `nil` where it counts for its connection.
+        var user: UInt32?
     }
 
-    /// What has not been looked at, and from where on.
-    private var arrivals: [Arrival] = []
-    private var head = 0
-    /// What waits until all have reported, and how many calls of each user that is.
-    private var held: [Arrival] = []
-    private var heldCalls: [UInt32: Int] = [:]
+    /// What has not been looked at.
+    private var arrivals = Queue<Arrival>()
+    /// What waits until all have reported.
+    private var held = Queue<Arrival>()
+    private var turns = Turns<Arrival>()
     private var superseded: [Call] = []
-    private var asked: String?
+    /// What waits, in any of these.
+    private var uses: [UInt32: WaitingCalls] = [:]
+    private var usesOfStrangers: [String: WaitingCalls] = [:]
+    /// Whom the bus is asked about, with what waits for the answer.
+    private var asked: Arrival?
     /// Connections that are gone, or of which the bus did not say who they are, until their departures have their turn. The bus is not asked
     /// about them again.
     private var unknown: Set<String> = []
@@ -49,18 +79,30 @@ struct Arrivals<Call> {
 
     // MARK: Events; next(user:limit:) follows each
 
-    mutating func called(_ call: Call, _ kind: Kind, by connection: String) {
-        arrivals.append(.call(call, kind, of: connection))
+    /// - Parameter user: the caller's; `nil` where the bus has not been asked.
+    mutating func called(_ call: Call, _ kind: Kind, bytes: Int = 0, by connection: String, user: UInt32? = nil) {
+        let arrival = Arrival(event: .call(call, kind), connection: connection, bytes: bytes, user: user)
+        count(arrival, 1)
+        arrivals.append(arrival)
+    }
+
+    /// A connection that nobody has asked about has sent a report that is too large to wait.
+    mutating func reportedTooMuch(_ connection: String) {
+        arrivals.append(Arrival(event: .report, connection: connection))
     }
 
     mutating func departed(_ connection: String) {
-        arrivals.append(.departure(of: connection))
+        arrivals.append(Arrival(event: .departure, connection: connection))
         unknown.insert(connection)
         settle(connection)
     }
 
     /// The bus has said who the connection is.
-    mutating func identified(_ connection: String) { if asked == connection { asked = nil } }
+    mutating func identified(_ connection: String) {
+        guard let arrival = asked, arrival.connection == connection else { return }
+        asked = nil
+        arrivals.prepend(CollectionOfOne(arrival))
+    }
 
     /// The bus does not know the connection: its calls are refused when their turn comes.
     mutating func failedToIdentify(_ connection: String) {
@@ -78,8 +120,8 @@ struct Arrivals<Call> {
     mutating func gathered() {
         guard isGathering else { return }
         isGathering = false
-        arrivals = held + arrivals[head...]
-        (head, held, heldCalls, reported) = (0, [], [:], [])
+        arrivals.prepend(held.remove { _ in true })
+        reported = []
     }
 
     /// A connection has reported, or is gone.
@@ -90,62 +132,98 @@ struct Arrivals<Call> {
         if awaited?.isEmpty == true { gathered() }
     }
 
+    // MARK: How much waits
+
+    /// Whether a call of so many bytes may wait.
+    func hasRoom(for bytes: Int, of connection: String, _ user: UInt32?, _ limit: WaitingCalls) -> Bool {
+        let use = if let user { uses[user] } else { usesOfStrangers[connection] }
+        return (use ?? WaitingCalls()).hasRoom(for: bytes, within: limit)
+    }
+
+    private mutating func count(_ arrival: Arrival, _ sign: Int) {
+        guard case .call = arrival.event else { return }
+        func add(_ use: inout WaitingCalls?) {
+            let calls = (use?.calls ?? 0) + sign
+            use = calls > 0 ? WaitingCalls(calls: calls, bytes: (use?.bytes ?? 0) + sign * arrival.bytes) : nil
+        }
+        if let user = arrival.user { add(&uses[user]) } else { add(&usesOfStrangers[arrival.connection]) }
+    }
+
     // MARK: What to do
+
+    /// How many users have calls that can be carried out now.
+    var waitingUsers: Int { turns.userCount }
 
     /// - Parameters:
     ///   - user: the user of a connection; `nil` where the bus has not been asked.
-    ///   - limit: how many calls of a user may wait until all have reported.
-    mutating func next(user: (String) -> UInt32?, limit: (UInt32) -> Int) -> Step? {
+    ///   - limit: how much of a user's may wait.
+    mutating func next(user: (String) -> UInt32?, limit: (UInt32) -> WaitingCalls) -> Step? {
         if let call = superseded.popLast() { return .superseded(call) }
-        while asked == nil, let arrival = take() {
-            switch arrival {
-            case .departure(let connection):
-                unknown.remove(connection)
-                if !isGathering { return .departure(of: connection) }
-                held.append(arrival)
-            case .call(let call, let kind, let connection):
-                guard let user = user(connection) else {
-                    if unknown.contains(connection) { return .refuseUnknown(call) }
-                    head -= 1
-                    asked = connection
-                    return .identify(connection)
-                }
-                if isGathering, kind == .report {
-                    withdrawRegistrations(of: connection, user)
-                    settle(connection)
-                } else if isGathering {
-                    guard heldCalls[user] ?? 0 < limit(user) else { return .refuse(call) }
-                    heldCalls[user, default: 0] += 1
-                    held.append(arrival)
-                    continue
-                }
-                return .call(call, of: connection)
+        while asked == nil, let arrival = arrivals.popFirst() {
+            if let step = sort(arrival, user(arrival.connection), limit) { return step }
+        }
+        guard let arrival = turns.next() else { return nil }
+        count(arrival, -1)
+        return step(arrival)
+    }
+
+    private func step(_ arrival: Arrival) -> Step {
+        switch arrival.event {
+        case .call(let call, _): .call(call, of: arrival.connection)
+        case .report: .askToReport(arrival.connection)
+        case .departure: .departure(of: arrival.connection)
+        }
+    }
+
+    /// Returns what has to be done before anything else; `nil` where the arrival waits for its turn.
+    private mutating func sort(_ arrival: Arrival, _ user: UInt32?, _ limit: (UInt32) -> WaitingCalls) -> Step? {
+        var arrival = arrival
+        if case .departure = arrival.event {
+            unknown.remove(arrival.connection)
+            return enqueue(arrival, user)
+        }
+        guard let user else {
+            guard unknown.contains(arrival.connection) else {
+                asked = arrival
+                return .identify(arrival.connection)
             }
+            count(arrival, -1)
+            if case .call(let call, _) = arrival.event { return .refuseUnknown(call) }
+            return nil
+        }
+        if arrival.user == nil, case .call(let call, _) = arrival.event {
+            count(arrival, -1)
+            arrival.user = user
+            guard hasRoom(for: arrival.bytes, of: arrival.connection, user, limit(user)) else { return .refuse(call) }
+            count(arrival, 1)
+        }
+        guard isGathering, case .call(_, .report) = arrival.event else { return enqueue(arrival, user) }
+        withdrawRegistrations(of: arrival.connection)
+        settle(arrival.connection)
+        count(arrival, -1)
+        return step(arrival)
+    }
+
+    private mutating func enqueue(_ arrival: Arrival, _ user: UInt32?) -> Step? {
+        if case .report = arrival.event { return step(arrival) }
+        if isGathering {
+            held.append(arrival)
+        } else if let user {
+            turns.append(arrival, of: user)
+        } else {
+            return step(arrival)
         }
         return nil
     }
 
-    private mutating func take() -> Arrival? {
-        guard head < arrivals.count else {
-            arrivals.removeAll(keepingCapacity: head < 4096)
-            head = 0
-            return nil
+    private mutating func withdrawRegistrations(of connection: String) {
+        let withdrawn = held.remove { arrival in
+            guard case .call(_, .registration) = arrival.event else { return false }
+            return arrival.connection == connection
         }
-        // What was carried out is not kept until the queue is empty, which a user can put off.
-        if head >= 64, head * 2 >= arrivals.count {
-            arrivals.removeFirst(head)
-            head = 0
+        for arrival in withdrawn {
+            count(arrival, -1)
+            if case .call(let call, _) = arrival.event { superseded.append(call) }
         }
-        defer { head += 1 }
-        return arrivals[head]
-    }
-
-    private mutating func withdrawRegistrations(of connection: String, _ user: UInt32) {
-        held.removeAll { arrival in
-            guard case .call(let call, .registration, connection) = arrival else { return false }
-            superseded.append(call)
-            return true
-        }
-        heldCalls[user, default: 0] -= superseded.count
     }
 }

@@ -15,7 +15,8 @@ enum DaemonInterface {
                 out: outputs.map { .init($0.0, $0.1) },
                 reading: { message, reply in
                     let work = IncomingWork(method: method, sender: message.sender ?? "", reply: reply)
-                    service.assumeIsolated { $0.receive(work) }
+                    let bytes = message.size
+                    service.assumeIsolated { $0.receive(work, bytes: bytes) }
                 }
             )
         }
@@ -56,9 +57,12 @@ struct IncomingWork: Sendable {
 
     func succeed(_ values: [DBusValue] = []) { reply.send(.success(values)) }
 
-    func refuse(_ refusal: Refusal) {
-        let name = NotifydProtocol.errorPrefix + refusal.name.rawValue
-        reply.send(.failure(MethodFailure(name: name, message: refusal.message)))
+    func refuse(_ refusal: Refusal) { reply.send(.failure(MethodFailure(refusal))) }
+}
+
+extension MethodFailure {
+    init(_ refusal: Refusal) {
+        self.init(name: NotifydProtocol.errorPrefix + refusal.name.rawValue, message: refusal.message)
     }
 }
 

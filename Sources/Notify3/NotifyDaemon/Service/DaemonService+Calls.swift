@@ -3,11 +3,10 @@ import NotifyCenter
 import NotifydProtocol
 
 extension DaemonService {
-    /// A call arrives.
-    func receive(_ work: IncomingWork) {
+    /// A call arrives. It has its turn when everything that has arrived is sorted.
+    func receive(_ work: IncomingWork, bytes: Int) {
         figures.calls[work.method, default: 0] += 1
-        arrivals.called(work, work.method.kind, by: work.sender)
-        proceed()
+        arrivals.called(work, work.method.kind, bytes: bytes, by: work.sender, user: user(of: work.sender))
     }
 
     /// A connection is gone.
@@ -16,33 +15,37 @@ extension DaemonService {
         // A list does not wait for it, whenever its turn comes.
         rounds.gone(connection)
         proceedRounds()
-        proceed()
     }
 
-    /// Carries out what has arrived, up to the first caller about whom the bus has to be asked.
-    func proceed() {
-        while let step = arrivals.next(
-            user: { state.clients[$0]?.identity.user },
-            limit: { state.limits(ofUser: $0).heldCalls }
-        ) {
-            switch step {
-            case .identify(let connection):
-                return self.connection.askCredentials(of: connection) { answer in
-                    self.assumeIsolated { $0.identified(connection, answer) }
-                }
-            case .call(let work, of: _): carryOut(work)
-            case .superseded(let work): work.succeed()
-            case .refuse(let work):
-                refuse(
-                    work,
-                    Refusal(.limitsExceeded, "too many calls wait for the start of notifyd; try again in a second")
-                )
-            case .refuseUnknown(let work):
-                refuse(work, Refusal(.notAuthorized, "the bus does not say who the caller is"))
-            case .departure(of: let connection): state.gone(connection)
+    /// Carries out one call of each user that has one. Returns whether there are more.
+    func proceed() -> Bool {
+        for _ in 0...arrivals.waitingUsers {
+            let step = arrivals.next(user: { user(of: $0) }, limit: { state.limits(ofUser: $0).waiting })
+            guard let step else { return false }
+            carryOut(step)
+        }
+        return true
+    }
+
+    private func carryOut(_ step: Arrivals<IncomingWork>.Step) {
+        switch step {
+        case .identify(let connection):
+            self.connection.askCredentials(of: connection) { answer in
+                self.assumeIsolated { $0.identified(connection, answer) }
             }
+        case .call(let work, of: _): carryOut(work)
+        case .superseded(let work): work.succeed()
+        case .refuse(let work): refuse(work, Self.tooMuchWaits)
+        case .refuseUnknown(let work):
+            refuse(work, Refusal(.notAuthorized, "the bus does not say who the caller is"))
+        case .askToReport(let connection): send(.tell, [.uint64(0)], to: connection)
+        case .departure(of: let connection):
+            state.gone(connection)
+            unread.gone(connection)
         }
     }
+
+    func user(of connection: String) -> UInt32? { state.clients[connection]?.identity.user }
 
     private func identified(_ connection: String, _ answer: Result<DBusConnection.PeerCredentials, DBusError>) {
         switch answer {
@@ -51,7 +54,6 @@ extension DaemonService {
             arrivals.identified(connection)
         case .failure: arrivals.failedToIdentify(connection)
         }
-        proceed()
     }
 
     private func refuse(_ work: IncomingWork, _ refusal: Refusal) {
@@ -105,9 +107,9 @@ extension DaemonService {
             figures.refusals += try state.reported(sender, report, now: BootClock.now).count
         case .post(let name): try post(name, identity)
         case .setState(let name, let report): try state.setState(sender, name, report, now: BootClock.now)
-        case .getState(let name): return [.uint64(state.state(of: name))]
-        case .suspend(let process): perform(try state.suspendProcess(process, by: identity))
-        case .resume(let process): perform(try state.resumeProcess(process, by: identity))
+        case .getState(let name): return [.uint64(try state.state(of: name, for: identity))]
+        case .suspend(let process): perform(try state.suspendProcess(process, by: identity, silent: silent))
+        case .resume(let process): perform(try state.resumeProcess(process, by: identity, silent: silent))
         case .list(let cursor):
             try list(work, identity, cursor)
             return nil

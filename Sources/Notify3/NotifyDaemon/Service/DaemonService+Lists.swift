@@ -19,8 +19,8 @@ extension DaemonService {
 
     /// The first page waits for fresh reports of the processes in it; the others have what these said.
     func list(_ work: IncomingWork, _ identity: Identity, _ cursor: UInt64) throws(Refusal) {
-        try state.beginList(work.sender)
         guard cursor == 0 else { return answer(work, cursor) }
+        try state.beginList(work.sender)
         rounds.want(.caller(work), state.scope(of: identity))
         proceedRounds()
     }
@@ -29,11 +29,14 @@ extension DaemonService {
         while true {
             for waiter in rounds.finish() {
                 switch waiter {
-                case .caller(let work): answer(work, 0)
+                case .caller(let work):
+                    state.endList(work.sender)
+                    answer(work, 0)
                 case .statusFile: writeStatus(details: true)
                 }
             }
-            let begun = rounds.begin { state.connections(in: $0) }
+            // Who does not read would not report.
+            let begun = rounds.begin { state.connections(in: $0).filter(reads) }
             for (number, awaited) in begun {
                 for connection in awaited { send(.tell, [.uint64(number)], to: connection) }
                 after(Self.patience) { service in
@@ -45,25 +48,9 @@ extension DaemonService {
         }
     }
 
-    /// Sends a page, and asks afterwards for a sign of life, which comes when the caller has read it.
     private func answer(_ work: IncomingWork, _ cursor: UInt64) {
         guard let identity = state.clients[work.sender]?.identity else { return }
-        work.succeed(state.page(cursor, in: state.scope(of: identity)).values)
-        do throws(DBusError) {
-            let ping = try DBusMessage.methodCall(
-                destination: work.sender,
-                path: "/",
-                interface: "org.freedesktop.DBus.Peer",
-                member: "Ping"
-            )
-            connection.call(ping) { answer in
-                // Who has not answered in time may still leave the page unread. Any other error is an answer.
-                if case .failure(let error) = answer, error.code == .timedOut { return }
-                self.assumeIsolated { $0.state.endList(work.sender) }
-            }
-        } catch {
-            Diagnostics.write("\(error)")
-        }
+        work.succeed(state.page(cursor, for: identity).values)
     }
 
     // MARK: Status
@@ -94,7 +81,7 @@ extension DaemonService {
         var cursor: UInt64 = 0
         var details = details ? StatusDetails() : nil
         while details != nil {
-            let page = state.page(cursor, in: .all)
+            let page = state.page(cursor, for: Identity(user: 0))
             details?.add(page)
             cursor = page.cursor
             if cursor == 0 { break }

@@ -32,6 +32,7 @@ package actor DaemonService {
     var figures = Figures()
     var arrivals = Arrivals<IncomingWork>()
     var rounds = Rounds<ListWaiter>()
+    var unread = UnreadAnswers()
     /// The watched paths of the configuration; the numbers are not used again.
     var configuredMonitors: [UInt64: NotifyConfiguration.Monitor] = [:]
     var lastMonitor: UInt64 = 0
@@ -94,6 +95,7 @@ package actor DaemonService {
             at: NotifydProtocol.path,
             limits: Limits.calls
         )
+        connection.schedule(by: self)
         await keep([lost, signals, object], lease)
         await watchConfigured()
         try await connection.requestName(NotifydProtocol.busName)
@@ -112,18 +114,12 @@ package actor DaemonService {
             connection.call(queue) { answer in
                 // An error says that nobody is there.
                 let queued = (try? answer.get())?.first?.stringsValue ?? []
-                self.assumeIsolated { service in
-                    service.arrivals.awaiting(Set(queued))
-                    service.proceed()
-                }
+                self.assumeIsolated { $0.arrivals.awaiting(Set(queued)) }
             }
         } catch {
             Diagnostics.write("\(error)")
         }
-        after(Self.patience) { service in
-            service.arrivals.gathered()
-            service.proceed()
-        }
+        after(Self.patience) { $0.arrivals.gathered() }
     }
 
     /// Does something on the reading thread later.
@@ -160,7 +156,9 @@ package actor DaemonService {
 
     func send(_ signal: NotifydProtocol.Signal, _ arguments: [DBusValue] = [], to connection: String) {
         do throws(DBusError) {
-            try self.connection.send(NotifydProtocol.signal(signal, arguments, to: connection))
+            let message = try NotifydProtocol.signal(signal, arguments, to: connection)
+            try self.connection.send(message)
+            sent(message.size, to: connection)
         } catch {
             Diagnostics.write("\(error)")
         }

@@ -6,6 +6,8 @@ import NotifydProtocol
 struct Figures: Sendable {
     var calls: [NotifydProtocol.Method: UInt64] = [:]
     var refusals = 0
+    /// Calls that were neither carried out nor answered.
+    var dropped = 0
     var pathChanges: UInt64 = 0
 }
 
@@ -34,7 +36,7 @@ struct StatusText {
             .map { "\($0.0) \($0.1)" }
         text += """
             paths: \(paths.paths), watches \(paths.watches), changes posted \(figures.pathChanges)
-            calls: \(calls.joined(separator: ", ")); refused \(figures.refusals)
+            calls: \(calls.joined(separator: ", ")); refused \(figures.refusals), dropped \(figures.dropped)
 
             """
         return text

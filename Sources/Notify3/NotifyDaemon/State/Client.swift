@@ -18,7 +18,7 @@ struct Client {
     var amount = Amount()
     /// Whether this notifyd has its first report.
     var hasReported = false
-    /// How many pages of lists it waits for, or has not read so far as notifyd knows.
+    /// How many lists it waits for.
     var lists = 0
 
     /// One of its names, for the lists.

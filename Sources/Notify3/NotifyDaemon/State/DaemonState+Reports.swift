@@ -90,8 +90,10 @@ extension DaemonState {
     ///
     /// - Parameter cursor: 0, or that of the page before: the number of a connection in its upper half, and how many of the connection's
     ///   names came before in its lower half.
-    package func page(_ cursor: UInt64, in scope: Scope) -> ListPage {
+    /// - Parameter reader: to whom only those permanent names are told whose state it may read.
+    package func page(_ cursor: UInt64, for reader: Identity) -> ListPage {
         var (page, bytes) = (ListPage(), 0)
+        let scope = scope(of: reader)
         var listed: Set<NotificationName> = []
         func list(_ name: NotificationName) {
             guard let entry = names.entries[name], listed.insert(name).inserted else { return }
@@ -99,7 +101,12 @@ extension DaemonState {
                 NameListing(name: name.rawValue, state: entry.state.value, isPermanent: entry.isPermanent)
             )
         }
-        if cursor == 0 { for name in names.entries.lazy.filter(\.value.isPermanent).map(\.key) { list(name) } }
+        if cursor == 0 {
+            for (name, entry) in names.entries where entry.isPermanent && rules.allows(.read, name.rawValue, by: reader)
+            {
+                list(name)
+            }
+        }
         var first = Int(cursor & 0xFFFF_FFFF)
         let rest = connections(in: scope).compactMap { connection in clients[connection].map { (connection, $0) } }
             .filter { $0.1.number >= cursor >> 32 }.sorted { $0.1.number < $1.1.number }
@@ -128,7 +135,7 @@ extension DaemonState {
         return page
     }
 
-    /// A connection asks for a page of the list. It counts until the connection has read the answer.
+    /// A connection waits for a list.
     ///
     /// - Throws: `limitsExceeded`.
     package mutating func beginList(_ connection: String) throws(Refusal) {
@@ -136,11 +143,11 @@ extension DaemonState {
         let lists = clients.values.lazy.filter { $0.identity.user == user }.reduce(0) { $0 + $1.lists }
         let limit = limits(ofUser: user).lists
         guard lists < limit else {
-            throw Refusal(.limitsExceeded, "a user's processes may leave \(limit) lists unread; read the answers first")
+            throw Refusal(.limitsExceeded, "a user's processes may wait for \(limit) lists; wait for an answer first")
         }
         clients[connection]?.lists += 1
     }
 
-    /// A connection has read an answer.
+    /// A connection waits for a list no more.
     package mutating func endList(_ connection: String) { clients[connection]?.lists -= 1 }
 }

@@ -4,9 +4,14 @@ package import NotifydProtocol
 extension DaemonState {
     /// Holds back all deliveries to a process; counted.
     ///
-    /// - Throws: `noSuchProcess`, `notAuthorized`.
-    package mutating func suspendProcess(_ process: UInt32, by caller: Identity) throws(Refusal) -> [Action] {
-        let connections = try connections(of: process, for: caller)
+    /// - Parameter silent: connections that do not read what notifyd sends.
+    /// - Throws: `noSuchProcess`, `notAuthorized`, `limitsExceeded` where a connection of the process does not read.
+    package mutating func suspendProcess(
+        _ process: UInt32,
+        by caller: Identity,
+        silent: Set<String> = []
+    ) throws(Refusal) -> [Action] {
+        let connections = try connections(of: process, for: caller, silent)
         let count = suspensions[process] ?? 0
         // Saturates, as Darwin's does.
         guard count < limits(ofUser: caller.user).suspensions else { return [] }
@@ -16,15 +21,23 @@ extension DaemonState {
 
     /// Undoes one suspension; without any, does nothing.
     ///
-    /// - Throws: `noSuchProcess`, `notAuthorized`.
-    package mutating func resumeProcess(_ process: UInt32, by caller: Identity) throws(Refusal) -> [Action] {
-        let connections = try connections(of: process, for: caller)
+    /// - Throws: as ``suspendProcess(_:by:silent:)``.
+    package mutating func resumeProcess(
+        _ process: UInt32,
+        by caller: Identity,
+        silent: Set<String> = []
+    ) throws(Refusal) -> [Action] {
+        let connections = try connections(of: process, for: caller, silent)
         guard let count = suspensions[process] else { return [] }
         suspensions[process] = count > 1 ? count - 1 : nil
         return connections.map { .resume(connection: $0) }
     }
 
-    private func connections(of process: UInt32, for caller: Identity) throws(Refusal) -> [String] {
+    private func connections(
+        of process: UInt32,
+        for caller: Identity,
+        _ silent: Set<String>
+    ) throws(Refusal) -> [String] {
         // 0 stands for processes that the bus cannot tell.
         let found = clients.filter { process != 0 && $0.value.identity.process == process && !$0.value.names.isEmpty }
         guard !found.isEmpty else {
@@ -36,6 +49,13 @@ extension DaemonState {
                 "user \(caller.user) may not suspend or resume process \(process): its own user and root may"
             )
         }
-        return clients.filter { $0.value.identity.process == process }.keys.sorted()
+        let connections = clients.filter { $0.value.identity.process == process }.keys.sorted()
+        guard silent.isDisjoint(with: connections) else {
+            throw Refusal(
+                .limitsExceeded,
+                "process \(process) does not read what notifyd sends; try again when it does"
+            )
+        }
+        return connections
     }
 }

@@ -165,7 +165,14 @@ package struct DaemonState: Sendable {
     }
 
     /// The state of a name; 0 where nobody has registrations of it.
-    package func state(of name: String) -> UInt64 { names.state(of: NotificationName(name)) }
+    ///
+    /// - Throws: `notAuthorized`.
+    package func state(of name: String, for reader: Identity) throws(Refusal) -> UInt64 {
+        guard rules.allows(.read, name, by: reader) else {
+            throw Refusal(.notAuthorized, "user \(reader.user) may not read the state of \(name.prefix(200))")
+        }
+        return names.state(of: NotificationName(name))
+    }
 
     // MARK: Posts
 

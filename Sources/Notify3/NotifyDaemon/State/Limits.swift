@@ -7,10 +7,12 @@ package struct Limits: Sendable, Hashable {
     package var connection = Amount(names: 100_000, bytes: 8 << 20, registrations: 1_000_000)
     /// For all connections of a user.
     package var user = Amount(names: 400_000, bytes: 32 << 20, registrations: 4_000_000)
-    /// Pages of lists that a user's connections may wait for, or leave unread, at once.
+    /// Lists that a user's connections may wait for at once.
     package var lists = 32
-    /// Calls of a user that wait until all processes have reported.
-    package var heldCalls = 100_000
+    /// Calls of a user that wait for their turn, or until all processes have reported. Nothing of their bodies is read meanwhile.
+    var waiting = WaitingCalls(calls: 65_536, bytes: 24 << 20)
+    /// What a connection and its user may leave unread.
+    var unread = UnreadAnswers.Room(connection: 16 << 20, user: 64 << 20)
     /// How often a process may be suspended; each is one message to each of its connections. As on Darwin.
     package var suspensions: UInt32 = 255
 
@@ -19,13 +21,12 @@ package struct Limits: Sendable, Hashable {
     /// About how many bytes a page of a list has, beside its last row.
     static let pageBytes = 256 << 10
 
-    /// Calls that wait, until the bus has said who the callers are or all processes have reported. Nothing of their bodies is read
-    /// meanwhile.
+    /// Calls of all users that wait. Those of a user have ``waiting``.
     static var calls: CallLimits {
         var calls = CallLimits()
         // One body may hold all names of a process, and its registrations.
-        (calls.bodyBytes, calls.bytesOfSender, calls.bytes) = (24 << 20, 24 << 20, 32 << 20)
-        (calls.callsOfSender, calls.calls) = (16_384, 65_536)
+        (calls.bodyBytes, calls.bytesOfSender, calls.bytes) = (24 << 20, 24 << 20, 64 << 20)
+        (calls.callsOfSender, calls.calls) = (65_536, 131_072)
         return calls
     }
 
@@ -34,7 +35,9 @@ package struct Limits: Sendable, Hashable {
         var limits = Limits()
         limits.connection = Amount(names: 4096, bytes: 256 << 10, registrations: 16_384)
         limits.user = Amount(names: 16_384, bytes: 1 << 20, registrations: 65_536)
-        (limits.lists, limits.heldCalls) = (8, 8192)
+        limits.lists = 8
+        limits.waiting = .init(calls: 8192, bytes: 2 << 20)
+        limits.unread = .init(connection: 1 << 20, user: 2 << 20)
         return limits
     }
 

@@ -62,8 +62,10 @@ struct AccessTests {
         #expect(try await answer(other, "SetState s:user.uid.65534.x t:5 t:1") == "ok ")
         #expect(try await answer(other, "SetState s:open t:5 t:1") == "ok ")
         try await client.set("r.x", 6)
-        // Reading a state needs no permission.
         #expect(try await answer(other, "GetState s:r.x") == "ok 6")
+        for name in ["secret.x", "user.uid.0.x"] {
+            #expect(try await answer(other, "GetState s:\(name)") == "refused NotAuthorized")
+        }
         #expect(try await client.state("user.uid.65534.x") == 5)
     }
 

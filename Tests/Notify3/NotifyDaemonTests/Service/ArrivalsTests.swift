@@ -6,7 +6,7 @@ import Testing
     private var arrivals = Arrivals<String>()
     /// By connection: their users.
     private var known: [String: UInt32] = ["a": 1, "b": 2]
-    private var limit = 3
+    private var limit = WaitingCalls(calls: 3, bytes: 100)
 
     /// What is to be done, up to the first newcomer.
     private mutating func steps() -> [String] {
@@ -18,6 +18,7 @@ import Testing
             case .refuse(let call): steps.append("no \(call)")
             case .refuseUnknown(let call): steps.append("\(call) of nobody")
             case .superseded(let call): steps.append("not \(call)")
+            case .askToReport(let connection): steps.append("report, \(connection)")
             case .departure(of: let connection): steps.append("\(connection) left")
             }
         }
@@ -46,12 +47,12 @@ import Testing
         arrivals.departed("a")
         arrivals.called("4", .other, by: "newer")
         let before = steps()
-        #expect(before == ["1 of a", "who is new"])
+        #expect(before == ["who is new", "1 of a"])
         let meanwhile = steps()
         #expect(meanwhile.isEmpty)
         identify("new")
         let after = steps()
-        #expect(after == ["2 of new", "3 of a", "a left", "who is newer"])
+        #expect(after == ["who is newer", "2 of new", "3 of a", "a left"])
     }
 
     @Test mutating func callsOfOneThatTheBusDoesNotKnowAreGivenBack() {
@@ -62,7 +63,7 @@ import Testing
         _ = steps()
         arrivals.failedToIdentify("new")
         let after = steps()
-        #expect(after == ["1 of nobody", "2 of a", "3 of nobody"])
+        #expect(after == ["1 of nobody", "3 of nobody", "2 of a"])
     }
 
     @Test mutating func theBusIsNotAskedAboutOneThatIsGone() {
@@ -72,7 +73,7 @@ import Testing
         arrivals.departed("new")
         arrivals.departed("a")
         let before = steps()
-        #expect(before == ["1 of nobody", "2 of a", "new left", "a left"])
+        #expect(before == ["1 of nobody", "new left", "2 of a", "a left"])
         // Unique names are not given again, but nothing is kept of those that are gone.
         arrivals.called("3", .other, by: "new")
         let after = steps()
@@ -91,7 +92,7 @@ import Testing
         arrivals.departed("c")
         #expect(!arrivals.isGathering)
         let after = steps()
-        #expect(after == ["get of a", "a left", "c left"])
+        #expect(after == ["c left", "get of a", "a left"])
     }
 
     @Test mutating func nobodyIsWaitedForWhereNobodyIs() {
@@ -116,14 +117,70 @@ import Testing
         #expect(after == ["get of a", "leave of b", "leave of a"])
     }
 
-    @Test mutating func callsOfOneUserThatWaitAreLimited() {
-        for number in 1...4 { arrivals.called("\(number)", .other, by: "a") }
-        arrivals.called("5", .other, by: "b")
+    // Otherwise a state that one user's process hands on to another's would be lost.
+    @Test mutating func fewCallsKeepTheirOrder() {
+        arrivals.gathered()
+        for number in 1...2 { arrivals.called("\(number)", .other, by: "a") }
+        arrivals.called("3", .other, by: "b")
+        arrivals.departed("a")
+        let few = steps()
+        #expect(few == ["1 of a", "2 of a", "3 of b", "a left"])
+    }
+
+    // Who calls without end waits for its own calls.
+    @Test mutating func manyCallsOfOneUserHoldUpNobodyElse() {
+        arrivals.gathered()
+        limit.calls = 200
+        for _ in 0..<100 { arrivals.called("many", .other, by: "a") }
+        for number in 1...2 { arrivals.called("\(number)", .other, by: "b") }
+        let steps = steps()
+        let turns = steps.indices.filter { steps[$0].hasSuffix(" of b") }
+        #expect(turns == [Turns<String>.lap, Turns<String>.lap + 1])
+        #expect(steps.count == 102)
+    }
+
+    private func hasRoom(_ bytes: Int, _ connection: String, _ user: UInt32?) -> Bool {
+        arrivals.hasRoom(for: bytes, of: connection, user, limit)
+    }
+
+    @Test mutating func whatWaitsCountsForItsUserUntilItsTurn() {
+        for number in 1...2 { arrivals.called("\(number)", .other, bytes: 40, by: "a", user: 1) }
+        #expect(hasRoom(20, "c", 1))
+        #expect(!hasRoom(21, "c", 1))
+        #expect(hasRoom(100, "b", 2))
+        arrivals.called("3", .other, bytes: 10, by: "a", user: 1)
+        #expect(!hasRoom(1, "a", 1))
+        arrivals.gathered()
+        _ = steps()
+        #expect(hasRoom(100, "a", 1))
+    }
+
+    @Test mutating func whatANewcomerSentCountsForItsUserWhenTheBusHasAnswered() {
+        arrivals.called("1", .other, bytes: 60, by: "a", user: 1)
+        arrivals.called("2", .other, bytes: 40, by: "new")
+        arrivals.called("3", .other, bytes: 40, by: "new")
+        #expect(!hasRoom(21, "new", nil))
+        #expect(hasRoom(40, "a", 1))
+        let asked = steps()
+        #expect(asked == ["who is new"])
+        identify("new", 1)
         let refused = steps()
-        #expect(refused == ["no 4"])
+        #expect(refused == ["no 3"])
+        #expect(!hasRoom(1, "new", 1))
         arrivals.gathered()
         let after = steps()
-        #expect(after == ["1 of a", "2 of a", "3 of a", "5 of b"])
+        #expect(after == ["1 of a", "2 of new"])
+        #expect(hasRoom(100, "new", 1))
+    }
+
+    @Test mutating func oneWhoseReportWasTooLargeIsAskedForItWhenItIsKnown() {
+        arrivals.reportedTooMuch("new")
+        arrivals.called("1", .other, by: "new")
+        let before = steps()
+        #expect(before == ["who is new"])
+        identify("new")
+        let after = steps()
+        #expect(after == ["report, new"])
     }
 
     @Test mutating func theEndOfTheStartDoesNotLoseTheNewcomerThatIsAskedAbout() {

@@ -32,7 +32,7 @@ import Testing
         #expect(
             status(figures).text == Self.common + """
                 paths: 1, watches 3, changes posted 4
-                calls: Enter 3, Leave 2; refused 1
+                calls: Enter 3, Leave 2; refused 1, dropped 0
 
                 """
         )

@@ -72,7 +72,7 @@ import Testing
         try set("p", 4, at: 1)
         state.gone(":1.1")
         #expect(state.state(of: "p") == 4)
-        #expect(state.page(0, in: .all).names.contains(NameListing(name: "p", state: 4, isPermanent: true)))
+        #expect(state.page(0, for: .root).names.contains(NameListing(name: "p", state: 4, isPermanent: true)))
         // If the new configuration lacks it, it is an ordinary name; if the new one has another value, the name keeps its state.
         configuration.permanentNames = [.init(name: "p", state: 9)]
         state.configure(configuration)
@@ -99,7 +99,7 @@ import Testing
     @Test mutating func forbiddenNamesAreNotEnteredAndTheOthersAre() throws {
         let result11 = try state.enter(":1.1", ["a", "user.uid.502", "self.x", "user.uid.501"])
         #expect(result11 == ["user.uid.502", "self.x"])
-        #expect(state.page(0, in: .all).processes.first?.report.names.map(\.name).sorted() == ["a", "user.uid.501"])
+        #expect(state.page(0, for: .root).processes.first?.report.names.map(\.name).sorted() == ["a", "user.uid.501"])
         var configuration = NotifyConfiguration()
         configuration.rules.reservations = [.init(prefix: "r.", user: 0, group: 0, access: 0x113)]
         state.configure(configuration)
@@ -109,6 +109,27 @@ import Testing
             try $0.setState(":1.1", "r.x", StateReport(value: 1, time: 1), now: 1)
         }
         #expect(refusal == .notAuthorized)
+    }
+
+    // Rules, a.5
+    @Test mutating func whoMayNotRegisterANameIsNotToldItsState() throws {
+        var configuration = NotifyConfiguration()
+        configuration.rules.reservations = [
+            .init(prefix: "secret.", user: 0, group: 0, access: 0x003),
+            .init(prefix: "open.", user: 0, group: 0, access: 0x113),
+        ]
+        configuration.permanentNames = [.init(name: "secret.x", state: 3), .init(name: "open.x", state: 4)]
+        state.configure(configuration)
+        for name in ["secret.x", "user.uid.502"] {
+            let refusal = state.refusal { _ = try $0.state(of: name, for: user) }
+            #expect(refusal == .notAuthorized)
+        }
+        let open = try state.state(of: "open.x", for: user)
+        #expect(open == 4)
+        #expect(state.state(of: "secret.x") == 3)
+        let listed = state.page(0, for: user).names.map(\.name)
+        #expect(listed.contains("open.x"))
+        #expect(!listed.contains("secret.x"))
     }
 
     // Rules, a.14
@@ -156,7 +177,7 @@ import Testing
         state.leave(":1.9", ["a"])
         state.gone(":1.9")
         try set("a", 1, at: 1, by: ":1.9")
-        #expect(state.page(0, in: .all).processes.isEmpty)
+        #expect(state.page(0, for: .root).processes.isEmpty)
         #expect(state.state(of: "a") == 0)
     }
 
@@ -177,7 +198,7 @@ import Testing
         _ = state.arrived(":1.3", Identity(user: 502, process: 12))
         _ = try state.enter(":1.1", ["a", "shared"])
         _ = try state.enter(":1.3", ["b", "shared"])
-        let (own, all) = (state.page(0, in: state.scope(of: user)), state.page(0, in: state.scope(of: .init(user: 0))))
+        let (own, all) = (state.page(0, for: user), state.page(0, for: .root))
         #expect(own.processes.map(\.connection) == [":1.1"])
         #expect(Set(own.names.map(\.name)) == ["a", "shared", "com.apple.system.notify.ipc_version"])
         #expect(all.processes.map(\.connection) == [":1.1", ":1.3"])
@@ -190,7 +211,7 @@ import Testing
         _ = try state.enter(":1.2", ["last"])
         var (cursor, pages, listed) = (UInt64(0), 0, [String]())
         repeat {
-            let page = state.page(cursor, in: .all)
+            let page = state.page(cursor, for: .root)
             listed += page.processes.flatMap { $0.report.names.map(\.name) }
             // A report that changes nothing changes no page.
             _ = try state.reported(":1.1", ProcessReport(names: names.map { NameReport(name: $0) }), now: 1)
@@ -199,12 +220,12 @@ import Testing
         #expect(pages > 2)
         #expect(listed.count == 5001)
         #expect(Set(listed) == Set(names + ["last"]))
-        let (beyond, past) = (state.page(.max, in: .all), state.page(1 << 32 | 0xFFFF_FFFF, in: .user(501)))
+        let (beyond, past) = (state.page(.max, for: .root), state.page(1 << 32 | 0xFFFF_FFFF, for: Identity(user: 501)))
         #expect(beyond == ListPage())
         #expect(past.processes.map(\.connection) == [":1.2"])
     }
 
-    @Test func pagesThatNobodyReadsAreRefused() throws {
+    @Test func listsThatWaitAreLimited() throws {
         var limits = Limits()
         limits.lists = 2
         var state = DaemonState(process: 1, user: 501, limits: limits)

@@ -23,7 +23,7 @@ import Testing
     }
 
     private var names: [NameReport] {
-        (state.page(0, in: .all).processes.first?.report.names ?? []).sorted { $0.name < $1.name }
+        (state.page(0, for: .root).processes.first?.report.names ?? []).sorted { $0.name < $1.name }
     }
 
     /// Each suspension would be a message to the next connection of the process.
@@ -54,7 +54,7 @@ import Testing
         #expect(state.state(of: "new") == 7)
         #expect(names.map(\.name) == ["both", "new"])
         #expect(names.first?.registrations == [registration])
-        #expect(!state.page(0, in: .all).names.contains { $0.name == "old" })
+        #expect(!state.page(0, for: .root).names.contains { $0.name == "old" })
     }
 
     @Test mutating func ofTwoReportedStatesTheNewerWinsInEitherOrder() throws {
@@ -85,11 +85,11 @@ import Testing
 
     @Test mutating func onlyTheFirstReportTellsOfSuspensions() throws {
         try report([NameReport(name: "n")], suspensions: 2)
-        #expect(state.page(0, in: .all).processes.first?.report.suspensions == 2)
+        #expect(state.page(0, for: .root).processes.first?.report.suspensions == 2)
         let actions = try state.resumeProcess(10, by: user)
         #expect(actions == [.resume(connection: ":1.1")])
         try report([NameReport(name: "n")], suspensions: 2)
-        #expect(state.page(0, in: .all).processes.first?.report.suspensions == 1)
+        #expect(state.page(0, for: .root).processes.first?.report.suspensions == 1)
     }
 
     // Rules, a.14
@@ -109,6 +109,6 @@ import Testing
             let refusal = state.refusal { _ = try $0.reported(":1.1", ProcessReport(names: names), now: 1) }
             #expect(refusal == .limitsExceeded)
         }
-        #expect(state.page(0, in: .all).processes.first?.report.names.map(\.name) == ["a"])
+        #expect(state.page(0, for: .root).processes.first?.report.names.map(\.name) == ["a"])
     }
 }

@@ -19,13 +19,21 @@ import Testing
         #expect(result1 == [.suspend(connection: ":1.1", times: 1)])
         let result2 = try state.suspendProcess(10, by: user)
         #expect(result2 == [.suspend(connection: ":1.1", times: 1)])
-        #expect(state.page(0, in: .all).processes.first?.report.suspensions == 2)
+        #expect(state.page(0, for: .root).processes.first?.report.suspensions == 2)
         let result3 = try state.resumeProcess(10, by: user)
         #expect(result3 == [.resume(connection: ":1.1")])
         let result4 = try state.resumeProcess(10, by: user)
         #expect(result4 == [.resume(connection: ":1.1")])
         let result5 = try state.resumeProcess(10, by: user)
         #expect(result5 == [])
+    }
+
+    // Otherwise the bus would keep a message for it with each call.
+    @Test func aProcessThatDoesNotReadIsNotSuspended() {
+        let suspended = state.refusal { _ = try $0.suspendProcess(10, by: user, silent: [":1.1"]) }
+        #expect(suspended == .limitsExceeded)
+        let resumed = state.refusal { _ = try $0.resumeProcess(10, by: user, silent: [":1.1"]) }
+        #expect(resumed == .limitsExceeded)
     }
 
     @Test func onlyRootAndTheProcesssUserSuspend() {

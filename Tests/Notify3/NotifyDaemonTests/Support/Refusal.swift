@@ -13,4 +13,11 @@ extension DaemonState {
             return (error as? Refusal)?.name
         }
     }
+
+    /// The state of a name, as root reads it.
+    func state(of name: String) -> UInt64 { (try? state(of: name, for: .root)) ?? 0 }
+}
+
+extension Identity {
+    static let root = Identity(user: 0)
 }

@@ -8,10 +8,14 @@ enum Deed: String {
     case calls
     /// The same without waiting: as many calls at once as the bus grants.
     case pipelines
+    /// The same, and says that it reads the answers.
+    case conversations
     /// Calls without end that want no answer, so that the bus counts none of them.
     case unansweredCalls = "unanswered-calls"
     /// Calls whose answers are never read.
     case neverReads = "never-reads"
+    /// Suspends and resumes itself, and reads nothing of it on many connections.
+    case suspendsItself = "suspends-itself"
     /// Calls of 30 MB.
     case bigBodies = "big-bodies"
     /// Reports of a million names, and what were reports of millions of tiny values.
@@ -124,8 +128,10 @@ final class Attacker: Sendable {
         switch deed {
         case .calls: callAll()
         case .pipelines: pipeline()
+        case .conversations: converse()
         case .unansweredCalls: callUnanswered()
         case .neverReads: neverRead()
+        case .suspendsItself: suspendItself()
         case .bigBodies: sendBigBodies()
         case .bigReports: sendBigReports()
         case .hoards: hoard()

@@ -28,6 +28,32 @@ extension Attacker {
         }
     }
 
+    func converse() {
+        lanes(4) { connection, round in
+            for call in Self.calls(round) {
+                guard connection.send(call, times: 20) else { return false }
+            }
+            connection.answerPings()
+            guard round / 4 % 50 == 49 else { return true }
+            // Who reads is answered, if only by a refusal.
+            let answer = connection.call(Notifyd.getState("n"), seconds: 20)
+            if answer == nil { say("LEAK nothing: notifyd answers no more") }
+            return answer != nil
+        }
+    }
+
+    func suspendItself() {
+        let held = connections()
+        for connection in held { connection.send(Notifyd.enter(["suspended"])) }
+        let process = WireBuffer { $0.number(UInt32(getpid())) }
+        lanes(2, keeping: held) { connection, round in
+            let method = round / 2 % 2 == 0 ? "SuspendProcess" : "ResumeProcess"
+            guard connection.send(Notifyd.call(method, "u", process), times: 20) else { return false }
+            connection.answerPings()
+            return true
+        }
+    }
+
     func callUnanswered() {
         lanes(8) { connection, round in
             var call = Self.calls(round)[round / 8 % 4]

@@ -215,7 +215,9 @@ struct WireMessage {
 /// A message that arrived.
 struct ReceivedMessage {
     let kind: UInt8
+    let serial: UInt32
     let body: [UInt8]
+    private(set) var member: String?
     /// The serial number of the call that it answers.
     private(set) var answers: UInt32?
     private(set) var errorName: String?
@@ -224,6 +226,7 @@ struct ReceivedMessage {
     /// Of a whole message. The bus has checked it, so that it is well-formed.
     init(_ bytes: [UInt8]) {
         kind = bytes[1]
+        serial = Self.number(bytes, at: 8)
         let end = 16 + Int(Self.number(bytes, at: 12))
         body = Array(bytes[((end + 7) & ~7)...])
         var position = 16
@@ -245,6 +248,7 @@ struct ReceivedMessage {
             let text = String(decoding: bytes[position..<position + Int(value)], as: UTF8.self)
             position += Int(value) + 1
             switch code {
+            case 3: member = text
             case 4: errorName = text
             case 7: sender = text
             default: break

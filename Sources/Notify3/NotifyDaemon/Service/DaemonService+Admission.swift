@@ -1,0 +1,108 @@
+package import DBusTransport
+import NotifydProtocol
+
+// Which calls are taken at all, before anything else is done with them: as many as their user's room has, of those who read the answers.
+extension DaemonService: CallScheduler {
+    static let tooMuchWaits = Refusal(
+        .limitsExceeded,
+        "too many calls of this user wait, or calls that are too large; wait for answers first"
+    )
+    private static let tooMuchUnread = Refusal(
+        .limitsExceeded,
+        "too many answers to this connection or its user are unread; read them, and answer org.freedesktop.DBus.Peer.Ping"
+    )
+
+    /// A report of a caller that nobody has asked about is not kept from this size on. The caller reports again when it is known.
+    private static let largeReport = WaitingCalls.limitOfStrangers.bytes
+
+    package nonisolated func admit(_ call: borrowing DBusMessage) -> CallPermission {
+        guard let sender = call.sender else { return .drop }
+        let (bytes, wantsAnswer) = (call.size, call.expectsReply)
+        // Asked for large ones alone, because it makes a string.
+        let isReport = bytes > Self.largeReport && call.member == NotifydProtocol.Method.report.rawValue
+        return assumeIsolated { $0.admit(from: sender, bytes, wantsAnswer: wantsAnswer, isLargeReport: isReport) }
+    }
+
+    private func admit(from sender: String, _ bytes: Int, wantsAnswer: Bool, isLargeReport: Bool) -> CallPermission {
+        let user = user(of: sender)
+        let standing = wantsAnswer ? standing(of: sender, user) : .anything
+        if standing == .nothing {
+            figures.dropped += 1
+            return .drop
+        }
+        let limit = user.map { state.limits(ofUser: $0).waiting } ?? .limitOfStrangers
+        guard arrivals.hasRoom(for: bytes, of: sender, user, limit) else {
+            if isLargeReport, user == nil { arrivals.reportedTooMuch(sender) }
+            guard wantsAnswer else {
+                figures.dropped += 1
+                return .drop
+            }
+            return .refuse(refused(Self.tooMuchWaits))
+        }
+        return standing == .anything ? .take : .refuse(refused(Self.tooMuchUnread))
+    }
+
+    private func refused(_ refusal: Refusal) -> MethodFailure {
+        figures.refusals += 1
+        return MethodFailure(refusal)
+    }
+
+    // MARK: What is read
+
+    /// Whether a connection reads what notifyd sends it, as far as notifyd knows.
+    func reads(_ connection: String) -> Bool { standing(of: connection, user(of: connection)) == .anything }
+
+    /// Those that do not.
+    var silent: Set<String> { Set(unread.connections.filter { !reads($0) }) }
+
+    private func standing(of connection: String, _ user: UInt32?) -> UnreadAnswers.Standing {
+        unread.standing(of: connection, user, user.map { state.limits(ofUser: $0).unread } ?? .ofStrangers)
+    }
+
+    package nonisolated func answered(_ caller: String, bytes: Int) {
+        if connection.isOnReadingThread { return assumeIsolated { $0.sent(bytes, to: caller) } }
+        connection.perform { self.assumeIsolated { $0.sent(bytes, to: caller, isLate: true) } }
+    }
+
+    /// So many bytes are on their way to a connection.
+    func sent(_ bytes: Int, to connection: String, isLate: Bool = false) {
+        if unread.sent(bytes, to: connection, user(of: connection), isLate: isLate) { ask(connection) }
+    }
+
+    /// Asks a connection for a sign of life, which comes when it has read what was sent before. No time limit: the bus answers for those that
+    /// are gone.
+    private func ask(_ connection: String) {
+        do throws(DBusError) {
+            let ping = try DBusMessage.methodCall(
+                destination: connection,
+                path: "/",
+                interface: "org.freedesktop.DBus.Peer",
+                member: "Ping"
+            )
+            self.connection.call(ping, timeout: nil) { answer in
+                self.assumeIsolated { $0.answeredQuestion(connection, answer) }
+            }
+        } catch {
+            Diagnostics.write("\(error)")
+        }
+    }
+
+    private func answeredQuestion(_ connection: String, _ answer: Result<[DBusValue], DBusError>) {
+        if case .failure(let error) = answer {
+            switch error.name {
+            case "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.ServiceUnknown":
+                return unread.gone(connection)
+            case nil, "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Timeout",
+                "org.freedesktop.DBus.Error.LimitsExceeded":
+                return unread.failedToAsk(connection)
+            // Any other error is the connection's own word.
+            default: break
+            }
+        }
+        if unread.read(connection) { ask(connection) }
+    }
+
+    // MARK: Turns
+
+    package nonisolated func carryOut() -> Bool { assumeIsolated { $0.proceed() } }
+}

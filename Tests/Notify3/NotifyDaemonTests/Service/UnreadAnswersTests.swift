@@ -1,0 +1,82 @@
+import Testing
+
+@testable import NotifyDaemon
+
+@Suite struct UnreadAnswersTests {
+    private var unread = UnreadAnswers()
+    private let room = UnreadAnswers.Room(connection: 80_000, user: 160_000)
+
+    private func standing(_ connection: String, _ user: UInt32 = 1) -> UnreadAnswers.Standing {
+        unread.standing(of: connection, user, room)
+    }
+
+    @Test mutating func aConnectionIsAskedFromTimeToTime() {
+        let asks1 = unread.sent(100, to: "a", 1)
+        #expect(!asks1)
+        let asks2 = unread.sent(UnreadAnswers.questionAfter, to: "a", 1)
+        #expect(asks2)
+        // One question at a time.
+        let asks3 = unread.sent(UnreadAnswers.questionAfter, to: "a", 1)
+        #expect(!asks3)
+        let asks4 = unread.read("a")
+        #expect(asks4)
+        let asks5 = unread.read("a")
+        #expect(!asks5)
+        let asks6 = unread.sent(100, to: "a", 1)
+        #expect(!asks6)
+    }
+
+    @Test mutating func whoReadsIsAnsweredWithoutEnd() {
+        for _ in 0..<1000 { if unread.sent(1000, to: "a", 1) { _ = unread.read("a") } }
+        #expect(standing("a") == .anything)
+    }
+
+    @Test mutating func whoDoesNotReadIsRefusedAndThenToldNothing() {
+        for _ in 0..<80 { _ = unread.sent(1000, to: "a", 1) }
+        #expect(standing("a") == .refusals)
+        for _ in 0..<20 { _ = unread.sent(1000, to: "a", 1) }
+        #expect(standing("a") == .nothing)
+        #expect(standing("b") == .anything)
+        // What was sent before the question has been read by now, and that alone.
+        let asks7 = unread.read("a")
+        #expect(asks7)
+        #expect(standing("a") == .refusals)
+        let asks8 = unread.read("a")
+        #expect(!asks8)
+        #expect(standing("a") == .anything)
+    }
+
+    @Test mutating func theConnectionsOfAUserHaveALimitTogether() {
+        for connection in ["a", "b", "c", "d"] { _ = unread.sent(40_000, to: connection, 1) }
+        #expect(standing("a") == .refusals)
+        #expect(standing("new") == .refusals)
+        #expect(standing("new", 2) == .anything)
+        unread.gone("d")
+        #expect(standing("a") == .anything)
+    }
+
+    @Test mutating func whatANewcomerDoesNotReadCountsForItsUserWhenThatIsKnown() {
+        _ = unread.sent(160_000, to: "a", nil)
+        #expect(standing("b") == .anything)
+        _ = unread.sent(1, to: "a", 1)
+        #expect(standing("b") == .refusals)
+        unread.gone("a")
+        #expect(standing("b") == .anything)
+    }
+
+    @Test mutating func aQuestionThatFailedIsAskedAgain() {
+        let asks9 = unread.sent(20_000, to: "a", 1)
+        #expect(asks9)
+        unread.failedToAsk("a")
+        let asks10 = unread.sent(1, to: "a", 1)
+        #expect(asks10)
+        unread.gone("a")
+        let asks11 = unread.read("a")
+        #expect(!asks11)
+    }
+
+    @Test mutating func oneThatMayBeGoneIsAskedAtOnce() {
+        let asks12 = unread.sent(1, to: "a", nil, isLate: true)
+        #expect(asks12)
+    }
+}
