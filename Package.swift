@@ -21,8 +21,13 @@ func family(_ name: String, _ targets: [Target]) -> [Target] {
 }
 
 /// A module that others import. `path` is for one in the folder of a test target.
-func library(_ name: String, _ dependencies: [Target.Dependency], path: String? = nil) -> Target {
-    .target(name: name, dependencies: dependencies, path: path)
+func library(
+    _ name: String,
+    _ dependencies: [Target.Dependency],
+    path: String? = nil,
+    resources: [Resource] = []
+) -> Target {
+    .target(name: name, dependencies: dependencies, path: path, resources: resources)
 }
 
 func program(_ name: String, _ dependencies: [Target.Dependency], path: String? = nil) -> Target {
@@ -237,7 +242,9 @@ let broker = family(
             "SharedDeviceBroker",
             [
                 "DeviceConfiguration", "Identity", "DeviceStorage", "SharedDevice", "ProjectVersion", grdb, logging,
-            ] + center
+            ] + center,
+            // The interface as it is installed.
+            resources: [.embedInCode("Service/org.notifycenter.SharedDevice1.xml")]
         ),
         // What administrators write: the managed configuration and the apps' manifests.
         library("DeviceConfiguration", ["DBusTransport"]),
@@ -247,7 +254,7 @@ let broker = family(
         program(
             "shared-device",
             brokerParts + [
-                "ProfileConversion", "ProjectVersion", "SharedDeviceTestKit", "NotifyCenterTestKit", argumentParser,
+                "CLinux", "ProfileConversion", "ProjectVersion", "SharedDeviceTestKit", "NotifyCenterTestKit", argumentParser,
             ]
         ),
 
