@@ -21,13 +21,8 @@ func family(_ name: String, _ targets: [Target]) -> [Target] {
 }
 
 /// A module that others import. `path` is for one in the folder of a test target.
-func library(
-    _ name: String,
-    _ dependencies: [Target.Dependency],
-    path: String? = nil,
-    resources: [Resource] = []
-) -> Target {
-    .target(name: name, dependencies: dependencies, path: path, resources: resources)
+func library(_ name: String, _ dependencies: [Target.Dependency], path: String? = nil) -> Target {
+    .target(name: name, dependencies: dependencies, path: path)
 }
 
 func program(_ name: String, _ dependencies: [Target.Dependency], path: String? = nil) -> Target {
@@ -200,7 +195,8 @@ let sharedDevice = family(
                 logging,
                 "ExampleSupport", "notifyutil", "shared-device", "shared-device-broker", "point-of-sale",
                 "flight-briefing", "field-service", "demo",
-            ]
+            ],
+            exclude: ["session-record.json"]
         ),
         // Swift code as people write it for shared device mode on iOS, in the language mode that most of them use.
         helper(
@@ -238,9 +234,9 @@ let identity = family(
 let broker = family(
     "Broker",
     [
-        library(
-            "SharedDeviceBroker",
-            [
+        .target(
+            name: "SharedDeviceBroker",
+            dependencies: [
                 "DeviceConfiguration", "Identity", "DeviceStorage", "SharedDevice", "ProjectVersion", grdb, logging,
             ] + center,
             // The interface as it is installed.
@@ -254,7 +250,8 @@ let broker = family(
         program(
             "shared-device",
             brokerParts + [
-                "CLinux", "ProfileConversion", "ProjectVersion", "SharedDeviceTestKit", "NotifyCenterTestKit", argumentParser,
+                "CLinux", "ProfileConversion", "ProjectVersion", "SharedDeviceTestKit", "NotifyCenterTestKit",
+                argumentParser,
             ]
         ),
 

@@ -1,8 +1,9 @@
 import DBusTransport
 import Foundation
 import NotifyCenterTestKit
-@testable import SharedDevice
 import Testing
+
+@testable import SharedDevice
 
 @Suite("shared-device follow: a program in any language takes part")
 struct FollowCommandTests {
@@ -49,7 +50,9 @@ struct FollowCommandTests {
         process.lines.compactMap { $0.firstMatch(of: #/"state":"([a-z]+)"/#).map { String($0.1) } }
     }
 
-    @Test("the command's exit status 0 is the receipt, and its last line is in the report, whatever it has written before")
+    @Test(
+        "the command's exit status 0 is the receipt, and its last line is in the report, whatever it has written before"
+    )
     func command() async throws {
         let process = try follow("--cleanup", "yes | head -c 30000000; echo; \(Self.deleting)")
         try await process.line { $0.contains(#""state":"nobody""#) }
@@ -82,14 +85,22 @@ struct FollowCommandTests {
         try process.write(#"{"done":3}"#)
         try await eventually("the receipt is there") { try await round()?.progress == .finished }
         #expect(try await round()?.detail == "2 steps: notes (3 files), pictures")
-        for flaw in ["line 1 of standard input: it is no JSON", "nothing waits for an answer to number 99", "line 4 of standard input: it has more than 65536 bytes"] {
+        for flaw in [
+            "line 1 of standard input: it is no JSON", "nothing waits for an answer to number 99",
+            "line 4 of standard input: it has more than 65536 bytes",
+        ] {
             #expect(process.errorText.contains(flaw), "\(process.errorText)")
         }
     }
 
     @Test("a command that fails or hangs leaves the debt, with the reason in the report, and is run again")
     func failing() async throws {
-        let process = try follow("--timeout", "0.3", "--cleanup", #"[ -e "$GATE" ] || exec sleep 600; \#(Self.deleting)"#)
+        let process = try follow(
+            "--timeout",
+            "0.3",
+            "--cleanup",
+            #"[ -e "$GATE" ] || exec sleep 600; \#(Self.deleting)"#
+        )
         try await control.signIn("ada")
         let folder = try await store(for: process)
         try await control.signOutCurrent()
@@ -109,12 +120,17 @@ struct FollowCommandTests {
 
     @Test("what the command has left running ends with it, before the receipt")
     func leftBehind() async throws {
-        let process = try follow("--cleanup", #"(sleep 600; echo late > "$DATA/late") & echo $! > "$GATE"; \#(Self.deleting)"#)
+        let process = try follow(
+            "--cleanup",
+            #"(sleep 600; echo late > "$DATA/late") & echo $! > "$GATE"; \#(Self.deleting)"#
+        )
         try await control.signIn("ada")
         try await store(for: process)
         try await control.signOutCurrent()
         try await eventually("the receipt is there") { try await round()?.progress == .finished }
-        let child = try #require(Int32(String(contentsOfFile: "\(device.directory.path)/gate", encoding: .utf8).split(separator: "\n")[0]))
+        let child = try #require(
+            Int32(String(contentsOfFile: "\(device.directory.path)/gate", encoding: .utf8).split(separator: "\n")[0])
+        )
         try await eventually("it has ended") { kill(child, 0) != 0 || isZombie(child) }
     }
 
@@ -122,7 +138,10 @@ struct FollowCommandTests {
         (try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8))?.contains(") Z ") ?? true
     }
 
-    @Test("killed while somebody is signed in, or in the middle of a cleanup, it cleans up at its next start before it shows anybody", arguments: ["open", "cleanup", "asked"])
+    @Test(
+        "killed while somebody is signed in, or in the middle of a cleanup, it cleans up at its next start before it shows anybody",
+        arguments: ["open", "cleanup", "asked"]
+    )
     func killed(_ point: String) async throws {
         let command = ["--cleanup", #"echo > "$GATE.begun"; [ -e "$GATE" ] || sleep 1; \#(Self.deleting)"#]
         let first = point == "asked" ? try follow() : try follow(command[0], command[1])
@@ -153,7 +172,10 @@ struct FollowCommandTests {
         try await eventually("ada is shown again") { states(process).filter { $0 == "open" }.count == 2 }
     }
 
-    @Test("the end of standard input and SIGTERM end it with 0, and the last line hides", arguments: ["input", "pipe", "signal"])
+    @Test(
+        "the end of standard input and SIGTERM end it with 0, and the last line hides",
+        arguments: ["input", "pipe", "signal"]
+    )
     func ends(_ way: String) async throws {
         let process = way == "input" ? try follow() : try follow("--cleanup", Self.deleting)
         try await control.signIn("ada")
@@ -187,7 +209,10 @@ struct FollowCommandTests {
 
     @Test(
         "what cannot be meant is wrong usage",
-        arguments: [["--app", "../x"], ["--app", "org.example.x", "--timeout", "0"], ["--app", "org.example.x", "--cleanup", "true", "--step", "a"], []]
+        arguments: [
+            ["--app", "../x"], ["--app", "org.example.x", "--timeout", "0"],
+            ["--app", "org.example.x", "--cleanup", "true", "--step", "a"], [],
+        ]
     )
     func usage(_ wrong: [String]) async throws {
         #expect(try await device.run(["follow"] + wrong).status == 64)
@@ -197,7 +222,11 @@ struct FollowCommandTests {
 extension SharedDeviceApplication {
     /// The last round, as everybody may ask for it.
     fileprivate func cleanupReport() async throws -> CleanupReport? {
-        let fields = try await broker.call(.getRound, ["application": .string(identifier)], attempted: "ask for the round")
+        let fields = try await broker.call(
+            .getRound,
+            ["application": .string(identifier)],
+            attempted: "ask for the round"
+        )
         return try fields["round"].map { try CleanupReport($0) }
     }
 }

@@ -7,10 +7,10 @@ from collections import deque
 from dataclasses import dataclass
 from types import TracebackType
 
-from dbus_fast import Message, MessageType
+from jeepney import DBusAddress, new_signal
 
 from . import _wire
-from ._connection import Connection
+from ._connection import Connection, Signal
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,8 @@ class Center:
         if self._prefix == _wire.DARWIN and (object is not None or user_info is not None or deliver_immediately):
             raise ValueError("a Darwin notification is a name and nothing else; use distributed()")
         signature, arguments = _wire.encode(name, object, user_info, deliver_immediately)
-        message = Message(
-            message_type=MessageType.SIGNAL,
-            path=_wire.PATH,
-            interface=_wire.interface_name(name, self._prefix),
-            member=_wire.MEMBER,
-            signature=signature,
-            body=arguments,
-        )
-        await self.connection.send(message)
+        emitter = DBusAddress(_wire.PATH, interface=_wire.interface_name(name, self._prefix))
+        await self.connection.send(new_signal(emitter, _wire.MEMBER, signature, tuple(arguments)))
 
     def observe(self, name: str, *, object: str | None = None, limit: int = 1000) -> Observation:
         """Observes a name; with `object`, only the notifications about it.
@@ -108,7 +101,7 @@ class Observation:
             await self._arrived.wait()
         return self._waiting.popleft()
 
-    def _receive(self, message: Message) -> None:
+    def _receive(self, message: Signal) -> None:
         if message.interface != self._interface or message.path != _wire.PATH or message.member != _wire.MEMBER:
             return
         try:

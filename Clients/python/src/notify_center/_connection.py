@@ -6,11 +6,10 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from dbus_fast import Message, MessageType, Variant
-from dbus_fast.aio import MessageBus
-from dbus_fast.errors import DBusFastError
+from jeepney import DBusAddress, HeaderFields, Message, MessageType, new_method_call
+from jeepney.io.asyncio import DBusConnection, open_dbus_connection
 
 DAEMON = "org.freedesktop.DBus"
 
@@ -26,6 +25,24 @@ class BusError(Exception):
         """The reason, for people."""
 
 
+class Variant(NamedTuple):
+    """A value with its D-Bus type. What arrives has plain pairs in its place."""
+
+    signature: str
+    value: Any
+
+
+class Signal(NamedTuple):
+    """A signal that has arrived."""
+
+    sender: str | None
+    path: str
+    interface: str
+    member: str
+    signature: str
+    body: tuple[Any, ...]
+
+
 def address(bus: str | None = None) -> str:
     """The address of a bus: `session`, `system`, or an address; otherwise $NOTIFY_CENTER_BUS, else the session bus."""
     name = bus or os.environ.get("NOTIFY_CENTER_BUS") or "session"
@@ -37,15 +54,95 @@ def address(bus: str | None = None) -> str:
     return os.environ.get("DBUS_SESSION_BUS_ADDRESS") or f"unix:path={runtime}/bus"
 
 
-def plain(value: Any) -> Any:
-    """A value without D-Bus's variants."""
-    if isinstance(value, Variant):
-        return plain(value.value)
-    if isinstance(value, dict):
-        return {key: plain(element) for key, element in value.items()}
-    if isinstance(value, list):
-        return [plain(element) for element in value]
+def plain(signature: str, value: Any) -> Any:
+    """A value of this type without variants."""
+    if signature == "v":
+        return plain(*value)
+    if signature.startswith("a{"):
+        return {key: plain(signature[3:-1], element) for key, element in value.items()}
+    if signature.startswith("a") and signature != "ay":
+        return [plain(signature[1:], element) for element in value]
     return value
+
+
+class _Link:
+    """One connection, from its greeting to its loss. A task reads it."""
+
+    def __init__(self, connection: DBusConnection, on_signal: Callable[[Signal], None]) -> None:
+        self._connection = connection
+        self._on_signal = on_signal
+        self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self.reading = asyncio.create_task(self._read())
+
+    async def call(self, message: Message, timeout: float) -> list[Any]:
+        serial = next(self._connection.outgoing_serial)
+        answer = self._waiting[serial] = asyncio.get_running_loop().create_future()
+        member = message.header.fields[HeaderFields.member]
+        try:
+            async with asyncio.timeout(timeout):
+                await self._send(message, serial)
+                reply = await answer
+        except TimeoutError:
+            raise BusError(f"{DAEMON}.Error.NoReply", f"{member} was not answered within {timeout} s") from None
+        finally:
+            self._waiting.pop(serial, None)
+            answer.cancel()
+        fields = reply.header.fields
+        if reply.header.message_type is MessageType.error:
+            text = reply.body[0] if reply.body and isinstance(reply.body[0], str) else ""
+            raise BusError(fields[HeaderFields.error_name], text)
+        if len(reply.body) == 1:
+            return [plain(fields[HeaderFields.signature], reply.body[0])]
+        return list(reply.body)
+
+    async def send(self, message: Message) -> None:
+        await self._send(message, None)
+
+    async def _send(self, message: Message, serial: int | None) -> None:
+        try:
+            if self.reading.done():
+                raise EOFError("it has hung up")
+            await self._connection.send(message, serial=serial)
+        except (OSError, EOFError) as error:
+            raise _gone(error) from error
+
+    async def close(self) -> None:
+        self.reading.cancel()
+        await asyncio.gather(self.reading, return_exceptions=True)
+
+    async def _read(self) -> None:
+        reason: BaseException = EOFError("it has hung up")
+        try:
+            while True:
+                message = await self._connection.receive()
+                fields = message.header.fields
+                if message.header.message_type is MessageType.signal:
+                    self._on_signal(
+                        Signal(
+                            fields.get(HeaderFields.sender),
+                            fields[HeaderFields.path],
+                            fields[HeaderFields.interface],
+                            fields[HeaderFields.member],
+                            fields.get(HeaderFields.signature, ""),
+                            tuple(message.body),
+                        )
+                    )
+                    continue
+                answer = self._waiting.get(fields.get(HeaderFields.reply_serial, 0))
+                if answer is not None and not answer.done():
+                    answer.set_result(message)
+        except Exception as error:
+            # The end of the connection, or a message that cannot be read: after that nothing can.
+            reason = error
+        finally:
+            for answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(_gone(reason))
+            self._connection.writer.close()
+
+
+def _gone(reason: BaseException) -> BusError:
+    return BusError(f"{DAEMON}.Error.Disconnected", f"the bus is gone: {reason}")
 
 
 class Connection:
@@ -53,24 +150,24 @@ class Connection:
 
     def __init__(self, bus: str | None = None) -> None:
         self.address = address(bus)
-        self.on_signal: list[Callable[[Message], None]] = []
+        self.on_signal: list[Callable[[Signal], None]] = []
         """Called with each signal that arrives, in the bus's order."""
         self.on_change: list[Callable[[bool], None]] = []
         """Called when the bus is lost (False), and when it is back and all match rules are in force (True)."""
-        self._bus: MessageBus | None = None
+        self._link: _Link | None = None
         self._rules: Counter[str] = Counter()
         self._names: list[str] = []
         self._connecting = asyncio.Lock()
         self._watcher: asyncio.Task[None] | None = None
 
-    async def open(self) -> MessageBus:
+    async def open(self) -> _Link:
         """The connection, made anew if there is none. Raises `BusError`."""
         async with self._connecting:
-            if self._bus is None:
-                self._bus = await self._connect()
+            if self._link is None:
+                self._link = await self._connect()
                 if self._watcher is None or self._watcher.done():
                     self._watcher = asyncio.create_task(self._watch())
-            return self._bus
+            return self._link
 
     async def close(self) -> None:
         """Ends the connection. The next call makes another."""
@@ -78,9 +175,9 @@ class Connection:
         if watcher is not None:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
-        bus, self._bus = self._bus, None
-        if bus is not None:
-            bus.disconnect()
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
 
     async def call(
         self,
@@ -93,15 +190,13 @@ class Connection:
         timeout: float = 25,
     ) -> list[Any]:
         """Calls a method, and returns its answer without variants. Raises `BusError`."""
-        return await self._call(await self.open(), _call(destination, path, interface, member, signature, body), timeout)
+        link = await self.open()
+        return await link.call(_call(destination, path, interface, member, signature, body), timeout)
 
     async def send(self, message: Message) -> None:
         """Sends a message that nobody answers. Raises `BusError`."""
-        bus = await self.open()
-        try:
-            await asyncio.wait_for(_sent(bus, message), 25)
-        except (DBusFastError, OSError, EOFError, TimeoutError) as error:
-            raise BusError(f"{DAEMON}.Error.Disconnected", f"the bus takes nothing: {error}") from error
+        link = await self.open()
+        await link.send(message)
 
     async def add_match(self, rule: str) -> None:
         """Has the bus send what fits the rule, now and after each outage. In force on return."""
@@ -116,7 +211,7 @@ class Connection:
         """Undoes one `add_match`. A bus that is away needs to know nothing."""
         self._rules[rule] -= 1
         self._rules += Counter()
-        if self._bus is not None:
+        if self._link is not None:
             try:
                 await self._daemon("RemoveMatch", "s", [rule])
             except BusError:
@@ -139,49 +234,30 @@ class Connection:
     async def _daemon(self, member: str, signature: str, body: list[Any]) -> list[Any]:
         return await self.call(DAEMON, "/org/freedesktop/DBus", DAEMON, member, signature, body)
 
-    @staticmethod
-    async def _call(bus: MessageBus, message: Message, timeout: float) -> list[Any]:
+    async def _connect(self) -> _Link:
         try:
-            answer = await asyncio.wait_for(bus.call(message), timeout)
-        except TimeoutError:
-            raise BusError(f"{DAEMON}.Error.NoReply", f"{message.member} was not answered within {timeout} s") from None
-        except (DBusFastError, OSError, EOFError) as error:
-            raise BusError(f"{DAEMON}.Error.Disconnected", f"the bus is gone: {error}") from error
-        if answer is None:
-            raise BusError(f"{DAEMON}.Error.Disconnected", "the bus is gone")
-        if answer.message_type is MessageType.ERROR:
-            text = answer.body[0] if answer.body and isinstance(answer.body[0], str) else ""
-            raise BusError(answer.error_name or "", text)
-        return [plain(value) for value in answer.body]
-
-    async def _connect(self) -> MessageBus:
-        bus: MessageBus | None = None
-        try:
-            bus = MessageBus(bus_address=self.address)
-            await asyncio.wait_for(bus.connect(), 25)
-            bus.add_message_handler(self._receive)
-            for rule in self._rules:
-                await self._call(bus, _call(DAEMON, "/org/freedesktop/DBus", DAEMON, "AddMatch", "s", [rule]), 25)
-            for name in self._names:
-                await self._call(bus, _call(DAEMON, "/org/freedesktop/DBus", DAEMON, "RequestName", "su", [name, 4]), 25)
-            return bus
-        except BaseException as error:
-            if bus is not None:
-                bus.disconnect()
-            if isinstance(error, (BusError, asyncio.CancelledError)) or not isinstance(error, Exception):
-                raise
-            # dbus-fast reports an address that is wrong, or a bus that refuses, by many exceptions.
+            link = _Link(await asyncio.wait_for(open_dbus_connection(self.address), 25), self._receive)
+        except Exception as error:
+            # An address that is wrong, or a bus that refuses: jeepney has many exceptions for them.
             raise BusError(f"{DAEMON}.Error.NoServer", f"no bus at {self.address}: {error}") from error
+        try:
+            for rule in self._rules:
+                await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "AddMatch", "s", [rule]), 25)
+            for name in self._names:
+                await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "RequestName", "su", [name, 4]), 25)
+            return link
+        except BaseException:
+            await link.close()
+            raise
 
-    def _receive(self, message: Message) -> None:
-        if message.message_type is MessageType.SIGNAL:
-            for listener in list(self.on_signal):
-                listener(message)
+    def _receive(self, signal: Signal) -> None:
+        for listener in list(self.on_signal):
+            listener(signal)
 
     async def _watch(self) -> None:
-        while (bus := self._bus) is not None:
-            await asyncio.gather(bus.wait_for_disconnect(), return_exceptions=True)
-            self._bus = None
+        while (link := self._link) is not None:
+            await asyncio.wait([link.reading])
+            self._link = None
             for listener in list(self.on_change):
                 listener(False)
             pause = 0.05
@@ -190,8 +266,8 @@ class Connection:
                 pause = min(pause * 2, 1)
                 try:
                     async with self._connecting:
-                        if self._bus is None:
-                            self._bus = await self._connect()
+                        if self._link is None:
+                            self._link = await self._connect()
                     break
                 except BusError:
                     continue
@@ -200,10 +276,5 @@ class Connection:
 
 
 def _call(destination: str, path: str, interface: str, member: str, signature: str, body: list[Any] | None) -> Message:
-    return Message(
-        destination=destination, path=path, interface=interface, member=member, signature=signature, body=body or []
-    )
-
-
-async def _sent(bus: MessageBus, message: Message) -> None:
-    await bus.send(message)
+    place = DBusAddress(path, bus_name=destination, interface=interface)
+    return new_method_call(place, member, signature or None, tuple(body or ()))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Union
 
-from dbus_fast import Variant
+from ._connection import Variant
 
 PATH = "/org/notifycenter"
 MEMBER = "Posted"
@@ -102,7 +103,7 @@ def _variant(value: PropertyList, depth: int, size: _Size) -> Variant:
             size.part(len(key.encode()))
             entries.append((key, _variant(value[key], depth + 1, size)))
         if any("\0" in key for key in value):
-            return Variant("a(ayv)", [[key.encode(), element] for key, element in entries])
+            return Variant("a(ayv)", [(key.encode(), element) for key, element in entries])
         return Variant("a{sv}", dict(entries))
     if isinstance(value, list):
         size.part()
@@ -110,7 +111,7 @@ def _variant(value: PropertyList, depth: int, size: _Size) -> Variant:
     if isinstance(value, str):
         data = value.encode()
         size.part(len(data))
-        return Variant("(ay)", [data]) if "\0" in value else Variant("s", value)
+        return Variant("(ay)", (data,)) if "\0" in value else Variant("s", value)
     if isinstance(value, bytes):
         size.part(len(value))
         return Variant("ay", value)
@@ -124,22 +125,23 @@ def _variant(value: PropertyList, depth: int, size: _Size) -> Variant:
     if isinstance(value, float):
         return Variant("d", value)
     if isinstance(value, datetime):
-        return Variant("(d)", [(value.astimezone(timezone.utc) - _EPOCH).total_seconds()])
+        return Variant("(d)", ((value.astimezone(timezone.utc) - _EPOCH).total_seconds(),))
     raise ValueError(f"a userInfo takes no {type(value).__name__}")
 
 
-def decode(arguments: list[Any], signature: str) -> tuple[str, str | None, UserInfo | None]:
+def decode(arguments: Sequence[Any], signature: str) -> tuple[str, str | None, UserInfo | None]:
     """Name, object and userInfo of a signal. Raises `ValueError` if it is no notification."""
     if not arguments or not isinstance(arguments[0], str):
         raise ValueError("a notification begins with its name")
-    name, object_, info = arguments[0], "", None
-    flags = 0
+    name, object_, flags = arguments[0], "", 0
+    info: UserInfo | None = None
     if signature.startswith("ssu"):
         object_, flags = arguments[1], arguments[2]
         if len(arguments) > 3:
-            info = _value(Variant(signature[3:], arguments[3], False))
-            if not isinstance(info, dict):
+            found = _value(signature[3:], arguments[3])
+            if not isinstance(found, dict):
                 raise ValueError("the userInfo is no dictionary")
+            info = found
     elif signature not in ("s", "ss"):
         raise ValueError("a notification has the arguments ssua{sv}")
     elif signature == "ss":
@@ -166,10 +168,9 @@ def _unescaped(text: str) -> str:
     return "".join(output)
 
 
-def _value(variant: Variant) -> PropertyList:
-    signature, value = variant.signature, variant.value
+def _value(signature: str, value: Any) -> PropertyList:
     if signature == "v":
-        return _value(value)
+        return _value(*value)
     if signature == "(d)":
         return _EPOCH + timedelta(seconds=value[0])
     if signature == "(ay)":
@@ -177,11 +178,11 @@ def _value(variant: Variant) -> PropertyList:
     if signature == "ay":
         return bytes(value)
     if signature == "a(ayv)":
-        return {bytes(key).decode(): _value(element) for key, element in value}
+        return {bytes(key).decode(): _value(*element) for key, element in value}
     if signature in ("a{sv}", "a{ss}"):
-        return {key: _value(element) if signature == "a{sv}" else element for key, element in value.items()}
+        return {key: _value(signature[3:-1], element) for key, element in value.items()}
     if signature.startswith("a") and not signature.startswith("a{"):
-        return [_value(element if signature == "av" else Variant(signature[1:], element, False)) for element in value]
+        return [_value(signature[1:], element) for element in value]
     if signature in ("s", "o", "g", "y", "b", "n", "q", "i", "u", "x", "t", "d"):
         found: PropertyList = value
         return found

@@ -16,7 +16,9 @@ struct CleanupProgram: Sendable {
         init(_ description: String) { self.description = description }
 
         /// A failure with the reason in `errno`.
-        init(attempting what: String, _ code: CInt = errno) { description = "could not \(what): \(String(cString: strerror(code)))" }
+        init(attempting what: String, _ code: CInt = errno) {
+            description = "could not \(what): \(String(cString: strerror(code)))"
+        }
     }
 
     /// How long it may take to end after SIGTERM.

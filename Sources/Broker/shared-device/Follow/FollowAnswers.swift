@@ -30,7 +30,9 @@ struct FollowAnswer: Equatable {
         do {
             fields = try JSONDecoder().decode(Fields.self, from: Data(line))
         } catch {
-            throw Flaw(description: "it is no JSON object with “done” or “failed”, the number of what was to be cleaned up")
+            throw Flaw(
+                description: "it is no JSON object with “done” or “failed”, the number of what was to be cleaned up"
+            )
         }
         switch (fields.done, fields.failed) {
         case (let number?, nil): (self.number, isDone, words) = (number, true, fields.detail)
@@ -86,7 +88,9 @@ final class FollowAnswers: Sendable {
         var hasEnded = false
     }
 
-    private static let ended = Failed(description: "standard input has ended, so that nobody can say that the data is gone")
+    private static let ended = Failed(
+        description: "standard input has ended, so that nobody can say that the data is gone"
+    )
 
     private let state = Locked(State())
     private let output: FollowOutput

@@ -45,7 +45,9 @@ struct FollowCommand: ParsableCommand {
     )
     var step: [String] = []
 
-    @Option(help: ArgumentHelp("How many seconds the cleanup of one person, or a step, may take.", valueName: "seconds"))
+    @Option(
+        help: ArgumentHelp("How many seconds the cleanup of one person, or a step, may take.", valueName: "seconds")
+    )
     var timeout = 60.0
 
     @Option(

@@ -147,7 +147,9 @@ final class FollowOutput: Sendable {
             guard ready != 0 else {
                 return fail(.hanging("whoever reads standard output has read nothing for \(Self.patience / 1000) s"))
             }
-            let written = rest.prefix(Self.piece).withUnsafeBytes { Glibc.write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+            let written = rest.prefix(Self.piece).withUnsafeBytes {
+                Glibc.write(STDOUT_FILENO, $0.baseAddress, $0.count)
+            }
             if written > 0 {
                 rest = rest.dropFirst(written)
             } else if errno == EPIPE {
