@@ -5,6 +5,8 @@ SWIFT ?= swift
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3 spin
+# For apps in other languages: their tests say what they leave out without it.
+PACKAGES += python3-jeepney mypy libsystemd-dev gjs
 
 .PHONY: all help setup build check model simulate simulate-mutants test test-booted test-release test-readme test-packages torture demo demo-live bench
 .PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker library static-libs install install-notify install-broker install-strip
@@ -90,6 +92,7 @@ test: setup
 	SCHEDULES=20000 SEED=1 $(SIMULATE)
 	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
 	$(SWIFT) test --disable-xctest --filter SharedDevice --filter CProgramTests --skip SharedDeviceHostileTests
+	BUILD=$$($(SWIFT) build --show-bin-path) Tests/clients-check
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
 	$(SWIFT) test --skip-build --disable-xctest --skip SharedDevice --skip CProgramTests --skip NotifydHostileTests

@@ -21,19 +21,22 @@ func family(_ name: String, _ targets: [Target]) -> [Target] {
 }
 
 /// A module that others import. `path` is for one in the folder of a test target.
-func library(_ name: String, _ dependencies: [Target.Dependency], path: String? = nil) -> Target {
-    .target(name: name, dependencies: dependencies, path: path)
-}
-
-func program(_ name: String, _ dependencies: [Target.Dependency], path: String? = nil) -> Target {
-    .executableTarget(name: name, dependencies: dependencies, path: path)
-}
-
-/// A program that tests start. `path` names the test target that it serves, and its folder there.
-func helper(
+func library(
     _ name: String,
     _ dependencies: [Target.Dependency],
-    path: String,
+    path: String? = nil,
+    resources: [Resource]? = nil
+)
+    -> Target
+{
+    .target(name: name, dependencies: dependencies, path: path, resources: resources)
+}
+
+/// A program. `path` is for one that tests start: it names the test target that it serves, and its folder there.
+func program(
+    _ name: String,
+    _ dependencies: [Target.Dependency],
+    path: String? = nil,
     settings: [SwiftSetting] = []
 ) -> Target {
     .executableTarget(name: name, dependencies: dependencies, path: path, swiftSettings: settings)
@@ -66,7 +69,7 @@ let bus = family(
         // For --version of every program.
         .target(name: "ProjectVersion"),
         // A process that observes, posts and ends, or forks. Its arguments say which.
-        helper("bus-probe", ["DBusTransport"], path: "DBusTransportTests/BusProbe"),
+        program("bus-probe", ["DBusTransport"], path: "DBusTransportTests/BusProbe"),
         tests("DBusTransportTests", ["DBusTransport"]),
     ]
 )
@@ -83,13 +86,13 @@ let notifications = family(
         library("CoreFoundationNotifications", ["NotifyCenterFoundation", "CCoreFoundationNotifications"] + center),
 
         // A process with a center, which carries out the commands of its standard input, for the tests between processes.
-        helper("center-probe", ["NotifyCenter"], path: "NotifyCenterTests/CenterProbe"),
+        program("center-probe", ["NotifyCenter"], path: "NotifyCenterTests/CenterProbe"),
         tests("NotifyCenterTests", ["notifyutil"] + center),
         // The other process of the tests. Its arguments say what it observes and posts.
-        helper("foundation-probe", ["NotifyCenterFoundation"], path: "NotifyCenterFoundationTests/FoundationProbe"),
+        program("foundation-probe", ["NotifyCenterFoundation"], path: "NotifyCenterFoundationTests/FoundationProbe"),
         tests("NotifyCenterFoundationTests", ["NotifyCenterFoundation"] + center),
         // Swift code as people write it for Apple's platforms, in the language mode that most of them use.
-        helper(
+        program(
             "ported-app",
             ["AppleNotifications", "notify"],
             path: "AppleNotificationsTests/PortedApp",
@@ -97,13 +100,13 @@ let notifications = family(
         ),
         tests("AppleNotificationsTests", ["AppleNotifications"] + center),
         // Code as people write it for Apple's platforms: it imports nothing of this package.
-        helper(
+        program(
             "unmodified-app",
             ["CoreFoundationNotifications"],
             path: "CoreFoundationNotificationsTests/UnmodifiedApp"
         ),
         // Calls the functions that its standard input names, and prints the arguments that its callbacks get.
-        helper("scripted-app", ["CoreFoundationNotifications"], path: "CoreFoundationNotificationsTests/ScriptedApp"),
+        program("scripted-app", ["CoreFoundationNotifications"], path: "CoreFoundationNotificationsTests/ScriptedApp"),
         tests(
             "CoreFoundationNotificationsTests",
             ["CoreFoundationNotifications", "AppleNotifications"] + center,
@@ -134,12 +137,12 @@ let notify3 = family(
         .testTarget(name: "NotifydProtocolTests", dependencies: ["NotifydProtocol", "DBusTransport"]),
         tests("FileWatchingTests", ["FileWatching", "DBusTransport"]),
         // A process that calls notify(3) as its standard input says.
-        helper("notify-probe", ["notify", "NotifyCenter"], path: "NotifyTests/NotifyProbe"),
+        program("notify-probe", ["notify", "NotifyCenter"], path: "NotifyTests/NotifyProbe"),
         // Swift code as people write it for Apple's platforms.
-        helper("ported-notify", ["notify"], path: "NotifyTests/PortedNotify", settings: [.swiftLanguageMode(.v5)]),
+        program("ported-notify", ["notify"], path: "NotifyTests/PortedNotify", settings: [.swiftLanguageMode(.v5)]),
         tests("NotifyTests", ["notify", "NotifydProtocol", "notifyd", "notifyutil"] + center),
         // Another process with registrations, also under another user. Its standard input says what it does.
-        helper("notifyd-client", ["NotifydProtocol", "DBusTransport"], path: "NotifyDaemonTests/NotifydClient"),
+        program("notifyd-client", ["NotifydProtocol", "DBusTransport"], path: "NotifyDaemonTests/NotifydClient"),
         tests("NotifyDaemonTests", ["NotifyDaemon", "FileWatching", "NotifydProtocol", "notifyd"] + center),
         // A bus, notifyd and a command for the tests of notifyutil and of notify-center.
         library("ProgramBus", ["NotifyCenterTestKit", "DBusTransport"], path: "NotifyutilTests/ProgramBus"),
@@ -148,7 +151,7 @@ let notify3 = family(
             ["CommandSupport", "notify", "NotifydProtocol", "NotifyCenter", "ProjectVersion", "notifyutil", "notifyd"]
         ),
         // Processes of other users, honest and hostile.
-        helper("hostile-notifier", ["notify", "DBusTransport"], path: "NotifydHostileTests/HostileNotifier"),
+        program("hostile-notifier", ["notify", "DBusTransport"], path: "NotifydHostileTests/HostileNotifier"),
         tests("NotifydHostileTests", ["NotifydProtocol", "DBusTransport", "notifyd"]),
         // notify(3) in C and C++, built and run as programs of others are.
         tests("CProgramTests", ["NotifydProtocol", "notifyd", "notifyutil"], exclude: ["Programs"]),
@@ -181,23 +184,24 @@ let sharedDevice = family(
         library("MSAL", ["SharedDevice"] + center),
 
         // An app that cleans up, and is killed at the point that its arguments name.
-        helper("cleanup-probe", ["SharedDevice", "NotifyCenter"], path: "SharedDeviceTests/CleanupProbe"),
+        program("cleanup-probe", ["SharedDevice", "NotifyCenter"], path: "SharedDeviceTests/CleanupProbe"),
         // An app that begins its cleanup and never ends it.
-        helper("cleanup-beginner", ["SharedDevice", "NotifyCenter"], path: "SharedDeviceTests/CleanupBeginner"),
+        program("cleanup-beginner", ["SharedDevice", "NotifyCenter"], path: "SharedDeviceTests/CleanupBeginner"),
         // An app that signs out with a PATH of the test's own.
-        helper("signout-probe", ["SharedDevice"] + center, path: "SharedDeviceTests/SignoutProbe"),
+        program("signout-probe", ["SharedDevice"] + center, path: "SharedDeviceTests/SignoutProbe"),
         // An app that follows the account, and does what its standard input says.
-        helper("listener-app", ["SharedDevice", argumentParser] + center, path: "SharedDeviceTests/ListenerProgram"),
+        program("listener-app", ["SharedDevice", argumentParser] + center, path: "SharedDeviceTests/ListenerProgram"),
         tests(
             "SharedDeviceTests",
             brokerParts + [
                 logging,
                 "ExampleSupport", "notifyutil", "notify-center", "shared-device", "shared-device-broker",
                 "point-of-sale", "flight-briefing", "field-service", "demo",
-            ]
+            ],
+            exclude: ["session-record.json"]
         ),
         // Swift code as people write it for shared device mode on iOS, in the language mode that most of them use.
-        helper(
+        program(
             "ported-shared-device-app",
             ["MSAL", "AppleNotifications"],
             path: "MSALTests/PortedSharedDeviceApp",
@@ -240,7 +244,9 @@ let broker = family(
             "SharedDeviceBroker",
             [
                 "DeviceConfiguration", "Identity", "DeviceStorage", "SharedDevice", "ProjectVersion", "SQLite", logging,
-            ] + center
+            ] + center,
+            // The interface as it is installed.
+            resources: [.embedInCode("Service/org.notifycenter.SharedDevice1.xml")]
         ),
         // What administrators write: the managed configuration and the apps' manifests.
         library("DeviceConfiguration", ["DBusTransport"]),
@@ -250,22 +256,23 @@ let broker = family(
         program(
             "shared-device",
             brokerParts + [
-                "ProfileConversion", "ProjectVersion", "SharedDeviceTestKit", "NotifyCenterTestKit", argumentParser,
+                "CLinux", "ProfileConversion", "ProjectVersion", "SharedDeviceTestKit", "NotifyCenterTestKit",
+                argumentParser,
             ]
         ),
 
         // Commits in a loop until it is killed, for the tests of the store.
-        helper("commit-loop", brokerParts, path: "SharedDeviceBrokerTests/CommitLoop"),
+        program("commit-loop", brokerParts, path: "SharedDeviceBrokerTests/CommitLoop"),
         tests(
             "SharedDeviceBrokerTests",
             brokerParts + ["SharedDeviceSimulation", "ProjectVersion", "shared-device", "shared-device-broker"]
         ),
         tests("ProfileConversionTests", ["ProfileConversion", "DeviceConfiguration"], exclude: ["Fixtures"]),
         // A client that means harm; tests run it as another user.
-        helper("hostile-client", ["SharedDevice", "DBusTransport"], path: "SharedDeviceHostileTests/HostileClient"),
+        program("hostile-client", ["SharedDevice", "DBusTransport"], path: "SharedDeviceHostileTests/HostileClient"),
         tests("SharedDeviceHostileTests", brokerParts + ["shared-device", "shared-device-broker"]),
         // A listener app. Its standard input says what it does, and its environment which mistakes it makes.
-        helper("torture-app", ["SharedDevice"] + center, path: "SharedDeviceTortureTests/TortureApp"),
+        program("torture-app", ["SharedDevice"] + center, path: "SharedDeviceTortureTests/TortureApp"),
         tests(
             "SharedDeviceTortureTests",
             brokerParts + ["SharedDeviceSimulation", "shared-device-broker", "hostile-client"]
@@ -276,7 +283,7 @@ let broker = family(
             ["SharedDeviceBroker", "DeviceConfiguration", "Identity", "SharedDevice", "DBusTransport"],
             path: "SharedDeviceSimulationTests/Simulation"
         ),
-        helper("simulate", ["SharedDeviceSimulation"], path: "SharedDeviceSimulationTests/Simulate"),
+        program("simulate", ["SharedDeviceSimulation"], path: "SharedDeviceSimulationTests/Simulate"),
         tests("SharedDeviceSimulationTests", brokerParts, exclude: ["mutants", "README.md"]),
     ]
 )

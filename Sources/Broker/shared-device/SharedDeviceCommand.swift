@@ -13,7 +13,8 @@ struct SharedDeviceCommand: ParsableCommand {
             """,
         version: ProjectVersion.line(of: "shared-device"),
         subcommands: [
-            StatusCommand.self, SignOutCommand.self, AppsCommand.self, LogCommand.self, UserCommand.self,
+            StatusCommand.self, FollowCommand.self, SignOutCommand.self, AppsCommand.self, LogCommand.self,
+            UserCommand.self,
             JoinCommand.self, LeaveCommand.self, ConfigurationCommand.self, CheckCommand.self,
         ]
     )

@@ -71,7 +71,7 @@ struct CheckCommandTests {
         try #require(outcome.status == 0, "\(outcome.errors)\n\(outcome.output)")
         #expect(outcome.output.hasSuffix("expectations hold"), "\(outcome.output)")
         #expect(!outcome.output.contains("\u{1B}"), "colour that no terminal reads")
-        #expect(outcome.errors.contains("shared-device: step 1 of 24: ada signs in"))
+        #expect(outcome.errors.contains("shared-device: step 1 of 31: ada signs in"))
         #expect(outcome.output.split(separator: "\n").count <= 12, "it is short: \(outcome.output)")
         #expect(!outcome.output.contains("org.notifycenter") && outcome.output.contains("\npoint-of-sale "))
         #expect(outcome.output.split(separator: "\n").dropLast().last == "timeline: \(html)")

@@ -77,9 +77,19 @@ struct CheckPlanTests {
     func roundTrip() throws {
         let plan = try CheckPlan(json: try Self.examplePlan())
         #expect(plan.steps.count > 10)
-        #expect(plan.apps.map(\.identifier) == ExampleApps.names.map(ExampleApps.identifier))
+        let inOtherLanguages = ["python-notes", "shell-notes"]
+        #expect(plan.apps.map(\.identifier) == (ExampleApps.names + inOtherLanguages).map(ExampleApps.identifier))
         let again = try JSONDecoder().decode(CheckPlan.self, from: try JSONEncoder().encode(plan))
         #expect(again == plan)
+    }
+
+    @Test("a plan can name files beside itself, in programs, arguments and environment")
+    func placeOfThePlan() throws {
+        let plan = try CheckPlan(json: try Self.examplePlan()).relative(to: "/plans")
+        let python = try #require(plan.apps.first { $0.identifier.hasSuffix("python-notes") })
+        #expect(python.arguments == ["/plans/PythonNotes/notes.py"])
+        #expect(python.environment == ["PYTHONPATH": "/plans/../Clients/python/src"])
+        #expect(plan.apps.last?.executable == "/plans/ShellScript/notes.sh")
     }
 
     @Test("every step can be written and read")

@@ -33,10 +33,12 @@ final class BrokerInterface: Sendable {
                 )
             },
             properties: [
+                .init("InterfaceVersion", "u") { .uint32(BrokerProtocol.version) },
                 .init("Version", "s") { .string(ProjectVersion.number) },
                 .init("Mode", "s") { [engine] in .string(engine.read { $0.device.mode.rawValue }) },
                 .init("Epoch", "t") { [engine] in .uint64(engine.read { $0.device.epoch }) },
-            ]
+            ],
+            document: String(decoding: PackageResources.org_notifycenter_SharedDevice1_xml, as: UTF8.self)
         )
     }
 

@@ -131,13 +131,33 @@ public struct DBusInterface: Sendable {
     let methods: [Method]
     let signals: [Signal]
     let properties: [Property]
+    /// The lines of the element `<interface>` that introspection shows; `nil` where it is made of the parts above.
+    let description: [String]?
 
     /// An interface of this name.
     public init(_ name: String, methods: [Method] = [], signals: [Signal] = [], properties: [Property] = []) {
+        self.init(name, methods: methods, signals: signals, properties: properties, document: nil)
+    }
+
+    /// An interface that introspection shows as a document describes it, comments included.
+    ///
+    /// - Parameter document: an introspection document with one element `<interface>`, written as introspection writes it: each tag in a line
+    ///   of its own. That it says what the methods take and return is the caller's to see to.
+    package init(
+        _ name: String,
+        methods: [Method] = [],
+        signals: [Signal] = [],
+        properties: [Property] = [],
+        document: String?
+    ) {
         self.name = name
         self.methods = methods
         self.signals = signals
         self.properties = properties
+        description = document.map { document in
+            let lines = document.split(separator: "\n").map(String.init).drop { !$0.hasPrefix("  <interface ") }
+            return Array(lines.prefix { !$0.hasPrefix("</node>") })
+        }
     }
 }
 

@@ -169,7 +169,9 @@ struct Introspection: CustomStringConvertible {
             "<node>",
         ]
         if !interfaces.isEmpty {
-            for interface in interfaces + StandardInterfaces.described { lines += described(interface) }
+            for interface in interfaces + StandardInterfaces.described {
+                lines += interface.description ?? described(interface)
+            }
         }
         lines += children.map { "  <node name=\"\(escaped($0))\"/>" }
         lines.append("</node>")

@@ -9,6 +9,8 @@ package enum BrokerProtocol {
     package static let busName = "org.notifycenter.SharedDevice1"
     package static let path = "/org/notifycenter/SharedDevice"
     package static let interface = "org.notifycenter.SharedDevice1"
+    /// Grows by one with each method, field or error that is added. What is incompatible gets an interface of another name.
+    package static let version: UInt32 = 1
     package static let errorPrefix = "org.notifycenter.SharedDevice1.Error."
 
     package enum Method: String, Sendable, CaseIterable {

@@ -138,3 +138,8 @@ enum AccountDirectoryName {
         value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
     }
 }
+
+extension Account {
+    /// The account as the name of a directory, as ``UserDataDirectory`` names it; `nil` if the identifier is too long for one.
+    package var directoryName: String? { AccountDirectoryName.name(for: identifier) }
+}

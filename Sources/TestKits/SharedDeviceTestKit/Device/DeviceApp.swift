@@ -40,7 +40,7 @@ public final class DeviceApp: Sendable {
         let replace: (String) -> String = { text in
             let values = [
                 ("{bus}", host.bus.address), ("{data}", "\(home)/data"), ("{state}", "\(home)/state"),
-                ("{home}", home),
+                ("{home}", home), ("{programs}", host.programs.directory),
             ]
             return values.reduce(text) { $0.replacing($1.0, with: $1.1) }
         }

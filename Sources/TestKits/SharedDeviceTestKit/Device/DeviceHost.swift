@@ -186,6 +186,9 @@ struct DevicePrograms: Sendable {
         administration = try Self.find("shared-device", in: directories, .deviceFailed)
     }
 
+    /// The directory of `shared-device`.
+    var directory: String { URL(fileURLWithPath: administration).deletingLastPathComponent().path }
+
     /// The path of an app's program.
     ///
     /// - Throws: ``TestDeviceError/Code/programMissing``.

@@ -9,7 +9,8 @@ import Synchronization
 ///
 /// Each app gets its own directories, which its environment names: `XDG_DATA_HOME`, `XDG_STATE_HOME`, `XDG_CACHE_HOME`, `XDG_CONFIG_HOME` and
 /// `TMPDIR`. Searches cover them. Arguments, environment and data directories may contain placeholders: `{bus}` is the bus's address, `{data}`
-/// and `{state}` are the directories of `XDG_DATA_HOME` and `XDG_STATE_HOME`, and `{home}` is the directory of all of the app's directories.
+/// and `{state}` are the directories of `XDG_DATA_HOME` and `XDG_STATE_HOME`, `{home}` is the directory of all of the app's directories, and
+/// `{programs}` is that of `shared-device`.
 public struct TestApp: Sendable, Hashable, Codable {
     /// The identifier that the app passes to `SharedDeviceApplication`.
     public var identifier: String

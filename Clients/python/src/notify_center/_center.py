@@ -1,0 +1,135 @@
+"""The two centers: Darwin names, and names with an object and a userInfo."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from types import TracebackType
+
+from jeepney import DBusAddress, new_signal
+
+from . import _wire
+from ._connection import Connection, Signal
+
+
+@dataclass(frozen=True)
+class Notification:
+    """What an observer gets."""
+
+    name: str
+    object: str | None = None
+    """Of the distributed center: what it is about."""
+    user_info: _wire.UserInfo | None = None
+    sender: str | None = None
+    """The bus name of whoever posted it. The bus vouches for it."""
+
+
+class Center:
+    """Posts and observes. Use `darwin()` or `distributed()`."""
+
+    def __init__(self, prefix: str, connection: Connection) -> None:
+        self._prefix = prefix
+        self.connection = connection
+
+    async def post(
+        self,
+        name: str,
+        *,
+        object: str | None = None,
+        user_info: _wire.UserInfo | None = None,
+        deliver_immediately: bool = False,
+    ) -> None:
+        """Posts to all processes of the bus. The Darwin center has names only.
+
+        Raises `BusError` if the bus is away: the post is lost. `ValueError` for what no receiver takes.
+        """
+        if self._prefix == _wire.DARWIN and (object is not None or user_info is not None or deliver_immediately):
+            raise ValueError("a Darwin notification is a name and nothing else; use distributed()")
+        signature, arguments = _wire.encode(name, object, user_info, deliver_immediately)
+        emitter = DBusAddress(_wire.PATH, interface=_wire.interface_name(name, self._prefix))
+        await self.connection.send(new_signal(emitter, _wire.MEMBER, signature, tuple(arguments)))
+
+    def observe(self, name: str, *, object: str | None = None, limit: int = 1000) -> Observation:
+        """Observes a name; with `object`, only the notifications about it.
+
+        :param limit: how many notifications wait for the loop. Of more, the oldest are dropped and counted.
+        """
+        return Observation(self, name, object, limit)
+
+    async def close(self) -> None:
+        """Ends the connection. The next use makes another."""
+        await self.connection.close()
+
+
+class Observation:
+    """Notifications of one name, in the order of the bus. In force inside `async with`; again after an outage of the bus."""
+
+    def __init__(self, center: Center, name: str, object: str | None, limit: int) -> None:
+        self.dropped = 0
+        """How many notifications were dropped, because too many waited."""
+        self.malformed = 0
+        """How many signals of this name were no notification."""
+        self._center, self._name, self._object, self._limit = center, name, object, limit
+        self._interface = _wire.interface_name(name, center._prefix)
+        self._rule = f"type='signal',path='{_wire.PATH}',interface='{self._interface}'"
+        self._waiting: deque[Notification] = deque()
+        self._arrived = asyncio.Event()
+
+    async def __aenter__(self) -> Observation:
+        connection = self._center.connection
+        connection.on_signal.append(self._receive)
+        try:
+            await connection.add_match(self._rule)
+        except BaseException:
+            connection.on_signal.remove(self._receive)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._center.connection.on_signal.remove(self._receive)
+        await self._center.connection.remove_match(self._rule)
+
+    def __aiter__(self) -> Observation:
+        return self
+
+    async def __anext__(self) -> Notification:
+        while not self._waiting:
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._waiting.popleft()
+
+    def _receive(self, message: Signal) -> None:
+        if message.interface != self._interface or message.path != _wire.PATH or message.member != _wire.MEMBER:
+            return
+        try:
+            if self._center._prefix == _wire.DARWIN:
+                # Whatever follows the name is not looked at, but for the flag that says how the name is written.
+                signature = "ssu" if message.signature.startswith("ssu") else "s"
+                name, object_, info = _wire.decode(message.body[: len(signature)], signature)
+                object_ = info = None
+            else:
+                name, object_, info = _wire.decode(message.body, message.signature)
+        except (ValueError, OverflowError, RecursionError):
+            self.malformed += 1
+            return
+        # Two names may have one interface, where it is a digest.
+        if name != self._name or (self._object is not None and object_ != self._object):
+            return
+        if len(self._waiting) >= self._limit:
+            self._waiting.popleft()
+            self.dropped += 1
+        self._waiting.append(Notification(name, object_, info, message.sender))
+        self._arrived.set()
+
+
+def darwin(bus: str | None = None) -> Center:
+    """The center of Darwin names, on `session`, `system` or an address; otherwise $NOTIFY_CENTER_BUS, else the session bus."""
+    return Center(_wire.DARWIN, Connection(bus))
+
+
+def distributed(bus: str | None = None) -> Center:
+    """The center whose notifications have an object and a userInfo; the bus as for `darwin()`."""
+    return Center(_wire.DISTRIBUTED, Connection(bus))

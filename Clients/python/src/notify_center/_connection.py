@@ -1,0 +1,280 @@
+"""A connection to a message bus that survives the loss of the bus."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from jeepney import DBusAddress, HeaderFields, Message, MessageType, new_method_call
+from jeepney.io.asyncio import DBusConnection, open_dbus_connection
+
+DAEMON = "org.freedesktop.DBus"
+
+
+class BusError(Exception):
+    """The bus is away, or somebody has answered with an error."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{message} [{name}]")
+        self.name = name
+        """The D-Bus name of the error."""
+        self.message = message
+        """The reason, for people."""
+
+
+class Variant(NamedTuple):
+    """A value with its D-Bus type. What arrives has plain pairs in its place."""
+
+    signature: str
+    value: Any
+
+
+class Signal(NamedTuple):
+    """A signal that has arrived."""
+
+    sender: str | None
+    path: str
+    interface: str
+    member: str
+    signature: str
+    body: tuple[Any, ...]
+
+
+def address(bus: str | None = None) -> str:
+    """The address of a bus: `session`, `system`, or an address; otherwise $NOTIFY_CENTER_BUS, else the session bus."""
+    name = bus or os.environ.get("NOTIFY_CENTER_BUS") or "session"
+    if name == "system":
+        return os.environ.get("DBUS_SYSTEM_BUS_ADDRESS") or "unix:path=/run/dbus/system_bus_socket"
+    if name != "session":
+        return name
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    return os.environ.get("DBUS_SESSION_BUS_ADDRESS") or f"unix:path={runtime}/bus"
+
+
+def plain(signature: str, value: Any) -> Any:
+    """A value of this type without variants."""
+    if signature == "v":
+        return plain(*value)
+    if signature.startswith("a{"):
+        return {key: plain(signature[3:-1], element) for key, element in value.items()}
+    if signature.startswith("a") and signature != "ay":
+        return [plain(signature[1:], element) for element in value]
+    return value
+
+
+class _Link:
+    """One connection, from its greeting to its loss. A task reads it."""
+
+    def __init__(self, connection: DBusConnection, on_signal: Callable[[Signal], None]) -> None:
+        self._connection = connection
+        self._on_signal = on_signal
+        self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self.reading = asyncio.create_task(self._read())
+
+    async def call(self, message: Message, timeout: float) -> list[Any]:
+        serial = next(self._connection.outgoing_serial)
+        answer = self._waiting[serial] = asyncio.get_running_loop().create_future()
+        member = message.header.fields[HeaderFields.member]
+        try:
+            async with asyncio.timeout(timeout):
+                await self._send(message, serial)
+                reply = await answer
+        except TimeoutError:
+            raise BusError(f"{DAEMON}.Error.NoReply", f"{member} was not answered within {timeout} s") from None
+        finally:
+            self._waiting.pop(serial, None)
+            answer.cancel()
+        fields = reply.header.fields
+        if reply.header.message_type is MessageType.error:
+            text = reply.body[0] if reply.body and isinstance(reply.body[0], str) else ""
+            raise BusError(fields[HeaderFields.error_name], text)
+        if len(reply.body) == 1:
+            return [plain(fields[HeaderFields.signature], reply.body[0])]
+        return list(reply.body)
+
+    async def send(self, message: Message) -> None:
+        await self._send(message, None)
+
+    async def _send(self, message: Message, serial: int | None) -> None:
+        try:
+            if self.reading.done():
+                raise EOFError("it has hung up")
+            await self._connection.send(message, serial=serial)
+        except (OSError, EOFError) as error:
+            raise _gone(error) from error
+
+    async def close(self) -> None:
+        self.reading.cancel()
+        await asyncio.gather(self.reading, return_exceptions=True)
+
+    async def _read(self) -> None:
+        reason: BaseException = EOFError("it has hung up")
+        try:
+            while True:
+                message = await self._connection.receive()
+                fields = message.header.fields
+                if message.header.message_type is MessageType.signal:
+                    self._on_signal(
+                        Signal(
+                            fields.get(HeaderFields.sender),
+                            fields[HeaderFields.path],
+                            fields[HeaderFields.interface],
+                            fields[HeaderFields.member],
+                            fields.get(HeaderFields.signature, ""),
+                            tuple(message.body),
+                        )
+                    )
+                    continue
+                answer = self._waiting.get(fields.get(HeaderFields.reply_serial, 0))
+                if answer is not None and not answer.done():
+                    answer.set_result(message)
+        except Exception as error:
+            # The end of the connection, or a message that cannot be read: after that nothing can.
+            reason = error
+        finally:
+            for answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(_gone(reason))
+            self._connection.writer.close()
+
+
+def _gone(reason: BaseException) -> BusError:
+    return BusError(f"{DAEMON}.Error.Disconnected", f"the bus is gone: {reason}")
+
+
+class Connection:
+    """Connects with the first call, and again after an outage. All of it runs on one event loop."""
+
+    def __init__(self, bus: str | None = None) -> None:
+        self.address = address(bus)
+        self.on_signal: list[Callable[[Signal], None]] = []
+        """Called with each signal that arrives, in the bus's order."""
+        self.on_change: list[Callable[[bool], None]] = []
+        """Called when the bus is lost (False), and when it is back and all match rules are in force (True)."""
+        self._link: _Link | None = None
+        self._rules: Counter[str] = Counter()
+        self._names: list[str] = []
+        self._connecting = asyncio.Lock()
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def open(self) -> _Link:
+        """The connection, made anew if there is none. Raises `BusError`."""
+        async with self._connecting:
+            if self._link is None:
+                self._link = await self._connect()
+                if self._watcher is None or self._watcher.done():
+                    self._watcher = asyncio.create_task(self._watch())
+            return self._link
+
+    async def close(self) -> None:
+        """Ends the connection. The next call makes another."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.cancel()
+            await asyncio.gather(watcher, return_exceptions=True)
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+    async def call(
+        self,
+        destination: str,
+        path: str,
+        interface: str,
+        member: str,
+        signature: str = "",
+        body: list[Any] | None = None,
+        timeout: float = 25,
+    ) -> list[Any]:
+        """Calls a method, and returns its answer without variants. Raises `BusError`."""
+        link = await self.open()
+        return await link.call(_call(destination, path, interface, member, signature, body), timeout)
+
+    async def send(self, message: Message) -> None:
+        """Sends a message that nobody answers. Raises `BusError`."""
+        link = await self.open()
+        await link.send(message)
+
+    async def add_match(self, rule: str) -> None:
+        """Has the bus send what fits the rule, now and after each outage. In force on return."""
+        self._rules[rule] += 1
+        try:
+            await self._daemon("AddMatch", "s", [rule])
+        except BaseException:
+            self._rules[rule] -= 1
+            raise
+
+    async def remove_match(self, rule: str) -> None:
+        """Undoes one `add_match`. A bus that is away needs to know nothing."""
+        self._rules[rule] -= 1
+        self._rules += Counter()
+        if self._link is not None:
+            try:
+                await self._daemon("RemoveMatch", "s", [rule])
+            except BusError:
+                pass
+
+    async def request_name(self, name: str) -> None:
+        """Owns a name on the bus, now and after each outage. Another process that has it keeps it."""
+        self._names.append(name)
+        await self._daemon("RequestName", "su", [name, 4])
+
+    async def owner(self, name: str) -> str | None:
+        """The connection that owns a name; None if nobody does."""
+        try:
+            return str((await self._daemon("GetNameOwner", "s", [name]))[0])
+        except BusError as error:
+            if error.name == f"{DAEMON}.Error.NameHasNoOwner":
+                return None
+            raise
+
+    async def _daemon(self, member: str, signature: str, body: list[Any]) -> list[Any]:
+        return await self.call(DAEMON, "/org/freedesktop/DBus", DAEMON, member, signature, body)
+
+    async def _connect(self) -> _Link:
+        try:
+            link = _Link(await asyncio.wait_for(open_dbus_connection(self.address), 25), self._receive)
+        except Exception as error:
+            # An address that is wrong, or a bus that refuses: jeepney has many exceptions for them.
+            raise BusError(f"{DAEMON}.Error.NoServer", f"no bus at {self.address}: {error}") from error
+        try:
+            for rule in self._rules:
+                await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "AddMatch", "s", [rule]), 25)
+            for name in self._names:
+                await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "RequestName", "su", [name, 4]), 25)
+            return link
+        except BaseException:
+            await link.close()
+            raise
+
+    def _receive(self, signal: Signal) -> None:
+        for listener in list(self.on_signal):
+            listener(signal)
+
+    async def _watch(self) -> None:
+        while (link := self._link) is not None:
+            await asyncio.wait([link.reading])
+            self._link = None
+            for listener in list(self.on_change):
+                listener(False)
+            pause = 0.05
+            while True:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 1)
+                try:
+                    async with self._connecting:
+                        if self._link is None:
+                            self._link = await self._connect()
+                    break
+                except BusError:
+                    continue
+            for listener in list(self.on_change):
+                listener(True)
+
+
+def _call(destination: str, path: str, interface: str, member: str, signature: str, body: list[Any] | None) -> Message:
+    place = DBusAddress(path, bus_name=destination, interface=interface)
+    return new_method_call(place, member, signature or None, tuple(body or ()))

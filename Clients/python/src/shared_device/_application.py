@@ -1,0 +1,258 @@
+"""An app on a shared device."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, Union
+
+from notify_center._connection import Variant
+
+from ._broker import Broker
+from ._keeper import Answer, Change, Keeper
+from ._record import account_from_json
+from ._store import SessionStore, default_directory
+from ._values import Account, Cleanup, Hidden, Nobody, Open, Reason, SharedDeviceError, State
+
+Step = Callable[[Cleanup], Union[object, Awaitable[object]]]
+AnyStep = TypeVar("AnyStep", bound=Step)
+
+ATTEMPTS = 3
+PAUSE = 0.1
+LONGEST_WAIT = 60.0
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token for a server of the organisation, and whom it is for."""
+
+    value: str
+    scopes: list[str]
+    expires_at: float
+    """Seconds since 1970."""
+    account: Account
+
+
+class Application:
+    """Follows the account of the device, deletes the data of people who signed out, and reports that.
+
+        application = Application("org.example.notes")
+
+        @application.cleanup("notes")
+        def delete(cleanup):
+            for account in cleanup.accounts:
+                delete_folder(notes / account.folder)
+
+        async for state in application.follow():
+            ...
+
+    For one event loop.
+    """
+
+    def __init__(
+        self,
+        identifier: str,
+        *,
+        bus: str | None = None,
+        bus_name: str | None = None,
+        state_directory: str | None = None,
+    ) -> None:
+        """
+        :param identifier: the app's own, in reverse DNS.
+        :param bus: `session`, `system` or an address; otherwise $NOTIFY_CENTER_BUS, else the session bus.
+        :param bus_name: a name on the bus by which the bus can start the app to clean up: the one in its manifest.
+        :param state_directory: where the record is; otherwise the identifier in $XDG_STATE_HOME. It must outlast the user data.
+        """
+        self.identifier = identifier
+        self._broker = Broker(bus, bus_name)
+        self._keeper = Keeper(identifier, self._broker, SessionStore(state_directory or default_directory(identifier)))
+        self._steps: dict[str, Step] = {}
+
+    # The cleanup.
+
+    def cleanup(self, name: str) -> Callable[[AnyStep], AnyStep]:
+        """Registers a step that removes the data of `Cleanup.accounts`. On return the data must be gone from the disk.
+
+        A function runs in a thread, a coroutine function on the event loop. Steps run one after the other, in the order of registration. One
+        that raises is tried again, three times in all, and later with the whole cleanup; so each must do no harm twice. The
+        administrator reads what it returns: amounts, never names.
+        """
+        if not name or name in self._steps:
+            raise ValueError(f"a step needs a name that no other step has, not {name!r}")
+
+        def register(step: AnyStep) -> AnyStep:
+            self._steps[name] = step
+            return step
+
+        return register
+
+    # The account.
+
+    async def follow(self) -> AsyncIterator[State]:
+        """What the app may show, until the caller stops. Run one such loop at a time.
+
+        The first state is `Hidden`. The next one waits for the loop's body: when the body of `Hidden` has ended, nothing of the
+        person may be on the screen or be written any more, and the cleanup begins. While a cleanup fails, or the broker does not answer,
+        the state stays `Hidden`, and both are tried again.
+        """
+        told: State = Hidden(Reason.STARTING, "asking who is signed in")
+        yield told
+        wants_state, wait = True, 1.0
+        while True:
+            self._broker.changed.clear()
+            try:
+                await self._broker.watch()
+                change = await self._keeper.change(wants_state)
+            except SharedDeviceError as error:
+                wants_state = True
+                hidden = Hidden(Reason.UNKNOWN, f"it is not known who is signed in: {error}")
+                if told != hidden:
+                    told = hidden
+                    yield told
+                await self._pause(1)
+                continue
+            wants_state = False
+            if change is None:
+                await self._broker.changed.wait()
+            elif change.stale:
+                if not (isinstance(told, Hidden) and told.reason is Reason.CLEANUP_FAILED):
+                    told = Hidden(Reason.CHANGING, "the user is changing")
+                    yield told
+                problem = await self._clean(change)
+                wants_state = True
+                if problem is None:
+                    wait = 1.0
+                    continue
+                failed = Hidden(Reason.CLEANUP_FAILED, f"the previous user's data is not removed yet: {problem}")
+                if told != failed:
+                    told = failed
+                    yield told
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, LONGEST_WAIT)
+            else:
+                state: State = Nobody() if change.current is None else Open(change.current)
+                if told != state:
+                    if isinstance(told, Open):
+                        yield Hidden(Reason.CHANGING, "the user is changing")
+                    told = state
+                    yield told
+
+    async def sign_in(
+        self, username: str, password: str, scopes: list[str] | None = None, patience: float = 0
+    ) -> Token:
+        """Signs somebody in for the whole device. Raises `SharedDeviceError`.
+
+        :param patience: how many seconds the cleanup of the last session may take before.
+        """
+        number = str(uuid.uuid4())
+        request = {
+            "username": Variant("s", username),
+            "password": Variant("s", password),
+            "wait": Variant("d", patience),
+            "request": Variant("s", number),
+        }
+        try:
+            return await self._token("SignIn", request, scopes, "sign in", 25 + patience)
+        except asyncio.CancelledError:
+            # The person has given up, and may have left the device: undo it.
+            fields = self._fields({"request": Variant("s", number)})
+            await asyncio.shield(self._broker.call("CancelSignIn", fields, "cancel a sign-in"))
+            raise
+
+    async def token(self, account: Account, scopes: list[str] | None = None) -> Token:
+        """A token for the current account, without asking anybody. Raises `SharedDeviceError`."""
+        request = {"accountIdentifier": Variant("s", account.identifier)}
+        return await self._token("AcquireTokenSilently", request, scopes, "get a token", 25)
+
+    async def sign_out(self, account: Account) -> None:
+        """Signs the account out for the whole device: all apps delete its data. Raises `SharedDeviceError`."""
+        fields = self._fields({"accountIdentifier": Variant("s", account.identifier)})
+        await self._broker.call("SignOut", fields, "sign out")
+        # The broadcast comes, too; this is not later than it.
+        self._broker.changed.set()
+
+    async def close(self) -> None:
+        """Ends the connection to the bus. What is owed stays owed."""
+        await self._broker.close()
+
+    @property
+    def ignored_broadcasts(self) -> int:
+        """The number of broadcasts of an account change that came from somebody else than the broker."""
+        return self._broker.ignored_broadcasts
+
+    @property
+    def bus_name_problem(self) -> str | None:
+        """Why the bus refused this app its name; None if it did not."""
+        return self._broker.bus_name_problem
+
+    def _fields(self, fields: dict[str, Variant]) -> dict[str, Variant]:
+        return {"application": Variant("s", self.identifier), **fields}
+
+    async def _token(
+        self, method: str, request: dict[str, Variant], scopes: list[str] | None, attempted: str, timeout: float
+    ) -> Token:
+        await self._broker.watch()
+        heard = self._broker.heard
+        fields = self._fields({**request, "scopes": Variant("as", scopes or [])})
+        answer = await self._broker.call(method, fields, attempted, timeout)
+        session = Answer.of(answer, attempted).session
+        try:
+            token: dict[str, Any] = answer["token"]
+            account = account_from_json(answer["account"])
+            result = Token(str(token["value"]), list(token["scopes"]), float(token["expiresAt"]), account)
+        except (KeyError, TypeError, ValueError) as error:
+            raise SharedDeviceError("broker_failed", attempted, f"its answer has another form: {error!r}") from error
+        # In the record first, because the app may store data for the account at once.
+        await self._keeper.enter(session, attempted, self._broker.heard != heard)
+        return result
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._broker.changed.wait(), seconds)
+        except TimeoutError:
+            pass
+
+    async def _clean(self, change: Change) -> str | None:
+        """Runs the steps and reports; returns why the data may still be there, None if it is gone."""
+        await self._tell(change, "begun")
+        results, problems = [], []
+        for name, step in list(self._steps.items()):
+            try:
+                result = await self._run(step, Cleanup(change.accounts))
+                results.append(name if result is None else f"{name} ({str(result)[:200]})")
+            except Exception as error:
+                problems.append(f"“{name}” failed: {type(error).__name__}: {str(error)[:500]}")
+        if problems:
+            problem = "; ".join(problems)
+            await self._tell(change, "failed", problem)
+            return problem
+        steps = f"{len(results)} {'step' if len(results) == 1 else 'steps'}"
+        try:
+            await self._keeper.cleaned(change, f"{steps}: {', '.join(results)}" if results else steps)
+            return None
+        except SharedDeviceError as error:
+            return f"all steps are done, but {error}"
+
+    @staticmethod
+    async def _run(step: Step, cleanup: Cleanup) -> object:
+        attempt = 1
+        while True:
+            try:
+                if asyncio.iscoroutinefunction(step):
+                    return await step(cleanup)
+                result = await asyncio.to_thread(step, cleanup)
+                return await result if asyncio.iscoroutine(result) else result
+            except Exception:
+                if attempt == ATTEMPTS:
+                    raise
+            attempt += 1
+            await asyncio.sleep(PAUSE)
+
+    async def _tell(self, change: Change, progress: str, detail: str | None = None) -> None:
+        try:
+            await self._keeper.tell(change, progress, detail)
+        except SharedDeviceError:
+            # For people who wait; the debt does not depend on it.
+            pass

@@ -1,0 +1,125 @@
+"""The app's side of the connection to the broker: calls, and the broker's broadcasts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from notify_center._connection import DAEMON, BusError, Connection, Signal, Variant
+
+from ._values import SharedDeviceError
+
+NAME = "org.notifycenter.SharedDevice1"
+PATH = "/org/notifycenter/SharedDevice"
+ERRORS = NAME + ".Error."
+BROADCAST = "org.notifycenter.Darwin1.SHARED_MODE_CURRENT_ACCOUNT_CHANGED"
+
+KNOWN_CODES = frozenset(
+    "cleanup_required cleanup_pending no_current_account current_account_mismatch account_already_signed_in authentication_failed "
+    "too_many_attempts not_shared_device brt_tenant_mismatch workplace_join_required not_eligible_to_use_broker not_permitted "
+    "invalid_request broker_failed".split()
+)
+
+
+class Broker:
+    """Calls the broker, and says when it is time to ask it again. Broadcasts of anybody else are counted and ignored."""
+
+    def __init__(self, bus: str | None, bus_name: str | None) -> None:
+        self.changed = asyncio.Event()
+        """Set when the broker's answer may be another: at a broadcast, and when the broker or the bus comes or goes."""
+        self.heard = 0
+        """Counts these occasions. If it grows during a request, the answer is doubtful."""
+        self.ignored_broadcasts = 0
+        self.bus_name_problem: str | None = None
+        self._connection = Connection(bus)
+        self._bus_name = bus_name
+        self._owner: str | None = None
+        self._is_watching = False
+        self._starting = asyncio.Lock()
+
+    async def watch(self) -> None:
+        """Listens, from the first call on. In force on return. Raises `broker_unavailable` if there is no bus."""
+        async with self._starting:
+            if self._is_watching:
+                return
+            connection = self._connection
+            try:
+                await connection.open()
+                if self._receive not in connection.on_signal:
+                    if self._bus_name is not None:
+                        await self._take_name(self._bus_name)
+                    connection.on_signal.append(self._receive)
+                    connection.on_change.append(self._bus_changed)
+                    await connection.add_match(
+                        f"type='signal',sender='{DAEMON}',interface='{DAEMON}',member='NameOwnerChanged',arg0='{NAME}'"
+                    )
+                    await connection.add_match(f"type='signal',path='/org/notifycenter',interface='{BROADCAST}'")
+                before = self.heard
+                owner = await connection.owner(NAME)
+                if before == self.heard:
+                    self._owner = owner
+                self._is_watching = True
+            except BusError as error:
+                if not self._is_watching and self._receive in connection.on_signal:
+                    connection.on_signal.remove(self._receive)
+                    connection.on_change.remove(self._bus_changed)
+                raise _unavailable("listen for account changes", error) from error
+
+    async def call(self, method: str, request: dict[str, Variant] | None, attempted: str, timeout: float = 25) -> dict[str, Any]:
+        """Calls a method. Raises `SharedDeviceError`: the broker's refusal, or `broker_unavailable`."""
+        if any(isinstance(field.value, str) and "\0" in field.value for field in (request or {}).values()):
+            # The bus hangs up on whoever sends it.
+            raise SharedDeviceError("invalid_request", attempted, "a text has a U+0000; send it without")
+        await self.watch()
+        try:
+            signature, body = ("", []) if request is None else ("a{sv}", [request])
+            answer = await self._connection.call(NAME, PATH, NAME, method, signature, body, timeout)
+        except BusError as error:
+            if not error.name.startswith(ERRORS):
+                raise _unavailable(attempted, error) from error
+            code = error.name.removeprefix(ERRORS)
+            if code not in KNOWN_CODES:
+                raise SharedDeviceError("broker_failed", attempted, f"{error.message} [{code}]") from error
+            raise SharedDeviceError(code, attempted, error.message) from error
+        if not answer or not isinstance(answer[0], dict):
+            raise SharedDeviceError("broker_failed", attempted, "its answer is no dictionary")
+        return answer[0]
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def _take_name(self, name: str) -> None:
+        try:
+            await self._connection.request_name(name)
+        except BusError as error:
+            # If the bus cannot start this app, it must hear of changes all the more.
+            self.bus_name_problem = str(error)
+
+    def _receive(self, message: Signal) -> None:
+        if message.member == "NameOwnerChanged" and message.sender == DAEMON:
+            if len(message.body) == 3 and message.body[0] == NAME:
+                self._owner = message.body[2] or None
+                self._nudge()
+        elif message.interface == BROADCAST and message.member == "Posted":
+            if message.sender is not None and message.sender == self._owner:
+                self._nudge()
+            else:
+                self.ignored_broadcasts += 1
+
+    def _bus_changed(self, is_there: bool) -> None:
+        self._owner = None
+        # Asks for the owner again, before the next question.
+        self._is_watching = False
+        self._nudge()
+
+    def _nudge(self) -> None:
+        self.heard += 1
+        self.changed.set()
+
+
+def _unavailable(attempted: str, error: BusError) -> SharedDeviceError:
+    return SharedDeviceError(
+        "broker_unavailable",
+        attempted,
+        f"the shared-device broker does not answer ({error}); see that shared-device-broker runs on this bus",
+    )

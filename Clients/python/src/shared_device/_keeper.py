@@ -1,0 +1,171 @@
+"""Asks the broker and keeps the record, one question at a time: overlapping ones would report a change twice or lose one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from notify_center._connection import Variant
+
+from ._broker import Broker
+from ._record import DeviceSession, OwedSession, Receipt, Session, SessionRecord, account_from_json, epoch
+from ._store import SessionStore
+from ._values import Account, SharedDeviceError
+
+Value = TypeVar("Value")
+
+REPORTING = "report a cleanup to the broker"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Who is signed in, and whose data the app has to delete."""
+
+    stale: list[Session]
+    current: Account | None
+    is_held: bool
+    """Whether this process may have stored some of the data."""
+    is_shared: bool
+    """Whether another process may have."""
+
+    @property
+    def accounts(self) -> list[Account]:
+        return list(dict.fromkeys(session.account for session in self.stale))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The broker's answer to the question who is signed in."""
+
+    session: DeviceSession
+    owed: list[OwedSession]
+
+    @staticmethod
+    def of(fields: dict[str, Any], attempted: str) -> Answer:
+        try:
+            account = fields.get("account")
+            owed = [
+                OwedSession(
+                    epoch(one["epoch"]),
+                    account_from_json(one["account"]) if "account" in one else None,
+                    one.get("again") is True,
+                )
+                for one in fields.get("owed", [])
+            ]
+            return Answer(DeviceSession(account_from_json(account) if account else None, epoch(fields["epoch"])), owed)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise SharedDeviceError("broker_failed", attempted, f"its answer has another form: {error!r}") from error
+
+
+class Keeper:
+    """The app's debts, in this process and on the disk."""
+
+    def __init__(self, application: str, broker: Broker, store: SessionStore) -> None:
+        self._application = application
+        self._broker = broker
+        self._store = store
+        self._turn = asyncio.Lock()
+        self._told: DeviceSession | None = None
+        self._is_told = False
+        # The sessions that this process was told of, and those of them that it was told are over; neither is cleaned up.
+        self._held: list[Session] = []
+        self._stale: list[Session] = []
+        self._last_epoch = 0
+
+    async def change(self, wants_state: bool) -> Change | None:
+        """What has changed since this function last told the app; None means nothing.
+
+        :param wants_state: whether the app wants the current state even if nothing has changed.
+        """
+        async with self._turn:
+            answer, known = await self._ask()
+            held = list(self._held)
+
+            def enter(record: SessionRecord) -> Change:
+                record.reconcile(answer.owed, held)
+                stale = record.enter(answer.session, held, known)
+                return Change(
+                    stale, answer.session.account, any(one in held for one in stale), record.is_shared(stale)
+                )
+
+            # On the disk before the app hears of the account, and so before it can store anything.
+            change = await self._update(enter)
+            self._hold(answer.session)
+            self._stale = change.stale
+            is_new = not self._is_told or self._told != answer.session
+            self._told, self._is_told = answer.session, True
+            return change if is_new or wants_state or change.stale else None
+
+    async def enter(self, session: DeviceSession, attempted: str, is_doubtful: bool) -> None:
+        """Records a session of which the app is about to hear with a token. Raises `current_account_mismatch` if it is over."""
+        async with self._turn:
+            current = (await self._ask())[0].session.epoch if is_doubtful else max(session.epoch, self._last_epoch)
+            if current != session.epoch or any(one.epoch == session.epoch for one in self._stale):
+                raise SharedDeviceError("current_account_mismatch", attempted, "the account was signed out meanwhile")
+            held = list(self._held)
+            await self._update(lambda record: record.enter(session, held))
+            self._hold(session)
+
+    async def cleaned(self, change: Change, detail: str) -> None:
+        """The data is gone: forgets the sessions, and then sends the receipts. The broker asks again for those that it does not get."""
+        async with self._turn:
+            receipts = await self._update(lambda record: record.cleaned(change.stale, detail))
+            self._held = [one for one in self._held if one not in change.stale]
+            self._stale = [one for one in self._stale if one not in change.stale]
+            try:
+                await self._send(receipts)
+            except SharedDeviceError as error:
+                if error.code != "broker_unavailable":
+                    raise
+
+    async def tell(self, change: Change, progress: str, detail: str | None = None) -> None:
+        """Reports that the cleanup has begun or has failed. Nothing depends on it."""
+        for session in change.stale:
+            await self._report(progress, Receipt(session.epoch, detail))
+
+    async def _ask(self) -> tuple[Answer, list[Session]]:
+        attempted = "get the current account"
+        while True:
+            known = (await asyncio.to_thread(self._store.load)).may_hold_data
+            request = {"application": Variant("s", self._application)}
+            answer = Answer.of(await self._broker.call("GetCurrentAccount", request, attempted), attempted)
+            self._last_epoch = answer.session.epoch
+            if not answer.owed:
+                return answer, known
+            held = list(self._held)
+
+            def reconcile(record: SessionRecord) -> list[Receipt]:
+                record.reconcile(answer.owed, held)
+                return record.receipts(held)
+
+            due = await self._update(reconcile)
+            if not due:
+                return answer, known
+            # The cleanup was done, but the broker was away, or the app ended before it could report it.
+            await self._send(due)
+
+    async def _send(self, receipts: list[Receipt]) -> None:
+        for receipt in receipts:
+            await self._report("finished", receipt)
+
+    async def _report(self, progress: str, receipt: Receipt) -> None:
+        request = {
+            "application": Variant("s", self._application),
+            "session": Variant("t", receipt.epoch),
+            "progress": Variant("s", progress),
+        }
+        if receipt.detail is not None:
+            # The bus takes no U+0000: a receipt that cannot be sent would block every question.
+            request["detail"] = Variant("s", receipt.detail.replace("\0", "")[:2000])
+        await self._broker.call("ReportCleanup", request, REPORTING)
+
+    def _hold(self, session: DeviceSession) -> None:
+        if session.account is not None:
+            current = Session(session.account, session.epoch)
+            if current not in self._held:
+                self._held.append(current)
+
+    async def _update(self, body: Callable[[SessionRecord], Value]) -> Value:
+        return await asyncio.to_thread(lambda: self._store.update(body))

@@ -1,0 +1,184 @@
+"""Whose data an app may hold. Pure; `_store` keeps it on disk, in the form of the Swift library.
+
+A session enters the record before the app hears of it, and leaves it when its data is gone. So a crash at any instant leaves a debt, never
+a leak. The rules and their vectors are those of the Swift library (`SessionRecord.swift`, `session-record.json`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ._values import Account
+
+
+@dataclass(frozen=True)
+class Session:
+    """One account's stay on the device. The same account after a sign-out is another session."""
+
+    account: Account
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """A cleanup that is done and that the broker has not confirmed yet."""
+
+    epoch: int
+    detail: str | None = None
+
+
+@dataclass(frozen=True)
+class DeviceSession:
+    """Who is signed in, and since which change of the device."""
+
+    account: Account | None
+    epoch: int
+
+
+@dataclass(frozen=True)
+class OwedSession:
+    """A session whose data this app has to delete, according to the broker's ledger."""
+
+    epoch: int
+    account: Account | None
+    is_again: bool = False
+    """Whether a cleanup from before this answer does not count."""
+
+
+@dataclass
+class SessionRecord:
+    """The record. Its functions change it and decide nothing else."""
+
+    last_reported: Account | None = None
+    may_hold_data: list[Session] = field(default_factory=list)
+    receipts_due: list[Receipt] = field(default_factory=list)
+    shared: set[int] = field(default_factory=set)
+    """The sessions that more than one process of this app deals with."""
+
+    def is_shared(self, sessions: Iterable[Session]) -> bool:
+        """Whether another process of the app may store something of these sessions while this one deletes."""
+        return any(session.epoch in self.shared for session in sessions)
+
+    def report(self, session: DeviceSession) -> Account | None:
+        """Records that the app is told of `session`; returns the account that it was told of before."""
+        before, self.last_reported = self.last_reported, session.account
+        return before
+
+    def enter(
+        self, session: DeviceSession, held: Sequence[Session] = (), known: Sequence[Session] = ()
+    ) -> list[Session]:
+        """Records the session of which the app is about to hear; returns the sessions whose data it has to delete.
+
+        :param held: the sessions that this process was told of and has not cleaned up.
+        :param known: the sessions that the record had before the broker was asked. They are over if the answer does not name them.
+        """
+        current = None if session.account is None else Session(session.account, session.epoch)
+        forgotten = [one for one in held if one != current and one not in self.may_hold_data]
+        if forgotten:
+            self.may_hold_data = sorted(self.may_hold_data + forgotten, key=lambda one: one.epoch)
+        self.shared.update(one.epoch for one in forgotten)
+        stale = [one for one in self.may_hold_data if one != current and (one.epoch <= session.epoch or one in known)]
+        if current is None:
+            return stale
+        if current not in self.may_hold_data:
+            self.may_hold_data.append(current)
+        elif current not in held:
+            self.shared.add(current.epoch)
+        return stale
+
+    def reconcile(self, owed: Sequence[OwedSession], held: Sequence[Session] = ()) -> None:
+        """Merges the record and the broker's ledger: a debt that either of them has is owed."""
+        self.receipts_due = [
+            receipt
+            for receipt in self.receipts_due
+            if any(one.epoch == receipt.epoch and not one.is_again for one in owed)
+            and not any(one.epoch == receipt.epoch for one in self.may_hold_data)
+        ]
+        for one in owed:
+            if one.epoch in {other.epoch for other in self.may_hold_data} | {other.epoch for other in self.receipts_due}:
+                continue
+            if one.account is not None:
+                self.may_hold_data.append(Session(one.account, one.epoch))
+                self.shared.add(one.epoch)
+            else:
+                # Neither the broker nor this app knows any more whose it was.
+                self.receipts_due.append(Receipt(one.epoch, "no data of this session"))
+        self.may_hold_data.sort(key=lambda one: one.epoch)
+        own = {one.epoch for one in held}
+        self.shared.update(one.epoch for one in owed if not one.is_again and one.epoch not in own)
+        self.shared &= {one.epoch for one in self.may_hold_data}
+
+    def receipts(self, held: Sequence[Session]) -> list[Receipt]:
+        """The receipts that this process may send: another process's cleanup does not stand for its own."""
+        own = {one.epoch for one in held}
+        return [receipt for receipt in self.receipts_due if receipt.epoch not in own]
+
+    def cleaned(self, sessions: Sequence[Session], detail: str | None = None) -> list[Receipt]:
+        """Records that the data of these sessions is gone, and forgets their names. Returns the receipts."""
+        receipts = [Receipt(one.epoch, detail) for one in sessions]
+        self.may_hold_data = [one for one in self.may_hold_data if one not in sessions]
+        self.shared &= {one.epoch for one in self.may_hold_data}
+        epochs = {one.epoch for one in sessions}
+        self.receipts_due = [due for due in self.receipts_due if due.epoch not in epochs] + receipts
+        accounts = [one.account for one in self.may_hold_data]
+        if self.last_reported in [one.account for one in sessions] and self.last_reported not in accounts:
+            self.last_reported = None
+        return receipts
+
+    def has_news(self, other: SessionRecord) -> bool:
+        """Whether a crash must not lose what this record says and `other` does not."""
+        return (
+            (self.last_reported, self.may_hold_data, self.shared)
+            != (other.last_reported, other.may_hold_data, other.shared)
+        ) or not all(receipt in other.receipts_due for receipt in self.receipts_due)
+
+    # The form in the file.
+
+    def to_json(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "mayHoldData": [{"account": account_to_json(one.account), "epoch": one.epoch} for one in self.may_hold_data],
+            "receiptsDue": [
+                {"epoch": one.epoch} | ({} if one.detail is None else {"detail": one.detail}) for one in self.receipts_due
+            ],
+            "shared": sorted(self.shared),
+        }
+        if self.last_reported is not None:
+            fields["lastReported"] = account_to_json(self.last_reported)
+        return fields
+
+    @staticmethod
+    def from_json(fields: Any) -> SessionRecord:
+        """Raises `ValueError` for what is no record."""
+        try:
+            reported = fields.get("lastReported")
+            return SessionRecord(
+                None if reported is None else account_from_json(reported),
+                [Session(account_from_json(one["account"]), epoch(one["epoch"])) for one in fields["mayHoldData"]],
+                [Receipt(epoch(one["epoch"]), one.get("detail")) for one in fields.get("receiptsDue") or []],
+                {epoch(one) for one in fields.get("shared") or []},
+            )
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"it is no record: {error!r}") from error
+
+
+def account_to_json(account: Account) -> dict[str, str]:
+    fields = {"identifier": account.identifier, "username": account.username}
+    return fields if account.display_name is None else fields | {"displayName": account.display_name}
+
+
+def account_from_json(fields: Any) -> Account:
+    """Also of the broker's form. Raises `ValueError`, `KeyError` or `TypeError` for what is no account."""
+    identifier, username = fields["identifier"], fields["username"]
+    if not isinstance(identifier, str) or not identifier or not isinstance(username, str):
+        raise ValueError("it is no account")
+    name = fields.get("displayName")
+    return Account(identifier, username, name if isinstance(name, str) else None)
+
+
+def epoch(value: Any) -> int:
+    """A session's number. Raises `ValueError` for anything else."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
+        raise ValueError("a session's number is a whole number of 64 bits")
+    return value

@@ -1,0 +1,215 @@
+"""An app in Python and the real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+import unittest
+from typing import Any
+
+from device import Device, eventually, needs_programs
+from notify_center import darwin
+from shared_device import Account, Application, Cleanup, Hidden, Nobody, Open, Reason, SharedDeviceError, State
+
+APP = str(pathlib.Path(__file__).with_name("app.py"))
+
+
+class Process:
+    """The app of the tests as a process, whose lines are collected."""
+
+    def __init__(self, device: Device, point: str = "") -> None:
+        self.device = device
+        self.process = device.python(APP, str(device.folder), point)
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip())
+
+    async def line(self, text: str) -> None:
+        await eventually(f"“{text}” among {self.lines}", lambda: any(text in line for line in self.lines))
+
+    async def end(self) -> int:
+        await eventually("the app ends", lambda: self.process.poll() is not None)
+        return self.process.returncode
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@needs_programs
+class FollowTests(unittest.IsolatedAsyncioTestCase):
+    def setUp(self) -> None:
+        self.device = Device()
+        self.addCleanup(self.device.close)
+
+    def application(self, name: str = "control") -> Application:
+        application = Application(
+            f"org.example.{name}", bus=self.device.address, state_directory=str(self.device.folder / "records" / name)
+        )
+        self.addAsyncCleanup(application.close)
+        return application
+
+    def start(self, point: str = "") -> Process:
+        process = Process(self.device, point)
+        self.addCleanup(process.kill)
+        return process
+
+    async def sign_in(self, user: str) -> Account:
+        return (await self.application().sign_in(user, f"correct horse {user}")).account
+
+    async def round(self, name: str = "org.example.python") -> dict[str, Any]:
+        answer = await self.application("asker")._broker.call("GetRound", {}, "ask for the round")
+        apps: list[dict[str, Any]] = answer.get("round", {}).get("apps", [])
+        return next((app for app in apps if app["identifier"].startswith(name)), {})
+
+    async def cleaned(self) -> dict[str, Any]:
+        for _ in range(3000):
+            if (app := await self.round()).get("progress") == "finished":
+                return app
+            await asyncio.sleep(0.01)
+        self.fail(f"no receipt: {await self.round()}")
+
+    async def test_a_sign_out_reaches_the_app_and_the_receipt_comes_after_the_deletion(self) -> None:
+        app = self.start()
+        await app.line("Nobody()")
+        account = await self.sign_in("ada")
+        await app.line("stored for ada")
+        await self.application().sign_out(account)
+        report = await self.cleaned()
+        self.assertEqual(report["detail"], "2 steps: first, secret (1 folder)")
+        self.assertFalse((self.device.folder / "data" / account.folder).exists())
+        self.assertEqual([line.split("(")[0] for line in app.lines if "stored" not in line],
+                         ["Hidden", "Nobody", "Open", "Hidden", "Nobody"])
+        record = json.loads((self.device.folder / "record/shared-device-sessions.json").read_text())
+        self.assertNotIn("ada", json.dumps(record))
+
+    async def test_an_app_that_is_killed_at_any_point_pays_before_it_shows_the_next_person(self) -> None:
+        before_sign_out = ["before the record is written", "after the record is written", "stored"]
+        points = before_sign_out + [
+            "before the first step", "before the deletion", "after the deletion", "before the record is forgotten",
+            "after the record is forgotten", "before the receipt", "after the receipt",
+        ]
+        for point in points:
+            with self.subTest(point):
+                device = self.device = Device()
+                self.addCleanup(device.close)
+                app = self.start(point)
+                await app.line("Hidden")
+                account = await self.sign_in("ada")
+                secret = device.folder / "data" / account.folder / "secret"
+                if point not in before_sign_out:
+                    await app.line("stored for ada")
+                    await self.application().sign_out(account)
+                self.assertEqual(await app.end(), -9)
+                if point in before_sign_out:
+                    self.assertEqual(secret.exists(), point == "stored")
+                    await self.application().sign_out(account)
+                await self.sign_in("grace")
+                again = self.start()
+                await again.line("stored for grace")
+                self.assertFalse(secret.exists())
+                self.assertFalse(any("ada" in line for line in again.lines))
+                await self.cleaned()
+                record = (device.folder / "record/shared-device-sessions.json").read_text()
+                self.assertNotIn(account.identifier, record)
+
+    async def test_two_processes_of_one_app_share_the_record_and_each_reports(self) -> None:
+        apps = [self.start(), self.start()]
+        account = await self.sign_in("ada")
+        for app in apps:
+            await app.line("stored for ada")
+        await self.application().sign_out(account)
+        for app in apps:
+            await eventually("it shows nobody", lambda app=app: app.lines[-1] == "Nobody()")
+        await self.cleaned()
+        self.assertFalse((self.device.folder / "data" / account.folder).exists())
+
+    async def test_a_step_that_fails_keeps_the_screen_hidden_and_the_debt(self) -> None:
+        application, works, states = self.application("python"), [False], list[State]()
+
+        @application.cleanup("data")
+        async def delete(cleanup: Cleanup) -> None:
+            if not works[0]:
+                raise OSError(f"no way to delete {len(cleanup.accounts)}")
+
+        following = asyncio.create_task(self.collect(application, states))
+        account = await self.sign_in("ada")
+        await eventually("ada is shown", lambda: states and isinstance(states[-1], Open))
+        await self.application().sign_out(account)
+        await eventually("it says so", lambda: isinstance(states[-1], Hidden) and states[-1].reason is Reason.CLEANUP_FAILED)
+        report = await self.round()
+        self.assertEqual((report["progress"], report["detail"]), ("failed", "“data” failed: OSError: no way to delete 1"))
+        works[0] = True
+        await eventually("nobody is shown", lambda: states[-1] == Nobody())
+        await self.cleaned()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    @staticmethod
+    async def collect(application: Application, states: list[State]) -> None:
+        async for state in application.follow():
+            states.append(state)
+
+    async def test_while_broker_or_bus_are_away_nothing_is_shown(self) -> None:
+        app = self.start()
+        await self.sign_in("ada")
+        await app.line("stored for ada")
+        self.device.kill(self.device.broker)
+        await eventually("it hides", lambda: "Reason.UNKNOWN" in app.lines[-1])
+        self.device.start_broker()
+        await eventually("ada again", lambda: app.lines[-1] == "stored for ada")
+        self.device.kill(self.device.broker)
+        self.device.kill(self.device.bus)
+        await eventually("it hides", lambda: "Reason.UNKNOWN" in app.lines[-1])
+        (self.device.folder / "bus").unlink(missing_ok=True)
+        self.device.start_bus()
+        self.device.start_broker()
+        await eventually("ada again", lambda: app.lines[-1] == "stored for ada")
+        # The broadcast is heard on the new connection, too.
+        self.device.sign_out()
+        await eventually("nobody", lambda: app.lines[-1] == "Nobody()")
+
+    async def test_a_strangers_broadcast_is_counted_and_ignored(self) -> None:
+        application, states = self.application("python"), list[State]()
+        following = asyncio.create_task(self.collect(application, states))
+        await eventually("nobody", lambda: states and states[-1] == Nobody())
+        stranger = darwin(self.device.address)
+        await stranger.post("SHARED_MODE_CURRENT_ACCOUNT_CHANGED")
+        await eventually("it is counted", lambda: application.ignored_broadcasts == 1)
+        await stranger.close()
+        self.assertEqual(len(states), 2)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    async def test_refusals_have_the_code_of_the_page(self) -> None:
+        with self.assertRaises(SharedDeviceError) as raised:
+            await self.application().sign_in("ada", "wrong")
+        self.assertEqual(raised.exception.code, "authentication_failed")
+        account = await self.sign_in("ada")
+        with self.assertRaises(SharedDeviceError) as raised:
+            await self.sign_in("grace")
+        self.assertEqual(raised.exception.code, "account_already_signed_in")
+        token = await self.application().token(account, ["orders.read"])
+        self.assertEqual((token.account, token.scopes), (account, ["orders.read"]))
+        with self.assertRaises(SharedDeviceError) as raised:
+            await self.application().sign_in("ada\0", "x")
+        self.assertEqual(raised.exception.code, "invalid_request")
+        with self.assertRaises(SharedDeviceError) as raised:
+            await Application("org.example.x", bus=f"unix:path={self.device.folder}/none").token(account)
+        self.assertEqual(raised.exception.code, "broker_unavailable")
+
+
+if __name__ == "__main__":
+    unittest.main()

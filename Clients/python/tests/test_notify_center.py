@@ -1,0 +1,146 @@
+"""The centers in Python, and the Swift command `notify-center`, both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+from datetime import datetime, timedelta, timezone
+
+from device import PROGRAMS, needs_programs
+from notify_center import Center, Notification, UserInfo, darwin, distributed
+from notify_center import _wire
+
+NAMES = ["com.example.hello", "my-app", "SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "", "a..b", ".x.", "9.8z", "__", "a_", "ä.b", "x" * 300, "é" * 90]
+
+
+class WireTests(unittest.TestCase):
+    def test_names_are_escaped_as_the_wire_protocol_says(self) -> None:
+        tails = {"my-app": "my__2dapp", "": "__", "a__b": "a__5f_b", "a.1": "a.__31", "Menu_opened": "Menu_opened"}
+        for name, tail in tails.items():
+            self.assertEqual(_wire.interface_name(name, _wire.DARWIN), f"org.notifycenter.Darwin1.{tail}")
+        self.assertRegex(_wire.interface_name("x" * 300, _wire.DARWIN), r"\.__h[0-9a-f]{16}$")
+
+    def test_what_is_encoded_is_decoded(self) -> None:
+        info: UserInfo = {
+            "text": "ä\0b", "whole": -5, "large": (1 << 64) - 1, "half": 0.5, "yes": True, "data": b"\0\1",
+            "when": datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc), "list": [1, "two", [3.0]], "in": {"a\0b": 1},
+        }
+        for name, object_, user_info in [("n", None, None), ("n\0\\", "o\0", {}), ("n", "", info), ("n", "x", {"k": "v"})]:
+            signature, arguments = _wire.encode(name, object_, user_info, False)
+            self.assertEqual(_wire.decode(arguments, signature), (name, object_, user_info))
+
+    def test_what_no_receiver_takes_is_refused(self) -> None:
+        deep: UserInfo = {}
+        for _ in range(25):
+            deep = {"in": deep}
+        for info in [deep, {"x": "y" * (1 << 20)}, {"x": 1 << 65}, {"x": [0] * 20_000}]:
+            with self.assertRaises(ValueError):
+                _wire.encode("n", None, info, False)
+
+    def test_what_is_no_notification_is_refused(self) -> None:
+        for arguments, signature in [([], ""), ([5], "i"), (["n", 5], "si"), (["n", "", 0, 5], "ssui"),
+                                     (["\\x", "", 1 << 10], "ssu"), (["n", "", 0, {"a": ("h", 0)}], "ssua{sv}")]:
+            with self.subTest(signature), self.assertRaises(ValueError):
+                _wire.decode(arguments, signature)
+
+
+@needs_programs
+class CenterTests(unittest.IsolatedAsyncioTestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.address = f"unix:path={folder.name}/bus"
+        self.socket = pathlib.Path(folder.name) / "bus"
+        self.start_bus()
+        self.addCleanup(lambda: self.stop_bus())
+
+    def start_bus(self) -> None:
+        self.bus = subprocess.Popen(
+            ["dbus-daemon", "--session", "--nofork", "--print-address=1", f"--address={self.address}"],
+            stdout=subprocess.PIPE,
+        )
+        assert self.bus.stdout is not None and self.bus.stdout.readline()
+
+    def stop_bus(self) -> None:
+        self.bus.kill()
+        self.bus.wait()
+        assert self.bus.stdout is not None
+        self.bus.stdout.close()
+        self.socket.unlink(missing_ok=True)
+
+    def center(self, make: object = darwin) -> Center:
+        center: Center = (distributed if make is distributed else darwin)(self.address)
+        self.addAsyncCleanup(center.close)
+        return center
+
+    async def watch(self, *arguments: str) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            PROGRAMS / "notify-center", "watch", "--bus", self.address, "--json", "--ready", *arguments,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stderr is not None
+        self.assertEqual(await asyncio.wait_for(process.stderr.readline(), 30), b"ready\n")
+        return process
+
+    async def test_swift_hears_what_python_posts(self) -> None:
+        command = await self.watch("--count", str(len(NAMES)), "--", *NAMES)
+        for name in NAMES:
+            await self.center().post(name)
+        output, _ = await asyncio.wait_for(command.communicate(), 30)
+        self.assertEqual([json.loads(line)["name"] for line in output.splitlines()], NAMES)
+
+    async def test_swift_hears_object_and_user_info(self) -> None:
+        command = await self.watch("--distributed", "--count", "1", "com.example.order")
+        info: UserInfo = {"total": 12.5, "items": ["tea", "cake"], "paid": True, "count": 2}
+        await self.center(distributed).post("com.example.order", object="till-3", user_info=info)
+        output, _ = await asyncio.wait_for(command.communicate(), 30)
+        line = json.loads(output)
+        self.assertEqual((line["object"], line["userinfo"]), ("till-3", info))
+
+    async def test_python_hears_what_swift_posts(self) -> None:
+        async def post(*arguments: str) -> None:
+            command = [PROGRAMS / "notify-center", "post", "--bus", self.address, *arguments]
+            self.assertEqual(await (await asyncio.create_subprocess_exec(*command)).wait(), 0)
+
+        for name in NAMES:
+            async with self.center().observe(name) as posts:
+                await post("--", name)
+                heard = await asyncio.wait_for(anext(posts), 30)
+                self.assertEqual((heard.name, heard.object, heard.user_info), (name, None, None))
+        async with self.center(distributed).observe("com.example.order", object="till-3") as orders:
+            await post("--distributed", "com.example.order", "--object", "till-4")
+            await post("--distributed", "com.example.order", "--object", "till-3", "--userinfo", '{"total": 12.5, "a": [1, "b"]}')
+            heard = await asyncio.wait_for(anext(orders), 30)
+        self.assertEqual((heard.object, heard.user_info), ("till-3", {"total": 12.5, "a": [1, "b"]}))
+
+    async def test_an_observation_is_in_force_again_after_an_outage_of_the_bus(self) -> None:
+        observer = self.center()
+        lost, back = asyncio.Event(), asyncio.Event()
+        observer.connection.on_change.append(lambda is_there: (back if is_there else lost).set())
+        async with observer.observe("com.example.hello") as posts:
+            self.stop_bus()
+            await asyncio.wait_for(lost.wait(), 30)
+            self.start_bus()
+            await asyncio.wait_for(back.wait(), 30)
+            await self.center().post("com.example.hello")
+            self.assertEqual((await asyncio.wait_for(anext(posts), 30)).name, "com.example.hello")
+
+    async def test_of_too_many_the_oldest_are_dropped_and_counted(self) -> None:
+        center = self.center(distributed)
+        async with center.observe("n", limit=3) as posts:
+            for number in range(10):
+                await center.post("n", user_info={"number": number})
+            async with center.observe("last") as last:
+                await center.post("last")
+                await asyncio.wait_for(anext(last), 30)
+            self.assertEqual(posts.dropped, 7)
+            heard: list[Notification] = [await anext(posts) for _ in range(3)]
+            self.assertEqual([one.user_info for one in heard], [{"number": number} for number in (7, 8, 9)])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,204 @@
+/* Notes on a shared device, in C: an app that takes part by the broker's D-Bus interface alone (Documentation/Interface.md).
+ *
+ *     cc -o notes notes.c $(pkg-config --cflags --libs libsystemd) && ./notes FOLDER
+ *
+ * Each session has a folder of its own in FOLDER, named by the session's number. That is the record, too: a folder is made, and forced to the
+ * disk, before the app shows or stores anything, and each folder that the broker does not name is to be deleted. For an app of one process. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <systemd/sd-bus.h>
+#include <unistd.h>
+
+#define BROKER "org.notifycenter.SharedDevice1"
+#define OBJECT "/org/notifycenter/SharedDevice"
+#define BROADCAST "org.notifycenter.Darwin1.SHARED_MODE_CURRENT_ACCOUNT_CHANGED"
+#define APP "org.notifycenter.example.c-notes"
+
+/* What the broker answers. */
+struct answer {
+    uint64_t epoch;             /* of the current session; 0 if nobody is signed in */
+    char username[256];
+    uint64_t owed[64];          /* what this app has to clean up; the next question has the rest */
+    size_t owed_count;
+};
+
+static sd_bus *bus;
+static const char *data;        /* the folder of all sessions */
+static bool must_ask = true;
+static uint64_t shown;          /* the session that is on the screen; 0 if none is */
+
+static int say(const char *state) { return printf("%s\n", state), fflush(stdout); }
+
+/* Forces the folder's entries to the disk. */
+static int force(const char *folder) {
+    int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return -errno;
+    int result = fsync(descriptor) < 0 ? -errno : 0;
+    close(descriptor);
+    return result;
+}
+
+/* Reads an a{sv}: an account's name, an epoch, a list of debts. Fields that it does not know are skipped. */
+static int read_fields(sd_bus_message *message, struct answer *answer, uint64_t *epoch) {
+    int result = sd_bus_message_enter_container(message, 'a', "{sv}");
+    while (result >= 0 && (result = sd_bus_message_enter_container(message, 'e', "sv")) > 0) {
+        const char *key, *type, *text;
+        if ((result = sd_bus_message_read(message, "s", &key)) < 0) return result;
+        if ((result = sd_bus_message_peek_type(message, NULL, &type)) < 0) return result;
+        if (!strcmp(key, "epoch") && !strcmp(type, "t")) {
+            result = sd_bus_message_read(message, "v", "t", epoch);
+        } else if (!strcmp(key, "username") && !strcmp(type, "s")) {
+            result = sd_bus_message_read(message, "v", "s", &text);
+            if (result >= 0) snprintf(answer->username, sizeof answer->username, "%s", text);
+        } else if (!strcmp(key, "account") && !strcmp(type, "a{sv}")) {
+            uint64_t none;
+            result = sd_bus_message_enter_container(message, 'v', type);
+            if (result >= 0) result = read_fields(message, answer, &none);
+            if (result >= 0) result = sd_bus_message_exit_container(message);
+        } else if (!strcmp(key, "owed") && !strcmp(type, "aa{sv}")) {
+            result = sd_bus_message_enter_container(message, 'v', type);
+            if (result >= 0) result = sd_bus_message_enter_container(message, 'a', "a{sv}");
+            while (result >= 0 && (result = sd_bus_message_at_end(message, false)) == 0) {
+                struct answer of_others = {0};
+                uint64_t session = 0;
+                result = read_fields(message, &of_others, &session);
+                if (result >= 0 && answer->owed_count < 64) answer->owed[answer->owed_count++] = session;
+            }
+            if (result >= 0) result = sd_bus_message_exit_container(message);
+            if (result >= 0) result = sd_bus_message_exit_container(message);
+        } else {
+            result = sd_bus_message_skip(message, "v");
+        }
+        if (result >= 0) result = sd_bus_message_exit_container(message);
+    }
+    return result < 0 ? result : sd_bus_message_exit_container(message);
+}
+
+/* Who is signed in, and what is owed; a negative error if the broker does not answer, or refuses. */
+static int ask(struct answer *answer) {
+    sd_bus_error error = SD_BUS_ERROR_NULL;
+    sd_bus_message *reply = NULL;
+    *answer = (struct answer){0};
+    int result = sd_bus_call_method(bus, BROKER, OBJECT, BROKER, "GetCurrentAccount", &error, &reply, "a{sv}", 1,
+                                    "application", "s", APP);
+    uint64_t epoch = 0;
+    if (result >= 0) result = read_fields(reply, answer, &epoch);
+    if (result < 0) fprintf(stderr, "notes: %s\n", error.message ? error.message : strerror(-result));
+    if (answer->username[0]) answer->epoch = epoch;
+    sd_bus_message_unref(reply);
+    sd_bus_error_free(&error);
+    return result;
+}
+
+static int report(uint64_t session, const char *progress) {
+    return sd_bus_call_method(bus, BROKER, OBJECT, BROKER, "ReportCleanup", NULL, NULL, "a{sv}", 3, "application", "s", APP,
+                              "session", "t", session, "progress", "s", progress);
+}
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place) {
+    (void)status, (void)kind, (void)place;
+    return remove(path);
+}
+
+/* Deletes a session's folder, follows no link, and reports it: first the deletion, then the receipt. */
+static int clean(uint64_t session) {
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s/%" PRIu64, data, session);
+    report(session, "begun");
+    if (nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) != 0 && errno != ENOENT) return -errno;
+    int result = force(data);
+    return result < 0 ? result : report(session, "finished");
+}
+
+/* Deletes what is over: each folder but the current session's, and what the broker says is owed. Returns how much it was. */
+static int clean_up(const struct answer *answer) {
+    int count = 0, result = 0;
+    DIR *folders = opendir(data);
+    if (!folders) return -errno;
+    for (struct dirent *entry; result >= 0 && (entry = readdir(folders));) {
+        char *end;
+        uint64_t session = strtoull(entry->d_name, &end, 10);
+        if (*end || session == 0 || session == answer->epoch) continue;
+        if (shown) say("hidden"), shown = 0;
+        result = clean(session), count++;
+    }
+    closedir(folders);
+    for (size_t index = 0; result >= 0 && index < answer->owed_count; index++) result = clean(answer->owed[index]), count++;
+    return result < 0 ? result : count;
+}
+
+/* Takes the session down, on the disk, and only then shows and stores its data. */
+static int show(const struct answer *answer) {
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/%" PRIu64, data, answer->epoch);
+    if (mkdir(path, 0700) < 0 && errno != EEXIST) return -errno;
+    int result = force(path);
+    if (result >= 0) result = force(data);
+    if (result < 0 || shown == answer->epoch) return result;
+    snprintf(path + length, sizeof path - (size_t)length, "/notes");
+    FILE *notes = fopen(path, "a");
+    if (!notes) return -errno;
+    fprintf(notes, "the secret of %s\n", answer->username);
+    if (fclose(notes) != 0) return -errno;
+    shown = answer->epoch;
+    return say("open");
+}
+
+/* One question, and what follows from it. Returns whether all of it was done; otherwise it is tried again a second later. */
+static bool follow(void) {
+    struct answer answer;
+    int result = ask(&answer);
+    if (result >= 0) result = clean_up(&answer);
+    // Somebody may have signed in or out meanwhile: ask again.
+    if (result > 0) return must_ask = true;
+    if (result >= 0 && answer.epoch) result = show(&answer);
+    // Nobody is signed in, or nobody can say who is.
+    if ((result < 0 || !answer.epoch) && shown) say("hidden"), shown = 0;
+    if (result < 0) fprintf(stderr, "notes: %s; trying again\n", strerror(-result));
+    return result >= 0;
+}
+
+static int changed(sd_bus_message *message, void *context, sd_bus_error *error) {
+    (void)message, (void)context, (void)error;
+    must_ask = true;
+    return 0;
+}
+
+static int open_bus(void) {
+    const char *name = getenv("NOTIFY_CENTER_BUS");
+    if (!name || !strcmp(name, "session")) return sd_bus_open_user(&bus);
+    if (!strcmp(name, "system")) return sd_bus_open_system(&bus);
+    int result = sd_bus_new(&bus);
+    if (result >= 0) result = sd_bus_set_address(bus, name);
+    if (result >= 0) result = sd_bus_set_bus_client(bus, true);
+    return result < 0 ? result : sd_bus_start(bus);
+}
+
+int main(int count, char **arguments) {
+    if (count != 2) return fprintf(stderr, "usage: notes FOLDER\n"), 64;
+    data = arguments[1];
+    if (mkdir(data, 0700) < 0 && errno != EEXIST) return perror(data), 73;
+    int result = open_bus();
+    // Listens first, then asks. The bus lets through only what the broker has sent. Whoever starts this app starts it again without a bus.
+    if (result >= 0) result = sd_bus_match_signal(bus, NULL, BROKER, "/org/notifycenter", BROADCAST, "Posted", changed, NULL);
+    if (result >= 0)
+        result = sd_bus_add_match(bus, NULL, "type='signal',sender='org.freedesktop.DBus',member='NameOwnerChanged',arg0='" BROKER "'", changed, NULL);
+    say("hidden");
+    for (bool is_done = true; result >= 0;) {
+        while ((result = sd_bus_process(bus, NULL)) > 0) {}
+        if (result < 0) break;
+        if (must_ask || !is_done) must_ask = false, is_done = follow();
+        if (!must_ask) result = sd_bus_wait(bus, is_done ? UINT64_MAX : 1000000);
+    }
+    fprintf(stderr, "notes: the bus is gone: %s\n", strerror(-result));
+    return say("hidden"), 69;
+}

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Notes of whoever is signed in, on a shared device. The command keeps the record, deletes, and gives the receipt.
+export NOTES="${XDG_DATA_HOME:-$HOME/.local/share}/shell-notes"
+mkdir -p "$NOTES"
+shared-device follow --app org.notifycenter.example.shell-notes --cleanup 'rm -rf "$NOTES/$SHARED_DEVICE_FOLDER" && sync "$NOTES"' |
+while read -r state; do
+    case $state in *'"state":"open"'*) ;; *) echo hidden; continue ;; esac
+    folder=$NOTES/$(expr "$state" : '.*"folder":"\([^"]*\)"')
+    user=$(expr "$state" : '.*"username":"\([^"]*\)"')
+    mkdir -p "$folder" && printf 'the secret of %s\n' "$user" >> "$folder/notes" && echo open
+done

@@ -1,0 +1,162 @@
+import ArgumentParser
+import DBusTransport
+import DeviceConfiguration
+import Dispatch
+import Foundation
+import Glibc
+import SharedDevice
+import Synchronization
+
+/// Has a program in any language take part: a shell script, or whatever reads lines.
+struct FollowCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "follow",
+        abstract: "Follows the account of the device for an app in any language: a line of JSON for each state.",
+        discussion: """
+            Standard output has one JSON object on each line: {"state":"hidden","reason":…,"message":…}, {"state":"nobody"} or \
+            {"account":{…},"state":"open"}. Show and store a user's data between "open" and the next line only.
+
+            The data of people who signed out is deleted by COMMAND (--cleanup), a line of the shell. It is run once for each of \
+            them, with SHARED_DEVICE_ACCOUNT, SHARED_DEVICE_USERNAME and SHARED_DEVICE_FOLDER (the account as the name of a \
+            folder) in its environment. Exit status 0 is the receipt: the data is gone. Another one, or none within --timeout, is \
+            a failure, after which it is run again, at first at once and later after up to a minute. It must do no harm twice.
+
+            Without --cleanup, whoever reads the lines deletes: {"accounts":[…],"number":7,"state":"cleanup","step":…} is \
+            answered on standard input by {"done":7} or {"failed":7,"reason":"…"}.
+
+            It ends with 0 when its standard input ends (with --cleanup: when the pipe is closed) and after SIGTERM or SIGINT, \
+            and with 74 when nobody reads its output. Whatever ends it, what is owed stays owed: the next start cleans up before \
+            it shows anything.
+            """
+    )
+
+    @Option(help: ArgumentHelp("The app's identifier, for instance org.example.notes.", valueName: "identifier"))
+    var app: String
+
+    @Option(help: ArgumentHelp("Deletes the data of one person; a line of the shell.", valueName: "command"))
+    var cleanup: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "A step that the reader of the output carries out; may be repeated.",
+            discussion: "A step that is done is not asked for again after a crash of a later one. Default: data.",
+            valueName: "name"
+        )
+    )
+    var step: [String] = []
+
+    @Option(
+        help: ArgumentHelp("How many seconds the cleanup of one person, or a step, may take.", valueName: "seconds")
+    )
+    var timeout = 60.0
+
+    @Option(
+        help: ArgumentHelp(
+            "Where the record is kept of whose data the app may hold.",
+            discussion: "Otherwise the identifier in $XDG_STATE_HOME or ~/.local/state. It must outlast the data.",
+            valueName: "dir"
+        )
+    )
+    var record: String?
+
+    @Option(help: ArgumentHelp("A name to own on the bus, by which the bus can start the app.", valueName: "name"))
+    var busName: String?
+
+    @OptionGroup var bus: BusOptions
+
+    func validate() throws {
+        // It names a folder, too.
+        guard AppIdentifier.isPlausible(app), !app.contains("/"), !app.hasPrefix(".") else {
+            throw ValidationError("--app needs an identifier such as org.example.notes")
+        }
+        guard timeout > 0, timeout <= 86_400 else {
+            throw ValidationError("--timeout needs a number of seconds, up to 86400")
+        }
+        guard cleanup == nil || step.isEmpty else {
+            throw ValidationError("--step is for whoever answers on standard input; --cleanup is its own step")
+        }
+        guard record?.isEmpty != true, cleanup?.isEmpty != true else {
+            throw ValidationError("--record and --cleanup must not be empty")
+        }
+    }
+
+    func run() throws {
+        // A reader that is gone is an error of the write.
+        signal(SIGPIPE, SIG_IGN)
+        try reportingFailure {
+            let ending = Ending()
+            let output = FollowOutput(onFailure: ending.end)
+            let application = SharedDeviceApplication(
+                identifier: app,
+                bus: bus.bus,
+                busName: busName,
+                stateDirectory: record
+            )
+            let coordinator = CleanupCoordinator(stateDirectory: nil, options: .init())
+            if let cleanup {
+                let program = CleanupProgram(
+                    command: cleanup,
+                    timeout: .seconds(timeout),
+                    lock: "\(application.stateDirectory)/shared-device-follow.lock"
+                )
+                try coordinator.register("the cleanup command") { try await program.run(for: $0.accounts) }
+            } else {
+                let answers = FollowAnswers(output: output, timeout: .seconds(timeout), onEnd: ending.end)
+                for name in step.isEmpty ? ["data"] : step {
+                    try coordinator.register(name) { try await answers.ask(name, $0.accounts) }
+                }
+                answers.read(STDIN_FILENO)
+            }
+            output.watch(input: cleanup == nil ? nil : STDIN_FILENO, onEnd: ending.end)
+            let signals = [SIGTERM, SIGINT, SIGHUP].map { ending.source(of: $0) }
+            ending.wait(
+                for: Task { await application.follow(coordinator) { try await output.show($0) } }
+            )
+            withExtendedLifetime(signals) {}
+            if let failure = output.failure { throw failure }
+        }
+    }
+}
+
+/// The end of the command: whoever wants it cancels the loop, which finishes a cleanup that is under way.
+private final class Ending: Sendable {
+    private struct State {
+        var isWanted = false
+        var task: Task<Void, Never>?
+    }
+
+    private let state = Locked(State())
+
+    /// Ends the loop, or has it end as soon as it begins.
+    @Sendable func end() {
+        let task = state.withLock { state in
+            state.isWanted = true
+            return state.task
+        }
+        task?.cancel()
+    }
+
+    /// Ends the loop at the signal. Keep the result.
+    func source(of number: CInt) -> any DispatchSourceSignal {
+        signal(number, SIG_IGN)
+        let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+        source.setEventHandler { [self] in end() }
+        source.resume()
+        return source
+    }
+
+    /// Blocks this thread until the loop has ended.
+    func wait(for task: Task<Void, Never>) {
+        let isWanted = state.withLock { state in
+            state.task = task
+            return state.isWanted
+        }
+        if isWanted { task.cancel() }
+        let done = DispatchSemaphore(value: 0)
+        Task {
+            await task.value
+            done.signal()
+        }
+        done.wait()
+    }
+}

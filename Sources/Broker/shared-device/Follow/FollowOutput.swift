@@ -1,0 +1,167 @@
+import DBusTransport
+import Dispatch
+import Foundation
+import Glibc
+import SharedDevice
+import Synchronization
+
+/// A line of what `shared-device follow` writes.
+struct FollowLine: Encodable {
+    /// An account, with the name of its folder.
+    struct Person: Encodable {
+        let identifier: String
+        let username: String
+        let displayName: String?
+        let folder: String?
+
+        init(_ account: Account) {
+            identifier = account.identifier
+            username = account.username
+            displayName = account.displayName
+            folder = account.directoryName
+        }
+    }
+
+    let state: String
+    /// Why nothing may be shown, in one word.
+    var reason: String?
+    /// The same for people.
+    var message: String?
+    var account: Person?
+    /// Of a cleanup: what is to be answered.
+    var number: Int?
+    var step: String?
+    var accounts: [Person]?
+
+    init(_ state: AccountState) {
+        switch state {
+        case .nobody: self.state = "nobody"
+        case .open(let account):
+            self.state = "open"
+            self.account = Person(account)
+        case .hidden(let reason):
+            self.state = "hidden"
+            self.reason = reason.word
+            message = reason.description
+        }
+    }
+
+    /// A cleanup for the reader to carry out.
+    init(cleanup number: Int, step: String, accounts: [Account]) {
+        state = "cleanup"
+        self.number = number
+        self.step = step
+        self.accounts = accounts.map(Person.init)
+    }
+}
+
+extension AccountState.HiddenReason {
+    fileprivate var word: String {
+        switch self {
+        case .starting: "starting"
+        case .changing: "changing"
+        case .cleanupFailed: "cleanup-failed"
+        case .unknown: "unknown"
+        case .appFailed: "app-failed"
+        case .stopped: "stopped"
+        }
+    }
+}
+
+/// Standard output, a JSON object on each line. Whoever reads is gone, or reads nothing for a while: then the command ends.
+final class FollowOutput: Sendable {
+    /// The reader does not read, so that nobody knows what it shows.
+    struct Hanging: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    private enum Trouble: Sendable {
+        /// Nobody is there who could show anything.
+        case gone
+        case hanging(String)
+    }
+
+    /// How long the reader may read nothing while its pipe is full.
+    private static let patience: CInt = 10_000
+    /// A pipe that takes anything takes so much (PIPE_BUF), so that no write blocks.
+    private static let piece = 4096
+
+    private let queue = DispatchQueue(label: "shared-device.follow.output")
+    private let trouble = Locked<Trouble?>(nil)
+    private let onFailure: @Sendable () -> Void
+
+    /// - Parameter onFailure: called when nobody reads any more, on any thread; may be called again.
+    init(onFailure: @escaping @Sendable () -> Void) { self.onFailure = onFailure }
+
+    /// Why the command has to end; `nil` if its output is read.
+    var failure: CommandFailure? {
+        switch trouble.withLock({ $0 }) {
+        case nil: nil
+        case .gone: CommandFailure(status: EX_IOERR, description: "nobody reads standard output any more")
+        case .hanging(let reason): CommandFailure(status: EX_IOERR, description: reason)
+        }
+    }
+
+    /// Writes a state. A reader that is gone shows nothing: that is no failure of the state, and the command ends.
+    ///
+    /// - Throws: ``Hanging`` if the reader may show something else than it is told.
+    func show(_ state: AccountState) async throws {
+        await write(FollowLine(state))
+        if case .hanging(let reason) = trouble.withLock({ $0 }) { throw Hanging(description: reason) }
+    }
+
+    /// Writes a line, and returns when the kernel has it, or when nobody reads.
+    func write(_ line: FollowLine) async {
+        await withCheckedContinuation { continuation in
+            queue.async { [self] in
+                writeHere(line)
+                continuation.resume()
+            }
+        }
+    }
+
+    /// Looks, on a thread of its own, whether the reader of the output goes, and the writer of `input`. A file and `/dev/null` have neither.
+    func watch(input: CInt?, onEnd: @escaping @Sendable () -> Void) {
+        Thread.detachNewThread { [self] in
+            // With no events asked for, the kernel reports hang-ups and errors alone.
+            var ends = [STDOUT_FILENO, input ?? -1].map { pollfd(fd: $0, events: 0, revents: 0) }
+            while poll(&ends, nfds_t(ends.count), -1) >= 0 || errno == EINTR {
+                if ends[0].revents != 0 { return fail(.gone) }
+                if ends[1].revents != 0 {
+                    onEnd()
+                    ends[1].fd = -1
+                }
+            }
+        }
+    }
+
+    private func writeHere(_ line: FollowLine) {
+        guard trouble.withLock({ $0 == nil }) else { return }
+        // What the line has are texts and numbers, which JSON takes all.
+        guard let text = try? Form.json(line, pretty: false) else { return fail(.hanging("a state has no JSON")) }
+        var rest = Array("\(text)\n".utf8)[...]
+        while !rest.isEmpty {
+            var end = pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0)
+            let ready = poll(&end, 1, Self.patience)
+            if ready < 0, errno == EINTR { continue }
+            guard ready != 0 else {
+                return fail(.hanging("whoever reads standard output has read nothing for \(Self.patience / 1000) s"))
+            }
+            let written = rest.prefix(Self.piece).withUnsafeBytes {
+                Glibc.write(STDOUT_FILENO, $0.baseAddress, $0.count)
+            }
+            if written > 0 {
+                rest = rest.dropFirst(written)
+            } else if errno == EPIPE {
+                return fail(.gone)
+            } else if errno != EINTR {
+                return fail(.hanging("could not write the output: \(String(cString: strerror(errno)))"))
+            }
+        }
+    }
+
+    private func fail(_ found: Trouble) {
+        trouble.withLock { trouble in if trouble == nil { trouble = found } }
+        onFailure()
+    }
+}

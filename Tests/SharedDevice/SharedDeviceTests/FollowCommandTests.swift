@@ -1,0 +1,232 @@
+import DBusTransport
+import Foundation
+import NotifyCenterTestKit
+import Testing
+
+@testable import SharedDevice
+
+@Suite("shared-device follow: a program in any language takes part")
+struct FollowCommandTests {
+    private static let app = "org.example.script"
+
+    private let device: TestDevice
+    private let control: SharedDeviceApplication
+
+    init() async throws {
+        device = try await TestDevice()
+        control = device.application("control")
+    }
+
+    private var data: String { "\(device.directory.path)/data" }
+    private var record: String { "\(device.directory.path)/record" }
+    private var arguments: [String] { ["follow", "--app", Self.app, "--bus", device.bus.address, "--record", record] }
+
+    private func follow(_ more: String...) throws -> ChildProcess {
+        let variables = ["DATA": data, "GATE": "\(device.directory.path)/gate"]
+        return try ChildProcess(ChildProcess.built("shared-device"), arguments + more, environment: variables)
+    }
+
+    /// Deletes what a program has stored for one person.
+    private static let deleting = #"rm -rf "$DATA/$SHARED_DEVICE_FOLDER" && echo 1 folder"#
+
+    /// Stores something for whoever the line says is signed in, as a program does that reads it.
+    @discardableResult
+    private func store(for process: ChildProcess) async throws -> String {
+        let line = try await process.line { $0.contains(#""state":"open""#) }
+        let folder = try #require(line.firstMatch(of: #/"folder":"([^"]+)"/#)?.1)
+        try FileManager.default.createDirectory(atPath: "\(data)/\(folder)", withIntermediateDirectories: true)
+        try "the secret of ada".write(toFile: "\(data)/\(folder)/notes", atomically: true, encoding: .utf8)
+        return "\(data)/\(folder)"
+    }
+
+    private func exists(_ path: String) -> Bool { FileManager.default.fileExists(atPath: path) }
+
+    private func round() async throws -> CleanupReport.App? {
+        try await control.cleanupReport()?.apps.first { $0.identifier.hasPrefix(Self.app) }
+    }
+
+    /// The states that a process has written, in order; a cleanup with its number.
+    private func states(_ process: ChildProcess) -> [String] {
+        process.lines.compactMap { $0.firstMatch(of: #/"state":"([a-z]+)"/#).map { String($0.1) } }
+    }
+
+    @Test(
+        "the command's exit status 0 is the receipt, and its last line is in the report, whatever it has written before"
+    )
+    func command() async throws {
+        let process = try follow("--cleanup", "yes | head -c 30000000; echo; \(Self.deleting)")
+        try await process.line { $0.contains(#""state":"nobody""#) }
+        try await control.signIn("ada")
+        let folder = try await store(for: process)
+        try await control.signOutCurrent()
+        try await eventually("the receipt is there") { try await round()?.progress == .finished }
+        #expect(!exists(folder))
+        #expect(try await round()?.detail == "1 step: the cleanup command (1 folder)")
+        try await eventually("nobody is shown") { states(process).last == "nobody" }
+        #expect(states(process) == ["hidden", "nobody", "open", "hidden", "nobody"])
+        #expect(process.lines.allSatisfy { !$0.contains("\u{1B}") && $0.hasPrefix("{") })
+    }
+
+    @Test("whoever reads the lines deletes, and answers by number; what is no answer costs nothing")
+    func answers() async throws {
+        let process = try follow("--step", "notes", "--step", "pictures")
+        try await control.signIn("ada")
+        try await store(for: process)
+        try await control.signOutCurrent()
+        try await process.line { $0.contains(#""number":1,"state":"cleanup","step":"notes""#) }
+        #expect(try await round()?.progress == .begun)
+        for line in ["{broken", #"{"done":"1"}"#, #"{"done":99}"#, String(repeating: "x", count: 3_000_000), ""] {
+            try process.write(line)
+        }
+        try process.write(#"{"failed":1,"reason":"the disk is slow"}"#)
+        try await process.line { $0.contains(#""number":2,"state":"cleanup","step":"notes""#) }
+        try process.write(#"{"done":2,"detail":"3 files"}"#)
+        try await process.line { $0.contains(#""number":3,"state":"cleanup","step":"pictures""#) }
+        try process.write(#"{"done":3}"#)
+        try await eventually("the receipt is there") { try await round()?.progress == .finished }
+        #expect(try await round()?.detail == "2 steps: notes (3 files), pictures")
+        for flaw in [
+            "line 1 of standard input: it is no JSON", "nothing waits for an answer to number 99",
+            "line 4 of standard input: it has more than 65536 bytes",
+        ] {
+            #expect(process.errorText.contains(flaw), "\(process.errorText)")
+        }
+    }
+
+    @Test("a command that fails or hangs leaves the debt, with the reason in the report, and is run again")
+    func failing() async throws {
+        let process = try follow(
+            "--timeout",
+            "0.3",
+            "--cleanup",
+            #"[ -e "$GATE" ] || exec sleep 600; \#(Self.deleting)"#
+        )
+        try await control.signIn("ada")
+        let folder = try await store(for: process)
+        try await control.signOutCurrent()
+        try await process.line { $0.contains(#""reason":"cleanup-failed""#) }
+        #expect(try await round()?.progress == .failed)
+        #expect(try await round()?.detail?.contains("did not end within 0.3 seconds and was stopped") == true)
+        #expect(exists(folder))
+        try "".write(toFile: "\(device.directory.path)/gate", atomically: true, encoding: .utf8)
+        try await eventually("the receipt is there") { try await round()?.progress == .finished }
+        #expect(!exists(folder))
+        let other = try follow("--cleanup", "exit 3")
+        try await control.signIn("grace")
+        try await other.line { $0.contains(#""state":"open""#) }
+        try await control.signOutCurrent()
+        try await other.line { $0.contains("the cleanup command ended with status 3") }
+    }
+
+    @Test("what the command has left running ends with it, before the receipt")
+    func leftBehind() async throws {
+        let process = try follow(
+            "--cleanup",
+            #"(sleep 600; echo late > "$DATA/late") & echo $! > "$GATE"; \#(Self.deleting)"#
+        )
+        try await control.signIn("ada")
+        try await store(for: process)
+        try await control.signOutCurrent()
+        try await eventually("the receipt is there") { try await round()?.progress == .finished }
+        let child = try #require(
+            Int32(String(contentsOfFile: "\(device.directory.path)/gate", encoding: .utf8).split(separator: "\n")[0])
+        )
+        try await eventually("it has ended") { kill(child, 0) != 0 || isZombie(child) }
+    }
+
+    private func isZombie(_ process: Int32) -> Bool {
+        (try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8))?.contains(") Z ") ?? true
+    }
+
+    @Test(
+        "killed while somebody is signed in, or in the middle of a cleanup, it cleans up at its next start before it shows anybody",
+        arguments: ["open", "cleanup", "asked"]
+    )
+    func killed(_ point: String) async throws {
+        let command = ["--cleanup", #"echo > "$GATE.begun"; [ -e "$GATE" ] || sleep 1; \#(Self.deleting)"#]
+        let first = point == "asked" ? try follow() : try follow(command[0], command[1])
+        try await control.signIn("ada")
+        let folder = try await store(for: first)
+        if point != "open" { try await control.signOutCurrent() }
+        if point == "asked" { try await first.line { $0.contains(#""state":"cleanup""#) } }
+        if point == "cleanup" { try await eventually("it runs") { exists("\(device.directory.path)/gate.begun") } }
+        first.kill()
+        first.waitUntilExit()
+        if point == "open" { try await control.signOutCurrent() }
+        try await control.signIn("grace")
+        try "".write(toFile: "\(device.directory.path)/gate", atomically: true, encoding: .utf8)
+        let second = try follow(command[0], command[1])
+        try await second.line { $0.contains(#""username":"grace""#) && $0.contains(#""state":"open""#) }
+        #expect(!exists(folder))
+        #expect(try await round()?.progress == .finished)
+    }
+
+    @Test("while the broker is away nothing is shown, and the same person again when it is back")
+    func brokerAway() async throws {
+        let process = try follow("--cleanup", Self.deleting)
+        try await control.signIn("ada")
+        try await store(for: process)
+        device.killBroker()
+        try await process.line { $0.contains(#""reason":"unknown""#) }
+        try await device.startBroker()
+        try await eventually("ada is shown again") { states(process).filter { $0 == "open" }.count == 2 }
+    }
+
+    @Test(
+        "the end of standard input and SIGTERM end it with 0, and the last line hides",
+        arguments: ["input", "pipe", "signal"]
+    )
+    func ends(_ way: String) async throws {
+        let process = way == "input" ? try follow() : try follow("--cleanup", Self.deleting)
+        try await control.signIn("ada")
+        let folder = try await store(for: process)
+        if way == "signal" { process.send(SIGTERM) } else { try process.closeInput() }
+        #expect(await process.exitStatus() == 0)
+        #expect(process.lines.last?.contains(#""reason":"stopped","state":"hidden""#) == true, "\(process.lines)")
+        #expect(exists(folder), "the person is signed in still")
+    }
+
+    @Test("the end of standard input in the middle of a cleanup leaves the debt")
+    func endsInTheMiddle() async throws {
+        let process = try follow()
+        try await control.signIn("ada")
+        try await store(for: process)
+        try await control.signOutCurrent()
+        try await process.line { $0.contains(#""state":"cleanup""#) }
+        try process.closeInput()
+        #expect(await process.exitStatus() == 0)
+        #expect(try await round()?.progress == .failed)
+        #expect(try await round()?.detail?.contains("standard input has ended") == true)
+    }
+
+    @Test("it ends when nobody reads its output, also while nothing happens")
+    func readerGone() async throws {
+        let words = ([ChildProcess.built("shared-device")] + arguments + ["--cleanup", "true"]).joined(separator: " ")
+        let shell = try ChildProcess("bash", ["-c", "set -o pipefail; \(words) | head -n 2"])
+        #expect(await shell.exitStatus(within: .seconds(60)) == 74)
+        #expect(shell.errorText.contains("nobody reads standard output any more"), "\(shell.errorText)")
+    }
+
+    @Test(
+        "what cannot be meant is wrong usage",
+        arguments: [
+            ["--app", "../x"], ["--app", "org.example.x", "--timeout", "0"],
+            ["--app", "org.example.x", "--cleanup", "true", "--step", "a"], [],
+        ]
+    )
+    func usage(_ wrong: [String]) async throws {
+        #expect(try await device.run(["follow"] + wrong).status == 64)
+    }
+}
+
+extension SharedDeviceApplication {
+    /// The last round, as everybody may ask for it.
+    fileprivate func cleanupReport() async throws -> CleanupReport? {
+        let fields = try await broker.call(
+            .getRound,
+            ["application": .string(identifier)],
+            attempted: "ask for the round"
+        )
+        return try fields["round"].map { try CleanupReport($0) }
+    }
+}

@@ -1,0 +1,148 @@
+import DBusTransport
+import Foundation
+import NotifyCenter
+import NotifyCenterTestKit
+import Testing
+
+@testable import SharedDevice
+
+#if canImport(FoundationXML)
+import FoundationXML
+#endif
+
+/// The installed description of the interface, its page, and what the broker really takes.
+@Suite("The documented D-Bus interface")
+struct InterfaceTests {
+    private struct Method: Equatable {
+        var inputs = ""
+        var outputs = ""
+    }
+
+    /// The methods and properties of an interface in an introspection document.
+    private final class Description: NSObject, XMLParserDelegate {
+        private(set) var methods: [String: Method] = [:]
+        private(set) var properties: [String: String] = [:]
+        private var isInside = false
+        private var method = ""
+
+        init(_ document: String) throws {
+            super.init()
+            let parser = XMLParser(data: Data(document.utf8))
+            parser.delegate = self
+            let isWellFormed = parser.parse()
+            try #require(isWellFormed, "\(String(describing: parser.parserError))")
+        }
+
+        func parser(
+            _ parser: XMLParser,
+            didStartElement element: String,
+            namespaceURI: String?,
+            qualifiedName: String?,
+            attributes: [String: String]
+        ) {
+            let name = attributes["name"] ?? ""
+            switch element {
+            case "interface": isInside = name == BrokerProtocol.interface
+            case "method" where isInside:
+                method = name
+                methods[name] = Method()
+            case "arg" where isInside && attributes["direction"] == "in":
+                methods[method]?.inputs += attributes["type"] ?? ""
+            case "arg" where isInside: methods[method]?.outputs += attributes["type"] ?? ""
+            case "property" where isInside: properties[name] = attributes["type"]
+            default: break
+            }
+        }
+    }
+
+    private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+        .appending(path: "../../..").standardized
+    private static let file = "Sources/Broker/SharedDeviceBroker/Service/org.notifycenter.SharedDevice1.xml"
+
+    private static func text(_ path: String) throws -> String {
+        try String(contentsOf: root.appending(path: path), encoding: .utf8)
+    }
+
+    private func call(
+        _ connection: DBusConnection,
+        _ interface: String,
+        _ member: String,
+        _ arguments: [DBusValue] = []
+    ) async throws(DBusError) -> [DBusValue] {
+        try await connection.call(
+            try DBusMessage.methodCall(
+                destination: BrokerProtocol.busName,
+                path: BrokerProtocol.path,
+                interface: interface,
+                member: member,
+                arguments: arguments
+            )
+        )
+    }
+
+    @Test("introspection answers the installed file, comments included")
+    func introspection() async throws {
+        let device = try await TestDevice()
+        let connection = try DBusConnection.open(device.bus.bus)
+        let answer = try await call(connection, "org.freedesktop.DBus.Introspectable", "Introspect")
+        let document = try #require(answer.first?.stringValue)
+        let file = try Self.text(Self.file)
+        let start = try #require(file.range(of: "  <interface "))
+        let end = try #require(file.range(of: "  </interface>\n"))
+        #expect(document.contains(file[start.lowerBound..<end.upperBound]))
+        #expect(document.contains("org.freedesktop.DBus.Properties"))
+        let (described, installed) = (try Description(document), try Description(file))
+        #expect(described.methods == installed.methods && described.properties == installed.properties)
+    }
+
+    @Test("the broker takes and answers each method by the file's signature, and refuses another one")
+    func signatures() async throws {
+        let device = try await TestDevice()
+        let connection = try DBusConnection.open(device.bus.bus)
+        let description = try Description(try Self.text(Self.file))
+        #expect(Set(description.methods.keys) == Set(BrokerProtocol.Method.allCases.map(\.rawValue)))
+        for (name, method) in description.methods {
+            let arguments: [DBusValue] = method.inputs.isEmpty ? [] : [.fields([:])]
+            #expect(arguments.map(\.signature).joined() == method.inputs, "\(name)")
+            do throws(DBusError) {
+                let answer = try await call(connection, BrokerProtocol.interface, name, arguments)
+                #expect(answer.map(\.signature).joined() == method.outputs, "\(name)")
+            } catch {
+                // Refused for what the request lacks, not for its form.
+                #expect(error.name?.hasPrefix(BrokerProtocol.errorPrefix) == true, "\(name): \(error)")
+            }
+            let wrong = await #expect(throws: DBusError.self, "\(name)") {
+                _ = try await call(connection, BrokerProtocol.interface, name, arguments + [.string("one more")])
+            }
+            #expect(wrong?.name == "org.freedesktop.DBus.Error.InvalidArgs", "\(name)")
+        }
+    }
+
+    @Test("a client can ask for the interface's version and the other properties, each of the file's type")
+    func properties() async throws {
+        let device = try await TestDevice()
+        let connection = try DBusConnection.open(device.bus.bus)
+        let description = try Description(try Self.text(Self.file))
+        let answer = try await call(
+            connection,
+            "org.freedesktop.DBus.Properties",
+            "GetAll",
+            [.string(BrokerProtocol.interface)]
+        )
+        let fields = try #require(answer.first?.fieldsValue)
+        #expect(fields.mapValues(\.signature) == description.properties)
+        #expect(fields["InterfaceVersion"] == .uint32(BrokerProtocol.version))
+        #expect(try Self.text("Documentation/Interface.md").contains("\n| \(BrokerProtocol.version) | this page"))
+    }
+
+    @Test("the page names each method, property and error code, and the match rule of the broadcast")
+    func page() throws {
+        let page = try Self.text("Documentation/Interface.md")
+        let description = try Description(try Self.text(Self.file))
+        for name in Array(description.methods.keys) + description.properties.keys {
+            #expect(page.contains("`\(name)`"), "\(name)")
+        }
+        for code in SharedDeviceError.Code.all { #expect(page.contains("`\(code)`"), "\(code)") }
+        #expect(page.contains(NotificationName.sharedModeCurrentAccountChanged.rawValue))
+    }
+}

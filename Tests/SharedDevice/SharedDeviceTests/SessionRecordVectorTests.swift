@@ -1,0 +1,129 @@
+import Foundation
+import Testing
+
+@testable import SharedDevice
+
+/// The vectors that the libraries of all languages are tested with (`session-record.json`): each case is a sequence of operations on a record,
+/// with what each gives and what the record is after it.
+@Suite("The record, by the vectors of all languages")
+struct SessionRecordVectorTests {
+    private struct File: Decodable {
+        let accounts: [String: Account]
+        let cases: [Case]
+    }
+
+    struct Case: Decodable, CustomTestStringConvertible, Sendable {
+        let name: String
+        let steps: [Step]
+        var testDescription: String { name }
+    }
+
+    struct Step: Decodable, Sendable {
+        let `do`: String
+        let session: Named?
+        let held: [Named]?
+        let known: [Named]?
+        let owed: [Owed]?
+        let sessions: [Named]?
+        let detail: String?
+        let gives: [Number]?
+        let record: Record
+    }
+
+    /// An account by its name in the file, and an epoch; as `["one", 1]`.
+    struct Named: Decodable, Equatable, Sendable {
+        let account: String?
+        let epoch: UInt64
+
+        init(_ account: String?, _ epoch: UInt64) { (self.account, self.epoch) = (account, epoch) }
+
+        init(from decoder: any Decoder) throws {
+            var container = try decoder.unkeyedContainer()
+            account = try container.decode(String?.self)
+            epoch = try container.decode(UInt64.self)
+        }
+    }
+
+    struct Owed: Decodable, Sendable {
+        let epoch: UInt64
+        let account: String?
+        let again: Bool?
+    }
+
+    /// An epoch, or the name of an account.
+    enum Number: Decodable, Equatable, Sendable {
+        case epoch(UInt64)
+        case name(String)
+
+        init(from decoder: any Decoder) throws {
+            let container = try decoder.singleValueContainer()
+            self = try (try? .epoch(container.decode(UInt64.self))) ?? .name(container.decode(String.self))
+        }
+    }
+
+    struct Record: Decodable, Equatable, Sendable {
+        let mayHoldData: [Named]
+        let receiptsDue: [UInt64]
+        let shared: [UInt64]
+        let lastReported: String?
+    }
+
+    private static let file: Result<File, any Error> = Result {
+        let url = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "session-record.json")
+        return try JSONDecoder().decode(File.self, from: Data(contentsOf: url))
+    }
+
+    @Test("each step gives what the file says, and leaves the record that it says")
+    func vectors() throws {
+        let file = try Self.file.get()
+        #expect(file.cases.count >= 70)
+        for one in file.cases {
+            var record = SessionRecord()
+            for (number, step) in one.steps.enumerated() {
+                let gives = try carryOut(step, on: &record, file.accounts)
+                #expect(gives == step.gives, "\(one.name), step \(number + 1)")
+                #expect(Self.form(record) == step.record, "\(one.name), step \(number + 1)")
+            }
+        }
+    }
+
+    private func carryOut(
+        _ step: Step,
+        on record: inout SessionRecord,
+        _ accounts: [String: Account]
+    ) throws -> [Number]? {
+        let sessions: ([Named]?) throws -> [SessionRecord.Session] = { named in
+            try (named ?? []).map { one in
+                SessionRecord.Session(account: try #require(accounts[one.account ?? ""]), epoch: one.epoch)
+            }
+        }
+        let device: () throws -> DeviceSession = {
+            let session = try #require(step.session)
+            return DeviceSession(account: try session.account.map { try #require(accounts[$0]) }, epoch: session.epoch)
+        }
+        switch step.do {
+        case "enter":
+            return record.enter(try device(), held: try sessions(step.held), known: try sessions(step.known))
+                .map { .epoch($0.epoch) }
+        case "reconcile":
+            let owed = try #require(step.owed).map { one in
+                OwedSession(epoch: one.epoch, account: one.account.flatMap { accounts[$0] }, isAgain: one.again == true)
+            }
+            record.reconcile(owed: owed, held: try sessions(step.held))
+            return nil
+        case "cleaned":
+            return record.cleaned(try sessions(step.sessions), detail: step.detail).map { .epoch($0.epoch) }
+        case "receipts": return record.receipts(held: try sessions(step.held)).map { .epoch($0.epoch) }
+        default: return record.report(try device()).map { [.name($0.username)] } ?? []
+        }
+    }
+
+    private static func form(_ record: SessionRecord) -> Record {
+        Record(
+            mayHoldData: record.mayHoldData.map { Named($0.account.username, $0.epoch) },
+            receiptsDue: record.receiptsDue.map(\.epoch),
+            shared: record.shared.sorted(),
+            lastReported: record.lastReported?.username
+        )
+    }
+}

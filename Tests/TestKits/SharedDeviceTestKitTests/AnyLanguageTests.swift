@@ -1,0 +1,142 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDeviceTestKit
+import Testing
+
+/// The example apps of other languages, on a device with the real broker. Each prints `open` and `hidden`, and keeps “the secret of NAME”.
+@Suite("Apps in any language")
+struct AnyLanguageTests {
+    enum Language: String, CaseIterable, CustomTestStringConvertible, Sendable {
+        case shell, python, c, javascript
+
+        var testDescription: String { rawValue }
+
+        var identifier: String {
+            let names = [Self.shell: "shell", .python: "python", .c: "c", .javascript: "javascript"]
+            return "org.notifycenter.example.\(names[self] ?? "")-notes"
+        }
+
+        /// Why this machine cannot run it; `nil` if it can. `make setup` installs what is missing.
+        var missing: String? {
+            switch self {
+            case .shell: nil
+            case .python: python == nil ? "no python3 has the module jeepney (python3-jeepney)" : nil
+            case .c: succeeds("cc", "--version") && succeeds("pkg-config", "libsystemd") ? nil : "no libsystemd-dev"
+            case .javascript: succeeds("gjs", "--version") ? nil : "no gjs, the JavaScript with D-Bus in Debian"
+            }
+        }
+
+        /// The app as the kit starts it.
+        func app(in directory: String) async throws -> TestApp {
+            switch self {
+            case .shell:
+                return TestApp(
+                    identifier,
+                    executable: Self.file("Examples/ShellScript/notes.sh"),
+                    environment: ["PATH": "{programs}:/usr/bin:/bin"],
+                    isEnrolled: false
+                )
+            case .python:
+                return TestApp(
+                    identifier,
+                    executable: python ?? "python3",
+                    arguments: [Self.file("Examples/PythonNotes/notes.py"), "{data}/notes"],
+                    environment: ["PYTHONPATH": Self.file("Clients/python/src")],
+                    isEnrolled: false
+                )
+            case .javascript:
+                let arguments = ["-m", Self.file("Examples/JavaScriptNotes/notes.js"), "{data}/notes"]
+                return TestApp(identifier, executable: "gjs", arguments: arguments, isEnrolled: false)
+            case .c:
+                let program = "\(directory)/c-notes"
+                let compile = try ChildProcess(
+                    "sh",
+                    [
+                        "-c",
+                        #"cc -std=gnu11 -Wall -Wextra -Werror -o "$1" "$2" $(pkg-config --cflags --libs libsystemd)"#,
+                        "sh", program, Self.file("Examples/CNotes/notes.c"),
+                    ]
+                )
+                let status = await compile.exitStatus()
+                try #require(status == 0, "\(compile.errorText)")
+                return TestApp(identifier, executable: program, arguments: ["{data}/notes"])
+            }
+        }
+
+        private var python: String? {
+            ["/usr/bin/python3", "python3"].first { succeeds($0, "-c", "import jeepney, asyncio; asyncio.timeout") }
+        }
+
+        private func succeeds(_ words: String...) -> Bool {
+            guard let process = try? ChildProcess(words[0], Array(words.dropFirst())) else { return false }
+            return process.waitUntilExit() == 0
+        }
+
+        private static func file(_ path: String) -> String { CheckPlanTests.root.appending(path: path).path }
+    }
+
+    /// A device with this app, as which Ada is signed in; `nil`, with the reason said, where the language is not installed.
+    private func device(_ language: Language, _ directory: TemporaryDirectory) async throws -> (TestDevice, DeviceApp)?
+    {
+        if let missing = language.missing {
+            print("skipped: the example app in \(language.rawValue): \(missing); make setup")
+            return nil
+        }
+        let device = try await TestDevice(apps: [try await language.app(in: directory.path)], cleanup: .strict)
+        let app = try device.app(language.identifier)
+        try await app.line { $0 == "hidden" }
+        try await device.signIn("ada")
+        try await app.waitForMarker("the secret of ada")
+        try await app.line { $0 == "open" }
+        return (device, app)
+    }
+
+    @Test(
+        "it shows and keeps a person's data while that person is signed in, and deletes it before its receipt",
+        arguments: Language.allCases
+    )
+    func signOut(_ language: Language) async throws {
+        let directory = try TemporaryDirectory("any-language")
+        guard let (device, app) = try await device(language, directory) else { return }
+        let report = try await device.signOut(deadline: .seconds(30))
+        try report.requireClean(of: "the secret of ada")
+        try await device.signIn("grace")
+        try await app.waitForMarker("the secret of grace")
+        // The same person in another session begins without data.
+        try await device.signOut(deadline: .seconds(30)).requireClean(of: "the secret of grace")
+    }
+
+    @Test(
+        "killed while somebody is signed in, it deletes at its next start before it shows the next person",
+        arguments: Language.allCases
+    )
+    func killed(_ language: Language) async throws {
+        let directory = try TemporaryDirectory("any-language")
+        guard let (device, app) = try await device(language, directory) else { return }
+        try await app.kill()
+        // Of a script, the command goes on when its shell is killed, and cleans up.
+        try await device.beginSignOut()
+        try app.start()
+        try await device.waitUntilClean()
+        try device.report().requireClean(of: "the secret of ada")
+        try await device.signIn("grace")
+        try await app.waitForMarker("the secret of grace")
+    }
+
+    @Test(
+        "stopped at the sign-out, it cleans up when it goes on; and a broker that was killed meanwhile has not forgotten",
+        arguments: Language.allCases
+    )
+    func stopped(_ language: Language) async throws {
+        let directory = try TemporaryDirectory("any-language")
+        guard let (device, app) = try await device(language, directory) else { return }
+        try await app.stop()
+        try await device.beginSignOut()
+        await device.killBroker()
+        try await device.restartBroker()
+        try app.resume()
+        try await device.waitUntilClean()
+        try device.report().requireClean(of: "the secret of ada")
+    }
+}
