@@ -7,15 +7,24 @@ package struct UnitControl: ProgramControl {
     package let name: String
     private let isSystem: Bool
     private let patience: StopPatience
+    private let systemctl: String
 
     /// How long one question to the manager may take.
     private static let answerPatience = Duration.seconds(20)
 
-    /// - Parameter isSystem: whether the machine's manager is meant.
-    package init(_ name: String, isSystem: Bool, patience: StopPatience = StopPatience()) {
+    /// - Parameters:
+    ///   - isSystem: whether the machine's manager is meant.
+    ///   - systemctl: the program, looked up in `PATH`.
+    package init(
+        _ name: String,
+        isSystem: Bool,
+        patience: StopPatience = StopPatience(),
+        systemctl: String = "systemctl"
+    ) {
         self.name = name
         self.isSystem = isSystem
         self.patience = patience
+        self.systemctl = systemctl
     }
 
     package func start() async throws(AdapterFailure) {
@@ -102,7 +111,7 @@ package struct UnitControl: ProgramControl {
         let arguments = (isSystem ? [] : ["--user"]) + [verb] + options + ["--", name]
         do throws(HelperProcess.Failure) {
             let (status, text) = try await HelperProcess.output(
-                of: "systemctl",
+                of: systemctl,
                 arguments,
                 patience: Self.answerPatience
             )
