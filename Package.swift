@@ -256,7 +256,8 @@ let broker = family(
         program(
             "shared-device",
             brokerParts + [
-                "CLinux", "ProfileConversion", "ProjectVersion", "SharedDeviceTestKit", "NotifyCenterTestKit",
+                "AppAdapters", "CLinux", "ProfileConversion", "ProjectVersion", "SharedDeviceTestKit",
+                "NotifyCenterTestKit",
                 argumentParser,
             ]
         ),
@@ -285,6 +286,19 @@ let broker = family(
         ),
         program("simulate", ["SharedDeviceSimulation"], path: "SharedDeviceSimulationTests/Simulate"),
         tests("SharedDeviceSimulationTests", brokerParts, exclude: ["mutants", "README.md"]),
+    ]
+)
+
+/// What takes part in the place of programs that know nothing of shared device mode.
+let adapterParts: [Target.Dependency] = ["DeviceConfiguration", "SharedDevice", "CLinux"] + center
+let adapters = family(
+    "Adapters",
+    [
+        library("AppAdapters", adapterParts),
+        program("shared-device-cleanup", ["AppAdapters", "ProjectVersion", argumentParser] + adapterParts),
+        // An adapter that is killed at the point that its arguments name.
+        helper("adapter-probe", ["AppAdapters"] + adapterParts, path: "AppAdaptersTests/AdapterProbe"),
+        tests("AppAdaptersTests", brokerParts + ["AppAdapters", "SharedDeviceTestKit", "shared-device-cleanup"]),
     ]
 )
 
@@ -338,9 +352,6 @@ let package = Package(
         // is that of GNOME's.
         .library(name: "notify", targets: ["notify"]),
         .library(name: "darwin-notify", type: .dynamic, targets: ["notify"]),
-        .executable(name: "notifyd", targets: ["notifyd"]),
-        .executable(name: "notifyutil", targets: ["notifyutil"]),
-        .executable(name: "notify-center", targets: ["notify-center"]),
         // Apple source: each stands by itself, see the porting guide. These link Foundation.
         .library(name: "NotifyCenterFoundation", targets: ["NotifyCenterFoundation"]),
         .library(name: "AppleNotifications", targets: ["AppleNotifications"]),
@@ -354,18 +365,17 @@ let package = Package(
         .library(name: "MSALCompatibility", targets: ["MSAL"]),
         // A device of a test's own: bus, broker, users, apps, faults.
         .library(name: "SharedDeviceTestKit", targets: ["SharedDeviceTestKit"]),
-        // The device's side: the service and its administration.
-        .executable(name: "shared-device-broker", targets: ["shared-device-broker"]),
-        .executable(name: "shared-device", targets: ["shared-device"]),
-    ],
+    ]
+        + ["notifyd", "notifyutil", "notify-center", "shared-device", "shared-device-broker", "shared-device-cleanup"]
+        .map { .executable(name: $0, targets: [$0]) },
     dependencies: [
         // Command lines, except notifyutil's, whose grammar is Darwin's.
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         // The broker's log, in the form that Swift services share.
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
-    targets: bus + notifications + notify3 + notifyCenterCommand + sharedDevice + identity + broker + testKits
-        + examples,
+    targets: bus + notifications + notify3 + notifyCenterCommand + sharedDevice + identity + broker + adapters
+        + testKits + examples,
     swiftLanguageModes: [.v6]
 )
 

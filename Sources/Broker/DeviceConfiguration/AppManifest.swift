@@ -48,6 +48,9 @@ package struct AppManifest: Sendable, Equatable {
             return (hints + proofs + (user == nil ? ["any user"] : [])).joined(separator: "  ")
         }
 
+        /// What tells the app's program from others of its user.
+        var program: String? { executable ?? unit ?? appArmor ?? flatpak }
+
         /// Whether another user's process cannot pass for the app.
         package var isProof: Bool { user != nil || unit != nil || appArmor != nil }
     }
@@ -61,6 +64,8 @@ package struct AppManifest: Sendable, Equatable {
     package let stores: [String]
     /// Whether the app was made for shared device mode.
     package let supportsSharedDeviceMode: Bool
+    /// What is stopped and deleted for a program that knows nothing of shared device mode; `nil` for an app that does this itself.
+    package let cleanup: AppCleanup?
     /// Keys in the file that mean nothing to this version, in alphabetical order.
     package let unknownKeys: [String]
 
@@ -70,6 +75,7 @@ package struct AppManifest: Sendable, Equatable {
         busName: String? = nil,
         stores: [String] = [],
         supportsSharedDeviceMode: Bool = true,
+        cleanup: AppCleanup? = nil,
         unknownKeys: [String] = []
     ) {
         self.identifier = identifier
@@ -77,6 +83,7 @@ package struct AppManifest: Sendable, Equatable {
         self.busName = busName
         self.stores = stores
         self.supportsSharedDeviceMode = supportsSharedDeviceMode
+        self.cleanup = cleanup
         self.unknownKeys = unknownKeys
     }
 
@@ -87,7 +94,7 @@ package struct AppManifest: Sendable, Equatable {
 extension AppManifest: Decodable {
     /// The keys as they are written.
     package enum Key: String, CodingKey, CaseIterable {
-        case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported
+        case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported, cleanup
     }
 
     /// Reads a manifest. Asks the system for the user and the executable's path, and so may block.
@@ -126,17 +133,20 @@ extension AppManifest: Decodable {
                 at: [Key.appArmor]
             )
         }
-        let identity = Identity(
+        let user: SystemUser? = try values.optional(.user)
+        var identity = Identity(
             executable: path.map(Self.resolved),
-            user: (try values.optional(.user) as SystemUser?)?.number,
+            user: user?.number,
             unit: try values.name(.unit),
             appArmor: snap ?? profile,
             flatpak: try values.name(.flatpak)
         )
+        cleanup = try Self.cleanup(try values.optional(.cleanup), identifier, user)
+        if cleanup != nil, identity.program == nil { identity.unit = AppCleanup.unit(of: identifier) }
         self.identity = identity
         _ = try values.required(
             .executable,
-            identity.executable ?? identity.unit ?? identity.appArmor ?? identity.flatpak,
+            identity.program,
             "the absolute path of the app's program"
         )
         busName = try values.text(
@@ -155,6 +165,19 @@ extension AppManifest: Decodable {
         }
         supportsSharedDeviceMode = try values.optional(.sharedDeviceModeSupported) ?? true
         unknownKeys = try decoder.unknownKeys(beside: Key.self)
+    }
+
+    private static func cleanup(
+        _ written: WrittenCleanup?,
+        _ identifier: String,
+        _ user: SystemUser?
+    ) throws -> AppCleanup? {
+        guard let written else { return nil }
+        do throws(CleanupFlaw) {
+            return try AppCleanup(written, identifier: identifier, user: user)
+        } catch {
+            throw DecodingError.invalid(error.message, remedy: error.remedy, at: [Key.cleanup])
+        }
     }
 
     /// The path without symbolic links, where the file exists.
@@ -185,53 +208,6 @@ extension KeyedDecodingContainer {
             )
         }
         return value
-    }
-}
-
-/// A user of this system, by name or number.
-private struct SystemUser: Decodable, WrittenForm {
-    static let form = "a user's name as a string, or its number"
-
-    let number: uid_t
-
-    init(from decoder: any Decoder) throws {
-        let value = try decoder.singleValueContainer()
-        if let number = try? value.decode(Int.self) {
-            // The greatest number means no user at all.
-            guard let user = uid_t(exactly: number), user != uid_t.max else {
-                let message = "\(number) is no user's number"
-                throw DecodingError.invalid(message, remedy: "write the user's name", at: decoder.codingPath)
-            }
-            self.number = user
-        } else if let name = try? value.decode(String.self) {
-            guard let user = Self.identifier(ofUserNamed: name) else {
-                throw DecodingError.invalid(
-                    "this system has no user “\(name)”",
-                    remedy: "make the user and then write the manifest anew, or leave the key out for any user",
-                    at: decoder.codingPath
-                )
-            }
-            number = user
-        } else {
-            let context = DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "")
-            throw DecodingError.typeMismatch(SystemUser.self, context)
-        }
-    }
-
-    /// The number of the user with this name; `nil` where there is none.
-    private static func identifier(ofUserNamed name: String) -> uid_t? {
-        guard !name.isEmpty, !name.utf8.contains(0) else { return nil }
-        var buffer = [CChar](repeating: 0, count: 16_384)
-        while true {
-            var entry = passwd()
-            var found: UnsafeMutablePointer<passwd>?
-            switch getpwnam_r(name, &entry, &buffer, buffer.count, &found) {
-            case 0: return found?.pointee.pw_uid
-            case ERANGE where buffer.count < 1_048_576: buffer = [CChar](repeating: 0, count: buffer.count * 2)
-            case EINTR: continue
-            default: return nil
-            }
-        }
     }
 }
 

@@ -3,7 +3,6 @@ import CLinux
 import DBusTransport
 import DeviceConfiguration
 import DeviceStorage
-import Dispatch
 import EmbeddedIdentity
 import FoundationEssentials
 import Glibc
@@ -127,27 +126,4 @@ enum LogLevel: String, ExpressibleByArgument, CaseIterable {
     case notice
     case warning
     case error
-}
-
-/// SIGTERM and SIGINT, as something to wait for.
-struct EndSignals {
-    private let stream: AsyncStream<Void>
-    private let sources: [any DispatchSourceSignal]
-
-    /// From here on the signals do not end the process by themselves.
-    init() {
-        let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
-        self.stream = stream
-        sources = [SIGTERM, SIGINT].map { number in
-            signal(number, SIG_IGN)
-            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-            source.setEventHandler { continuation.yield() }
-            source.activate()
-            return source
-        }
-    }
-
-    func first() async {
-        for await _ in stream { return }
-    }
 }

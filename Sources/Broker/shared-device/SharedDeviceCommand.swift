@@ -2,7 +2,7 @@ import ArgumentParser
 import ProjectVersion
 
 @main
-struct SharedDeviceCommand: ParsableCommand {
+struct SharedDeviceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "shared-device",
         abstract: "Administers a shared device, and checks apps for one.",
@@ -13,9 +13,9 @@ struct SharedDeviceCommand: ParsableCommand {
             """,
         version: ProjectVersion.line(of: "shared-device"),
         subcommands: [
-            StatusCommand.self, FollowCommand.self, SignOutCommand.self, AppsCommand.self, LogCommand.self,
-            UserCommand.self,
-            JoinCommand.self, LeaveCommand.self, ConfigurationCommand.self, CheckCommand.self,
+            StatusCommand.self, FollowCommand.self, RunCommand.self, SignOutCommand.self, AppsCommand.self,
+            LogCommand.self, UserCommand.self, JoinCommand.self, LeaveCommand.self, ConfigurationCommand.self,
+            CheckCommand.self,
         ]
     )
 }

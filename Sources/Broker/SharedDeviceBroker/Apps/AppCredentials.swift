@@ -159,4 +159,9 @@ package struct AppIdentity: Sendable, Equatable {
 
     /// Whether the app has a manifest.
     package var isEnrolled: Bool { manifest != nil }
+
+    /// The app as this caller runs it. An adapter stands for the user whose data it deletes, also where root runs it.
+    func participant(of caller: uid_t) -> Participant {
+        Participant(app: identifier, user: manifest?.cleanup?.user.number ?? caller)
+    }
 }

@@ -60,6 +60,17 @@ package struct AppEligibility: Sendable {
         }
     }
 
+    /// The apps of adapters that take part, each with the user whose data it is.
+    package var adapters: [AppManifest] {
+        manifests.filter { manifest in
+            guard let user = manifest.cleanup?.user.number, isTrusted(manifest) else { return false }
+            if manifest.supportsSharedDeviceMode { return true }
+            let app = AppIdentity(identifier: manifest.identifier, manifest: manifest)
+            let credentials = AppCredentials(user: user, executable: "")
+            return (try? checkLists(manifest.identifier, app, credentials)) != nil
+        }
+    }
+
     /// Which app this caller is or was, whether or not it takes part; `nil` if that is unknown. A caller that claims another app's identifier
     /// keeps the key from before that app had a manifest, which contains the caller's own program and user.
     func identityOfRefused(_ credentials: AppCredentials, claiming claimed: String?) -> AppIdentity? {
@@ -250,7 +261,8 @@ extension AppManifest {
         }
         if let unit = identity.unit, unit != credentials.unit { return .unit }
         if let profile = identity.appArmor, profile != credentials.enforcedProfile { return .appArmor }
-        if let user = identity.user, user != credentials.user { return .user }
+        // An adapter that stops units is root's; the app's own user runs the others.
+        if let user = identity.user, user != credentials.user, cleanup == nil || credentials.user != 0 { return .user }
         return nil
     }
 }

@@ -16,7 +16,7 @@ extension BrokerState {
         case .success(let found): identity = found
         case .failure(let refusal): throw .appNotEligible(refusal.description)
         }
-        let participant = Participant(app: identity.identifier, user: caller.user)
+        let participant = identity.participant(of: caller.user)
         // What it owed before it had a manifest, it owes under its new name.
         for key in eligibility.formerKeys(of: identity, caller.credentials) {
             guard ledger.rename(Participant(app: key, user: caller.user), to: participant) else { continue }
@@ -38,9 +38,7 @@ extension BrokerState {
 
     /// An app that may no longer take part and still owes a cleanup: without an answer it could never settle it.
     func debtor(_ request: Request, _ caller: Caller) -> Participant? {
-        eligibility.identityOfRefused(caller.credentials, claiming: request.claimed).map {
-            Participant(app: $0.identifier, user: caller.user)
-        }
+        eligibility.identityOfRefused(caller.credentials, claiming: request.claimed)?.participant(of: caller.user)
     }
 
     mutating func answerDebtor(
@@ -95,13 +93,28 @@ extension BrokerState {
                 guard case .success(let app) = eligibility.decide(entry.caller.credentials, claiming: claimed) else {
                     return false
                 }
-                return app.identifier == participant.app
+                return app.participant(of: entry.caller.user) == participant
             }
             ended.formUnion(Set(entry.apps.values).subtracting(kept.values))
             connected[connection]?.apps = kept
         }
         for participant in ended.sorted() where !isRunning(participant) { appEnded(participant) }
         checkPendingSignIn()
+        holdForAdapters()
+    }
+
+    /// An adapter's program asks nobody who is signed in, so that it holds data of every session: from its beginning on, or from the adapter's
+    /// manifest on. The caller sees to the disk where the session itself is new.
+    mutating func holdForAdapters() {
+        for (number, session) in ledger.sessions.sorted(by: { $0.key < $1.key }) where session.outcome == nil {
+            for manifest in eligibility.adapters {
+                let participant = AppIdentity(identifier: manifest.identifier, manifest: manifest).participant(of: 0)
+                guard ledger.hold(number, by: participant, on: nil) else { continue }
+                enterLog(.held, session: number, participant: participant, detail: "by its adapter's manifest")
+                needsDisk(within: .zero)
+                touch()
+            }
+        }
     }
 
     /// A connection has left the bus. One that has not called since the broker's start may be in the ledger all the same.

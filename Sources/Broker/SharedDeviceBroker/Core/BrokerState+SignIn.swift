@@ -147,6 +147,7 @@ extension BrokerState {
         // In the same transaction as the session: each session that a restart finds is in the log.
         enterLog(.signedIn, session: next.epoch, account: identity.account, detail: participant.app)
         noteHolder(participant, of: next.epoch)
+        holdForAdapters()
         isDeviceDirty = true
         let change = needsDisk(within: .zero)
         connected[connection]?.held = change

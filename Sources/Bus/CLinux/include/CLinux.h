@@ -27,4 +27,13 @@ void CLinux_adoptOrphans(void);
 /// From here on no other process of this user reads this one's memory, traces it, or sees it in a core dump.
 void CLinux_keepMemoryPrivate(void);
 
+/// Opens a directory for reading by an absolute path without any symbolic link in it (openat2); -1 with errno set, ELOOP for a link.
+int CLinux_openDirectoryWithoutLinks(const char *path);
+
+/// Whether something is mounted at this name in the directory, or at the directory itself where the name is empty: 1, 0, or -1 with errno set.
+int CLinux_isMountPoint(int directory, const char *name);
+
+/// From here on no program that this process starts has more rights than it. Returns 0, or -1 with errno set.
+int CLinux_takeNoNewRights(void);
+
 #endif

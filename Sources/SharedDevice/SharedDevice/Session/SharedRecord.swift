@@ -60,7 +60,7 @@ struct SharedRecord: Sendable {
 }
 
 /// Runs `body`, which may wait for the disk or for another process, on a thread of the system's: Swift's own are few.
-func onSystemThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
+package func onSystemThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
     await withCheckedContinuation { continuation in
         DispatchQueue.global().async { continuation.resume(returning: body()) }
     }

@@ -76,34 +76,55 @@ struct DirectoryHandle: ~Copyable {
         return status
     }
 
-    /// The names in it.
+    /// The names in it, all at once.
     func names() throws(UserDataError) -> [Name] {
-        // The stream takes over a descriptor, and changes its position: so it gets a second one.
-        let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard copy >= 0 else { throw UserDataError("read", path) }
-        guard let stream = fdopendir(copy) else {
-            defer { close(copy) }
-            throw UserDataError("read", path)
-        }
-        defer { closedir(stream) }
-        // The offset is never missing: `d_name` is a stored field. An entry may be shorter than the struct, so `pointee` would read beyond it.
-        let offset = MemoryLayout<dirent>.offset(of: \.d_name) ?? 0
-        var names: [Name] = []
-        while true {
-            errno = 0
-            guard let entry = readdir(stream) else {
-                guard errno == 0 else { throw UserDataError("read", path) }
-                return names
-            }
-            let start = UnsafeRawPointer(entry).advanced(by: offset).assumingMemoryBound(to: CChar.self)
-            let name = Array(UnsafeBufferPointer(start: start, count: strlen(start) + 1))
-            if name != Self.name("."), name != Self.name("..") { names.append(name) }
-        }
+        var reader = try DirectoryReader(self)
+        return try reader.next(atMost: .max)
     }
 
     /// Forces the directory to the disk.
     func sync() throws(UserDataError) {
         guard fsync(descriptor) == 0 else { throw UserDataError("sync", path) }
+    }
+}
+
+/// Reads a directory's names in parts, so that a directory of any size needs little memory. Entries may be removed meanwhile; whether a new one is
+/// read is not certain.
+struct DirectoryReader: ~Copyable {
+    private let stream: OpaquePointer
+    private let path: String
+
+    init(_ directory: borrowing DirectoryHandle) throws(UserDataError) {
+        path = directory.path
+        // The stream takes over a descriptor, and changes its position: so it gets a second one.
+        let copy = openat(directory.descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard copy >= 0 else { throw UserDataError("read", path) }
+        guard let stream = fdopendir(copy) else {
+            let error = UserDataError("read", path)
+            close(copy)
+            throw error
+        }
+        self.stream = stream
+    }
+
+    deinit { closedir(stream) }
+
+    /// The next names; empty at the end.
+    mutating func next(atMost count: Int) throws(UserDataError) -> [DirectoryHandle.Name] {
+        // The offset is never missing: `d_name` is a stored field. An entry may be shorter than the struct, so `pointee` would read beyond it.
+        let offset = MemoryLayout<dirent>.offset(of: \.d_name) ?? 0
+        var names: [DirectoryHandle.Name] = []
+        while names.count < count {
+            errno = 0
+            guard let entry = readdir(stream) else {
+                guard errno == 0 else { throw UserDataError("read", path) }
+                break
+            }
+            let start = UnsafeRawPointer(entry).advanced(by: offset).assumingMemoryBound(to: CChar.self)
+            let name = Array(UnsafeBufferPointer(start: start, count: strlen(start) + 1))
+            if name != DirectoryHandle.name("."), name != DirectoryHandle.name("..") { names.append(name) }
+        }
+        return names
     }
 }
 

@@ -9,6 +9,8 @@ import Glibc
 struct TombstoneSweep {
     /// How often the sweep empties a directory that somebody fills meanwhile.
     private static let patience = 10
+    /// How many names it reads at a time.
+    private static let part = 1024
 
     private let truncates: Bool
     private let checkpoint: @Sendable (UserDataDirectory.Checkpoint) -> Void
@@ -28,14 +30,18 @@ struct TombstoneSweep {
         var stuck: Set<DirectoryHandle.Name> = []
         do throws(UserDataError) {
             let device = try tombstones.status().st_dev
-            while true {
-                let names = try tombstones.names().filter { !stuck.contains($0) }
-                guard !names.isEmpty else { break }
-                for name in names {
-                    let isGone = attempt { sweep throws(UserDataError) in
-                        try sweep.remove(name, from: tombstones, device: device)
+            var isEmpty = false
+            while !isEmpty {
+                isEmpty = true
+                var reader = try DirectoryReader(tombstones)
+                while case let names = try reader.next(atMost: Self.part), !names.isEmpty {
+                    for name in names where !stuck.contains(name) {
+                        isEmpty = false
+                        let isGone = attempt { sweep throws(UserDataError) in
+                            try sweep.remove(name, from: tombstones, device: device)
+                        }
+                        if !isGone { stuck.insert(name) }
                     }
-                    if !isGone { stuck.insert(name) }
                 }
             }
             try tombstones.sync()
@@ -104,18 +110,21 @@ struct TombstoneSweep {
             throw error
         }
         var failure: UserDataError?
-        for entry in try descriptor.names() {
-            do throws(UserDataError) {
-                guard let found = try descriptor.status(of: entry) else { continue }
-                if found.st_mode & S_IFMT != S_IFDIR {
-                    try unlink(entry, found, in: descriptor)
-                } else if found.st_dev != status.st_dev {
-                    throw .mountPoint(descriptor.path(of: entry))
-                } else {
-                    try move(entry, found, from: descriptor, to: tombstones)
+        var reader = try DirectoryReader(descriptor)
+        while case let names = try reader.next(atMost: Self.part), !names.isEmpty {
+            for entry in names {
+                do throws(UserDataError) {
+                    guard let found = try descriptor.status(of: entry) else { continue }
+                    if found.st_mode & S_IFMT != S_IFDIR {
+                        try unlink(entry, found, in: descriptor)
+                    } else if found.st_dev != status.st_dev {
+                        throw .mountPoint(descriptor.path(of: entry))
+                    } else {
+                        try move(entry, found, from: descriptor, to: tombstones)
+                    }
+                } catch {
+                    if failure == nil { failure = error }
                 }
-            } catch {
-                if failure == nil { failure = error }
             }
         }
         if let failure { throw failure }

@@ -27,11 +27,11 @@ public struct UserDataDirectory: Sendable {
     /// How much was removed.
     public struct Removed: Sendable, Hashable, CustomStringConvertible {
         /// Files of all kinds, symbolic links included; not directories.
-        public internal(set) var files = 0
+        public package(set) var files = 0
         /// The sum of the regular files' lengths.
-        public internal(set) var bytes = 0
+        public package(set) var bytes = 0
 
-        init() {}
+        package init() {}
 
         mutating func add(bytes: Int) {
             files += 1

@@ -1,0 +1,107 @@
+package import DeviceConfiguration
+import Foundation
+package import SharedDevice
+
+/// Takes part in shared device mode in the place of a program that knows nothing of it. After a session: stops the program, deletes what it kept,
+/// looks that nothing is left and the program has not come back, gives the receipt, and lets the program run again.
+///
+/// All of it is one step of the cleanup, and each part may be done again: after a crash at any point the whole is done once more. The record of
+/// what is owed is ``SharedDeviceApplication``'s, and the broker counts the app from each sign-in on.
+package final class Adapter: Sendable {
+    /// A place at which tests act.
+    package enum Checkpoint: Sendable, Equatable {
+        case stopping
+        case stopped
+        case deleting(DeclaredPath.Checkpoint)
+        case deleted
+        /// Right before the receipt.
+        case verified
+    }
+
+    private let program: any ProgramControl
+    private let start: AppCleanup.Start?
+    private let deletion: Deletion
+    private let log: @Sendable (String) -> Void
+    private let shown: @Sendable (AccountState) -> Void
+    private let checkpoint: @Sendable (Checkpoint) -> Void
+
+    /// How often a cleanup begins anew because the program came back meanwhile.
+    private static let rounds = 3
+
+    /// - Parameters:
+    ///   - start: when the program runs; `nil` means that the adapter never starts it.
+    ///   - log: takes a line for the administrator.
+    ///   - shown: is told each state of the device, after the program was started or stopped for it.
+    package init(
+        program: any ProgramControl,
+        start: AppCleanup.Start?,
+        paths: [String],
+        user: UInt32,
+        log: @escaping @Sendable (String) -> Void,
+        shown: @escaping @Sendable (AccountState) -> Void = { _ in },
+        checkpoint: @escaping @Sendable (Checkpoint) -> Void = { _ in }
+    ) {
+        self.program = program
+        self.start = start
+        self.log = log
+        self.shown = shown
+        self.checkpoint = checkpoint
+        deletion = Deletion(paths: paths, user: user) { checkpoint(.deleting($0)) }
+    }
+
+    /// Follows the account of the device until the task is cancelled. A unit then runs on; an owned command is for its owner to end.
+    package func follow(_ application: SharedDeviceApplication) async throws(SharedDeviceError) {
+        let cleanup = CleanupCoordinator()
+        try cleanup.register("adapter") { _ in try await self.cleanUp() }
+        await application.follow(cleanup) { try await self.show($0) }
+    }
+
+    /// Stops, deletes and looks.
+    ///
+    /// - Returns: what was done, for the report.
+    private func cleanUp() async throws(AdapterFailure) -> String {
+        var files = 0
+        var bytes = 0
+        for _ in 0..<Self.rounds {
+            checkpoint(.stopping)
+            try await program.stop()
+            checkpoint(.stopped)
+            let removed = try await deletion.run()
+            files += removed.files
+            bytes += removed.bytes
+            checkpoint(.deleted)
+            // Somebody may have started it meanwhile: what it has stored has to go as well.
+            guard try await program.isStopped() else { continue }
+            checkpoint(.verified)
+            let text = "\(files) \(files == 1 ? "file" : "files"), \(bytes) bytes"
+            log("stopped \(program.name) and deleted \(text)")
+            return text
+        }
+        throw AdapterFailure(
+            "keep",
+            "\(program.name) stopped",
+            "somebody starts it again while its data is deleted",
+            remedy: "Leave its start to the adapter (\"start\"), and disable whatever else starts it"
+        )
+    }
+
+    private func show(_ state: AccountState) async throws(AdapterFailure) {
+        switch state {
+        case .open: try await run(isSignedIn: true)
+        case .nobody: try await run(isSignedIn: false)
+        case .hidden(.cleanupFailed(let failure)): log("\(failure)")
+        case .hidden(.unknown(let error)):
+            // Without a broker nobody signs in or out: a program that runs is not ended for that.
+            log("\(error)")
+        case .hidden(.appFailed(let reason)): log(reason)
+        // The cleanup's first part stops the program.
+        case .hidden: break
+        }
+        shown(state)
+    }
+
+    private func run(isSignedIn: Bool) async throws(AdapterFailure) {
+        guard let start else { return }
+        if start.runs(isSignedIn: isSignedIn) { try await program.start() } else { try await program.stop() }
+    }
+}

@@ -1,0 +1,137 @@
+import AppAdapters
+import ArgumentParser
+import CLinux
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import Glibc
+import ProjectVersion
+import SharedDevice
+
+@main
+struct SharedDeviceCleanupCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "shared-device-cleanup",
+        abstract: "Takes part in shared device mode in the place of a program that knows nothing of it.",
+        discussion: """
+            The unit shared-device-cleanup@APP.service runs it for the app whose manifest has the key “cleanup”. Ends with SIGTERM or \
+            SIGINT.
+            Exit status: 0 ended as asked; 64 wrong usage; 78 the directory of manifests cannot be used.
+            """,
+        version: ProjectVersion.line(of: "shared-device-cleanup"),
+        subcommands: [FollowCommand.self, RemoveCommand.self, LaunchCommand.self],
+        defaultSubcommand: FollowCommand.self
+    )
+}
+
+struct FollowCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "follow",
+        abstract: "Cleans up after each session, for one app."
+    )
+
+    @Argument(help: ArgumentHelp("The app's identifier, as in its manifest.", valueName: "app"))
+    var app: String
+
+    @Option(
+        help: ArgumentHelp(
+            "The bus: session, system, or an address.",
+            discussion: "Otherwise the system bus for root, and the environment's for others.",
+            valueName: "bus"
+        )
+    )
+    var bus: String?
+
+    @Option(help: ArgumentHelp("The directory of the manifests.", valueName: "dir"))
+    var apps: String = AppManifestDirectory.defaultPath
+
+    @Option(
+        name: .customLong("state"),
+        help: ArgumentHelp(
+            "The directory of the app's record of whose data it holds.",
+            discussion: "Otherwise \(AppCleanup.stateDirectory)/APP for root, and APP in $XDG_STATE_HOME for others.",
+            valueName: "dir"
+        )
+    )
+    var stateDirectory: String?
+
+    func run() async throws {
+        // Before any thread is started: children become other users.
+        signal(SIGPIPE, SIG_IGN)
+        let end = EndSignals()
+        let isRoot = geteuid() == 0
+        let service = AdapterService(
+            app: app,
+            bus: bus.map(Bus.init(name:)) ?? (isRoot ? .system : .fromEnvironment),
+            stateDirectory: stateDirectory ?? (isRoot ? "\(AppCleanup.stateDirectory)/\(app)" : nil)
+        )
+        let updates: AsyncStream<AppManifests>
+        do {
+            updates = try AppManifestDirectory(path: apps).updates()
+        } catch {
+            log("\(error)")
+            throw ExitCode(EX_CONFIG)
+        }
+        let following = Task { await service.follow(updates) }
+        await end.first()
+        following.cancel()
+        await following.value
+    }
+}
+
+struct RemoveCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "remove",
+        abstract: "Deletes paths as one user. The adapter starts it.",
+        shouldDisplay: false
+    )
+
+    @Option var user: UInt32
+    @Argument var paths: [String]
+
+    func run() throws {
+        do throws(AdapterFailure) {
+            try UserRights.take(SystemUser(number: user))
+            _ = CLinux_takeNoNewRights()
+            print(try Deletion(paths: paths, user: user).runHere().get().line)
+        } catch {
+            print(error)
+            throw ExitCode(EX_IOERR)
+        }
+    }
+}
+
+struct LaunchCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "launch",
+        abstract: "Becomes one user, makes directories, and becomes a command. The adapter starts it.",
+        shouldDisplay: false
+    )
+
+    @Option var user: UInt32
+    @Option var directory: [String] = []
+    @Argument var command: [String]
+
+    func run() throws {
+        do {
+            try UserRights.take(SystemUser(number: user))
+            for path in directory {
+                try FileManager.default.createDirectory(
+                    atPath: path,
+                    withIntermediateDirectories: true,
+                    attributes: [.posixPermissions: 0o700]
+                )
+            }
+        } catch {
+            log("\(error)")
+            throw ExitCode(EX_CANTCREAT)
+        }
+        var words = command.map { strdup($0) } + [nil]
+        execvp(command[0], &words)
+        log("\(command[0]) does not start: \(String(cString: strerror(errno)))")
+        throw ExitCode(EX_UNAVAILABLE)
+    }
+}
+
+/// Writes a line for the administrator.
+func log(_ line: String) { FileHandle.standardError.write(Data("shared-device-cleanup: \(line)\n".utf8)) }

@@ -1,0 +1,107 @@
+/// Decides by a path's text whether an adapter may delete what is there. Pure: whoever deletes looks at the file system again, because text says
+/// nothing of links, owners and mounts.
+///
+/// A path is absolute, has no `.` and no `..`, and leads neither to nor above a directory that others need, nor into the system's own parts, the
+/// home directories of others, or what the broker and the adapters keep of debts.
+package enum CleanupPath {
+    /// The longest path that is taken, in bytes.
+    static let longest = 4000
+
+    /// Directories that no path may be, or be above of.
+    private static let shared = [
+        "/home", "/root", "/var/lib", "/var/cache", "/var/log", "/var/tmp", "/var/spool", "/var/mail", "/opt", "/srv",
+        "/tmp", "/run/user",
+        "/mnt", "/media",
+    ]
+    /// Directories that no path may be, be above of, or lead into.
+    private static let closed = [
+        "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr", "/run/systemd",
+        "/run/dbus",
+        "/var/lib/shared-device", "/var/lib/shared-device-cleanup", "/var/lib/systemd", "/var/lib/dpkg",
+    ]
+
+    /// The path as it is used: `~/` at its beginning stands for the user's home directory.
+    ///
+    /// - Parameters:
+    ///   - home: the user's home directory; `nil` where there is none.
+    ///   - kept: further directories that have to outlast the deletion.
+    /// - Throws: ``CleanupFlaw`` with the reason why it is refused.
+    package static func checked(
+        _ text: String,
+        home: String?,
+        keeping kept: [String] = []
+    ) throws(CleanupFlaw) -> String {
+        var path = text
+        if text == "~" || text.hasPrefix("~/") {
+            guard let home else {
+                throw CleanupFlaw(
+                    "“\(text)” is below the home directory, and the user has none",
+                    "write the whole path"
+                )
+            }
+            path = home + text.dropFirst()
+        }
+        if path.count > 1, path.hasSuffix("/") { path.removeLast() }
+        let components = try components(of: path, text)
+        func refuse(_ reason: String, _ remedy: String) -> CleanupFlaw { CleanupFlaw("“\(text)” \(reason)", remedy) }
+        let ownDirectory = "name a directory that only this app uses"
+        guard !components.isEmpty else { throw refuse("is the whole file system", ownDirectory) }
+        if let home, isSame(home, orBelow: path) {
+            throw refuse(
+                "is the home directory as a whole, or above it",
+                "name the directories in it that the app uses"
+            )
+        }
+        if let place = (closed + kept).first(where: { isSame(path, orBelow: $0) || isSame($0, orBelow: path) }) {
+            throw refuse("would delete from \(place), which is not the app's", ownDirectory)
+        }
+        if let place = shared.first(where: { isSame($0, orBelow: path) }) {
+            throw refuse("is \(place), or above it, and others use that", ownDirectory)
+        }
+        let isOwn = home.map { isSame(path, orBelow: $0) } ?? false
+        if !isOwn, let owner = homeDirectory(of: components) {
+            throw refuse("is in \(owner), the home directory of another user", "name what the app's user owns")
+        }
+        return path
+    }
+
+    /// Whether `path` is `directory` or in it.
+    package static func isSame(_ path: String, orBelow directory: String) -> Bool {
+        path == directory || path.hasPrefix(directory == "/" ? "/" : directory + "/")
+    }
+
+    private static func components(of path: String, _ text: String) throws(CleanupFlaw) -> [Substring] {
+        guard path.hasPrefix("/") else { throw CleanupFlaw("“\(text)” is no absolute path", "write it from / on") }
+        guard path.utf8.count <= longest, !path.utf8.contains(0) else {
+            throw CleanupFlaw("a path is longer than \(longest) bytes, or has a zero in it", "write another one")
+        }
+        let components = path.dropFirst().split(separator: "/", omittingEmptySubsequences: false)
+        if components == [""] { return [] }
+        guard !components.contains(where: { ["", ".", ".."].contains($0) }) else {
+            throw CleanupFlaw("“\(text)” has an empty part, “.” or “..” in it", "write the path that it leads to")
+        }
+        return components
+    }
+
+    /// The home directory that the path is or leads into, by where they usually are.
+    private static func homeDirectory(of components: [Substring]) -> String? {
+        switch components.first {
+        case "root": "/root"
+        case "home" where components.count > 1: "/home/\(components[1])"
+        default: nil
+        }
+    }
+}
+
+/// What is wrong with a manifest's `cleanup`, and what helps.
+package struct CleanupFlaw: Error, Sendable, Hashable, CustomStringConvertible {
+    package let message: String
+    package let remedy: String
+
+    init(_ message: String, _ remedy: String) {
+        self.message = message
+        self.remedy = remedy
+    }
+
+    package var description: String { "\(message); \(remedy)" }
+}

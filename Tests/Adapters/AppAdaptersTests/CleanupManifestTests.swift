@@ -1,0 +1,141 @@
+import DeviceConfiguration
+import Foundation
+import Testing
+
+@Suite("The key “cleanup” of a manifest")
+struct CleanupManifestTests {
+    private func manifest(
+        _ cleanup: String,
+        user: String = #", "user": "nobody""#
+    ) throws(ManagedConfigurationError) -> AppManifest {
+        let text = #"{"id": "org.example.kiosk"\#(user), "cleanup": \#(cleanup)}"#
+        return try AppManifest(json: Data(text.utf8), file: "kiosk.json")
+    }
+
+    private func refusal(_ cleanup: String, user: String = #", "user": "nobody""#) -> ManagedConfigurationError? {
+        do throws(ManagedConfigurationError) {
+            _ = try manifest(cleanup, user: user)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test("a unit, what is deleted, and when it starts")
+    func unit() throws {
+        let manifest = try manifest(
+            #"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk/profile/"], "start": "signed-in"}"#
+        )
+        let cleanup = try #require(manifest.cleanup)
+        #expect(cleanup.program == .unit("kiosk.service"))
+        #expect(cleanup.delete == ["/var/lib/kiosk/profile"])
+        #expect(cleanup.start == .signedIn)
+        #expect(cleanup.user.name == "nobody")
+        #expect(manifest.identity.unit == "shared-device-cleanup@org.example.kiosk.service")
+        #expect(manifest.identity.isProof)
+    }
+
+    @Test("a manifest that says by what the adapter is known keeps that")
+    func identity() throws {
+        let text = #""user": "nobody", "executable": "/no/such/adapter""#
+        let manifest = try manifest(#"{"command": ["/bin/true"], "delete": ["/var/lib/kiosk"]}"#, user: ", " + text)
+        #expect(manifest.identity.unit == nil)
+        #expect(manifest.identity.executable == "/no/such/adapter")
+    }
+
+    @Test("a preset keeps everything in one directory, which is deleted")
+    func preset() throws {
+        let text =
+            #"{"preset": "chromium", "data": "/var/lib/kiosk/web", "command": ["/usr/bin/chromium", "--kiosk"], "start": "always"}"#
+        let cleanup = try #require(try manifest(text).cleanup)
+        #expect(cleanup.delete == ["/var/lib/kiosk/web"])
+        let command = try #require(cleanup.command)
+        #expect(command.first == "/usr/bin/chromium")
+        #expect(command.last == "--kiosk")
+        #expect(command.contains("--user-data-dir=/var/lib/kiosk/web/profile"))
+    }
+
+    @Test(
+        "what is wrong is refused with what helps",
+        arguments: [
+            (#"{"delete": ["/var/lib/kiosk"]}"#, "does not say what is stopped"),
+            (#"{"unit": "a.service", "command": ["/bin/true"], "delete": ["/var/lib/kiosk"]}"#, "several ways"),
+            (#"{"unit": "kiosk.slice", "delete": ["/var/lib/kiosk"]}"#, "no service"),
+            (#"{"unit": "kiosk.service"}"#, "nothing is deleted"),
+            (#"{"unit": "kiosk.service", "delte": ["/var/lib/kiosk"]}"#, "“delte” in it means nothing"),
+            (#"{"unit": "kiosk.service", "delete": "/var/lib/kiosk"}"#, "“delete” in it is of the wrong type"),
+            (#"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk", "/var/lib/kiosk/"]}"#, "there twice"),
+            (
+                #"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk"], "start": "never"}"#,
+                "nobody, signed-in, always"
+            ),
+            (#"{"command": ["chromium"], "delete": ["/var/lib/kiosk"]}"#, "no program"),
+            (#"{"command": ["/usr/bin/chromium"], "preset": "chromium"}"#, "needs \"data\""),
+            (#"{"command": ["/usr/bin/x"], "preset": "netscape", "data": "/var/lib/kiosk"}"#, "chromium, firefox"),
+            (#"{"flatpak": "org x", "delete": ["/var/lib/kiosk"]}"#, "no Flatpak's id"),
+            (#""kiosk.service""#, "wrong type"),
+        ]
+    )
+    func refused(cleanup: String, words: String) throws {
+        let error = try #require(refusal(cleanup))
+        #expect(error.key == "cleanup")
+        #expect("\(error)".contains(words), "\(error)")
+    }
+
+    @Test("without a user nobody knows whose data it is")
+    func noUser() throws {
+        let error = try #require(refusal(#"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk"]}"#, user: ""))
+        #expect("\(error)".contains("\"user\""))
+    }
+
+    @Test(
+        "paths that would delete more than the app's own data are refused",
+        arguments: [
+            "/", "//", "/var", "/var/lib", "/home", "/home/kiosk", "/home/kiosk/", "/home", "/home/grace/notes",
+            "/root/x", "~", "~/", "/etc/kiosk",
+            "/usr/share/kiosk", "/proc/1", "/sys/x", "/dev/shm", "/tmp", "/var/tmp", "/run", "/run/user",
+            "relative/path", "", "/var/lib/../x",
+            "/var/lib/kiosk/./x", "/var/lib//kiosk", "/var/lib/shared-device", "/var/lib/shared-device/db",
+            "/var/lib/shared-device-cleanup/x",
+            "/var/lib/systemd/x", "/lib/kiosk", "/boot/x", "/media", "/mnt", "/opt", "~/../grace", "/var/lib/\0",
+            "/" + String(repeating: "x", count: 5000),
+        ]
+    )
+    func refusedPath(path: String) {
+        #expect(throws: CleanupFlaw.self) { try CleanupPath.checked(path, home: "/home/kiosk") }
+    }
+
+    @Test(
+        "an app's own directories are taken",
+        arguments: [
+            ("/var/lib/kiosk", "/var/lib/kiosk"), ("~/.config/chromium", "/home/kiosk/.config/chromium"),
+            ("/home/kiosk/x", "/home/kiosk/x"),
+            ("/srv/kiosk/data", "/srv/kiosk/data"), ("/run/kiosk", "/run/kiosk"), ("/tmp/kiosk", "/tmp/kiosk"),
+            ("/var/lib/kiosk/..x", "/var/lib/kiosk/..x"),
+        ]
+    )
+    func takenPath(path: String, meant: String) throws {
+        #expect(try CleanupPath.checked(path, home: "/home/kiosk") == meant)
+    }
+
+    @Test("what has to outlast the deletion is neither deleted nor above what is deleted")
+    func kept() {
+        for path in ["/srv/kiosk", "/srv/kiosk/state", "/srv/kiosk/state/x"] {
+            #expect(throws: CleanupFlaw.self) {
+                try CleanupPath.checked(path, home: nil, keeping: ["/srv/kiosk/state"])
+            }
+        }
+    }
+
+    @Test("each preset keeps all its places below the directory", arguments: AdapterPreset.allCases)
+    func presets(preset: AdapterPreset) {
+        let data = "/srv/kiosk data/ü"
+        for argument in preset.arguments(data: data) where argument.contains("/") {
+            let path = argument.split(separator: "=", maxSplits: 1).last.map(String.init) ?? ""
+            #expect(path.hasPrefix(data) || path == "file:///srv/kiosk%20data/%C3%BC/profile")
+        }
+        for path in preset.directories(data: data) + AdapterEnvironment.variables(data: data).values {
+            #expect(path.hasPrefix(data + "/"))
+        }
+    }
+}

@@ -1,0 +1,200 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import Testing
+
+@testable import SharedDevice
+
+@Suite("What a manifest names is deleted, and nothing else")
+struct DeclaredPathTests {
+    private let directory: TemporaryDirectory
+    private var data: String { "\(directory.path)/data" }
+    private var outside: String { "\(directory.path)/outside" }
+
+    init() throws {
+        directory = try TemporaryDirectory("declared-path")
+        for path in [data, outside] { #expect(mkdir(path, 0o700) == 0) }
+    }
+
+    private func write(_ text: String, to path: String) throws {
+        try FileManager.default.createDirectory(
+            atPath: URL(fileURLWithPath: path).deletingLastPathComponent().path,
+            withIntermediateDirectories: true
+        )
+        try text.write(toFile: path, atomically: false, encoding: .utf8)
+    }
+
+    private func names(_ path: String) -> [String] {
+        ((try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []).sorted()
+    }
+
+    @Test("a directory is emptied and stays, with its rights; a second removal finds nothing")
+    func empties() throws {
+        try write("ada", to: "\(data)/profile/Cookies")
+        try write("ada", to: "\(data)/.hidden")
+        #expect(chmod(data, 0o750) == 0)
+        #expect(try DeclaredPath(data).remove().files == 2)
+        #expect(names(data).isEmpty)
+        var status = stat()
+        #expect(stat(data, &status) == 0 && status.st_mode & 0o7777 == 0o750)
+        #expect(try DeclaredPath(data).remove().files == 0)
+    }
+
+    @Test("a file, and what is not there")
+    func file() throws {
+        try write("ada", to: "\(data)/recent.xbel")
+        #expect(try DeclaredPath("\(data)/recent.xbel").remove().bytes == 3)
+        #expect(names(data).isEmpty)
+        #expect(try DeclaredPath("\(data)/recent.xbel").remove().files == 0)
+        #expect(try DeclaredPath("\(directory.path)/no/such/place").remove().files == 0)
+    }
+
+    @Test("links are deleted, and what they lead to stays; so do the bytes of a file with a second name")
+    func links() throws {
+        try write("grace", to: "\(outside)/file")
+        try write("grace", to: "\(outside)/directory/file")
+        #expect(symlink("\(outside)/file", "\(data)/link") == 0)
+        #expect(symlink("\(outside)/directory", "\(data)/directory") == 0)
+        #expect(symlink("/", "\(data)/root") == 0)
+        #expect(link("\(outside)/file", "\(data)/second") == 0)
+        _ = try DeclaredPath(data).remove()
+        #expect(names(data).isEmpty)
+        #expect(try String(contentsOfFile: "\(outside)/file", encoding: .utf8) == "grace")
+        #expect(names("\(outside)/directory") == ["file"])
+    }
+
+    @Test("a path with a link in it is refused, and the link's target stays")
+    func linkInPath() throws {
+        try write("grace", to: "\(outside)/profile/file")
+        #expect(symlink(outside, "\(directory.path)/link") == 0)
+        #expect(throws: UserDataError.self) { try DeclaredPath("\(directory.path)/link/profile").remove() }
+        #expect(names("\(outside)/profile") == ["file"])
+        // The last part alone is the link itself, which goes.
+        _ = try DeclaredPath("\(directory.path)/link").remove()
+        #expect(names("\(outside)/profile") == ["file"])
+        #expect(access("\(directory.path)/link", F_OK) != 0)
+    }
+
+    @Test("pipes, sockets and devices are deleted as names")
+    func specialFiles() throws {
+        #expect(mkfifo("\(data)/pipe", 0o600) == 0)
+        if geteuid() == 0 { #expect(mknod("\(data)/null", S_IFCHR | 0o600, makedev(1, 3)) == 0) }
+        _ = try DeclaredPath(data).remove()
+        #expect(names(data).isEmpty)
+        #expect(access("/dev/null", W_OK) == 0)
+    }
+
+    private func makedev(_ major: UInt64, _ minor: UInt64) -> dev_t { dev_t(major << 8 | minor) }
+
+    @Test("directories that may not be written to, and a file in the place of the tombstones")
+    func readOnly() throws {
+        try write("ada", to: "\(data)/closed/deeper/file")
+        #expect(chmod("\(data)/closed/deeper", 0o500) == 0 && chmod("\(data)/closed", 0o000) == 0)
+        try write("ada", to: "\(data)/\(DeclaredPath.tombstones)")
+        #expect(chmod(data, 0o500) == 0)
+        _ = try DeclaredPath(data).remove()
+        #expect(names(data).isEmpty)
+    }
+
+    @Test("100,000 files in a flat and in a deep tree")
+    func many() throws {
+        for number in 0..<90_000 { close(open("\(data)/\(number)", O_CREAT | O_WRONLY, 0o600)) }
+        // Deeper than a path may be long.
+        var current = open(data, O_RDONLY | O_DIRECTORY)
+        for _ in 0..<5_000 {
+            #expect(mkdirat(current, "deep", 0o700) == 0)
+            let next = openat(current, "deep", O_RDONLY | O_DIRECTORY)
+            close(openat(current, "f", O_CREAT | O_WRONLY, 0o600))
+            close(openat(current, "g", O_CREAT | O_WRONLY, 0o600))
+            close(current)
+            current = next
+        }
+        close(current)
+        let before = names("/proc/self/fd").count
+        #expect(try DeclaredPath(data).remove().files == 100_000)
+        #expect(names(data).isEmpty)
+        #expect(names("/proc/self/fd").count <= before + 20)
+    }
+
+    @Test("a file that is written meanwhile, and new ones in a directory that is gone, do not survive")
+    func writtenMeanwhile() throws {
+        try write("ada", to: "\(data)/profile/log")
+        let writer = open("\(data)/profile/log", O_WRONLY | O_APPEND)
+        let profile = open("\(data)/profile", O_RDONLY | O_DIRECTORY)
+        defer { for descriptor in [writer, profile] { close(descriptor) } }
+        let data = data
+        _ = try DeclaredPath(data) { checkpoint in
+            guard checkpoint == .buried else { return }
+            _ = Glibc.write(writer, "ada", 3)
+            close(openat(profile, "late", O_CREAT | O_WRONLY, 0o600))
+            close(open("\(data)/newer", O_CREAT | O_WRONLY, 0o600))
+            unlink("\(data)/newer")
+        }.remove()
+        #expect(names(data).isEmpty)
+    }
+
+    @Test("somebody who writes without end is an error that says so")
+    func writtenWithoutEnd() throws {
+        let data = data
+        let error = #expect(throws: UserDataError.self) {
+            _ = try DeclaredPath(data) { checkpoint in
+                if checkpoint == .swept { close(open("\(data)/again", O_CREAT | O_WRONLY, 0o600)) }
+            }.remove()
+        }
+        #expect(error?.reason.contains("still writes") == true)
+    }
+
+    @Test("what belongs to another user is refused", .enabled(if: geteuid() == 0, "only root makes files of others"))
+    func others() throws {
+        try write("grace", to: "\(data)/file")
+        #expect(chown(data, 65534, 65534) == 0)
+        let error = #expect(throws: UserDataError.self) { try DeclaredPath(data).remove() }
+        #expect(error?.reason.contains("65534") == true)
+        #expect(names(data) == ["file"])
+    }
+
+    @Test(
+        "no mount is crossed, of another file system or of the same",
+        .enabled(if: Mounts.areAllowed, "this user may not mount")
+    )
+    func mounts() throws {
+        try write("grace", to: "\(outside)/file")
+        try write("ada", to: "\(data)/profile/file")
+        for name in ["profile/bind", "profile/tmpfs"] { #expect(mkdir("\(data)/\(name)", 0o700) == 0) }
+        #expect(mount(outside, "\(data)/profile/bind", nil, UInt(MS_BIND), nil) == 0)
+        defer { umount2("\(data)/profile/bind", Int32(MNT_DETACH)) }
+        #expect(mount("none", "\(data)/profile/tmpfs", "tmpfs", 0, nil) == 0)
+        try write("grace", to: "\(data)/profile/tmpfs/file")
+        let error = #expect(throws: UserDataError.self) { try DeclaredPath(data).remove() }
+        #expect(error?.code == EBUSY && error?.remedy.contains("Unmount") == true)
+        #expect(names(outside) == ["file"])
+        // The error names a place that people find: the mount's, below the tombstones by now.
+        let places = try FileManager.default.subpathsOfDirectory(atPath: data)
+        let tmpfs = try #require(places.first { $0.hasSuffix("/tmpfs") })
+        #expect(names("\(data)/\(tmpfs)") == ["file"])
+        for name in ["tmpfs", "bind"] {
+            let place = try #require(places.first { $0.hasSuffix("/\(name)") })
+            #expect(umount2("\(data)/\(place)", 0) == 0)
+        }
+        _ = try DeclaredPath(data).remove()
+        #expect(names(data).isEmpty && names(outside) == ["file"])
+    }
+
+    @Test("a path at which something is mounted is refused", .enabled(if: Mounts.areAllowed, "this user may not mount"))
+    func mountPoint() throws {
+        try write("grace", to: "\(outside)/file")
+        #expect(mount(outside, data, nil, UInt(MS_BIND), nil) == 0)
+        defer { umount2(data, Int32(MNT_DETACH)) }
+        #expect(throws: UserDataError.self) { try DeclaredPath(data).remove() }
+        #expect(names(outside) == ["file"])
+    }
+}
+
+/// Whether this process may mount.
+enum Mounts {
+    static let areAllowed: Bool = {
+        guard geteuid() == 0, let directory = try? TemporaryDirectory("mounts") else { return false }
+        guard mount("none", directory.path, "tmpfs", 0, nil) == 0 else { return false }
+        return umount2(directory.path, 0) == 0
+    }()
+}

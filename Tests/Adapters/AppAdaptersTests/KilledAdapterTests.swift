@@ -1,0 +1,67 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import SharedDeviceTestKit
+import Testing
+
+@Suite("An adapter that is killed")
+struct KilledAdapterTests {
+    private static let points = [
+        "stopping", "stopped", "deleting(SharedDevice.DeclaredPath.Checkpoint.opened)",
+        "deleting(SharedDevice.DeclaredPath.Checkpoint.buried)",
+        "deleting(SharedDevice.DeclaredPath.Checkpoint.unlinked)",
+        "deleting(SharedDevice.DeclaredPath.Checkpoint.swept)", "deleted", "verified",
+    ]
+
+    private func adapter(_ device: TestDevice, _ directory: String, _ point: String) throws -> ChildProcess {
+        try ChildProcess(ChildProcess.built("adapter-probe"), [device.bus.address, directory, point])
+    }
+
+    @Test("owes the cleanup still, and the next one does all of it before the program starts", arguments: points)
+    func killed(point: String) async throws {
+        let device = try await TestDevice(cleanup: .strict)
+        let directory = try TemporaryDirectory("killed-adapter")
+        let data = "\(directory.path)/data"
+        let first = try adapter(device, directory.path, point)
+        try await first.line { $0 == "started" }
+        try await device.signIn("ada")
+        try await first.line { $0.hasPrefix("shown open") }
+        for name in ["secret", "profile/secret"] {
+            let path = "\(data)/\(name)"
+            try FileManager.default.createDirectory(
+                atPath: URL(fileURLWithPath: path).deletingLastPathComponent().path,
+                withIntermediateDirectories: true
+            )
+            try "ada's secret".write(toFile: path, atomically: false, encoding: .utf8)
+        }
+        try await device.beginSignOut(copies: false)
+        #expect(await first.exitStatus(within: .seconds(60)) == 128 + SIGKILL, "\(first.lines) \(first.errorText)")
+        let debt = try await device.application("org.example.control").currentRoundOwes()
+        #expect(debt)
+        let second = try adapter(device, directory.path, "never")
+        try await second.line { $0 == "started" }
+        try await eventually("nobody owes anything", within: .seconds(60)) {
+            try await !device.application("org.example.control").currentRoundOwes()
+        }
+        let left = try ByteSearch(["ada's secret"]).run(under: data)
+        #expect(left.findings.isEmpty)
+        // The command of the first adapter is gone; that of the second runs.
+        let lines = second.lines
+        #expect(lines.filter { $0 == "started" }.count == 1)
+        let cleaned = try #require(lines.firstIndex { $0.hasPrefix("log stopped") })
+        let started = try #require(lines.firstIndex(of: "started"))
+        #expect(cleaned < started)
+        let process = try #require(Int32(try String(contentsOfFile: "\(data)/process", encoding: .utf8).dropLast()))
+        second.kill()
+        await _ = second.exitStatus()
+        kill(process, SIGKILL)
+    }
+}
+
+extension SharedDeviceApplication {
+    /// Whether an app owes a cleanup after the last session.
+    func currentRoundOwes() async throws -> Bool {
+        try await cleanupReport()?.isComplete == false
+    }
+}

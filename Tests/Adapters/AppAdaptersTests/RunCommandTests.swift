@@ -1,0 +1,147 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import SharedDeviceTestKit
+import Testing
+
+@Suite("shared-device run: a program that knows nothing of us takes part")
+struct RunCommandTests {
+    private static let identifier = "org.example.browser"
+
+    /// A device at which `shared-device run` runs this script, with the data in the app's own directory.
+    private func device(_ script: String, _ options: [String] = [], starts: Bool = true) async throws -> TestDevice {
+        let app = TestApp(
+            Self.identifier,
+            executable: ChildProcess.built("shared-device"),
+            arguments: ["run", "--app", Self.identifier, "--data", "{home}/private"] + options + [
+                "--", "/bin/sh", "-c", script,
+            ],
+            startsWithDevice: starts
+        )
+        return try await TestDevice(apps: [app], cleanup: .strict)
+    }
+
+    @Test("its home and data are below the directory, which is emptied after the session; the program starts anew")
+    func wholeRound() async throws {
+        let device = try await device(
+            // Ada is there once.
+            #"""
+            who=$(cat {home}/who); rm -f {home}/who
+            for place in "$HOME" "$XDG_CONFIG_HOME" "$XDG_CACHE_HOME" "$XDG_DATA_HOME" "$XDG_DOWNLOAD_DIR" "$TMPDIR"; do
+                echo "marker-of-$who" >"$place/file"
+            done
+            echo running; exec sleep 1000
+            """#,
+            ["--start", "always"],
+            starts: false
+        )
+        let app = try device.app(Self.identifier)
+        try "ada".write(toFile: "\(app.home)/who", atomically: true, encoding: .utf8)
+        try app.start()
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        try await eventually("the program runs", within: .seconds(60)) { app.lines.contains("running") }
+        #expect(FileManager.default.fileExists(atPath: "\(app.home)/private/home/Downloads/file"))
+        try await device.signOut().requireClean(of: "marker-of-ada")
+        try await eventually("it starts anew", within: .seconds(60)) { app.lines.filter { $0 == "running" }.count == 2 }
+    }
+
+    @Test("processes that left the program's group and parents end, too, and what they wrote is gone")
+    func daemons() async throws {
+        let device = try await device(
+            #"echo running; (setsid sh -c 'trap "" TERM HUP; while :; do echo marker-of-ada >>"$HOME/log" 2>/dev/null; sleep 0.01; done' >/dev/null 2>&1 &) ; exec sleep 1000"#,
+            ["--start", "signed-in"]
+        )
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let app = try device.app(Self.identifier)
+        try await eventually("the daemon writes", within: .seconds(60)) {
+            FileManager.default.fileExists(atPath: "\(app.home)/private/home/log")
+        }
+        try await device.signOut(deadline: .seconds(60)).requireClean(of: "marker-of-ada")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: "\(app.home)/private").isEmpty)
+    }
+
+    @Test(
+        "a kill of the command leaves the debt; its next start ends the program and deletes before the program starts"
+    )
+    func killed() async throws {
+        let device = try await device(
+            #"test -e "$HOME/secret" && echo leak; echo marker-of-ada >"$HOME/secret"; echo running; exec sleep 1000"#,
+            ["--start", "signed-in"]
+        )
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let app = try device.app(Self.identifier)
+        try await eventually("the program runs", within: .seconds(60)) { app.lines.contains("running") }
+        try await app.kill()
+        let report = try await device.signOut(deadline: .seconds(1))
+        #expect(!report.isClean)
+        #expect(FileManager.default.fileExists(atPath: "\(app.home)/private/home/secret"))
+        try app.start()
+        try await device.waitUntilClean().requireClean(of: "marker-of-ada")
+        try await device.signIn("grace")
+        try await eventually("it runs for grace", within: .seconds(60)) {
+            app.lines.filter { $0 == "running" }.count == 2
+        }
+        #expect(!app.lines.contains("leak"))
+    }
+
+    @Test(
+        "a program that ends by itself is not started again; the command ends with its status when nobody is signed in"
+    )
+    func ended() async throws {
+        let device = try await device(
+            #"echo marker-of-ada >"$HOME/secret"; echo running; exit 7"#,
+            ["--start", "signed-in"]
+        )
+        try await device.signIn("ada")
+        let app = try device.app(Self.identifier)
+        try await eventually("the program has ended", within: .seconds(60)) { app.errorText.contains("has ended") }
+        #expect(app.isRunning)
+        try await device.signOut().requireClean(of: "marker-of-ada")
+        try await eventually("the command has ended", within: .seconds(60)) { !app.isRunning }
+        #expect(app.lines.filter { $0 == "running" }.count == 1)
+    }
+
+    @Test("a second start of the command asks the first to start its program again")
+    func again() async throws {
+        let device = try await device("echo running; exit 0", ["--start", "signed-in"])
+        try await device.signIn("ada")
+        let app = try device.app(Self.identifier)
+        try await eventually("the program has ended", within: .seconds(60)) { app.errorText.contains("has ended") }
+        let second = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            [
+                "run", "--app", Self.identifier, "--data", "\(app.home)/private", "--bus", device.bus.address, "--",
+                "/bin/true",
+            ],
+            environment: ["XDG_STATE_HOME": "\(app.home)/state"]
+        )
+        #expect(await second.exitStatus() == 0, "\(second.errorText)")
+        try await eventually("the program ran again", within: .seconds(60)) {
+            app.lines.filter { $0 == "running" }.count == 2
+        }
+    }
+
+    @Test(
+        "what would delete more than the program's data is refused before anything starts",
+        arguments: ["/", "/home", "/var/lib", "/etc", "/tmp", "{state}"]
+    )
+    func refused(data: String) async throws {
+        let directory = try TemporaryDirectory("run-refused")
+        let process = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            [
+                "run", "--app", "org.example.x", "--data",
+                data.replacingOccurrences(of: "{state}", with: "\(directory.path)/org.example.x"),
+                "--bus", "unix:path=/nonexistent", "--", "/bin/echo", "started",
+            ],
+            environment: ["XDG_STATE_HOME": directory.path]
+        )
+        #expect(await process.exitStatus() == EX_USAGE)
+        #expect(process.errorText.contains("--data"))
+        #expect(process.lines.isEmpty)
+    }
+}

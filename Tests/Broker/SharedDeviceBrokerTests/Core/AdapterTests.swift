@@ -1,0 +1,101 @@
+import DeviceConfiguration
+import Foundation
+import SharedDevice
+import SharedDeviceSimulation
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Adapters: apps whose programs ask nobody")
+struct AdapterTests {
+    private let device = VirtualDevice(.strict)
+    private let desk: VirtualDevice.App
+    private let kiosk = Participant(app: "org.example.kiosk", user: 2000)
+
+    init() throws {
+        device.use(try Self.manifest())
+        desk = device.app("org.example.desk")
+    }
+
+    private static func manifest(_ more: String = "") throws -> AppManifest {
+        let cleanup = #""cleanup": {"unit": "kiosk.service", "delete": ["/var/lib/kiosk/profile"]}"#
+        let text = #"{"id": "org.example.kiosk", "user": 2000, \#(cleanup)\#(more)}"#
+        return try AppManifest(json: Data(text.utf8), file: "kiosk.json")
+    }
+
+    private func helper(
+        user: UInt32 = 0,
+        unit: String = "shared-device-cleanup@org.example.kiosk.service"
+    ) -> VirtualDevice.App {
+        device.app("org.example.kiosk", user: user, executable: "/usr/libexec/shared-device-cleanup", unit: unit)
+    }
+
+    @Test("an adapter holds data of each session from its sign-in on, in the same transaction, and nobody told it")
+    func holdsFromSignIn() throws {
+        let session = try device.signIn("ada", by: desk)
+        let batch = try #require(device.batches.first { $0.sessions[session] != nil })
+        #expect(batch.parts[session]?[kiosk] != nil)
+        try device.signOut(by: desk)
+        try device.finish(desk)
+        #expect(device.heldFor == ["org.example.kiosk"])
+    }
+
+    @Test(
+        "the debt survives a power cut, and the adapter that starts afterwards pays it, as root or as the app's user",
+        arguments: [0, 2000]
+    )
+    func debtSurvives(user: UInt32) throws {
+        let session = try device.signIn("ada", by: desk)
+        device.restart()
+        // The process that signed her in is gone with the power.
+        device.quit(desk)
+        let again = device.app("org.example.desk")
+        try device.signOut(by: again)
+        try device.finish(again)
+        let helper = helper(user: user)
+        #expect(try device.owed(by: helper) == [session])
+        try device.report(.finished, of: session, by: helper, detail: "removed 3 files")
+        #expect(try device.round(session, by: helper)?.outcome == .complete)
+        #expect(device.heldFor.isEmpty)
+    }
+
+    @Test("neither another unit nor another user is the adapter")
+    func strangers() throws {
+        let session = try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        for stranger in [
+            helper(unit: "other.service"), helper(user: 2001), device.app("org.example.kiosk", user: 2000),
+        ] {
+            #expect(throws: Refusal.self) { try device.report(.finished, of: session, by: stranger) }
+        }
+        #expect(device.state.ledger.debtors.contains(kiosk))
+    }
+
+    @Test("a manifest that comes during a session counts from then on, also for the session that is open")
+    func manifestDuringSession() throws {
+        device.use()
+        let session = try device.signIn("ada", by: desk)
+        #expect(device.state.ledger.parts[session]?[kiosk] == nil)
+        device.use(try Self.manifest())
+        #expect(device.state.ledger.parts[session]?[kiosk] != nil)
+        try device.signOut(by: desk)
+        #expect(device.state.ledger.debtors.contains(kiosk))
+    }
+
+    @Test("an adapter that lists keep out holds nothing")
+    func keptOut() throws {
+        device.configure { $0.lists.blocked = ["org.example.kiosk"] }
+        device.use(try Self.manifest(#", "sharedDeviceModeSupported": false"#))
+        let session = try device.signIn("ada", by: desk)
+        #expect(device.state.ledger.parts[session]?[kiosk] == nil)
+    }
+
+    @Test("a sign-in that comes to nothing leaves no debt")
+    func signInToNothing() throws {
+        device.diskMode = .fails("full")
+        device.send(desk, VirtualDevice.signIn("ada"))
+        device.diskMode = .commits
+        device.advance(by: .seconds(5))
+        #expect(device.state.ledger.debtors.isEmpty)
+    }
+}
