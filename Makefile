@@ -7,11 +7,11 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3 spin
 
 .PHONY: all help setup build check model simulate simulate-mutants test test-booted test-release test-readme test-packages torture demo demo-live bench
-.PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker library install install-notify install-broker install-strip
+.PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-cleanup library install install-notify install-broker install-strip
 .PHONY: uninstall deb rpm c-example notify-tool
 
 # What `make install` copies.
-all: library notifyd notifyutil notify-center shared-device-broker shared-device
+all: library notifyd notifyutil notify-center shared-device-broker shared-device shared-device-cleanup
 
 help:
 	@echo 'make            the programs and the library as they are installed: in release, with the Swift runtime linked in'
@@ -166,7 +166,7 @@ QUICK_START := $(abspath $(STATIC_SCRATCH))/quick-start
 notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-start '$(QUICK_START)')
 # swift-argument-parser writes the completions of its programs.
 notify-center: COMPLETIONS := yes
-notifyutil notify-center notifyd shared-device shared-device-broker:
+notifyutil notify-center notifyd shared-device shared-device-broker shared-device-cleanup:
 	@mkdir -p $(STATIC_LIBS)
 	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
 	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
