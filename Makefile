@@ -9,12 +9,12 @@ PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-c
 PACKAGES += python3-jeepney mypy libsystemd-dev gjs
 
 .PHONY: all help setup build check model simulate simulate-mutants test test-booted test-release test-readme test-packages torture demo demo-live bench
-.PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker library static-libs install install-notify install-broker install-strip
+.PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-cleanup library static-libs install install-notify install-broker install-strip
 .PHONY: uninstall deb rpm c-example notify-tool
 
 # What `make install` copies. The program with the most modules comes first: the compiler has one module after the other on one processor,
 # so the second one works only while there are modules that do not wait for each other.
-all: shared-device shared-device-broker notify-center notifyd notifyutil library
+all: shared-device shared-device-broker shared-device-cleanup notify-center notifyd notifyutil library
 
 help:
 	@echo 'make            the programs and the library as they are installed: in release, with the Swift runtime linked in'
@@ -177,7 +177,7 @@ QUICK_START := $(abspath $(STATIC_SCRATCH))/quick-start
 notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-start '$(QUICK_START)')
 # swift-argument-parser writes the completions of its programs.
 notify-center: COMPLETIONS := yes
-notifyutil notify-center notifyd shared-device shared-device-broker: static-libs
+notifyutil notify-center notifyd shared-device shared-device-broker shared-device-cleanup: static-libs
 	flags="$(LINK_FLAGS)" && \
 	PKG_CONFIG_PATH="$(if $(LINK_FLAGS),$(QUICK_START):)$$PKG_CONFIG_PATH" \
 	$(RELEASE) --product $@ $$flags

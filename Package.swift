@@ -296,7 +296,6 @@ let adapters = family(
     [
         library("AppAdapters", adapterParts),
         program("shared-device-cleanup", ["AppAdapters", "ProjectVersion", argumentParser] + adapterParts),
-        // An adapter that is killed at the point that its arguments name.
         helper("adapter-probe", ["AppAdapters"] + adapterParts, path: "AppAdaptersTests/AdapterProbe"),
         tests("AppAdaptersTests", brokerParts + ["AppAdapters", "SharedDeviceTestKit", "shared-device-cleanup"]),
     ]

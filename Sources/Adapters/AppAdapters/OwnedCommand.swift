@@ -12,8 +12,9 @@ import Synchronization
 /// variables and lost its parents before the adapter was killed. Run such programs as a unit.
 package final class OwnedCommand: ProgramControl {
     package struct Settings: Sendable {
-        /// The app, which marks the processes.
-        package var app: String
+        /// What marks the processes: the directory of the app's record, so that another device's adapter of the same app does not take them for
+        /// its own.
+        package var mark: String
         /// The program and its arguments.
         package var command: [String]
         /// Variables beside those of this process.
@@ -30,8 +31,8 @@ package final class OwnedCommand: ProgramControl {
         package var restarts = true
         package var patience = StopPatience()
 
-        package init(app: String, command: [String]) {
-            self.app = app
+        package init(mark: String, command: [String]) {
+            self.mark = mark
             self.command = command
         }
     }
@@ -70,7 +71,7 @@ package final class OwnedCommand: ProgramControl {
         guard let program = words.first else { return }
         let variables = ProcessInfo.processInfo.environment
             .merging(settings.environment) { $1 }
-            .merging([ProcessTree.mark: settings.app]) { $1 }
+            .merging([ProcessTree.mark: settings.mark]) { $1 }
         let process: HelperProcess
         do throws(HelperProcess.Failure) {
             process = try HelperProcess(
@@ -181,6 +182,6 @@ package final class OwnedCommand: ProgramControl {
         let command = state.withLock { $0.process?.identifier }
         let others = HelperProcess.own.subtracting([command].compactMap { $0 })
         return ProcessTree.descendants(of: getpid(), excluding: others, in: entries)
-            .union(ProcessTree.marked(settings.app, user: settings.user, in: entries).subtracting(others))
+            .union(ProcessTree.marked(settings.mark, user: settings.user, in: entries).subtracting(others))
     }
 }

@@ -12,7 +12,7 @@ enum ProcessTree {
     }
 
     /// The variable by which processes of an app are found that no longer descend from the adapter.
-    static let mark = "SHARED_DEVICE_APP"
+    static let mark = "SHARED_DEVICE_ADAPTER"
 
     static func entries() -> [Entry] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
@@ -41,9 +41,9 @@ enum ProcessTree {
         return found
     }
 
-    /// The processes of the user that were started for this app, by an earlier adapter too.
-    static func marked(_ app: String, user: UInt32, in entries: [Entry]) -> Set<pid_t> {
-        let wanted = Array("\(mark)=\(app)".utf8)
+    /// The processes of the user that bear this mark, those that an earlier adapter has started, too.
+    static func marked(_ value: String, user: UInt32, in entries: [Entry]) -> Set<pid_t> {
+        let wanted = Array("\(mark)=\(value)".utf8)
         return Set(
             entries.filter { !$0.isZombie && $0.identifier != getpid() && hasVariable($0.identifier, wanted, user) }
                 .map(\.identifier)

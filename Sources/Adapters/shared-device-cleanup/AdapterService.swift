@@ -46,7 +46,7 @@ struct AdapterService {
             busName: busName,
             stateDirectory: stateDirectory
         )
-        let command = ownedCommand(cleanup)
+        let command = ownedCommand(cleanup, mark: application.stateDirectory)
         let program: any ProgramControl
         if let command {
             program = command
@@ -70,9 +70,9 @@ struct AdapterService {
         }
     }
 
-    private func ownedCommand(_ cleanup: AppCleanup) -> OwnedCommand? {
+    private func ownedCommand(_ cleanup: AppCleanup, mark: String) -> OwnedCommand? {
         guard let words = cleanup.command else { return nil }
-        var settings = OwnedCommand.Settings(app: app, command: words)
+        var settings = OwnedCommand.Settings(mark: mark, command: words)
         settings.user = cleanup.user.number
         if let data = cleanup.data {
             settings.environment = AdapterEnvironment.variables(data: data)

@@ -5,7 +5,6 @@ import FoundationEssentials
 import Glibc
 import NotifyCenterTestKit
 import SharedDeviceTestKit
-import Synchronization
 
 struct CheckCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -141,31 +140,14 @@ struct CheckCommand: ParsableCommand {
         path.hasSuffix(".svg") ? "\(path.dropLast(4))-dark.svg" : "\(path)-dark"
     }
 
-    /// Runs the plan on other threads, and waits for it.
+    /// Runs the plan, and waits for it.
     private static func run(_ runner: CheckRunner) throws -> CheckResult {
-        let outcome = Outcome()
-        let done = DispatchSemaphore(value: 0)
-        Task {
-            do throws(TestDeviceError) {
-                let result = try await runner.run()
-                outcome.value.withLock { $0 = .success(result) }
-            } catch {
-                outcome.value.withLock { $0 = .failure(error) }
-            }
-            done.signal()
-        }
-        done.wait()
         do {
-            guard let result = try outcome.value.withLock({ $0 })?.get() else { throw ExitCode(EX_SOFTWARE) }
-            return result
+            return try OtherThreads.run { try await runner.run() }
         } catch let error as TestDeviceError {
             let status = error.code == .programMissing ? EX_NOINPUT : EX_UNAVAILABLE
             throw CommandFailure(status: status, description: "\(error)")
         }
-    }
-
-    private final class Outcome: Sendable {
-        let value = Mutex<Result<CheckResult, TestDeviceError>?>(nil)
     }
 }
 

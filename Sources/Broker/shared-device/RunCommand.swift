@@ -9,7 +9,7 @@ import SharedDevice
 import SharedDeviceTestKit
 import Synchronization
 
-struct RunCommand: AsyncParsableCommand {
+struct RunCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run",
         abstract: "Runs a program that knows nothing of shared device mode, and cleans up after it.",
@@ -48,7 +48,9 @@ struct RunCommand: AsyncParsableCommand {
     @Argument(parsing: .captureForPassthrough, help: "The program and its arguments, after --.")
     var command: [String]
 
-    func run() async throws {
+    func run() throws { try OtherThreads.run { [self] in try await follow() } }
+
+    private func follow() async throws {
         let end = EndSignals()
         let identifier = app
         let application = SharedDeviceApplication(identifier: identifier, bus: bus.bus)
@@ -160,11 +162,12 @@ private struct Plan {
                 attributes: [.posixPermissions: 0o700]
             )
             data = try CleanupPath.checked(Self.resolved(path), home: home, keeping: [Self.resolved(state)])
+            try preset?.check(data: data)
         } catch {
             throw CommandFailure(status: EX_USAGE, description: "--data: \(error)")
         }
         var settings = OwnedCommand.Settings(
-            app: options.app,
+            mark: state,
             command: [program] + (preset?.arguments(data: data) ?? []) + words.dropFirst()
         )
         settings.environment = AdapterEnvironment.variables(data: data).merging(preset?.environment ?? [:]) { $1 }

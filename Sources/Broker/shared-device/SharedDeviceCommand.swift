@@ -2,7 +2,7 @@ import ArgumentParser
 import ProjectVersion
 
 @main
-struct SharedDeviceCommand: AsyncParsableCommand {
+struct SharedDeviceCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "shared-device",
         abstract: "Administers a shared device, and checks apps for one.",

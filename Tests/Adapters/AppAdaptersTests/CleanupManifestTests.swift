@@ -72,6 +72,10 @@ struct CleanupManifestTests {
             (#"{"command": ["chromium"], "delete": ["/var/lib/kiosk"]}"#, "no program"),
             (#"{"command": ["/usr/bin/chromium"], "preset": "chromium"}"#, "needs \"data\""),
             (#"{"command": ["/usr/bin/x"], "preset": "netscape", "data": "/var/lib/kiosk"}"#, "chromium, firefox"),
+            (
+                #"{"command": ["/usr/bin/chromium"], "preset": "chromium", "data": "/var/lib/kiosk/a-name-that-is-much-too-long-for-the-path-of-a-socket"}"#,
+                "makes a socket"
+            ),
             (#"{"flatpak": "org x", "delete": ["/var/lib/kiosk"]}"#, "no Flatpak's id"),
             (#""kiosk.service""#, "wrong type"),
         ]

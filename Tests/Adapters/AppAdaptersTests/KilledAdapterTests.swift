@@ -52,6 +52,9 @@ struct KilledAdapterTests {
         let cleaned = try #require(lines.firstIndex { $0.hasPrefix("log stopped") })
         let started = try #require(lines.firstIndex(of: "started"))
         #expect(cleaned < started)
+        try await eventually("the command has said which process it is", within: .seconds(60)) {
+            (try? String(contentsOfFile: "\(data)/process", encoding: .utf8))?.hasSuffix("\n") == true
+        }
         let process = try #require(Int32(try String(contentsOfFile: "\(data)/process", encoding: .utf8).dropLast()))
         second.kill()
         await _ = second.exitStatus()

@@ -25,6 +25,23 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
         }
     }
 
+    /// Whether the program can work below this directory.
+    ///
+    /// - Throws: ``CleanupFlaw``.
+    package func check(data: String) throws(CleanupFlaw) {
+        switch self {
+        case .chromium, .electron:
+            // Chromium makes a socket in TMPDIR, and ends where its path has more than 107 bytes.
+            let longest = 107 - "/tmp/.org.chromium.Chromium.XXXXXX/SingletonSocket".utf8.count
+            guard data.utf8.count > longest else { return }
+            throw CleanupFlaw(
+                "“\(data)” is longer than \(longest) bytes, and the program makes a socket below it",
+                "choose a shorter path"
+            )
+        case .firefox, .libreoffice, .flatpak: return
+        }
+    }
+
     /// Directories that the program does not make itself.
     package func directories(data: String) -> [String] {
         switch self {

@@ -138,6 +138,7 @@ extension AppCleanup {
             )
         case (_, let text?, _):
             let path = try check(text)
+            try preset?.check(data: path)
             data = path
             paths.append(path)
         case (nil, nil, _): break

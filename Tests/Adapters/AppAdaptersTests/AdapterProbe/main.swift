@@ -16,7 +16,7 @@ import SharedDevice
 let (bus, directory, deadlyPoint) = (CommandLine.arguments[1], CommandLine.arguments[2], CommandLine.arguments[3])
 let data = "\(directory)/data"
 var settings = OwnedCommand.Settings(
-    app: "org.example.adapter",
+    mark: "\(directory)/state",
     command: ["/bin/sh", "-c", "echo started; echo \"$$\" >\(data)/process; while :; do sleep 1; done"]
 )
 settings.directories = [data]
