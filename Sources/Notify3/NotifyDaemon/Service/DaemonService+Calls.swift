@@ -45,7 +45,7 @@ extension DaemonService {
         }
     }
 
-    func user(of connection: String) -> UInt32? { state.clients[connection]?.identity.user }
+    func user(of connection: String) -> UInt32? { state.users[connection] }
 
     private func identified(_ connection: String, _ answer: Result<DBusConnection.PeerCredentials, DBusError>) {
         switch answer {
