@@ -19,12 +19,13 @@ extension DaemonService {
 
     /// Carries out one call of each user that has one. Returns whether there are more.
     func proceed() -> Bool {
+        guard arrivals.hasSteps else { return false }
         for _ in 0...arrivals.waitingUsers {
             let step = arrivals.next(user: { user(of: $0) }, limit: { state.limits(ofUser: $0).waiting })
             guard let step else { return false }
             carryOut(step)
         }
-        return true
+        return arrivals.hasSteps
     }
 
     private func carryOut(_ step: Arrivals<IncomingWork>.Step) {
