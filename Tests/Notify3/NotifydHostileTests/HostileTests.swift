@@ -145,3 +145,14 @@ struct NotifydHostileTests {
         #expect(machine.notifyd?.isRunning == true)
     }
 }
+
+@Suite struct UnitTests {
+    // Nobody else would start it for the paths that the configuration monitors; and a bus that restarts needs longer than the manager's 100 ms.
+    @Test("notifyd is started again when it has lost the bus", arguments: ["systemd-system", "systemd-user"])
+    func restarts(folder: String) throws {
+        let unit = try Unit(contentsOf: shippedFile("\(folder)/notifyd.service"))
+        #expect(unit["Restart"] == "on-failure")
+        #expect(unit["RestartSec"] == "2")
+        #expect(unit.memoryMax == 256 << 20)
+    }
+}

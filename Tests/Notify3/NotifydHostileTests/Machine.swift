@@ -206,6 +206,8 @@ struct Unit {
         settings = Dictionary(pairs.filter { $0.count == 2 }.map { (String($0[0]), String($0[1])) }) { $1 }
     }
 
+    subscript(name: String) -> String? { settings[name] }
+
     /// `nil` where notifyd runs as root.
     var user: String? { settings["User"] }
     /// In bytes; `nil` where it is unlimited.

@@ -154,6 +154,9 @@ struct Arrivals<Call> {
     /// How many users have calls that can be carried out now.
     var waitingUsers: Int { turns.userCount }
 
+    /// Whether there may be a step now. It costs less than to ask for one.
+    var hasSteps: Bool { waitingUsers > 0 || !superseded.isEmpty || (asked == nil && !arrivals.isEmpty) }
+
     /// - Parameters:
     ///   - user: the user of a connection; `nil` where the bus has not been asked.
     ///   - limit: how much of a user's may wait.

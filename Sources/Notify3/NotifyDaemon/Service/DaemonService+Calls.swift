@@ -19,12 +19,13 @@ extension DaemonService {
 
     /// Carries out one call of each user that has one. Returns whether there are more.
     func proceed() -> Bool {
+        guard arrivals.hasSteps else { return false }
         for _ in 0...arrivals.waitingUsers {
             let step = arrivals.next(user: { user(of: $0) }, limit: { state.limits(ofUser: $0).waiting })
             guard let step else { return false }
             carryOut(step)
         }
-        return true
+        return arrivals.hasSteps
     }
 
     private func carryOut(_ step: Arrivals<IncomingWork>.Step) {
@@ -45,7 +46,7 @@ extension DaemonService {
         }
     }
 
-    func user(of connection: String) -> UInt32? { state.clients[connection]?.identity.user }
+    func user(of connection: String) -> UInt32? { state.users[connection] }
 
     private func identified(_ connection: String, _ answer: Result<DBusConnection.PeerCredentials, DBusError>) {
         switch answer {

@@ -22,6 +22,8 @@ package struct DaemonState: Sendable {
     var names = NameTable()
     /// By unique bus name.
     var clients: [String: Client] = [:]
+    /// Of the ``clients``. Apart from them, because each call asks several times, and a copy of a client is dear.
+    private(set) var users: [String: UInt32] = [:]
     /// What all connections of a user have notifyd keep; only users with any.
     private(set) var amounts: [UInt32: Amount] = [:]
     /// How often a process is suspended; only those that are.
@@ -64,6 +66,7 @@ package struct DaemonState: Sendable {
         guard clients[connection] == nil else { return [] }
         lastNumber += 1
         clients[connection] = Client(identity: identity, number: lastNumber)
+        users[connection] = identity.user
         guard let times = suspensions[identity.process] else { return [] }
         return [.suspend(connection: connection, times: times)]
     }
@@ -71,6 +74,7 @@ package struct DaemonState: Sendable {
     /// A connection is gone, with everything that it had.
     package mutating func gone(_ connection: String) {
         guard let client = clients.removeValue(forKey: connection) else { return }
+        users[connection] = nil
         for name in client.names.keys { names.leave(name) }
         account(client.identity.user, client.amount, Amount())
         if !clients.values.contains(where: { $0.identity.process == client.identity.process }) {
