@@ -296,7 +296,7 @@ let adapters = family(
     [
         library("AppAdapters", adapterParts),
         program("shared-device-cleanup", ["AppAdapters", "ProjectVersion", argumentParser] + adapterParts),
-        helper("adapter-probe", ["AppAdapters"] + adapterParts, path: "AppAdaptersTests/AdapterProbe"),
+        program("adapter-probe", ["AppAdapters"] + adapterParts, path: "AppAdaptersTests/AdapterProbe"),
         tests("AppAdaptersTests", brokerParts + ["AppAdapters", "SharedDeviceTestKit", "shared-device-cleanup"]),
     ]
 )

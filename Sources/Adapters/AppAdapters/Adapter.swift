@@ -1,5 +1,5 @@
 package import DeviceConfiguration
-import Foundation
+import FoundationEssentials
 package import SharedDevice
 
 /// Takes part in shared device mode in the place of a program that knows nothing of it. After a session: stops the program, deletes what it kept,

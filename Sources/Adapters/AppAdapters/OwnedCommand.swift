@@ -1,6 +1,6 @@
 import CLinux
 import DBusTransport
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDevice
 import Synchronization
@@ -106,10 +106,11 @@ package final class OwnedCommand: ProgramControl {
                     attributes: [.posixPermissions: 0o700]
                 )
             } catch {
+                let reason = (error as? CocoaError)?.underlying as? POSIXError
                 throw AdapterFailure(
                     "make the directory",
                     path,
-                    error.localizedDescription,
+                    String(cString: strerror(reason?.code.rawValue ?? EIO)),
                     remedy: "Make the directory above it, and give it to this user"
                 )
             }

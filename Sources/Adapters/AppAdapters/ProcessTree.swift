@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDevice
 
@@ -68,7 +68,7 @@ enum ProcessTree {
 
     /// For people.
     static func describe(_ process: pid_t) -> String {
-        let name = text("/proc/\(process)/comm")?.trimmingCharacters(in: .whitespacesAndNewlines) ?? "?"
+        let name = text("/proc/\(process)/comm")?.prefix { $0 != "\n" } ?? "?"
         return "\(process) (\(name))"
     }
 

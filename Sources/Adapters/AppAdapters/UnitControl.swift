@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDevice
 
@@ -140,7 +140,7 @@ enum ControlGroup {
         guard group.hasPrefix("/"), group != "/" else { return [] }
         return mounts.flatMap { mount -> [pid_t] in
             let root = mount + group
-            let below = FileManager.default.enumerator(atPath: root)?.compactMap { $0 as? String } ?? []
+            let below = (try? FileManager.default.subpathsOfDirectory(atPath: root)) ?? []
             let files = ["cgroup.procs"] + below.filter { $0.hasSuffix("/cgroup.procs") }
             return files.flatMap { file in
                 let text = (try? String(contentsOfFile: "\(root)/\(file)", encoding: .utf8)) ?? ""

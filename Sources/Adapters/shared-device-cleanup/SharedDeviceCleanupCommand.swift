@@ -3,7 +3,7 @@ import ArgumentParser
 import CLinux
 import DBusTransport
 import DeviceConfiguration
-import Foundation
+import FoundationEssentials
 import Glibc
 import ProjectVersion
 import SharedDevice
@@ -134,4 +134,8 @@ struct LaunchCommand: ParsableCommand {
 }
 
 /// Writes a line for the administrator.
-func log(_ line: String) { FileHandle.standardError.write(Data("shared-device-cleanup: \(line)\n".utf8)) }
+func log(_ line: String) {
+    let line = Array("shared-device-cleanup: \(line)\n".utf8)
+    // If standard error is closed, the line is lost.
+    _ = write(STDERR_FILENO, line, line.count)
+}

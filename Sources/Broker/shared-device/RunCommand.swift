@@ -3,7 +3,7 @@ import ArgumentParser
 import DBusTransport
 import DeviceConfiguration
 import Dispatch
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDevice
 import SharedDeviceTestKit
@@ -110,7 +110,7 @@ struct RunCommand: ParsableCommand {
         return ExitCode((error as? CommandFailure)?.status ?? EX_USAGE)
     }
 
-    static func say(_ line: String) { FileHandle.standardError.write(Data("shared-device run: \(line)\n".utf8)) }
+    static func say(_ line: String) { warn("run: \(line)") }
 }
 
 extension AdapterPreset {

@@ -1,7 +1,7 @@
 import CLinux
 import DBusTransport
 import Dispatch
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDevice
 import Synchronization
@@ -112,11 +112,17 @@ struct CleanupProgram: Sendable {
     /// Waits for the end, ends what takes too long, and collects the process.
     private func wait(for process: pid_t) throws(Failure) -> CInt {
         let ended = DispatchSemaphore(value: 0)
-        Thread.detachNewThread {
+        let watch = QuietThread.start("cleanup-end") {
             // Without collecting it, so that the group's number stays its own.
             var information = siginfo_t()
             while waitid(P_PID, id_t(process), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
             ended.signal()
+        }
+        guard watch != nil else {
+            let reason = Failure(attempting: "watch the cleanup command")
+            kill(-process, SIGKILL)
+            while waitpid(process, nil, 0) < 0, errno == EINTR {}
+            throw reason
         }
         let isLate = ended.wait(timeout: .now() + timeout / .seconds(1)) == .timedOut
         if isLate {
@@ -178,7 +184,7 @@ private final class LastLine: Sendable {
 
     /// Reads the descriptor, and closes it at the end.
     init(of descriptor: CInt) {
-        Thread.detachNewThread { [self] in
+        let reader = QuietThread.start("cleanup-words") { [self] in
             var buffer = [UInt8](repeating: 0, count: 65_536)
             while true {
                 let count = read(descriptor, &buffer, buffer.count)
@@ -190,6 +196,10 @@ private final class LastLine: Sendable {
             close(descriptor)
             complete.signal()
         }
+        guard reader == nil else { return }
+        // Then the command's words are lost, and a command that writes them fails.
+        close(descriptor)
+        complete.signal()
     }
 
     /// The last line, when the other side has closed, or a second later; `nil` if there is none.

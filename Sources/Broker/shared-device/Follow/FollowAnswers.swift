@@ -1,6 +1,6 @@
 import DBusTransport
 import Dispatch
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDevice
 import Synchronization
@@ -133,7 +133,7 @@ final class FollowAnswers: Sendable {
 
     /// Reads answers, on a thread of its own, until the descriptor ends. A line that is none is named on standard error, and costs nothing else.
     func read(_ descriptor: CInt) {
-        Thread.detachNewThread { [self] in
+        let reader = QuietThread.start("follow-answers") { [self] in
             var (lines, count) = (BoundedLines(), 0)
             var buffer = [UInt8](repeating: 0, count: 65_536)
             while true {
@@ -147,6 +147,9 @@ final class FollowAnswers: Sendable {
             }
             end()
         }
+        guard reader == nil else { return }
+        warn("no thread is left to read standard input")
+        end()
     }
 
     /// - Returns: what is wrong with the line; `nil` if it was an answer that was waited for.

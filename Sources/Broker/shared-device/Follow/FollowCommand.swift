@@ -2,7 +2,7 @@ import ArgumentParser
 import DBusTransport
 import DeviceConfiguration
 import Dispatch
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDevice
 import Synchronization

@@ -1,6 +1,6 @@
 import DBusTransport
 import Dispatch
-import Foundation
+import FoundationEssentials
 import Glibc
 import SharedDevice
 import Synchronization
@@ -122,7 +122,7 @@ final class FollowOutput: Sendable {
 
     /// Looks, on a thread of its own, whether the reader of the output goes, and the writer of `input`. A file and `/dev/null` have neither.
     func watch(input: CInt?, onEnd: @escaping @Sendable () -> Void) {
-        Thread.detachNewThread { [self] in
+        let watcher = QuietThread.start("follow-hangup") { [self] in
             // With no events asked for, the kernel reports hang-ups and errors alone.
             var ends = [STDOUT_FILENO, input ?? -1].map { pollfd(fd: $0, events: 0, revents: 0) }
             while poll(&ends, nfds_t(ends.count), -1) >= 0 || errno == EINTR {
@@ -133,6 +133,7 @@ final class FollowOutput: Sendable {
                 }
             }
         }
+        if watcher == nil { fail(.hanging("no thread is left to watch standard output")) }
     }
 
     private func writeHere(_ line: FollowLine) {

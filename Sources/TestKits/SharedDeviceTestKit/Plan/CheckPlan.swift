@@ -56,7 +56,7 @@ public struct CheckPlan: Sendable, Hashable, Codable {
         var plan = self
         for index in plan.apps.indices {
             plan.apps[index].executable = absolute(plan.apps[index].executable)
-            let named: (String) -> String = { $0.replacingOccurrences(of: "{plan}", with: directory) }
+            let named: (String) -> String = { $0.replacing("{plan}", with: directory) }
             plan.apps[index].arguments = plan.apps[index].arguments.map(named)
             plan.apps[index].environment = plan.apps[index].environment.mapValues(named)
             plan.apps[index].dataDirectories = plan.apps[index].dataDirectories.map(absolute)
