@@ -257,8 +257,7 @@ let broker = family(
             "shared-device",
             brokerParts + [
                 "AppAdapters", "CLinux", "ProfileConversion", "ProjectVersion", "SharedDeviceTestKit",
-                "NotifyCenterTestKit",
-                argumentParser,
+                "NotifyCenterTestKit", argumentParser,
             ]
         ),
 
@@ -347,16 +346,14 @@ let package = Package(
         // Light: libdbus-1 and the standard library, nothing else.
         .library(name: "NotifyCenter", targets: ["NotifyCenter"]),
         .library(name: "NotifyCenterTestKit", targets: ["NotifyCenterTestKit"]),
-        // notify(3): `import notify`; and for C, C++ and whatever else links a shared library: -ldarwin-notify. The name `libnotify`
-        // is that of GNOME's.
+        // notify(3): `import notify`; for C, C++ …: -ldarwin-notify. The name `libnotify` is that of GNOME's.
         .library(name: "notify", targets: ["notify"]),
         .library(name: "darwin-notify", type: .dynamic, targets: ["notify"]),
         // Apple source: each stands by itself, see the porting guide. These link Foundation.
         .library(name: "NotifyCenterFoundation", targets: ["NotifyCenterFoundation"]),
         .library(name: "AppleNotifications", targets: ["AppleNotifications"]),
         .library(name: "CoreFoundationNotifications", targets: ["CoreFoundationNotifications"]),
-        // The same for C, C++ and whatever else links a shared library: -lCFNotificationCenter. SwiftPM cannot link it with
-        // `--static-swift-stdlib`; name another `--product` there.
+        // The same for C, C++ …: -lCFNotificationCenter. SwiftPM cannot link it with `--static-swift-stdlib`; name another product there.
         .library(name: "CFNotificationCenter", type: .dynamic, targets: ["CoreFoundationNotifications"]),
         // What an app on a shared device links.
         .library(name: "SharedDevice", targets: ["SharedDevice"]),
@@ -382,14 +379,7 @@ let package = Package(
 if Context.environment["NOTIFY_CENTER_CORE"] != nil {
     package.targets = bus + notifications + notify3 + testKits.filter { $0.name == "NotifyCenterTestKit" }
     package.dependencies = []
-    let names = Set(package.targets.map(\.name))
-    package.products.removeAll { product in
-        switch product {
-        case let library as Product.Library: !names.isSuperset(of: library.targets)
-        case let executable as Product.Executable: !names.isSuperset(of: executable.targets)
-        default: false
-        }
-    }
+    package.products = []
 }
 
 for target in package.targets where [.executable, .test, .regular].contains(target.type) {

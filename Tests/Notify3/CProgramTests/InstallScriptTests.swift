@@ -11,7 +11,9 @@ import Testing
         directory = try TemporaryDirectory("install script")
         let built = "\(directory.path)/built"
         variables = ["DESTDIR": "\(directory.path)/root of another", "STATIC_SCRATCH": built]
-        let programs = ["notifyd", "notifyutil", "notify-center", "shared-device", "shared-device-broker"]
+        let programs = [
+            "notifyd", "notifyutil", "notify-center", "shared-device", "shared-device-broker", "shared-device-cleanup",
+        ]
         let completions = ["notify-center.bash", "_notify-center", "notify-center.fish"].map { "completions/\($0)" }
         for file in ["release/libdarwin-notify.so"] + programs.map({ "release/\($0)" }) + completions {
             let url = URL(fileURLWithPath: "\(built)/\(file)")
