@@ -226,8 +226,7 @@ let identity = family(
         library("SQLite", ["CSQLite"]),
         // The device's SQLite file, and the threads that wait for disk and hashes.
         library("DeviceStorage", ["DBusTransport", "SQLite"]),
-        // scrypt for the embedded user directory: libxcrypt's, because every Linux has it and its "$7$" strings are a
-        // standard form that other tools can check.
+        // scrypt, from libxcrypt: every Linux has it, and its "$7$" strings are a form that other tools can check.
         .systemLibrary(name: "CCrypt", pkgConfig: "libcrypt", providers: [.apt(["libcrypt-dev"])]),
         library("EmbeddedIdentity", ["Identity", "DeviceStorage", "SharedDevice", "CCrypt", "SQLite"]),
 
