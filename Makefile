@@ -96,7 +96,7 @@ test: setup
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
 	$(SWIFT) test --skip-build --disable-xctest --skip SharedDevice --skip CProgramTests --skip NotifydHostileTests
-	@if command -v dbus-broker-launch systemd-socket-activate >/dev/null && unshare --mount true 2>/dev/null; then \
+	@if (command -v dbus-broker-launch && command -v systemd-socket-activate) >/dev/null && unshare --mount true 2>/dev/null; then \
 		echo 'once more on dbus-broker: transport, centers, Apple spellings and shared device mode'; \
 		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest \
 			--filter DBusTransportTests --filter NotifyTests --filter NotifyDaemonTests --filter NotifyutilTests --filter NotifyCenterCommandTests \
