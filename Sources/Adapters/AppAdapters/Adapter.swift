@@ -1,6 +1,8 @@
+import DBusTransport
 package import DeviceConfiguration
 import FoundationEssentials
 package import SharedDevice
+import Synchronization
 
 /// Takes part in shared device mode in the place of a program that knows nothing of it. After a session: stops the program, deletes what it kept,
 /// looks that nothing is left and the program has not come back, gives the receipt, and lets the program run again.
@@ -24,6 +26,8 @@ package final class Adapter: Sendable {
     private let log: @Sendable (String) -> Void
     private let shown: @Sendable (AccountState) -> Void
     private let checkpoint: @Sendable (Checkpoint) -> Void
+    /// What was shown last. While somebody's data is owed or deleted, it is hidden.
+    private let last = Locked<AccountState?>(nil)
 
     /// How often a cleanup begins anew because the program came back meanwhile.
     private static let rounds = 3
@@ -56,6 +60,25 @@ package final class Adapter: Sendable {
         await application.follow(cleanup) { try await self.show($0) }
     }
 
+    /// Lets the program start once more after it has ended by itself, if it may run now: not while anything is owed, nor before the broker has
+    /// said who is signed in.
+    ///
+    /// - Parameter allow: called before the start.
+    package func startAgain(_ allow: @Sendable () -> Void) async throws(AdapterFailure) {
+        let isSignedIn: Bool
+        switch last.withLock({ $0 }) {
+        case .open: isSignedIn = true
+        case .nobody: isSignedIn = false
+        case .hidden, nil: return
+        }
+        guard let start, start.runs(isSignedIn: isSignedIn) else { return }
+        allow()
+        try await program.start()
+    }
+
+    /// For a manifest that is not in force any more: what it names is stopped and deleted, whoever is signed in, because no later cleanup does.
+    package func retire() async throws(AdapterFailure) { _ = try await cleanUp() }
+
     /// Stops, deletes and looks.
     ///
     /// - Returns: what was done, for the report.
@@ -86,6 +109,7 @@ package final class Adapter: Sendable {
     }
 
     private func show(_ state: AccountState) async throws(AdapterFailure) {
+        last.withLock { $0 = state }
         switch state {
         case .open: try await run(isSignedIn: true)
         case .nobody: try await run(isSignedIn: false)

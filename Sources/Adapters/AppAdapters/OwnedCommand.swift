@@ -39,12 +39,17 @@ package final class OwnedCommand: ProgramControl {
 
     private struct State {
         var process: HelperProcess?
+        /// Whether a start is under way: its process is not known yet.
+        var isStarting = false
         var isWanted = false
         /// Whether it has ended by itself, and is not started again.
         var isOver = false
         /// The pause before the next start of a command that has ended.
         var pause = OwnedCommand.firstPause
     }
+
+    /// The commands that this process has started and that have not ended, with their marks.
+    private static let commands = Locked<[pid_t: String]>([:])
 
     private static let firstPause = Duration.seconds(1)
     private static let longestPause = Duration.seconds(30)
@@ -64,8 +69,18 @@ package final class OwnedCommand: ProgramControl {
 
     // MARK: Starting
 
-    package func start() async throws(AdapterFailure) {
-        guard state.withLock({ $0.process == nil && !$0.isOver }) else { return }
+    package func start() async throws(AdapterFailure) { try launch(again: false) }
+
+    /// - Parameter again: only where nobody has stopped it meanwhile.
+    private func launch(again: Bool) throws(AdapterFailure) {
+        let mayStart = state.withLock { state in
+            guard state.process == nil, !state.isStarting, !state.isOver, state.isWanted || !again else { return false }
+            state.isStarting = true
+            state.isWanted = true
+            return true
+        }
+        guard mayStart else { return }
+        defer { state.withLock { $0.isStarting = false } }
         if settings.launcher.isEmpty { try makeDirectories() }
         let words = settings.launcher + settings.command
         guard let program = words.first else { return }
@@ -84,10 +99,13 @@ package final class OwnedCommand: ProgramControl {
         } catch {
             throw AdapterFailure("start", name, error.description, remedy: "Correct the command")
         }
-        state.withLock { state in
+        Self.commands.withLock { $0[process.identifier] = settings.mark }
+        let isWanted = state.withLock { state in
             state.process = process
-            state.isWanted = true
+            return state.isWanted
         }
+        // It was stopped while it started.
+        if !isWanted { process.killGroup(SIGKILL) }
         Task { [self] in
             let status = await process.waitUntilEnd() ?? -1
             await hasEnded(process, status)
@@ -118,6 +136,7 @@ package final class OwnedCommand: ProgramControl {
     }
 
     private func hasEnded(_ process: HelperProcess, _ status: Int32) async {
+        _ = Self.commands.withLock { $0.removeValue(forKey: process.identifier) }
         let pause = state.withLock { state -> Duration? in
             guard state.process === process else { return nil }
             state.process = nil
@@ -130,18 +149,16 @@ package final class OwnedCommand: ProgramControl {
         ended(status)
         guard settings.restarts else { return }
         try? await Task.sleep(for: pause)
-        guard state.withLock({ $0.isWanted && $0.process == nil }) else { return }
         // A failure here comes again with the next state of the device.
-        try? await start()
+        try? launch(again: true)
     }
 
     // MARK: Ending
 
     package func stop() async throws(AdapterFailure) {
-        let process = state.withLock { state in
+        state.withLock { state in
             state.isWanted = false
             state.pause = Self.firstPause
-            return state.process
         }
         if let killer = settings.killer.first {
             _ = try? await HelperProcess.output(
@@ -150,14 +167,14 @@ package final class OwnedCommand: ProgramControl {
                 patience: settings.patience.asked
             )
         }
-        process?.killGroup(SIGTERM)
+        state.withLock { $0.process }?.killGroup(SIGTERM)
         for other in left() { kill(other, SIGTERM) }
         if try await holds(within: settings.patience.asked, { () throws(AdapterFailure) in try await isStopped() }) {
             return
         }
         // What is killed may have started more meanwhile.
         let areGone = try await holds(within: settings.patience.killed) { () throws(AdapterFailure) in
-            process?.killGroup(SIGKILL)
+            state.withLock { $0.process }?.killGroup(SIGKILL)
             for other in left() { kill(other, SIGKILL) }
             return try await isStopped()
         }
@@ -172,16 +189,16 @@ package final class OwnedCommand: ProgramControl {
     }
 
     package func isStopped() async throws(AdapterFailure) -> Bool {
-        left().isEmpty && state.withLock { $0.process == nil }
+        left().isEmpty && state.withLock { $0.process == nil && !$0.isStarting }
     }
 
     /// The processes of the command that have not ended.
     private func left() -> Set<pid_t> {
         let entries = ProcessTree.entries()
         ProcessTree.collectAdopted(in: entries)
-        // Other programs that this process has started are none of the command's.
-        let command = state.withLock { $0.process?.identifier }
-        let others = HelperProcess.own.subtracting([command].compactMap { $0 })
+        // Other programs that this process has started are none of the command's; those that an earlier adapter of this app has are.
+        let commands = Self.commands.withLock { $0 }.filter { $0.value == settings.mark }
+        let others = HelperProcess.own.subtracting(commands.keys)
         return ProcessTree.descendants(of: getpid(), excluding: others, in: entries)
             .union(ProcessTree.marked(settings.mark, user: settings.user, in: entries).subtracting(others))
     }

@@ -79,9 +79,17 @@ struct RunCommand: ParsableCommand {
             shown: { progress.shown($0) }
         )
         let again = lock.onRequest {
-            program.allowStart()
-            progress.startsAgain()
-            Task { try? await program.start() }
+            Task {
+                do throws(AdapterFailure) {
+                    try await adapter.startAgain {
+                        program.allowStart()
+                        progress.startsAgain()
+                    }
+                } catch {
+                    Self.say("\(error)")
+                    _ = progress.ended(EX_UNAVAILABLE)
+                }
+            }
         }
         let following = Task { try await adapter.follow(application) }
         let ending = Task {
@@ -96,7 +104,7 @@ struct RunCommand: ParsableCommand {
         following.cancel()
         ending.cancel()
         _ = await following.result
-        withExtendedLifetime(again) {}
+        withExtendedLifetime((again, lock)) {}
         do throws(AdapterFailure) {
             try await program.stop()
         } catch {
@@ -236,6 +244,11 @@ private final class RunLock {
         signal(SIGUSR1, SIG_IGN)
         var lock = flock(l_type: Int16(F_WRLCK), l_whence: Int16(SEEK_SET), l_start: 0, l_len: 0, l_pid: 0)
         guard fcntl(descriptor, F_SETLK, &lock) != 0 else { return }
+        guard errno == EAGAIN || errno == EACCES else {
+            let reason = String(cString: strerror(errno))
+            close(descriptor)
+            throw CommandFailure(status: EX_OSERR, description: "cannot lock \(path): \(reason)")
+        }
         if fcntl(descriptor, F_GETLK, &lock) == 0, lock.l_pid > 0 { kill(lock.l_pid, SIGUSR1) }
         return nil
     }

@@ -115,7 +115,8 @@ enum DeviceSchema {
             throw StoreError.damaged(attempted: attempted, message: "\(path): \(verdict ?? "no integrity check")")
         }
         // No tables: a new file, or one whose maker was killed before it had any.
-        guard try db.value("SELECT count(*) FROM sqlite_master") != 0 else { return }
+        let isEmpty = try db.value("SELECT count(*) FROM sqlite_master") == 0
+        if isEmpty, try db.value("PRAGMA user_version") == 0 { return }
         guard try db.value("PRAGMA application_id") == applicationIdentifier else {
             throw StoreError(
                 .foreignFile,

@@ -105,12 +105,8 @@ struct RunCommandTests {
         #expect(app.lines.filter { $0 == "running" }.count == 1)
     }
 
-    @Test("a second start of the command asks the first to start its program again")
-    func again() async throws {
-        let device = try await device("echo running; exit 0", ["--start", "signed-in"])
-        try await device.signIn("ada")
-        let app = try device.app(Self.identifier)
-        try await eventually("the program has ended", within: .seconds(60)) { app.errorText.contains("has ended") }
+    /// A second start of the command, which asks the first to start its program.
+    private func startAgain(_ app: DeviceApp, on device: TestDevice) async throws {
         let second = try ChildProcess(
             ChildProcess.built("shared-device"),
             [
@@ -120,6 +116,32 @@ struct RunCommandTests {
             environment: ["XDG_STATE_HOME": "\(app.home)/state"]
         )
         #expect(await second.exitStatus() == 0, "\(second.errorText)")
+    }
+
+    @Test("a second start of the command starts nothing while the program may not run")
+    func againTooEarly() async throws {
+        let device = try await device(
+            #"if [ -e {home}/signed-in ]; then echo running; else echo early; fi"#,
+            ["--start", "signed-in"]
+        )
+        let app = try device.app(Self.identifier)
+        try await eventually("it has its lock", within: .seconds(60)) {
+            FileManager.default.fileExists(atPath: "\(app.home)/state/\(Self.identifier)/run.lock")
+        }
+        for _ in 0..<3 { try await startAgain(app, on: device) }
+        try "yes".write(toFile: "\(app.home)/signed-in", atomically: true, encoding: .utf8)
+        try await device.signIn("ada")
+        try await eventually("it runs for ada", within: .seconds(60)) { app.lines.contains("running") }
+        #expect(!app.lines.contains("early"))
+    }
+
+    @Test("a second start of the command asks the first to start its program again")
+    func again() async throws {
+        let device = try await device("echo running; exit 0", ["--start", "signed-in"])
+        try await device.signIn("ada")
+        let app = try device.app(Self.identifier)
+        try await eventually("the program has ended", within: .seconds(60)) { app.errorText.contains("has ended") }
+        try await startAgain(app, on: device)
         try await eventually("the program ran again", within: .seconds(60)) {
             app.lines.filter { $0 == "running" }.count == 2
         }

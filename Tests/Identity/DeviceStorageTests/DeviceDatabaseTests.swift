@@ -201,6 +201,14 @@ struct DeviceDatabaseTests {
         #expect(try file.value("SELECT count(*) FROM sqlite_master WHERE name LIKE 'grdb%'") == 0)
     }
 
+    @Test("a file without tables and with a version is refused", arguments: [1, 7, -1])
+    func versionWithoutTables(version: Int) throws {
+        try makeSoundFile()
+        try Data().write(to: URL(fileURLWithPath: directory.databaseFile))
+        try SQLiteConnection(path: directory.databaseFile).execute("PRAGMA user_version = \(version)")
+        #expect(failure()?.code == .foreignFile)
+    }
+
     @Test("a newer version's database is refused, and not changed", arguments: [2, -1])
     func newerVersion(version: Int) throws {
         try makeSoundFile()

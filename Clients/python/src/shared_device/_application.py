@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -158,7 +159,8 @@ class Application:
         except asyncio.CancelledError:
             # The person has given up, and may have left the device: undo it.
             fields = self._fields({"request": Variant("s", number)})
-            await asyncio.shield(self._broker.call("CancelSignIn", fields, "cancel a sign-in"))
+            with contextlib.suppress(SharedDeviceError):
+                await asyncio.shield(self._broker.call("CancelSignIn", fields, "cancel a sign-in"))
             raise
 
     async def token(self, account: Account, scopes: list[str] | None = None) -> Token:

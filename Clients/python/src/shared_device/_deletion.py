@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import stat
 
 
 def delete_folder(path: str | os.PathLike[str]) -> None:
@@ -13,12 +14,20 @@ def delete_folder(path: str | os.PathLike[str]) -> None:
     Symbolic links are removed and never followed. Raises `OSError` if anything is left.
     """
     folder = pathlib.Path(path)
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        folder.unlink()
-    elif folder.exists():
-        shutil.rmtree(folder)
+    try:
+        # What cannot be looked at is an error, and not absent.
+        mode = os.lstat(folder).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    else:
+        if stat.S_ISDIR(mode):
+            shutil.rmtree(folder)
+        else:
+            folder.unlink()
     parent = folder.parent
-    if not parent.exists():
+    try:
+        os.lstat(parent)
+    except (FileNotFoundError, NotADirectoryError):
         return
     descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -116,6 +116,12 @@ extension AppCleanup {
                 "add \"user\" beside it: the user that the app runs as"
             )
         }
+        guard user.number != 0 else {
+            throw CleanupFlaw(
+                "root's programs take no part: what they keep is deleted as root",
+                "let the app run as a user of its own"
+            )
+        }
         self.user = user
         start = try Self.word(written.start, "start")
         let preset: AdapterPreset? = try Self.word(written.preset, "preset")

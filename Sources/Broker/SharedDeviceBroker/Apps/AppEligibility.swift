@@ -261,6 +261,8 @@ extension AppManifest {
         }
         if let unit = identity.unit, unit != credentials.unit { return .unit }
         if let profile = identity.appArmor, profile != credentials.enforcedProfile { return .appArmor }
+        // The unit of the adapter also has the app's command in it, which runs as the app's user and must not pass for the adapter.
+        if cleanup != nil, identity.unit == AppCleanup.unit(of: identifier), credentials.user != 0 { return .unit }
         // An adapter that stops units is root's; the app's own user runs the others.
         if let user = identity.user, user != credentials.user, cleanup == nil || credentials.user != 0 { return .user }
         return nil

@@ -91,7 +91,8 @@ extension DaemonService: CallScheduler {
         if case .failure(let error) = answer {
             switch error.name {
             case "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.ServiceUnknown":
-                return unread.gone(connection)
+                unread.gone(connection)
+                return unread.overdue().forEach(ask)
             case nil, "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Timeout",
                 "org.freedesktop.DBus.Error.LimitsExceeded":
                 return unread.failedToAsk(connection)
@@ -100,6 +101,7 @@ extension DaemonService: CallScheduler {
             }
         }
         if unread.read(connection) { ask(connection) }
+        unread.overdue().forEach(ask)
     }
 
     // MARK: Turns

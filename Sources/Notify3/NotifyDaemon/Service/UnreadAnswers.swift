@@ -26,6 +26,7 @@ struct UnreadAnswers {
 
     /// A connection is asked after so many bytes; and earlier where its user has so much unread that all its connections are asked.
     static let questionAfter = 16 << 10
+    private static let mostQuestions = (ofUser: 16, all: 96)
     private static let earlyQuestion = (after: 1 << 10, ofUser: 1 << 20)
 
     /// Connections that have something unread.
@@ -62,9 +63,24 @@ struct UnreadAnswers {
     private func ask(_ use: inout Use, isLate: Bool = false) -> Bool {
         let all = use.user.flatMap { users[$0] } ?? 0
         let after = all < Self.earlyQuestion.ofUser ? Self.questionAfter : Self.earlyQuestion.after
-        guard use.asked == nil, isLate || use.bytes >= after else { return false }
+        guard use.asked == nil, isLate || use.bytes >= after, hasRoomForQuestion(of: use.user) else { return false }
         use.asked = use.bytes
         return true
+    }
+
+    /// A bus lets notifyd wait for 128 answers at a time, and one that does not read gives none: no user takes all of that.
+    private func hasRoomForQuestion(of user: UInt32?) -> Bool {
+        let open = uses.values.filter { $0.asked != nil }
+        return open.count < Self.mostQuestions.all && open.count { $0.user == user } < Self.mostQuestions.ofUser
+    }
+
+    /// Connections that were not asked for want of room, and are to be asked now that a question has ended.
+    mutating func overdue() -> [String] {
+        uses.keys.filter { connection in
+            guard var use = uses[connection], ask(&use) else { return false }
+            uses[connection] = use
+            return true
+        }
     }
 
     /// A connection has read all that was sent before the question. Returns whether to ask again.

@@ -26,6 +26,22 @@ import Testing
         #expect(!asks6)
     }
 
+    @Test mutating func noUserTakesAllQuestionsThatTheBusAllows() {
+        let much = UnreadAnswers.questionAfter
+        var asked = 0
+        for number in 0..<200 where unread.sent(much, to: "hostile \(number)", 1) { asked += 1 }
+        #expect(asked == 16)
+        let asksHonest = unread.sent(much, to: "honest", 2)
+        #expect(asksHonest)
+        // Its turn comes when another one of its user has answered.
+        let early = unread.overdue()
+        #expect(early.isEmpty)
+        let asksAgain = unread.read("hostile 0")
+        #expect(!asksAgain)
+        let overdue = unread.overdue()
+        #expect(overdue.count == 1)
+    }
+
     @Test mutating func whoReadsIsAnsweredWithoutEnd() {
         for _ in 0..<1000 { if unread.sent(1000, to: "a", 1) { _ = unread.read("a") } }
         #expect(standing("a") == .anything)
