@@ -81,6 +81,33 @@ struct CleanupProgramTests {
     }
 
     @Test(
+        "what a manifest named before it changed is stopped and deleted, because no later cleanup does it",
+        .enabled(if: geteuid() == 0, "only root becomes another user")
+    )
+    func changedManifest() async throws {
+        let kiosk = try await Kiosk()
+        let user: UInt32 = 65534
+        #expect(chown(kiosk.data, user, user) == 0)
+        let other = "\(kiosk.directory.path)/other"
+        #expect(mkdir(other, 0o700) == 0 && chown(other, user, user) == 0)
+        let command = #"echo $$ >\#(kiosk.data)/process; exec sleep 1000"#
+        try kiosk.enrol(
+            #"{"command": ["/bin/sh", "-c", "\#(command)"], "delete": ["\#(kiosk.data)"], "start": "always"}"#,
+            user: user
+        )
+        let adapter = try kiosk.adapter()
+        let written = { (try? String(contentsOfFile: "\(kiosk.data)/process", encoding: .utf8)) ?? "" }
+        try await eventually("the command runs", within: .seconds(60)) { written().hasSuffix("\n") }
+        let number = try #require(Int32(written().dropLast()))
+        try kiosk.enrol(#"{"command": ["/bin/sleep", "1000"], "delete": ["\#(other)"]}"#, user: user)
+        try await eventually("it is stopped and its data is gone", within: .seconds(60)) {
+            kill(number, 0) != 0 && !FileManager.default.fileExists(atPath: "\(kiosk.data)/process")
+        }
+        adapter.send(SIGTERM)
+        #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
+    }
+
+    @Test(
         "what cannot be deleted is a failure with its path and the remedy, and the debt stays",
         .enabled(if: geteuid() == 0, "only root")
     )
