@@ -1,4 +1,5 @@
 import ArgumentParser
+import CLinux
 import EmbeddedIdentity
 import Glibc
 import Identity
