@@ -4,37 +4,49 @@ SHELL := /bin/bash
 SWIFT ?= swift
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What building, the tests and the demo use.
-PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev pkg-config gcc g++ python3 spin
+PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev libcurl4-openssl-dev libmosquitto-dev libqrencode-dev pkg-config gcc g++ python3 spin
 # For apps in other languages: their tests say what they leave out without it.
-PACKAGES += python3-jeepney mypy libsystemd-dev gjs
+PACKAGES += python3-jeepney python3-dbusmock python3-pydbus mypy libsystemd-dev gjs
+# The fleet's MQTT server and certificates, for its tests and demonstration.
+PACKAGES += mosquitto openssl
+# For the identity provider of the tests, which signs tokens and makes certificates.
+PACKAGES += python3-cryptography python3-jwt python3-prometheus-client
+# For the sign-in: a browser, and a reader of QR codes. Their tests are skipped without them.
+PACKAGES += chromium zbar-tools curl
 
-.PHONY: all help setup build check model simulate simulate-mutants test test-booted test-release test-readme test-packages torture demo demo-live bench
-.PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-cleanup library static-libs install install-notify install-broker install-strip
-.PHONY: uninstall deb rpm c-example notify-tool
+.PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-release test-readme test-packages torture demo demo-fleet demo-live bench
+.PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
+.PHONY: uninstall deb rpm c-example notify-tool test-console test-fleet demo-console
 
 # What `make install` copies. The program with the most modules comes first: the compiler has one module after the other on one processor,
 # so the second one works only while there are modules that do not wait for each other.
-all: shared-device shared-device-broker shared-device-cleanup notify-center notifyd notifyutil library
+all: shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker notify-center notifyd notifyutil library
 
 help:
 	@echo 'make            the programs and the library as they are installed: in release, with the Swift runtime linked in'
 	@echo 'make setup      installs what building and testing need, by apt-get; `make demo` and `make test` begin with it'
 	@echo 'make build      all targets in debug, in .build/debug'
 	@echo 'make demo       global sign-out across real processes, and its proof; VERBOSE=yes: with timelines and evidence'
+	@echo 'make demo-fleet an order to three devices, by a real MQTT server with TLS: what the operator sees, and the receipts'
 	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
 	@echo 'make check      for every save: the bus, the centers and notify(3), without long tests, C programs and shared device mode'
-	@echo 'make test       all tests'
+	@echo 'make test       all tests, on dbus-daemon'
+	@echo 'make test-dbus-broker  those that use a bus, on dbus-broker'
 	@echo 'make model      the protocol of broker and apps, in every order of its steps (model checker SPIN)'
 	@echo 'make simulate   broker, apps, bus and disk in one process, in random schedules; SCHEDULES=1000000 SEED= JOBS= (SCHEDULES=1: what happens)'
 	@echo 'make simulate-mutants  deliberate mistakes in the broker, each of which the simulation has to find'
 	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
 	@echo 'make test-readme  the blocks of the README, each as a reader would paste it'
-	@echo 'make test-booted  the broker under its unit in a booted container, with dbus-broker and an app that systemd starts'
+	@echo 'make test-booted  in a booted container: the broker under its unit, logins by a real logind, adapters of real units'
+	@echo 'make test-kiosk  the session of Examples/Kiosk without a screen: cage, Chromium'
+	@echo 'make test-console  the console in a browser, against Cockpit and the broker (root, pip); make demo-console opens it; PORT=9097'
+	@echo 'make test-fleet  a fleet of 20,000 devices over 20 connections, with a real MQTT server; DEVICES= CONNECTIONS='
 	@echo 'make torture    random schedules of sign-ins, kills, restarts, hostile clients, full disks; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
 	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
 	@echo 'make test-packages  the Debian packages in a booted container: installed, used, upgraded, removed, purged'
 	@echo 'make install    copies what `make` built; prefix=/usr/local libdir= mandir= DESTDIR= …, see Packaging/install'
-	@echo 'make install-notify, make install-broker  one of its two parts: notify(3), or the broker of a shared device'
+	@echo 'make install-notify, install-broker, install-console  one of its parts: notify(3), the broker of a shared device, its page for Cockpit'
+	@echo 'make install-fleet  agent and controller of a fleet, which install leaves out'
 	@echo 'make install-strip  the same as install, without symbols for debuggers'
 	@echo 'make uninstall  removes it again; with the same folders'
 	@echo 'make deb        Debian packages, in .build-deb; make rpm: an RPM of each, in .build-rpm'
@@ -78,36 +90,39 @@ simulate-mutants:
 MODEL_CACHE ?= .build/model
 
 # Each test has a bus of its own, and a bus takes one of the user's inotify instances (128 by default), which the kernel gives back
-# with a delay. So not all at once, and the tests of what needs such an instance itself before the many others. Tests wait for processes
-# more than they compute: eight at a time keep two processors busy. On dbus-broker the sequences of SuspensionTests are not repeated: they
-# compute for long and use no bus; nor are torture, and those tests of shared device mode that use no bus either. The hostile tests run alone,
-# because they measure how long things take.
-test: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 8
+# with a delay: so not all at once. Tests wait for processes more than they compute: eight at a time keep two processors busy. The hostile
+# tests run alone, because they measure how long things take.
+test test-dbus-broker: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 8
 # The hostile tests need a notifyd that reads as fast as the bus writes.
-test: export NOTIFY_CENTER_TEST_NOTIFYD = $(shell $(SWIFT) build --configuration release --show-bin-path)/notifyd
+test test-dbus-broker: export NOTIFY_CENTER_TEST_NOTIFYD = $(shell $(SWIFT) build --configuration release --show-bin-path)/notifyd
 test: setup
 	MODEL_CACHE='$(MODEL_CACHE)' Tests/Broker/ProtocolModel/check
 	$(SWIFT) build --configuration release --product simulate
 	$(SWIFT) build --configuration release --product notifyd
 	SCHEDULES=20000 SEED=1 $(SIMULATE)
 	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
-	$(SWIFT) test --disable-xctest --filter SharedDevice --filter CProgramTests --skip SharedDeviceHostileTests
+	$(SWIFT) test --disable-xctest --skip HostileTests
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/clients-check
+	@if command -v node >/dev/null; then node --test Tests/Console/values.test.mjs >/dev/null; else echo 'not tested without node: the console’s values'; fi
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
-	$(SWIFT) test --skip-build --disable-xctest --skip SharedDevice --skip CProgramTests --skip NotifydHostileTests
-	@if (command -v dbus-broker-launch && command -v systemd-socket-activate) >/dev/null && unshare --mount true 2>/dev/null; then \
-		echo 'once more on dbus-broker: transport, centers, Apple spellings and shared device mode'; \
-		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest \
-			--filter DBusTransportTests --filter NotifyTests --filter NotifyDaemonTests --filter NotifyutilTests --filter NotifyCenterCommandTests \
-			--filter NotifyCenterTests --filter NotificationsTests \
-			--filter NotifyCenterFoundationTests --filter SharedDeviceTests --filter SharedDeviceTestKitTests --filter MSALTests \
-			--skip NotifyCenterTests.SuspensionTests && \
-		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests && \
-		NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests; \
-	else \
-		echo 'not repeated on dbus-broker: it is not installed, or this user may not start it'; \
-	fi
+
+# The tests that use a bus once more, on the default daemon of Fedora and Arch. Left out: the sequences of SuspensionTests, which compute for
+# long and use no bus; torture; those tests of shared device mode that use no bus either.
+test-dbus-broker:
+	@if ! (command -v dbus-broker-launch && command -v systemd-socket-activate) >/dev/null || ! unshare --mount true 2>/dev/null; then \
+		echo 'not tested on dbus-broker: it is not installed, or this user may not start it'; exit 0; \
+	fi; \
+	set -ex; export NOTIFY_CENTER_TEST_BUS=dbus-broker; \
+	$(SWIFT) build --configuration release --product notifyd; \
+	$(SWIFT) test --disable-xctest \
+		--filter DBusTransportTests --filter NotifyTests --filter NotifyDaemonTests --filter NotifyutilTests --filter NotifyCenterCommandTests \
+		--filter NotifyCenterTests --filter NotificationsTests \
+		--filter NotifyCenterFoundationTests --filter SharedDeviceTests --filter SharedDeviceTestKitTests --filter MSALTests --filter AppAdaptersTests \
+		--filter SharedDeviceIdentityTests \
+		--skip NotifyCenterTests.SuspensionTests; \
+	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests; \
+	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
 
 # The blocks of the README, pasted into a shell: the first one builds a fresh clone.
 test-readme: build
@@ -115,7 +130,36 @@ test-readme: build
 
 # Needs root, systemd and namespaces, so that it is not part of `test`.
 test-booted: build
-	BUILD=$$($(SWIFT) build --show-bin-path) Tests/Broker/booted-check
+	for check in Tests/Broker/booted-check Tests/Broker/booted-login-check Tests/Adapters/booted-check; do \
+		BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; \
+	done
+
+test-kiosk: build
+	BUILD=$$($(SWIFT) build --show-bin-path) Tests/kiosk-check
+
+# playwright and axe come from PyPI, so that it is not part of `test`. It says what it lacks.
+CONSOLE_VENV ?= .build/console-venv
+COCKPIT := cockpit-ws cockpit-bridge cockpit-system
+test-console: PACKAGES += $(COCKPIT) chromium python3-venv
+test-console: setup
+	$(SWIFT) build --product shared-device-broker
+	$(SWIFT) build --product shared-device
+	[ -x '$(CONSOLE_VENV)/bin/python3' ] || python3 -m venv '$(CONSOLE_VENV)'
+	'$(CONSOLE_VENV)/bin/pip' install --quiet playwright axe-playwright-python
+	PYTHON='$(CONSOLE_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Console/console-check
+
+# Everything of it is in namespaces of its own, and gone when it ends.
+demo-console: PACKAGES += $(COCKPIT)
+demo-console: setup
+	$(SWIFT) build --product shared-device-broker
+	$(SWIFT) build --product shared-device
+	$(SUDO) env PORT='$(or $(PORT),9097)' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Console/console-check --demo
+
+# What takes long of the fleet: many devices over few connections, with a real mosquitto that loses its data, and a controller that is killed.
+test-fleet: setup
+	$(SWIFT) build --build-tests
+	FLEET_DEVICES=$(or $(DEVICES),20000) FLEET_CONNECTIONS=$(or $(CONNECTIONS),20) \
+		$(SWIFT) test --skip-build --disable-xctest --filter FleetTests.FleetLoadTests
 
 test-release:
 	SWIFT='$(SWIFT)' Tests/release-check
@@ -140,6 +184,11 @@ demo: setup
 	$$programs/demo $(if $(VERBOSE),--verbose) && \
 	printf '\nThe same apps in a plan that anybody can write for their own:\n' && \
 	$$programs/shared-device check Examples/check-plan.json --html .build/demo-timeline.html $(if $(VERBOSE),--verbose)
+
+# Not mosquitto's own service: the demonstration starts one of its own, on a port that is free.
+demo-fleet: setup
+	@$(SWIFT) build --product demo-fleet
+	@$$($(SWIFT) build --show-bin-path)/demo-fleet
 
 demo-live: PACKAGES += tmux
 demo-live: setup
@@ -177,7 +226,7 @@ QUICK_START := $(abspath $(STATIC_SCRATCH))/quick-start
 notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-start '$(QUICK_START)')
 # swift-argument-parser writes the completions of its programs.
 notify-center: COMPLETIONS := yes
-notifyutil notify-center notifyd shared-device shared-device-broker shared-device-cleanup: static-libs
+notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller: static-libs
 	flags="$(LINK_FLAGS)" && \
 	PKG_CONFIG_PATH="$(if $(LINK_FLAGS),$(QUICK_START):)$$PKG_CONFIG_PATH" \
 	$(RELEASE) --product $@ $$flags
@@ -197,7 +246,7 @@ static-libs:
 	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
 
 # The folders of the command line (prefix=, libdir=, DESTDIR= …) are variables of the script, which has their defaults.
-install: install-notify install-broker
+install: install-notify install-broker install-console
 
 install-notify:
 	STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install notify
@@ -205,12 +254,21 @@ install-notify:
 install-broker:
 	STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install shared-device
 
+install-console:
+	Packaging/install console
+
+# Not part of install: most machines are neither in a fleet nor its controller. After: make shared-device-agent shared-device-controller
+install-fleet:
+	STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install fleet
+
 install-strip: export INSTALL_PROGRAM := install -s
 install-strip: install
 
 uninstall:
 	Packaging/install notify --remove
 	Packaging/install shared-device --remove
+	Packaging/install console --remove
+	Packaging/install fleet --remove
 
 deb:
 	Packaging/build-packages deb

@@ -12,7 +12,7 @@ struct DemoCommand: AsyncParsableCommand {
         commandName: "demo",
         abstract: "Plays a global sign-out across real processes, and proves that every app cleaned up.",
         discussion: """
-            Starts a private bus, the broker and three apps. Prints its progress on standard error, and on standard output who \
+            Starts a private bus, the broker, three apps, and Chromium where it is installed. Prints its progress on standard error, and on standard output who \
             cleaned up when, and the verdict. If it is interrupted, it leaves nothing behind.
             Exit status: 0 if all of it holds; 1 if something of the first user is left, or a step failed; 130 after Ctrl-C.
             """
@@ -48,7 +48,8 @@ struct DemoCommand: AsyncParsableCommand {
             timelines: scenario.timelines,
             receipts: scenario.receipts,
             proof: scenario.proof,
-            failure: failure.map { "\($0)" }
+            failure: failure.map { "\($0)" },
+            leftOut: stage.leftOut
         )
         let inColor = TerminalOutput.showsColour(STDOUT_FILENO)
         Console.write(

@@ -13,22 +13,25 @@ struct Report: Sendable {
     let proof: Proof
     /// The step that failed; `nil` if none did.
     let failure: String?
+    /// What this machine cannot show, and why; `nil` for nothing.
+    let leftOut: String?
 
     private var isClean: Bool { failure == nil && proof.holds }
 
     /// Everything, for people.
     func text(inColor: Bool) -> String {
-        (timelines.map(\.table) + receipts.map(\.table) + [proof.text, verdict(inColor)]).joined(separator: "\n\n")
+        (timelines.map(\.table) + receipts.map(\.table) + [proof.text, leftOut, verdict(inColor)].compactMap(\.self))
+            .joined(separator: "\n\n")
             + "\n"
     }
 
-    /// In at most 15 lines: who cleaned up when, what does not hold, and the verdict.
+    /// In at most 12 lines, where nothing fails: who cleaned up when, what does not hold, and the verdict.
     func summary(inColor: Bool) -> String {
         var lines = Receipts.summary(receipts)
         let failing = proof.claims.filter { !$0.holds }
         lines += failing.prefix(2).map { "FAILS: \($0.text)" }
         if failing.count > 2 { lines.append("… and \(Text.count(failing.count - 2, "more claim"))") }
-        lines += ["", proof.summary, verdict(inColor)]
+        lines += [leftOut, proof.summary, verdict(inColor)].compactMap(\.self)
         return lines.joined(separator: "\n") + "\n"
     }
 
@@ -61,7 +64,8 @@ struct Report: Sendable {
                 receipts: receipts.map(\.report),
                 claims: proof.claims,
                 isClean: isClean,
-                failure: failure
+                failure: failure,
+                leftOut: leftOut
             )
             let encoder = JSONEncoder()
             encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
@@ -90,6 +94,7 @@ struct Report: Sendable {
         let claims: [Proof.Claim]
         let isClean: Bool
         let failure: String?
+        let leftOut: String?
     }
 }
 

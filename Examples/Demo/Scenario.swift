@@ -50,10 +50,13 @@ final class Scenario {
     private func partOne(_ ada: Person) async throws {
         let (shop, flight) = (try stage["point-of-sale"], try stage["flight-briefing"])
         let start = MonotonicClock.nanoseconds
-        progress("Ada signs in through point-of-sale, and works in all three apps")
+        let listeners = stage.browser == nil ? "all three apps" : "all three apps and Chromium"
+        progress("Ada signs in through point-of-sale, and works in \(listeners)")
+        try stage.browser?.prepare(for: ada)
         try await signIn(ada, through: shop)
         try await work(ada)
-        let before = try await stage.frozen { try search(ada.markers) }
+        try await stage.browser?.waitUntilStored(ada.markers)
+        let before = try await stage.frozen { try search(ada.markers) + searchBrowser(ada.markers) }
         proof.addPresence(
             "before the sign-out, the search finds Ada's user name, display name, marker and identifier in every app's data",
             of: ada.markers,
@@ -66,8 +69,9 @@ final class Scenario {
         let marks = try marks()
         try flight.tell("signout")
         for app in stage.apps { try await waitUntilClean(app, of: ada, after: marks, thenShows: nil) }
-        try await addReceipts("Ada's first sign-out", "all three apps work", amount: stage.apps.count)
-        try addTimeline("Ada signs out in flight-briefing while all three apps work", from: start)
+        let amount = stage.apps.count + (stage.browser == nil ? 0 : 1)
+        try await addReceipts("Ada's first sign-out", "\(listeners) work", amount: amount)
+        try addTimeline("Ada signs out in flight-briefing while \(listeners) work", from: start)
         for app in stage.apps {
             let events = app.events[try index(marks, app)...]
             proof.add(
@@ -77,9 +81,10 @@ final class Scenario {
         }
         proof.addAbsence(
             "after the sign-out, not a byte of Ada is left in any app's data",
-            in: try await stage.frozen { try search(ada.markers) },
+            in: try await stage.frozen { try search(ada.markers) + searchBrowser(ada.markers) },
             listsFiles: true
         )
+        try stage.browser?.quit()
     }
 
     // MARK: Part two: one app was killed, one is stopped
@@ -232,6 +237,11 @@ final class Scenario {
     private func search(_ markers: [Marker], in apps: [AppProcess]? = nil) throws -> Proof.Results {
         let search = ByteSearch(markers)
         return try (apps ?? stage.apps).map { ($0.name, try search.run(under: $0.dataDirectory)) }
+    }
+
+    private func searchBrowser(_ markers: [Marker]) throws -> Proof.Results {
+        guard let browser = stage.browser else { return [] }
+        return [(Browser.name, try ByteSearch(markers).run(under: browser.dataDirectory))]
     }
 
     private func searchAll(_ markers: [Marker]) throws -> Proof.Results {

@@ -5,12 +5,16 @@ import NotifyCenterTestKit
 import SharedDevice
 import SharedDeviceTestKit
 
-/// The demonstration's device: a bus, a broker, three apps, and the directories that they write to.
+/// The demonstration's device: a bus, a broker, three apps, Chromium where it is there, and the directories that they write to.
 final class Stage {
     let directory: String
     let bus: PrivateBus
     let broker: ChildProcess
     let apps: [AppProcess]
+    /// `nil` where Chromium cannot be shown: ``leftOut`` says why.
+    let browser: Browser?
+    /// What the demonstration leaves out on this machine, and why.
+    let leftOut: String?
     private let temporary: TemporaryDirectory?
 
     var stateDirectory: String { "\(directory)/broker" }
@@ -37,6 +41,7 @@ final class Stage {
         try Files.write(Data(settings.utf8), to: configuration)
         let names = ["point-of-sale", "flight-briefing", "field-service"]
         for name in names + ["demo"] { try Self.enrol(name, in: directory) }
+        try Self.enrol(Browser.name, as: Browser.adapter, in: directory)
         // With these, the bus starts an app that owes a cleanup and does not run.
         let services = names.map { name in
             let command = "\(ChildProcess.built(name)) --clean-up --data \(directory)/data/\(name)"
@@ -53,12 +58,16 @@ final class Stage {
             try AppProcess($0, bus: bus.address, directory: directory)
         }
         try await broker.line { $0 == "ready" }
+        let reason = Browser.reasonToLeaveOut(in: directory)
+        browser = try reason == nil ? Browser(bus: bus, directory: directory) : nil
+        leftOut = reason.map { "left out: Chromium, because \($0)" }
     }
 
     /// Writes the app's manifest, which tells the broker which program the app is and under which name the bus starts it.
-    private static func enrol(_ name: String, in directory: String) throws {
+    private static func enrol(_ name: String, as program: String? = nil, in directory: String) throws {
         let identifier = ExampleApp.identifier(name)
-        let manifest = AppManifest(id: identifier, executable: ChildProcess.built(name), busName: identifier)
+        let executable = ChildProcess.built(program ?? name)
+        let manifest = AppManifest(id: identifier, executable: executable, busName: program == nil ? identifier : nil)
         try Files.write(try JSONEncoder().encode(manifest), to: "\(directory)/apps/\(name).json")
     }
 
@@ -66,7 +75,7 @@ final class Stage {
     private struct AppManifest: Encodable {
         let id: String
         let executable: String
-        let busName: String
+        let busName: String?
     }
 
     subscript(_ app: String) -> AppProcess {
@@ -114,7 +123,9 @@ final class Stage {
 
     /// The output of every process.
     var transcript: String {
-        let parts = apps.map { ($0.name, $0.transcript) } + [("shared-device-broker", broker.errorText)]
+        let parts =
+            apps.map { ($0.name, $0.transcript) } + [("shared-device-broker", broker.errorText)]
+            + (browser.map { [(Browser.name, $0.transcript)] } ?? [])
         return parts.map { "--- \($0)\n\($1)" }.joined(separator: "\n")
     }
 }

@@ -35,7 +35,7 @@ package final class Adapter: Sendable {
     /// - Parameters:
     ///   - start: when the program runs; `nil` means that the adapter never starts it.
     ///   - log: takes a line for the administrator.
-    ///   - shown: is told each state of the device, after the program was started or stopped for it.
+    ///   - shown: is told each state of the device: that somebody is signed in before the program is started for that, other states afterwards.
     package init(
         program: any ProgramControl,
         start: AppCleanup.Start?,
@@ -77,28 +77,28 @@ package final class Adapter: Sendable {
     }
 
     /// For a manifest that is not in force any more: what it names is stopped and deleted, whoever is signed in, because no later cleanup does.
-    package func retire() async throws(AdapterFailure) { _ = try await cleanUp() }
+    /// A program that does not run, or that there never was, needs no end.
+    package func retire() async throws(AdapterFailure) {
+        if try await program.isStopped() { _ = try await deletion.run() }
+        if try await !program.isStopped() { _ = try await cleanUp() }
+    }
 
     /// Stops, deletes and looks.
     ///
     /// - Returns: what was done, for the report.
-    private func cleanUp() async throws(AdapterFailure) -> String {
-        var files = 0
-        var bytes = 0
+    package func cleanUp() async throws(AdapterFailure) -> String {
+        var removed = UserDataDirectory.Removed()
         for _ in 0..<Self.rounds {
             checkpoint(.stopping)
             try await program.stop()
             checkpoint(.stopped)
-            let removed = try await deletion.run()
-            files += removed.files
-            bytes += removed.bytes
+            removed.add(try await deletion.run())
             checkpoint(.deleted)
             // Somebody may have started it meanwhile: what it has stored has to go as well.
             guard try await program.isStopped() else { continue }
             checkpoint(.verified)
-            let text = "\(files) \(files == 1 ? "file" : "files"), \(bytes) bytes"
-            log("stopped \(program.name) and deleted \(text)")
-            return text
+            log("stopped \(program.name) and deleted \(removed)")
+            return "\(removed)"
         }
         throw AdapterFailure(
             "keep",
@@ -111,7 +111,10 @@ package final class Adapter: Sendable {
     private func show(_ state: AccountState) async throws(AdapterFailure) {
         last.withLock { $0 = state }
         switch state {
-        case .open: try await run(isSignedIn: true)
+        case .open:
+            // Told first: a program that ends at once must not find that nobody is signed in.
+            shown(state)
+            return try await run(isSignedIn: true)
         case .nobody: try await run(isSignedIn: false)
         case .hidden(.cleanupFailed(let failure)): log("\(failure)")
         case .hidden(.unknown(let error)):

@@ -64,9 +64,7 @@ package struct Deletion: Sendable {
         var problem: AdapterFailure?
         for path in paths {
             do throws(UserDataError) {
-                let part = try DeclaredPath(path, checkpoint: checkpoint).remove()
-                removed.files += part.files
-                removed.bytes += part.bytes
+                removed.add(try DeclaredPath(path, checkpoint: checkpoint).remove())
             } catch {
                 if problem == nil { problem = AdapterFailure(error) }
             }

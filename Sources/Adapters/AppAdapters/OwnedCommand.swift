@@ -59,13 +59,24 @@ package final class OwnedCommand: ProgramControl {
     private let state = Locked(State())
     /// What happens when the command has ended by itself, with its status.
     private let ended: @Sendable (Int32) -> Void
+    /// Children that this process had before, with their starts: a shell that has become this program leaves them behind, and they are none of the
+    /// command's.
+    private let earlier: [pid_t: UInt64]
 
     /// From here on this process adopts what the command leaves.
     package init(_ settings: Settings, ended: @escaping @Sendable (Int32) -> Void = { _ in }) {
         self.settings = settings
         self.ended = ended
+        earlier = Self.earlierChildren
         CLinux_adoptOrphans()
     }
+
+    /// Those that the first command of this process found. Where they cannot be read, there are none: what is left is then ended rather than kept.
+    private static let earlierChildren: [pid_t: UInt64] = {
+        let tree = try? ProcessTree(marked: "", user: geteuid())
+        let own = HelperProcess.own
+        return (tree?.entries ?? [:]).filter { $0.value.parent == getpid() && !own.contains($0.key) }.mapValues(\.start)
+    }()
 
     // MARK: Starting
 
@@ -84,18 +95,14 @@ package final class OwnedCommand: ProgramControl {
         if settings.launcher.isEmpty { try makeDirectories() }
         let words = settings.launcher + settings.command
         guard let program = words.first else { return }
-        let variables = ProcessInfo.processInfo.environment
-            .merging(settings.environment) { $1 }
-            .merging([ProcessTree.mark: settings.mark]) { $1 }
+        var start = HelperProcess.Settings()
+        start.environment.merge(settings.environment) { $1 }
+        start.environment[ProcessTree.mark] = settings.mark
+        (start.output, start.errors) = (.inherited, .inherited)
+        start.leadsGroup = true
         let process: HelperProcess
         do throws(HelperProcess.Failure) {
-            process = try HelperProcess(
-                program,
-                Array(words.dropFirst()),
-                environment: variables,
-                output: .inherited,
-                leadsGroup: true
-            )
+            process = try HelperProcess(program, Array(words.dropFirst()), start)
         } catch {
             throw AdapterFailure("start", name, error.description, remedy: "Correct the command")
         }
@@ -167,39 +174,78 @@ package final class OwnedCommand: ProgramControl {
                 patience: settings.patience.asked
             )
         }
-        state.withLock { $0.process }?.killGroup(SIGTERM)
-        for other in left() { kill(other, SIGTERM) }
-        if try await holds(within: settings.patience.asked, { () throws(AdapterFailure) in try await isStopped() }) {
-            return
-        }
-        // What is killed may have started more meanwhile.
-        let areGone = try await holds(within: settings.patience.killed) { () throws(AdapterFailure) in
-            state.withLock { $0.process }?.killGroup(SIGKILL)
-            for other in left() { kill(other, SIGKILL) }
-            return try await isStopped()
-        }
-        guard !areGone else { return }
+        if try await end(by: SIGTERM, within: settings.patience.asked) { return }
+        if try await end(by: SIGKILL, within: settings.patience.killed) { return }
+        let left = try await onSystemThread { self.left() }.get().processes
         throw AdapterFailure(
             "stop",
             name,
-            "it does not end, although it was killed; left: \(left().sorted().map(ProcessTree.describe).joined(separator: ", "))",
+            "it does not end, although it was killed; left: \(left.sorted().map(ProcessTree.describe).joined(separator: ", "))",
             remedy:
                 "A process that waits for a device cannot be killed: see ps -o pid,stat,wchan, and restart the device"
         )
     }
 
     package func isStopped() async throws(AdapterFailure) -> Bool {
-        left().isEmpty && state.withLock { $0.process == nil && !$0.isStarting }
+        try await onSystemThread { self.left() }.get().processes.isEmpty && isIdle
+    }
+
+    /// Whether no start is under way, and the last command is collected.
+    private var isIdle: Bool { state.withLock { $0.process == nil && !$0.isStarting } }
+
+    /// Sends a signal to all processes of the command, and to what they start meanwhile.
+    ///
+    /// - Returns: whether all have ended in time.
+    private func end(by signal: Int32, within patience: Duration) async throws(AdapterFailure) -> Bool {
+        let deadline = ContinuousClock.now + patience
+        while true {
+            let areGone = try await onSystemThread { self.endThoseLeft(by: signal, until: deadline) }.get()
+            let left = deadline - ContinuousClock.now
+            if areGone, try await holds(within: left, { isIdle }) { return true }
+            guard left > .zero else { return false }
+        }
+    }
+
+    /// Signals what is there now, and waits on this thread for its end.
+    ///
+    /// - Returns: whether nothing was there.
+    private func endThoseLeft(
+        by signal: Int32,
+        until deadline: ContinuousClock.Instant
+    ) -> Result<Bool, AdapterFailure> {
+        Result { () throws(AdapterFailure) in
+            let (tree, processes) = try halted()
+            try tree.end(processes, by: signal, until: deadline)
+            return processes.isEmpty
+        }
+    }
+
+    /// Stops the processes of the command where they stand, until none has come along since the look before. Otherwise one that is about to end could
+    /// start another, to which nothing leads any more: browsers overwrite the variables of their processes.
+    private func halted() throws(AdapterFailure) -> (tree: ProcessTree, processes: Set<pid_t>) {
+        var found = try left().get()
+        var halted: Set<pid_t> = []
+        for _ in 0..<ProcessTree.mostLooks {
+            let fresh = found.processes.subtracting(halted)
+            if fresh.isEmpty { break }
+            for process in fresh { try found.tree.descriptor(of: process)?.send(SIGSTOP) }
+            halted.formUnion(fresh)
+            found = try left().get()
+        }
+        return found
     }
 
     /// The processes of the command that have not ended.
-    private func left() -> Set<pid_t> {
-        let entries = ProcessTree.entries()
-        ProcessTree.collectAdopted(in: entries)
-        // Other programs that this process has started are none of the command's; those that an earlier adapter of this app has are.
-        let commands = Self.commands.withLock { $0 }.filter { $0.value == settings.mark }
-        let others = HelperProcess.own.subtracting(commands.keys)
-        return ProcessTree.descendants(of: getpid(), excluding: others, in: entries)
-            .union(ProcessTree.marked(settings.mark, user: settings.user, in: entries).subtracting(others))
+    private func left() -> Result<(tree: ProcessTree, processes: Set<pid_t>), AdapterFailure> {
+        Result { () throws(AdapterFailure) in
+            let tree = try ProcessTree(marked: settings.mark, user: settings.user)
+            tree.collectAdopted()
+            // Other programs that this process has started are none of the command's; those that an earlier adapter of this app has are.
+            let commands = Self.commands.withLock { $0 }.filter { $0.value == settings.mark }
+            let spared = earlier.filter { tree.entries[$0.key]?.start == $0.value && !tree.marked.contains($0.key) }
+            let others = HelperProcess.own.subtracting(commands.keys).union(spared.keys)
+            let marked = tree.marked.subtracting(others)
+            return (tree, tree.descendants(of: marked.union([getpid()]), excluding: others).union(marked))
+        }
     }
 }

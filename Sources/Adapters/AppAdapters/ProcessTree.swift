@@ -1,78 +1,286 @@
+import DBusTransport
 import FoundationEssentials
 import Glibc
 import SharedDevice
 
-/// The processes of this machine, by `/proc`.
-enum ProcessTree {
-    struct Entry {
+/// The processes of this machine in one moment, by `/proc`. What cannot be read is an error, because a process that is not seen would keep a
+/// person's data after the receipt.
+struct ProcessTree {
+    struct Entry: Equatable {
         let identifier: pid_t
         let parent: pid_t
-        /// Whether it has ended, and its parent has not collected it.
-        let isZombie: Bool
+        /// Whether all of its threads have ended, and its parent has not collected it.
+        let hasEnded: Bool
+        /// When it was started, in the kernel's ticks: with the number, it is this process and no later one.
+        let start: UInt64
     }
 
-    /// The variable by which processes of an app are found that no longer descend from the adapter.
-    static let mark = "SHARED_DEVICE_ADAPTER"
+    /// By what processes of an app are found that descend from nobody who is known.
+    enum Mark: Sendable {
+        /// What their variable ``ProcessTree/mark`` says.
+        case variable(String)
+        /// The absolute path of their program.
+        case executable(String)
+        /// The id of the Flatpak whose sandbox they are in.
+        case flatpak(String)
+    }
 
-    static func entries() -> [Entry] {
-        let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
-        return names.compactMap { name in
-            guard let identifier = pid_t(name), let text = text("/proc/\(name)/stat"),
-                // The name is in parentheses, and may contain any.
-                let end = text.lastIndex(of: ")")
-            else { return nil }
-            let fields = text[end...].dropFirst().split(separator: " ")
-            guard fields.count > 1, let parent = pid_t(fields[1]) else { return nil }
-            return Entry(identifier: identifier, parent: parent, isZombie: fields[0] == "Z" || fields[0] == "X")
+    /// The variable of all that an adapter has started.
+    static let mark = "SHARED_DEVICE_ADAPTER"
+    /// The most that the kernel hands a new program as variables is 6 MB.
+    private static let longestVariables = 8 << 20
+
+    /// How often the list is read, on a machine where processes are started all the time.
+    static let mostLooks = 100
+    /// How many processes are watched at a time, each by a descriptor.
+    private static let mostWatched = 64
+
+    let entries: [pid_t: Entry]
+    private let root: String
+
+    /// The user's processes that have not ended, but for this one.
+    let own: Set<pid_t>
+    /// Those of them that bear the mark.
+    let marked: Set<pid_t>
+
+    /// By the variable that says `value`.
+    init(marked value: String, user: UInt32, root: String = "/proc") throws(AdapterFailure) {
+        try self.init(by: .variable(value), user: user, root: root)
+    }
+
+    /// - Parameters:
+    ///   - user: whose processes are looked at for the mark.
+    ///   - root: where the kernel shows its processes.
+    init(by mark: Mark, user: UInt32, root: String = "/proc") throws(AdapterFailure) {
+        self.root = root
+        var own: Set<pid_t> = []
+        var marked: Set<pid_t> = []
+        var entries: [pid_t: Entry] = [:]
+        var seen: Set<pid_t> = []
+        for _ in 0..<Self.mostLooks {
+            // One that ends before it is read may have started another after the list was made: until a list has no new number.
+            let numbers: [pid_t]
+            do throws(Unreadable) { numbers = try Self.numbers(in: root) } catch { throw error.failure }
+            let fresh = Set(numbers).subtracting(seen)
+            if fresh.isEmpty { break }
+            for number in fresh {
+                guard let entry = try Self.entry(number, root) else { continue }
+                entries[number] = entry
+                guard !entry.hasEnded, number != getpid(), try Self.users(of: number, root).contains(user) else {
+                    continue
+                }
+                own.insert(number)
+                if try Self.bears(mark, number, user, root) { marked.insert(number) }
+            }
+            seen.formUnion(fresh)
+        }
+        self.entries = entries
+        self.own = own
+        self.marked = marked
+        guard entries[getpid()] != nil else {
+            throw Self.failure(root, "it does not show this process")
         }
     }
 
-    /// The processes below `root` that have not ended, leaving out what is below `excluded`.
-    static func descendants(of root: pid_t, excluding excluded: Set<pid_t>, in entries: [Entry]) -> Set<pid_t> {
-        let children = Dictionary(grouping: entries) { $0.parent }
+    /// The processes below `roots` that have not ended, leaving out what is below `excluded`.
+    func descendants(of roots: Set<pid_t>, excluding excluded: Set<pid_t>) -> Set<pid_t> {
+        let children = Dictionary(grouping: entries.values) { $0.parent }
         var found: Set<pid_t> = []
-        var open = [root]
+        var open = Array(roots)
         while let parent = open.popLast() {
             for child in children[parent] ?? [] where !excluded.contains(child.identifier) {
                 open.append(child.identifier)
-                if !child.isZombie { found.insert(child.identifier) }
+                if !child.hasEnded { found.insert(child.identifier) }
             }
         }
         return found
     }
 
-    /// The processes of the user that bear this mark, those that an earlier adapter has started, too.
-    static func marked(_ value: String, user: UInt32, in entries: [Entry]) -> Set<pid_t> {
-        let wanted = Array("\(mark)=\(value)".utf8)
-        return Set(
-            entries.filter { !$0.isZombie && $0.identifier != getpid() && hasVariable($0.identifier, wanted, user) }
-                .map(\.identifier)
-        )
+    /// A descriptor of the process that was seen; `nil` if it has ended.
+    func descriptor(of identifier: pid_t) throws(AdapterFailure) -> ProcessDescriptor? {
+        guard let entry = entries[identifier] else { return nil }
+        guard let descriptor = ProcessDescriptor(identifier) else {
+            guard errno != ESRCH else { return nil }
+            throw Self.failure("the process \(identifier)", String(cString: strerror(errno)))
+        }
+        // The number may have passed to another process before the descriptor was opened.
+        guard let now = try Self.entry(identifier, root), now.start == entry.start else { return nil }
+        return now.hasEnded ? nil : descriptor
     }
 
-    private static func hasVariable(_ process: pid_t, _ wanted: [UInt8], _ user: UInt32) -> Bool {
-        var status = stat()
-        guard stat("/proc/\(process)", &status) == 0, status.st_uid == user,
-            let variables = FileManager.default.contents(atPath: "/proc/\(process)/environ")
-        else { return false }
-        return variables.split(separator: 0).contains { $0.elementsEqual(wanted) }
+    /// Signals these, lets those go on that are stopped, and waits on this thread for their end.
+    func end(
+        _ processes: Set<pid_t>,
+        by signal: Int32,
+        until deadline: ContinuousClock.Instant
+    ) throws(AdapterFailure) {
+        var watched: [ProcessDescriptor] = []
+        for process in processes {
+            guard let descriptor = try descriptor(of: process) else { continue }
+            descriptor.send(signal)
+            descriptor.send(SIGCONT)
+            // Of a program that starts others without end, only so many: the next look sees the rest.
+            if watched.count < Self.mostWatched { watched.append(descriptor) }
+        }
+        for descriptor in watched where !descriptor.hasEnded(by: deadline) { break }
     }
 
     /// Collects children that this process adopted and that have ended.
-    static func collectAdopted(in entries: [Entry]) {
+    func collectAdopted() {
         let own = HelperProcess.own
-        for entry in entries where entry.isZombie && entry.parent == getpid() && !own.contains(entry.identifier) {
+        for entry in entries.values where entry.hasEnded && entry.parent == getpid() && !own.contains(entry.identifier)
+        {
             waitpid(entry.identifier, nil, WNOHANG)
         }
     }
 
     /// For people.
     static func describe(_ process: pid_t) -> String {
-        let name = text("/proc/\(process)/comm")?.prefix { $0 != "\n" } ?? "?"
-        return "\(process) (\(name))"
+        let name = (try? read("/proc/\(process)/comm"))?.prefix { $0 != UInt8(ascii: "\n") } ?? []
+        return "\(process) (\(String(decoding: name, as: UTF8.self)))"
     }
 
-    private static func text(_ path: String) -> String? {
-        FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) }
+    // MARK: Reading
+
+    private static func numbers(in directory: String) throws(Unreadable) -> [pid_t] {
+        do {
+            return try FileManager.default.contentsOfDirectory(atPath: directory).compactMap { pid_t($0) }
+        } catch {
+            let code = error.code
+            // A process that has ended meanwhile.
+            guard code != ENOENT && code != ESRCH else { return [] }
+            throw Unreadable(path: directory, code: code)
+        }
     }
+
+    private static func entry(_ identifier: pid_t, _ root: String) throws(AdapterFailure) -> Entry? {
+        let path = "\(root)/\(identifier)/stat"
+        guard let bytes = try read(path) else { return nil }
+        // The name is in parentheses, and may contain any.
+        let text = String(decoding: bytes, as: UTF8.self)
+        let fields = text.lastIndex(of: ")").map { text[$0...].dropFirst().split(whereSeparator: \.isWhitespace) } ?? []
+        guard fields.count > 19, let parent = pid_t(fields[1]), let threads = Int(fields[17]),
+            let start = UInt64(fields[19])
+        else { throw failure(path, "it has not the form that is known of it") }
+        // A first thread that has ended leaves a process that looks like a zombie, and whose other threads go on.
+        let isZombie = fields[0] == "Z" || fields[0] == "X"
+        return Entry(identifier: identifier, parent: parent, hasEnded: isZombie && threads <= 1, start: start)
+    }
+
+    /// The users that the process is: the real, the effective, the saved and that for files. Not the owner of its directory, which is root where a
+    /// program keeps its memory to itself.
+    ///
+    /// - Returns: none if it has ended.
+    static func users(of identifier: pid_t, _ root: String = "/proc") throws(AdapterFailure) -> [UInt32] {
+        let path = "\(root)/\(identifier)/status"
+        guard let bytes = try read(path) else { return [] }
+        let line = String(decoding: bytes, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("Uid:") }
+        guard let line else { throw failure(path, "it has not the form that is known of it") }
+        return line.split(whereSeparator: \.isWhitespace).compactMap { UInt32($0) }
+    }
+
+    /// - Throws: ``AdapterFailure`` where an adapter cannot look at another user's process: it is root, and its sandbox is too narrow; nothing is
+    ///   known of the process. An adapter that is the user itself cannot look at programs that keep their memory to themselves, as agents for keys do
+    ///   all day. If these counted as the app's, no user who has one would ever be clean; those that the command has started are found as its
+    ///   descendants.
+    private static func bears(
+        _ mark: Mark,
+        _ identifier: pid_t,
+        _ user: UInt32,
+        _ root: String
+    ) throws(AdapterFailure) -> Bool {
+        do throws(Unreadable) {
+            switch mark {
+            case .variable(let value): return try hasVariable(identifier, Array("\(Self.mark)=\(value)".utf8), root)
+            case .executable(let path):
+                let program = try target(of: "\(root)/\(identifier)/exe")
+                // An update has removed the file of a program that still runs.
+                return program == path || program == path + " (deleted)"
+            case .flatpak(let name):
+                let text = try information(of: "\(root)/\(identifier)/root")
+                return text?.split(separator: UInt8(ascii: "\n")).contains { $0.elementsEqual("name=\(name)".utf8) }
+                    == true
+            }
+        } catch {
+            guard user == geteuid(), error.code == EACCES || error.code == EPERM else { throw error.failure }
+            return false
+        }
+    }
+
+    private static func hasVariable(_ identifier: pid_t, _ wanted: [UInt8], _ root: String) throws(Unreadable) -> Bool {
+        var text = try bytes(of: "\(root)/\(identifier)/environ") ?? []
+        if text.isEmpty {
+            // The first thread may have ended before others.
+            let tasks = "\(root)/\(identifier)/task"
+            for task in try numbers(in: tasks) where text.isEmpty {
+                text = try bytes(of: "\(tasks)/\(task)/environ") ?? []
+            }
+        }
+        return text.split(separator: 0).contains { $0.elementsEqual(wanted) }
+    }
+
+    /// Below the root of a process may be anything, file systems of its user's too, which refuse root. What is no file that can be read is not
+    /// Flatpak's; only the root itself has to be there to be seen.
+    private static func information(of root: String) throws(Unreadable) -> [UInt8]? {
+        guard try target(of: root) != nil else { return nil }
+        do throws(Unreadable) { return try bytes(of: "\(root)/.flatpak-info", limit: 65_536) } catch { return nil }
+    }
+
+    private static func target(of link: String) throws(Unreadable) -> String? {
+        do {
+            return try FileManager.default.destinationOfSymbolicLink(atPath: link)
+        } catch {
+            guard error.code != ENOENT && error.code != ESRCH else { return nil }
+            throw Unreadable(path: link, code: error.code)
+        }
+    }
+
+    private static func read(_ path: String) throws(AdapterFailure) -> [UInt8]? {
+        do throws(Unreadable) { return try bytes(of: path) } catch { throw error.failure }
+    }
+
+    /// - Returns: the file's bytes; `nil` if its process has ended, or there is no such file.
+    private static func bytes(of path: String, limit: Int = longestVariables) throws(Unreadable) -> [UInt8]? {
+        // It is not waited for, and no link is followed.
+        let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+        guard file >= 0 else {
+            guard errno != ENOENT && errno != ESRCH else { return nil }
+            throw Unreadable(path: path, code: errno)
+        }
+        defer { close(file) }
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        while bytes.count < limit {
+            let count = Glibc.read(file, &buffer, buffer.count)
+            if count == 0 { return bytes }
+            if count > 0 {
+                bytes += buffer[..<count]
+            } else if errno == ESRCH {
+                return nil
+            } else if errno != EINTR {
+                throw Unreadable(path: path, code: errno)
+            }
+        }
+        return bytes
+    }
+
+    private struct Unreadable: Error {
+        let path: String
+        let code: CInt
+        var failure: AdapterFailure { ProcessTree.failure(path, String(cString: strerror(code))) }
+    }
+
+    private static func failure(_ what: String, _ reason: String) -> AdapterFailure {
+        AdapterFailure(
+            "see which processes are left, by",
+            what,
+            reason,
+            remedy: "Needed: /proc, free descriptors (ulimit -n), as root CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+        )
+    }
+}
+
+extension Error {
+    /// The number of the system's error that a call of Foundation has met.
+    var code: CInt { ((self as? CocoaError)?.underlying as? POSIXError)?.code.rawValue ?? EIO }
 }

@@ -33,7 +33,7 @@ package struct StopPatience: Sendable {
     package var asked: Duration = .seconds(5)
     /// From the kill, which the kernel carries out unless the process waits for a device.
     package var killed: Duration = .seconds(10)
-    /// Between two looks.
+    /// Between two looks at what nobody reports.
     static let look = Duration.milliseconds(10)
 
     package init() {}

@@ -11,6 +11,8 @@ package struct UnitControl: ProgramControl {
 
     /// How long one question to the manager may take.
     private static let answerPatience = Duration.seconds(20)
+    /// Between two questions.
+    private static let pause = Duration.milliseconds(50)
 
     /// - Parameters:
     ///   - isSystem: whether the machine's manager is meant.
@@ -41,37 +43,61 @@ package struct UnitControl: ProgramControl {
                 remedy: "Install it, or correct the name in the app's manifest"
             )
         }
-        // Where the group was before: a unit that has stopped does not say.
-        let group = before.group
+        let group = ControlGroup(before.group)
         do throws(AdapterFailure) {
             // Without waiting: a unit may take as long as its own file says, and the next person waits.
             try await command("stop", ["--no-block"], remedy: "See systemctl status \(name)")
         } catch {
             // The kill below says what is left.
         }
-        if try await holds(within: patience.asked, { () throws(AdapterFailure) in try await isStopped(group) }) {
-            return
-        }
+        if try await ends(group, within: patience.asked) { return }
         _ = try? await command("kill", ["--signal=SIGKILL"], remedy: "")
-        if !group.isEmpty { ControlGroup.kill(group) }
-        guard try await holds(within: patience.killed, { () throws(AdapterFailure) in try await isStopped(group) })
-        else {
-            let left = ControlGroup.processes(group).sorted().map(ProcessTree.describe)
+        guard try await ends(group, within: patience.killed, kills: true) else {
+            let left = try? await onSystemThread { Result { () throws(AdapterFailure) in try group.processes() } }.get()
             throw AdapterFailure(
                 "stop",
                 name,
-                "it does not end, although it was killed; left: \(left.joined(separator: ", "))",
+                "it does not end, although it was killed; left: \((left ?? []).sorted().map(ProcessTree.describe).joined(separator: ", "))",
                 remedy:
                     "A process that waits for a device cannot be killed: see ps -o pid,stat,wchan, and restart the device"
             )
         }
     }
 
-    package func isStopped() async throws(AdapterFailure) -> Bool { try await isStopped("") }
+    package func isStopped() async throws(AdapterFailure) -> Bool { try await isStopped(nil) }
 
-    private func isStopped(_ group: String) async throws(AdapterFailure) -> Bool {
+    /// - Parameter former: where the unit's processes were; a unit that has stopped does not say.
+    private func isStopped(_ former: ControlGroup?) async throws(AdapterFailure) -> Bool {
         let now = try await look()
-        return !now.isActive && ControlGroup.isEmpty(group) && ControlGroup.isEmpty(now.group)
+        guard !now.isActive else { return false }
+        let groups = [former, ControlGroup(now.group)].compactMap { $0 }
+        return try await onSystemThread {
+            Result { () throws(AdapterFailure) in
+                for group in groups where try !group.isEmpty() { return false }
+                return true
+            }
+        }.get()
+    }
+
+    /// Waits for the end of the processes, and then for what the unit does after them.
+    private func ends(
+        _ group: ControlGroup,
+        within patience: Duration,
+        kills: Bool = false
+    ) async throws(AdapterFailure) -> Bool {
+        let deadline = ContinuousClock.now + patience
+        while true {
+            try await onSystemThread {
+                Result { () throws(AdapterFailure) in
+                    if kills { try group.kill() }
+                    try group.waitUntilEmpty(until: deadline)
+                }
+            }.get()
+            if try await isStopped(group) { return true }
+            guard ContinuousClock.now < deadline else { return false }
+            // Each question is a program's run. Not cancelled with its task: a cleanup that has begun goes on.
+            await Task { try? await Task.sleep(for: Self.pause) }.value
+        }
     }
 
     /// What systemd says of the unit.
@@ -124,33 +150,5 @@ package struct UnitControl: ProgramControl {
         } catch {
             throw AdapterFailure(verb, name, error.description, remedy: remedy)
         }
-    }
-}
-
-/// A control group of the kernel's, by its path in the hierarchy that systemd uses.
-enum ControlGroup {
-    /// Where the hierarchy may be mounted.
-    private static let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"]
-
-    /// Whether no process is in it or below it. A group that is gone is empty.
-    static func isEmpty(_ group: String) -> Bool { group.isEmpty || processes(group).isEmpty }
-
-    /// The processes in it and below it.
-    static func processes(_ group: String) -> [pid_t] {
-        guard group.hasPrefix("/"), group != "/" else { return [] }
-        return mounts.flatMap { mount -> [pid_t] in
-            let root = mount + group
-            let below = (try? FileManager.default.subpathsOfDirectory(atPath: root)) ?? []
-            let files = ["cgroup.procs"] + below.filter { $0.hasSuffix("/cgroup.procs") }
-            return files.flatMap { file in
-                let text = (try? String(contentsOfFile: "\(root)/\(file)", encoding: .utf8)) ?? ""
-                return text.split(separator: "\n").compactMap { pid_t($0) }
-            }
-        }
-    }
-
-    /// Kills what is in it.
-    static func kill(_ group: String) {
-        for process in processes(group) where process > 1 { _ = Glibc.kill(process, SIGKILL) }
     }
 }

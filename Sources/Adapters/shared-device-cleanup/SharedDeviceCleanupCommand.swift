@@ -14,25 +14,18 @@ struct SharedDeviceCleanupCommand: AsyncParsableCommand {
         commandName: "shared-device-cleanup",
         abstract: "Takes part in shared device mode in the place of a program that knows nothing of it.",
         discussion: """
-            The unit shared-device-cleanup@APP.service runs it for the app whose manifest has the key “cleanup”. Ends with SIGTERM or \
-            SIGINT.
-            Exit status: 0 ended as asked; 64 wrong usage; 78 the directory of manifests cannot be used.
+            The unit shared-device-cleanup@APP.service runs it for the app whose manifest has the key “cleanup”, and the unit \
+            shared-device-enforcement.service for all apps that are late. Ends with SIGTERM or SIGINT.
+            Exit status: 0 ended as asked; 64 wrong usage; 75 the bus is lost (enforce); 78 the directory of manifests cannot be used.
             """,
         version: ProjectVersion.line(of: "shared-device-cleanup"),
-        subcommands: [FollowCommand.self, RemoveCommand.self, LaunchCommand.self],
+        subcommands: [FollowCommand.self, EnforceCommand.self, RemoveCommand.self, LaunchCommand.self],
         defaultSubcommand: FollowCommand.self
     )
 }
 
-struct FollowCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "follow",
-        abstract: "Cleans up after each session, for one app."
-    )
-
-    @Argument(help: ArgumentHelp("The app's identifier, as in its manifest.", valueName: "app"))
-    var app: String
-
+/// What both commands take that clean up.
+struct CleanupOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "The bus: session, system, or an address.",
@@ -45,6 +38,35 @@ struct FollowCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The directory of the manifests.", valueName: "dir"))
     var apps: String = AppManifestDirectory.defaultPath
 
+    var isRoot: Bool { geteuid() == 0 }
+    var chosenBus: Bus { bus.map(Bus.init(name:)) ?? (isRoot ? .system : .fromEnvironment) }
+
+    /// - Returns: the signals that end this process, and the manifests as they change.
+    func begin() throws -> (EndSignals, AsyncStream<AppManifests>) {
+        // Before any thread is started: children become other users.
+        signal(SIGPIPE, SIG_IGN)
+        let end = try EndSignals()
+        do {
+            // On a bus of a user's own, the manifests are that user's, and so is what they name.
+            return (end, try AppManifestDirectory(path: apps, mustBeRoots: isRoot && chosenBus == .system).updates())
+        } catch {
+            log("\(error)")
+            throw ExitCode(EX_CONFIG)
+        }
+    }
+}
+
+struct FollowCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "follow",
+        abstract: "Cleans up after each session, for one app."
+    )
+
+    @Argument(help: ArgumentHelp("The app's identifier, as in its manifest.", valueName: "app"))
+    var app: String
+
+    @OptionGroup var options: CleanupOptions
+
     @Option(
         name: .customLong("state"),
         help: ArgumentHelp(
@@ -56,22 +78,12 @@ struct FollowCommand: AsyncParsableCommand {
     var stateDirectory: String?
 
     func run() async throws {
-        // Before any thread is started: children become other users.
-        signal(SIGPIPE, SIG_IGN)
-        let end = EndSignals()
-        let isRoot = geteuid() == 0
+        let (end, updates) = try options.begin()
         let service = AdapterService(
             app: app,
-            bus: bus.map(Bus.init(name:)) ?? (isRoot ? .system : .fromEnvironment),
-            stateDirectory: stateDirectory ?? (isRoot ? "\(AppCleanup.stateDirectory)/\(app)" : nil)
+            bus: options.chosenBus,
+            stateDirectory: stateDirectory ?? (options.isRoot ? "\(AppCleanup.stateDirectory)/\(app)" : nil)
         )
-        let updates: AsyncStream<AppManifests>
-        do {
-            updates = try AppManifestDirectory(path: apps).updates()
-        } catch {
-            log("\(error)")
-            throw ExitCode(EX_CONFIG)
-        }
         let following = Task { await service.follow(updates) }
         await end.first()
         following.cancel()
@@ -90,7 +102,7 @@ struct RemoveCommand: ParsableCommand {
     @Argument var paths: [String]
 
     func run() throws {
-        do throws(AdapterFailure) {
+        do {
             try UserRights.take(SystemUser(number: user))
             _ = CLinux_takeNoNewRights()
             print(try Deletion(paths: paths, user: user).runHere().get().line)

@@ -9,6 +9,8 @@ struct AdministratorFile {
     let maximumSize: Int
     /// What another user could decide by writing to the file: the end of the error's sentence.
     let decides: String
+    /// Whether it has to be root's own, because root acts on it.
+    var mustBeRoots = false
 
     /// The content of the file; `nil` if the file or its directory is missing. Blocks the thread on the file system.
     ///
@@ -26,6 +28,7 @@ struct AdministratorFile {
         guard fstat(descriptor, &info) == 0 else { throw unreadable(String(cString: strerror(errno))) }
         guard info.st_mode & S_IFMT == S_IFREG else { throw unreadable("it is not a regular file") }
         guard info.st_mode & S_IWOTH == 0 else { throw .writableByAnyone(path, decides: decides) }
+        if mustBeRoots, !info.isRootsAlone { throw .notRoots(path, info, decides: decides) }
         return try read(descriptor)
     }
 
@@ -57,6 +60,11 @@ struct AdministratorFile {
             remedy: "make it a regular file that the broker's user may read"
         )
     }
+}
+
+extension stat {
+    /// Whether only root may write to it.
+    var isRootsAlone: Bool { st_uid == 0 && st_mode & S_IWOTH == 0 && (st_mode & S_IWGRP == 0 || st_gid == 0) }
 }
 
 /// Why something could not be done with a file, in the system's words: without Foundation its errors have none for people.
@@ -141,6 +149,11 @@ extension DecodingError {
             Context(codingPath: path, debugDescription: message, underlyingError: InvalidValue(remedy: remedy))
         )
     }
+
+    /// A value that has not the form of this type. What is wrong inside it is not told: the form says it.
+    static func otherForm(_ type: any WrittenForm.Type, at path: [any CodingKey]) -> DecodingError {
+        .typeMismatch(type, Context(codingPath: path, debugDescription: ""))
+    }
 }
 
 extension KeyedDecodingContainer {
@@ -165,15 +178,21 @@ extension KeyedDecodingContainer {
 extension Decoder {
     /// The keys that are none of these, in alphabetical order.
     func unknownKeys<Key: CodingKey>(beside: Key.Type) throws -> [String] {
-        let keys = try container(keyedBy: AnyKey.self).allKeys.map(\.stringValue)
-        return keys.filter { Key(stringValue: $0) == nil }.sorted()
+        try keys { Key(stringValue: $0) == nil }
+    }
+
+    /// The keys that are so, in alphabetical order.
+    func keys(where isWanted: (String) -> Bool) throws -> [String] {
+        try container(keyedBy: AnyKey.self).allKeys.map(\.stringValue).filter(isWanted).sorted()
     }
 }
 
-private struct AnyKey: CodingKey {
+/// A key of any name.
+struct AnyKey: CodingKey {
     let stringValue: String
     var intValue: Int? { nil }
 
+    init(_ name: String) { stringValue = name }
     init(stringValue: String) { self.stringValue = stringValue }
     init?(intValue: Int) { nil }
 }

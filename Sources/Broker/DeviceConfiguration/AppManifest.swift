@@ -64,8 +64,10 @@ package struct AppManifest: Sendable, Equatable {
     package let stores: [String]
     /// Whether the app was made for shared device mode.
     package let supportsSharedDeviceMode: Bool
-    /// What is stopped and deleted for a program that knows nothing of shared device mode; `nil` for an app that does this itself.
+    /// What is stopped and deleted of the app; `nil` where nobody but the app itself can clean up.
     package let cleanup: AppCleanup?
+    /// What tokens the app may ask for.
+    package let tokens: TokenRights
     /// Keys in the file that mean nothing to this version, in alphabetical order.
     package let unknownKeys: [String]
 
@@ -76,6 +78,7 @@ package struct AppManifest: Sendable, Equatable {
         stores: [String] = [],
         supportsSharedDeviceMode: Bool = true,
         cleanup: AppCleanup? = nil,
+        tokens: TokenRights = TokenRights(),
         unknownKeys: [String] = []
     ) {
         self.identifier = identifier
@@ -84,11 +87,15 @@ package struct AppManifest: Sendable, Equatable {
         self.stores = stores
         self.supportsSharedDeviceMode = supportsSharedDeviceMode
         self.cleanup = cleanup
+        self.tokens = tokens
         self.unknownKeys = unknownKeys
     }
 
+    /// The cleanup by an adapter, for a program that knows nothing of shared device mode; `nil` for an app that cleans up by itself.
+    package var adapter: AppCleanup? { cleanup.flatMap { $0.cleaner == .adapter ? $0 : nil } }
+
     /// What is probably a mistake.
-    package var warnings: [KeyWarning] { KeyWarning.unknown(unknownKeys, among: Key.allCases.map(\.rawValue)) }
+    package var warnings: [KeyWarning] { KeyWarning.unknown(unknownKeys, among: Self.keyNames) }
 }
 
 extension AppManifest: Decodable {
@@ -96,6 +103,8 @@ extension AppManifest: Decodable {
     package enum Key: String, CodingKey, CaseIterable {
         case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported, cleanup
     }
+
+    private static let keyNames = Key.allCases.map(\.rawValue) + TokenRights.Key.allCases.map(\.rawValue)
 
     /// Reads a manifest. Asks the system for the user and the executable's path, and so may block.
     ///
@@ -141,8 +150,8 @@ extension AppManifest: Decodable {
             appArmor: snap ?? profile,
             flatpak: try values.name(.flatpak)
         )
-        cleanup = try Self.cleanup(try values.optional(.cleanup), identifier, user)
-        if cleanup != nil, identity.program == nil { identity.unit = AppCleanup.unit(of: identifier) }
+        cleanup = try Self.cleanup(try values.optional(.cleanup), identity, user)
+        if cleanup?.cleaner == .adapter, identity.program == nil { identity.unit = AppCleanup.unit(of: identifier) }
         self.identity = identity
         _ = try values.required(
             .executable,
@@ -164,17 +173,18 @@ extension AppManifest: Decodable {
             throw DecodingError.invalid("a name is there twice", remedy: "name each store once", at: [Key.stores])
         }
         supportsSharedDeviceMode = try values.optional(.sharedDeviceModeSupported) ?? true
-        unknownKeys = try decoder.unknownKeys(beside: Key.self)
+        tokens = try TokenRights(from: decoder)
+        unknownKeys = try decoder.keys { !Self.keyNames.contains($0) }
     }
 
     private static func cleanup(
         _ written: WrittenCleanup?,
-        _ identifier: String,
+        _ identity: Identity,
         _ user: SystemUser?
     ) throws -> AppCleanup? {
         guard let written else { return nil }
         do throws(CleanupFlaw) {
-            return try AppCleanup(written, identifier: identifier, user: user)
+            return try AppCleanup(written, identity: identity, user: user)
         } catch {
             throw DecodingError.invalid(error.message, remedy: error.remedy, at: [Key.cleanup])
         }

@@ -106,8 +106,12 @@ package struct AppManifestDirectory: Sendable {
     /// The directory's path.
     package let path: String
 
-    package init(path: String = Self.defaultPath) {
+    private let mustBeRoots: Bool
+
+    /// - Parameter mustBeRoots: whether the directory and the files have to be root's own, because root acts on what they say.
+    package init(path: String = Self.defaultPath, mustBeRoots: Bool = false) {
         self.path = path
+        self.mustBeRoots = mustBeRoots
     }
 
     /// Reads all manifests. A bad one is among the problems, and does not hide the others. Blocks its thread for the file
@@ -156,7 +160,12 @@ package struct AppManifestDirectory: Sendable {
 
     private func reading(_ name: String) -> AppManifestMonitor.Reading? {
         let path = path.hasSuffix("/") ? path + name : path + "/" + name
-        let file = AdministratorFile(path: path, maximumSize: 65_536, decides: "which program is the app")
+        let file = AdministratorFile(
+            path: path,
+            maximumSize: 65_536,
+            decides: "which program is the app",
+            mustBeRoots: mustBeRoots
+        )
         do throws(ManagedConfigurationError) {
             guard let content = try file.read() else { return nil }
             let manifest = try AppManifest(json: content, file: path)
@@ -174,6 +183,7 @@ package struct AppManifestDirectory: Sendable {
             throw unreadable(String(cString: strerror(code)))
         }
         guard info.st_mode & S_IWOTH == 0 else { throw .writableByAnyone(path, decides: "which apps are enrolled") }
+        if mustBeRoots, !info.isRootsAlone { throw .notRoots(path, info, decides: "which apps are enrolled") }
         do {
             return try FileManager.default.contentsOfDirectory(atPath: path)
                 .filter { $0.hasSuffix(".json") && !$0.hasPrefix(".") }

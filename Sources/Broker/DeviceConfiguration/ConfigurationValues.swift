@@ -1,7 +1,18 @@
 import FoundationEssentials
+import StrictJSON
 
 // The values of the managed configuration that are more than a Boolean or a string. Each checks itself when it is decoded, and is written as it
 // was read.
+
+/// Who says who people are. The raw values are in files.
+package enum IdentitySource: String, Sendable, Codable, CaseIterable {
+    /// The device's own directory of users.
+    case embedded
+    /// The organisation's own provider, by OpenID Connect: ``OrganisationSettings``.
+    case oidc
+    /// logind: who is logged in at the machine's seat.
+    case loginSession = "login-session"
+}
 
 /// A number of seconds, at most a year of them.
 package struct Seconds: Sendable, Equatable, Codable {
@@ -65,7 +76,7 @@ package struct TimeOfDay: Sendable, Equatable, Codable {
     }
 }
 
-/// An address of a site: `https`, or `http` on this machine, where nobody listens between. It has a host, and no user's name.
+/// An address for a browser: an `HTTPAddress`, perhaps with a fragment.
 package struct WebAddress: Sendable, Equatable, Codable {
     package let text: String
 
@@ -87,16 +98,10 @@ package struct WebAddress: Sendable, Equatable, Codable {
         try container.encode(text)
     }
 
+    /// A browser takes a fragment as well; what this device asks itself has none.
     private static func isFine(_ text: String) -> Bool {
-        // Without encoding what is not allowed: a blank in an address is a mistake.
-        guard let url = URL(string: text, encodingInvalidCharacters: false),
-            let host = url.host(percentEncoded: false), !host.isEmpty, url.user == nil, url.password == nil
-        else { return false }
-        switch url.scheme?.lowercased() {
-        case "https": return true
-        case "http": return ["localhost", "127.0.0.1", "::1", "[::1]"].contains(host)
-        default: return false
-        }
+        HTTPAddress(String(text.prefix { $0 != "#" })) != nil
+            && URL(string: text, encodingInvalidCharacters: false) != nil
     }
 }
 
@@ -155,8 +160,7 @@ package struct Switch: Sendable, Equatable, Codable, WrittenForm {
             return
         }
         guard let number = try? value.decode(Int.self) else {
-            let context = DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "")
-            throw DecodingError.typeMismatch(Switch.self, context)
+            throw DecodingError.otherForm(Switch.self, at: decoder.codingPath)
         }
         guard number == 0 || number == 1 else {
             let remedy = "write \(Self.form), or leave the key out"

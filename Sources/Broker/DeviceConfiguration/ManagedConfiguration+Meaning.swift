@@ -1,4 +1,11 @@
 extension ManagedConfiguration {
+    /// Every key that means something on this device, and what it means there, in the order in which people are shown them.
+    package var meanings: [(key: String, meaning: String)] {
+        let device = Key.allCases.map { ($0.rawValue, meaning(of: $0)) }
+        guard let organisation else { return device }
+        return device + OrganisationSettings.Key.allCases.map { ($0.rawValue, organisation.meaning(of: $0)) }
+    }
+
     /// What a key means for this device, in a sentence: with the value that it has, or, where it is absent, without one.
     package func meaning(of key: Key) -> String {
         switch key {
@@ -9,6 +16,28 @@ extension ManagedConfiguration {
         case .organization:
             organization.map { "People are told that the device belongs to \($0)." }
                 ?? "Nobody is told whose device it is."
+        case .identity:
+            switch identity {
+            case .embedded: "People sign in by a password that the device's own directory knows."
+            case .oidc: "People sign in with the organisation's own provider, on its page; the device sees no password."
+            case .loginSession:
+                "Who is logged in at the machine's seat is signed in, by logind's word; logging out is the sign-out."
+            }
+        case .passwordSignIn:
+            switch identity {
+            case .embedded where passwordSignIn != false:
+                "An app may take people's passwords, and hand them over to sign in."
+            case .embedded: "People type their passwords into the device's own page alone; no app may hand one over."
+            case .oidc, .loginSession: "No app takes a password: the device has none."
+            }
+        case .microsoftBroker:
+            microsoftBroker
+                ? "Microsoft's clients find the device's account as com.microsoft.identity.broker1 on the session bus."
+                : "Microsoft's clients do not find the device's account."
+        case .endsLoginSession:
+            endsLoginSession
+                ? "A sign-out ends the login session at the seat, when all receipts are there or 10 seconds are over."
+                : "A sign-out leaves the login session at the seat alone."
         case .tenantIdentifier:
             tenantIdentifier.map { "Only users of the tenant \($0) sign in." } ?? "Users of every tenant sign in."
         case .cleanupPolicy: meaningOfCleanupPolicy
@@ -16,8 +45,8 @@ extension ManagedConfiguration {
         case .requiresEnrolment: meaningOfRequiresEnrolment
         case .requiresJoin:
             requiresJoin
-                ? "Nobody signs in before an administrator has joined the device to its organization: shared-device join."
-                : "People sign in whether or not the device is joined to an organization."
+                ? "Nobody signs in before an administrator has joined the device to its organisation: shared-device join."
+                : "People sign in whether or not the device is joined to an organisation."
         case .inactivityTimeout:
             inactivityTimeout.map { "The user is signed out after \($0.text) without anybody at the device." }
                 ?? "Nobody is signed out for being away."
@@ -52,17 +81,30 @@ extension ManagedConfiguration {
             appPrefixAllowList == nil
                 ? "No app is let in by the beginning of its identifier."
                 : "Apps with these beginnings take part although they were not made for shared device mode."
+        case .operators:
+            operators.names.isEmpty
+                ? "Only administrators see the device and sign others out."
+                : "\(Self.list(operators.names)) may see the device and sign out, and change nothing else."
         }
     }
 
     private var meaningOfCleanupPolicy: String {
-        cleanup.isStrict
-            ? "An app gets the next account when it has deleted the data of those before, and the next sign-in waits for all apps."
-            : "Apps are told to delete the data of those before, and are reminded; they get the next account meanwhile."
+        switch cleanupPolicy {
+        case .advisory:
+            "Apps are told to delete the data of those before, and are reminded; they get the next account meanwhile."
+        case .strict:
+            "An app gets the next account when it has deleted the data of those before, and the next sign-in waits for all apps."
+        case .enforced:
+            "The next sign-in waits for all apps; one that is late is stopped, and its data deleted. Only apps whose manifest says how take part."
+        }
     }
 
     private var meaningOfCleanupTimeout: String {
-        switch cleanup.longestWait {
+        if let deadline = cleanup.deadline {
+            let time = Seconds(deadline / .seconds(1)).text
+            return "An app has \(time) after a session before it is stopped and its data deleted."
+        }
+        return switch cleanup.longestWait {
         case nil: "The next sign-in waits for the apps as long as it takes."
         case .zero?: "The next sign-in waits for no app."
         case _?: "The next sign-in waits for the apps for \(cleanupTimeout?.text ?? "") at most."
@@ -71,6 +113,8 @@ extension ManagedConfiguration {
 
     private var meaningOfRequiresEnrolment: String {
         switch requiresEnrolment {
+        case _ where cleanupPolicy == .enforced:
+            "Only apps with a manifest take part, because the cleanup policy is enforced."
         case true?: "Only apps with a manifest take part."
         case false?: "Apps without a manifest take part, too."
         case nil where cleanup.isStrict: "Only apps with a manifest take part, because the cleanup policy is strict."
@@ -78,7 +122,7 @@ extension ManagedConfiguration {
         }
     }
 
-    private static func list(_ words: [String]) -> String {
+    static func list(_ words: [String]) -> String {
         guard let last = words.last, words.count > 1 else { return words.first ?? "" }
         return words.dropLast().joined(separator: ", ") + " and " + last
     }
@@ -86,7 +130,7 @@ extension ManagedConfiguration {
 
 extension Seconds {
     /// As people write it: 1 second, 2.5 seconds.
-    fileprivate var text: String {
+    var text: String {
         let number = Int(exactly: value).map { "\($0)" } ?? "\(value)"
         return number == "1" ? "1 second" : "\(number) seconds"
     }

@@ -11,9 +11,19 @@ package struct ManagedConfiguration: Sendable, Equatable {
     package var organization: String?
     /// The tenant whose users may sign in; `nil` means any tenant.
     package var tenantIdentifier: String?
+    /// Who says who people are.
+    package var identity = IdentitySource.embedded
+    /// The organisation's provider; there where ``identity`` is `oidc`, and only there.
+    package var organisation: OrganisationSettings?
+    /// Whether apps may hand over passwords that people have typed in there; `nil`: they may. Only the device's own directory has any.
+    package var passwordSignIn: Bool?
+    /// Whether Microsoft's clients on Linux find the device's account.
+    package var microsoftBroker = false
+    /// Whether a sign-out ends the login session at the seat.
+    package var endsLoginSession = false
     package var cleanupPolicy = CleanupPolicy.Kind.advisory
     package var cleanupTimeout: Seconds?
-    /// Whether only apps with a manifest take part; `nil` means: where the cleanup policy is strict, because nobody waits for an app that
+    /// Whether only apps with a manifest take part; `nil` means: where sign-ins wait for cleanups, because nobody waits for an app that
     /// nobody knows, and where more than one user reaches the broker's bus.
     package var requiresEnrolment: Bool?
     /// Whether the device must have been joined to the organization before anybody may sign in.
@@ -30,16 +40,23 @@ package struct ManagedConfiguration: Sendable, Equatable {
     package var appAllowList: AppList?
     package var appBlockList: AppList?
     package var appPrefixAllowList: AppList?
+    /// Who may see the device and sign out, beside its administrators.
+    package var operators = Operators()
 
     /// Keys in the file that mean nothing to this version, in alphabetical order.
     package var unknownKeys: [String] = []
+    /// Keys in the file about a provider that the device does not have, in alphabetical order.
+    package var idleKeys: [String] = []
 
     package init() {}
+
+    /// The names of all keys, in the order in which people are shown them.
+    package static let keyNames = Key.allCases.map(\.rawValue) + OrganisationSettings.Key.allCases.map(\.rawValue)
 
     /// The mode that the device is to be in.
     package var mode: ManagedMode { sharedDeviceMode == true ? .shared : .personal }
     package var cleanup: CleanupPolicy {
-        CleanupPolicy(isStrict: cleanupPolicy == .strict, timeout: cleanupTimeout?.duration)
+        CleanupPolicy(cleanupPolicy, timeout: cleanupTimeout?.duration)
     }
     package var appLists: AppLists {
         AppLists(
@@ -52,15 +69,34 @@ package struct ManagedConfiguration: Sendable, Equatable {
 
     /// What is probably a mistake, a line each. The configuration is valid.
     package var warnings: [KeyWarning] {
-        var warnings = KeyWarning.unknown(unknownKeys, among: Key.allCases.map(\.rawValue))
+        var warnings = KeyWarning.unknown(unknownKeys, among: Self.keyNames)
         if sharedDeviceMode == nil {
             warnings.append(
                 KeyWarning(key: Key.sharedDeviceMode.rawValue, message: "is absent: the device is personal")
             )
         }
+        for key in idleKeys {
+            warnings.append(KeyWarning(key: key, message: "counts for nothing: \"identity\" is not \"oidc\""))
+        }
+        if passwordSignIn == true, identity != .embedded {
+            let message = "counts for nothing: under \"identity\": \"\(identity.rawValue)\" there are no passwords"
+            warnings.append(KeyWarning(key: Key.passwordSignIn.rawValue, message: message))
+        }
+        if microsoftBroker, identity != .oidc {
+            let message = "is true, and Microsoft's clients get no token: they need those of a provider"
+            warnings.append(KeyWarning(key: Key.microsoftBroker.rawValue, message: message))
+        }
         for identifier in Set(appLists.allowed ?? []).intersection(appLists.blocked).sorted() {
             let message = "has \(identifier), as AppAllowList has: it is blocked"
             warnings.append(KeyWarning(key: Key.appBlockList.rawValue, message: message))
+        }
+        if cleanupPolicy == .enforced, requiresEnrolment == false {
+            let message = "is false, and counts for nothing: without a manifest no cleanup can be enforced"
+            warnings.append(KeyWarning(key: Key.requiresEnrolment.rawValue, message: message))
+        }
+        for name in operators.unknown {
+            let message = "names “\(name)”, whom this system does not know; a group is written %GROUP"
+            warnings.append(KeyWarning(key: Key.operators.rawValue, message: message))
         }
         return warnings
     }
@@ -69,13 +105,14 @@ package struct ManagedConfiguration: Sendable, Equatable {
 extension ManagedConfiguration: Codable {
     /// The keys as they are written, in the order in which people are shown them.
     package enum Key: String, CodingKey, CaseIterable {
-        case sharedDeviceMode, organization, tenantIdentifier, cleanupPolicy, cleanupTimeout, requiresEnrolment,
-            requiresJoin
+        case sharedDeviceMode, organization, identity, passwordSignIn, microsoftBroker, endsLoginSession
+        case tenantIdentifier, cleanupPolicy, cleanupTimeout, requiresEnrolment, requiresJoin
         case inactivityTimeout, shiftEnds, signOutOnScreenLock, signOutOnLogout, endSessionURL
         case enableSSOOnAllManagedApps = "Enable_SSO_On_All_ManagedApps"
         case appAllowList = "AppAllowList"
         case appBlockList = "AppBlockList"
         case appPrefixAllowList = "AppPrefixAllowList"
+        case operators
     }
 
     package typealias CodingKeys = Key
@@ -90,7 +127,11 @@ extension ManagedConfiguration: Codable {
             remedy: "leave the key out",
             where: { !$0.allSatisfy(\.isWhitespace) }
         )
-        cleanupPolicy = try values.optional(.cleanupPolicy) ?? .advisory
+        identity = try values.word(.identity) ?? .embedded
+        passwordSignIn = try values.optional(.passwordSignIn)
+        microsoftBroker = try values.optional(.microsoftBroker) ?? false
+        endsLoginSession = try values.optional(.endsLoginSession) ?? false
+        cleanupPolicy = try values.word(.cleanupPolicy) ?? .advisory
         cleanupTimeout = try values.optional(.cleanupTimeout)
         requiresEnrolment = try values.optional(.requiresEnrolment)
         requiresJoin = try values.optional(.requiresJoin) ?? false
@@ -110,7 +151,50 @@ extension ManagedConfiguration: Codable {
         appAllowList = try values.optional(.appAllowList)
         appBlockList = try values.optional(.appBlockList)
         appPrefixAllowList = try values.optional(.appPrefixAllowList)
-        unknownKeys = try decoder.unknownKeys(beside: Key.self)
+        operators = try values.optional(.operators) ?? Operators()
+        unknownKeys = try decoder.keys { !Self.keyNames.contains($0) }
+        try Self.refuseSecrets(unknownKeys)
+        if identity == .oidc {
+            organisation = try OrganisationSettings(from: decoder)
+        } else {
+            idleKeys = try decoder.keys { OrganisationSettings.Key(rawValue: $0) != nil }
+        }
+    }
+
+    /// Everybody on the device may read the file.
+    private static func refuseSecrets(_ keys: [String]) throws {
+        guard let key = keys.first(where: { $0.lowercased().hasSuffix("secret") }) else { return }
+        throw DecodingError.invalid(
+            "a secret does not belong into a file that people may read",
+            remedy: "remove the key, and give the secret to the service as the systemd credential oidc-client-secret",
+            at: [AnyKey(key)]
+        )
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var values = encoder.container(keyedBy: Key.self)
+        try values.encodeIfPresent(sharedDeviceMode, forKey: .sharedDeviceMode)
+        try values.encodeIfPresent(organization, forKey: .organization)
+        try values.encode(identity, forKey: .identity)
+        try values.encodeIfPresent(passwordSignIn, forKey: .passwordSignIn)
+        try values.encode(microsoftBroker, forKey: .microsoftBroker)
+        try values.encode(endsLoginSession, forKey: .endsLoginSession)
+        try values.encodeIfPresent(tenantIdentifier, forKey: .tenantIdentifier)
+        try values.encode(cleanupPolicy, forKey: .cleanupPolicy)
+        try values.encodeIfPresent(cleanupTimeout, forKey: .cleanupTimeout)
+        try values.encodeIfPresent(requiresEnrolment, forKey: .requiresEnrolment)
+        try values.encode(requiresJoin, forKey: .requiresJoin)
+        try values.encodeIfPresent(inactivityTimeout, forKey: .inactivityTimeout)
+        try values.encode(shiftEnds, forKey: .shiftEnds)
+        try values.encode(signOutOnScreenLock, forKey: .signOutOnScreenLock)
+        try values.encode(signOutOnLogout, forKey: .signOutOnLogout)
+        try values.encodeIfPresent(endSessionURL, forKey: .endSessionURL)
+        try values.encode(enableSSOOnAllManagedApps, forKey: .enableSSOOnAllManagedApps)
+        try values.encodeIfPresent(appAllowList, forKey: .appAllowList)
+        try values.encodeIfPresent(appBlockList, forKey: .appBlockList)
+        try values.encodeIfPresent(appPrefixAllowList, forKey: .appPrefixAllowList)
+        try values.encode(operators, forKey: .operators)
+        try organisation?.encode(to: encoder)
     }
 
     /// Reads a file's content.
@@ -151,42 +235,44 @@ package enum ManagedMode: String, Sendable, Codable {
 /// What the next sign-in waits for after somebody has signed out.
 package struct CleanupPolicy: Sendable, Equatable {
     /// The names in the file.
-    package enum Kind: String, Sendable, Codable {
-        case advisory, strict
-
-        package init(from decoder: any Decoder) throws {
-            let text = try decoder.singleValueContainer().decode(String.self)
-            guard let kind = Kind(rawValue: text) else {
-                throw DecodingError.invalid(
-                    "it is “\(text)”",
-                    remedy: "write advisory or strict, or leave the key out",
-                    at: decoder.codingPath
-                )
-            }
-            self = kind
-        }
+    package enum Kind: String, Sendable, Codable, CaseIterable {
+        /// Nobody waits; the ledger records what apps owe.
+        case advisory
+        /// The next sign-in waits until the apps have deleted the data of those before.
+        case strict
+        /// The same; and an app that has not given its receipt by the deadline is stopped, and its data deleted.
+        case enforced
     }
 
-    /// Whether the next sign-in waits until the apps have deleted the data of those before.
-    ///
-    /// Otherwise the policy is advisory: apps are told and reminded, and nobody waits for them.
-    package var isStrict: Bool
-    /// How long the next sign-in waits at most, if that is set.
+    package var kind: Kind
+    /// `cleanupTimeout`, if that is set.
     package var timeout: Duration?
 
-    package init(isStrict: Bool = false, timeout: Duration? = nil) {
-        self.isStrict = isStrict
+    /// How long apps have under an enforced policy that sets no time.
+    package static let usualDeadline = Duration.seconds(60)
+
+    package init(_ kind: Kind = .advisory, timeout: Duration? = nil) {
+        self.kind = kind
         self.timeout = timeout
     }
 
-    /// How long the next sign-in waits at most; `nil` means without limit. Without a `timeout`, a strict policy waits until
-    /// all apps are done, and an advisory policy does not wait.
-    package var longestWait: Duration? { timeout ?? (isStrict ? nil : .zero) }
+    /// Whether an app that owes a cleanup gets neither account nor token.
+    package var isStrict: Bool { kind != .advisory }
+    /// How long the next sign-in waits at most; `nil` means until the data is gone.
+    package var longestWait: Duration? {
+        switch kind {
+        case .advisory: timeout ?? .zero
+        case .strict: timeout
+        case .enforced: nil
+        }
+    }
+    /// How long after a session its round expires, and holds up nobody any more; `nil` means never.
+    package var expiry: Duration? { kind == .enforced ? nil : timeout }
+    /// How long after a session an app has to have given its receipt, before it is stopped and its data deleted; `nil` where nobody does that.
+    package var deadline: Duration? { kind == .enforced ? timeout ?? Self.usualDeadline : nil }
 
-    /// Nobody waits; the ledger records what apps owe.
     package static let advisory = CleanupPolicy()
-    /// The next sign-in waits until all is done.
-    package static let strict = CleanupPolicy(isStrict: true)
+    package static let strict = CleanupPolicy(.strict)
 }
 
 /// The SSO plug-in's lists of apps that take part although they were not made for shared device mode.

@@ -1,9 +1,11 @@
+import Glibc
+
 /// Why a managed configuration, or an app's manifest, cannot be read or watched: which file, which key, and what to do about it.
 package struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Code: String, Sendable {
         /// The file is there and cannot be read.
         case unreadable
-        /// Anyone may write to the file.
+        /// Somebody may write to the file who must not.
         case insecure
         /// The file is too large to be a configuration.
         case tooLarge
@@ -53,6 +55,17 @@ extension ManagedConfigurationError {
             file: path,
             message: "anyone may write to it, and so decide \(decides)",
             remedy: "run: chmod o-w \(path)"
+        )
+    }
+
+    static func notRoots(_ path: String, _ status: stat, decides: String) -> ManagedConfigurationError {
+        let writer =
+            status.st_uid == 0 ? "the group \(status.st_gid) may write to it" : "it belongs to user \(status.st_uid)"
+        return ManagedConfigurationError(
+            .insecure,
+            file: path,
+            message: "\(writer), who could so decide what root does: \(decides)",
+            remedy: "run: chown root:root \(path) && chmod go-w \(path)"
         )
     }
 

@@ -1,5 +1,48 @@
 package import Glibc
 
+/// The system's databases of users and groups.
+enum SystemDatabase {
+    /// A function such as `getpwnam_r`, for one name: entry, buffer, its length, where the entry is if there is one.
+    typealias Question<Entry> = (
+        UnsafeMutablePointer<Entry>, UnsafeMutablePointer<CChar>, Int,
+        UnsafeMutablePointer<UnsafeMutablePointer<Entry>?>
+    ) -> CInt
+
+    /// Asks, and again with more room as long as the entry is too long for the buffer. May block.
+    ///
+    /// - Parameters:
+    ///   - name: who is asked about, for the error.
+    ///   - empty: what the entry is written over.
+    ///   - read: takes what it needs of the entry, whose texts end with the buffer.
+    /// - Returns: `nil` where there is no such entry.
+    /// - Throws: ``SystemUser/LookupFailure`` where nothing is known, not even that there is none.
+    static func lookUp<Entry, Value>(
+        _ name: String,
+        _ empty: Entry,
+        _ ask: Question<Entry>,
+        read: (Entry) -> Value
+    ) throws(SystemUser.LookupFailure) -> Value? {
+        var size = 16_384
+        while true {
+            var entry = empty
+            var found: UnsafeMutablePointer<Entry>?
+            var value: Value?
+            let status = withUnsafeTemporaryAllocation(of: CChar.self, capacity: size) { buffer in
+                guard let start = buffer.baseAddress else { return ENOMEM }
+                let status = ask(&entry, start, size, &found)
+                if status == 0, let found = found?.pointee { value = read(found) }
+                return status
+            }
+            switch status {
+            case 0: return value
+            case ERANGE where size < 1_048_576: size *= 2
+            case EINTR: continue
+            default: throw SystemUser.LookupFailure(user: name, code: status)
+            }
+        }
+    }
+}
+
 /// A user of this system. A manifest names it by name or number.
 package struct SystemUser: Sendable, Equatable {
     package let number: uid_t
@@ -16,48 +59,43 @@ package struct SystemUser: Sendable, Equatable {
         self.home = home
     }
 
+    /// The system's databases of users do not answer, so that nothing is known of a user: not even that there is none.
+    package struct LookupFailure: Error, CustomStringConvertible {
+        let user: String
+        let code: CInt
+
+        package var description: String {
+            "the system's databases of users do not answer for “\(user)”: \(String(cString: strerror(code)))"
+        }
+    }
+
+    /// The group of a user whom the system does not know: nobody's. The user's number is perhaps the number of a group with rights.
+    static let unknownGroup: gid_t = 65534
+
     /// The user with this name; `nil` where there is none. Asks the system's databases, and so may block.
-    package init?(name: String) {
+    ///
+    /// - Throws: ``LookupFailure``.
+    package init?(name: String) throws(LookupFailure) {
         guard !name.isEmpty, !name.utf8.contains(0),
-            let user = Self.lookUp({ getpwnam_r(name, $0, $1, $2, $3) })
+            let user = try Self.lookUp(name, { getpwnam_r(name, $0, $1, $2, $3) })
         else { return nil }
         self = user
     }
 
     /// The user with this number, whether or not the system knows it. Asks the system's databases, and so may block.
-    package init(number: uid_t) {
+    ///
+    /// - Throws: ``LookupFailure``.
+    package init(number: uid_t) throws(LookupFailure) {
         self =
-            Self.lookUp { getpwuid_r(number, $0, $1, $2, $3) }
-            ?? SystemUser(number: number, group: number, name: nil, home: nil)
+            try Self.lookUp("\(number)") { getpwuid_r(number, $0, $1, $2, $3) }
+            ?? SystemUser(number: number, group: Self.unknownGroup, name: nil, home: nil)
     }
 
-    private typealias Question = (
-        UnsafeMutablePointer<passwd>, UnsafeMutablePointer<CChar>, Int,
-        UnsafeMutablePointer<UnsafeMutablePointer<passwd>?>
-    ) -> CInt
-
-    /// Asks again with more room, as long as the entry is too long for the buffer.
-    private static func lookUp(_ ask: Question) -> SystemUser? {
-        var size = 16_384
-        while size <= 1_048_576 {
-            var entry = passwd()
-            var found: UnsafeMutablePointer<passwd>?
-            var user: SystemUser?
-            let status = withUnsafeTemporaryAllocation(of: CChar.self, capacity: size) { buffer in
-                guard let start = buffer.baseAddress else { return ENOMEM }
-                let status = ask(&entry, start, size, &found)
-                // The entry's texts are in the buffer.
-                if status == 0, let found = found?.pointee { user = SystemUser(found) }
-                return status
-            }
-            switch status {
-            case 0: return user
-            case ERANGE: size *= 2
-            case EINTR: continue
-            default: return nil
-            }
-        }
-        return nil
+    private static func lookUp(
+        _ user: String,
+        _ ask: SystemDatabase.Question<passwd>
+    ) throws(LookupFailure) -> SystemUser? {
+        try SystemDatabase.lookUp(user, passwd(), ask) { SystemUser($0) }
     }
 
     private init(_ entry: passwd) {
@@ -82,9 +120,10 @@ extension SystemUser: Decodable, WrittenForm {
                 let message = "\(number) is no user's number"
                 throw DecodingError.invalid(message, remedy: "write the user's name", at: decoder.codingPath)
             }
-            self.init(number: user)
+            self = try Self.known(at: decoder.codingPath) { () throws(LookupFailure) in try SystemUser(number: user) }
         } else if let name = try? value.decode(String.self) {
-            guard let user = SystemUser(name: name) else {
+            let user = try Self.known(at: decoder.codingPath) { () throws(LookupFailure) in try SystemUser(name: name) }
+            guard let user else {
                 throw DecodingError.invalid(
                     "this system has no user “\(name)”",
                     remedy: "make the user and then write the manifest anew, or leave the key out for any user",
@@ -95,6 +134,18 @@ extension SystemUser: Decodable, WrittenForm {
         } else {
             let context = DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "")
             throw DecodingError.typeMismatch(SystemUser.self, context)
+        }
+    }
+
+    private static func known<User>(
+        at path: [any CodingKey],
+        _ look: () throws(LookupFailure) -> User
+    ) throws -> User {
+        do throws(LookupFailure) {
+            return try look()
+        } catch {
+            let remedy = "see getent passwd \(error.user), and then write the manifest anew"
+            throw DecodingError.invalid(error.description, remedy: remedy, at: path)
         }
     }
 }

@@ -25,7 +25,7 @@ package struct ConvertedProfile: Sendable {
         var omissions = payloads.ignored.map { "the payload \($0) is about something else" }
         var unknown: [String] = []
         for (key, value) in payloads.values.sorted(by: { $0.key < $1.key }) {
-            if ManagedConfiguration.Key(rawValue: key) != nil {
+            if ManagedConfiguration.keyNames.contains(key) {
                 settings[key] = value
             } else if Self.keysOfIOS.contains(key) {
                 omissions.append("\"\(key)\" means something on iOS only")
@@ -33,9 +33,7 @@ package struct ConvertedProfile: Sendable {
                 unknown.append(key)
             }
         }
-        omissions += KeyWarning.unknown(unknown, among: ManagedConfiguration.Key.allCases.map(\.rawValue)).map(
-            \.description
-        )
+        omissions += KeyWarning.unknown(unknown, among: ManagedConfiguration.keyNames).map(\.description)
         self.omissions = omissions
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]

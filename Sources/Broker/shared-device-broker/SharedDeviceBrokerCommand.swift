@@ -1,14 +1,17 @@
 import ArgumentParser
-import CLinux
 import DBusTransport
 import DeviceConfiguration
 import DeviceStorage
 import EmbeddedIdentity
 import FoundationEssentials
 import Glibc
+import Identity
+import IdentityService
 import Logging
 import NotifyCenter
 import ProjectVersion
+import RecordVault
+import ServiceSupport
 import SharedDeviceBroker
 
 @main
@@ -25,23 +28,13 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
         version: ProjectVersion.line(of: "shared-device-broker")
     )
 
-    @Option(help: ArgumentHelp("The bus: session, system, or an address.", valueName: "bus"))
-    var bus: String?
+    @OptionGroup var common: ServiceOptions
 
     @Option(
         name: .customLong("state"),
         help: ArgumentHelp("The state directory, as “shared-device --state” takes it.", valueName: "dir")
     )
     var stateDirectory: String?
-
-    @Option(
-        name: .customLong("configuration"),
-        help: ArgumentHelp(
-            "The managed configuration, a JSON file; read again when it changes.",
-            valueName: "file"
-        )
-    )
-    var configurationFile: String = ManagedConfigurationFile.defaultPath
 
     @Option(
         help: ArgumentHelp(
@@ -51,6 +44,15 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
     )
     var loginBus: String = "system"
 
+    @Option(
+        help: ArgumentHelp(
+            "The file in which services of this device find the keys that tokens are checked with.",
+            discussion: "Otherwise keys.json in $RUNTIME_DIRECTORY; where there is none, they are on the bus alone.",
+            valueName: "file"
+        )
+    )
+    var keys: String?
+
     @Flag(
         help: """
             More than one user reaches the bus, as is always so on the system bus: only apps take part whose manifests name what \
@@ -59,71 +61,66 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
     )
     var manyUsers = false
 
-    @Option(
-        help: ArgumentHelp("The least level to log.", valueName: "level")
-    )
-    var logLevel: LogLevel = .info
-
     func run() async throws {
-        // Secrets of people who sign in are in memory for a while.
-        CLinux_keepMemoryPrivate()
-        var noCore = rlimit()
-        setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &noCore)
-        let environment = ProcessInfo.processInfo.environment
-        let output = LogOutput(environment: environment)
-        defer { output.finish() }
-        let log = output.logger("shared-device-broker", level: Logger.Level(rawValue: logLevel.rawValue) ?? .info)
+        let process = ServiceProcess("shared-device-broker", level: common.logLevel)
+        defer { process.finish() }
+        let (environment, log) = (ProcessInfo.processInfo.environment, process.log)
         let options = BrokerService.Options(
-            bus: bus.map(Bus.init(name:)) ?? .fromEnvironment,
+            bus: common.bus,
             stateDirectory: stateDirectory
                 ?? StateDirectory.path(
                     environment: environment,
                     effectiveUser: geteuid(),
                     home: FileManager.default.homeDirectoryForCurrentUser.path
                 ),
-            configurationFile: configurationFile,
+            configurationFile: common.configurationFile,
             loginBus: Bus(name: loginBus),
             hasManyUsers: manyUsers ? true : nil
         )
-        // A journal that goes away ends nothing.
-        signal(SIGPIPE, SIG_IGN)
-        let end = EndSignals()
+        let end = try EndSignals()
         let service: BrokerService
         do {
             let database = try DeviceDatabase(directory: options.stateDirectory)
-            let provider = try EmbeddedIdentityProvider(directory: UserDirectory(database: database))
-            service = try await BrokerService(options, database: database, provider: provider, log: log)
+            let keyFile = (keys ?? KeyFile.path(environment: environment)).map(KeyFile.init)
+            let provider = try EmbeddedIdentityProvider(
+                directory: UserDirectory(database: database),
+                publish: { text throws(StoreError) in try keyFile?.write(text) },
+                report: { problem in
+                    if let problem {
+                        log.warning("the keys of tokens are in trouble", metadata: ["reason": "\(problem)"])
+                    } else {
+                        log.notice("the keys of tokens are in order again")
+                    }
+                }
+            )
+            service = try await BrokerService(
+                options,
+                database: database,
+                provider: provider,
+                // Asked only where the configuration names one.
+                organisation: { RemoteProvider(connection: $0) },
+                sealer: vault(environment, log),
+                log: log
+            )
         } catch {
             log.critical("\(error)")
             throw ExitCode(error is DBusError ? EX_UNAVAILABLE : EX_CONFIG)
         }
-        // Whoever started it may have closed the other end.
-        _ = Array("ready\n".utf8).withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
-        let manager = ServiceManager(environment: environment)
-        manager?.follow {
-            service.hasGoneOn()
-        } failed: { problem in
-            log.warning(
-                "the service manager is told again that the broker is ready",
-                metadata: ["reason": "\(problem)"]
-            )
-        }
+        process.isReady { service.hasGoneOn() }
         let following = Task { await service.run() }
         await end.first()
-        if let problem = manager?.tell("STOPPING=1") {
-            log.warning("the service manager does not hear that the broker ends", metadata: ["reason": "\(problem)"])
-        }
+        process.isStopping()
         following.cancel()
         await following.value
     }
-}
 
-/// The levels of swift-log, as a command line takes them.
-enum LogLevel: String, ExpressibleByArgument, CaseIterable {
-    case trace
-    case debug
-    case info
-    case notice
-    case warning
-    case error
+    /// What seals records of the organisation's provider. A key that is no good is as none: records are then in memory only.
+    private func vault(_ environment: [String: String], _ log: Logger) -> RecordVault? {
+        do throws(RecordUnreadable) {
+            return try RecordVault.ofService(environment: environment)
+        } catch {
+            log.error("the provider's records are kept in memory only", metadata: ["reason": "\(error)"])
+            return nil
+        }
+    }
 }

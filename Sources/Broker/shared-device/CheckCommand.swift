@@ -15,7 +15,7 @@ struct CheckCommand: ParsableCommand {
             Touches nothing of this device, and leaves nothing behind, also if it is interrupted. Progress goes to standard error, \
             a table to standard output. The plan's format is in Documentation/CheckPlan.md.
             Looks for shared-device-broker beside this program, in $SHARED_DEVICE_PROGRAMS and in PATH.
-            Exit status: 0 all holds; 1 an expectation fails or a step could not be done; 64 wrong usage; 65 the plan is wrong; \
+            Exit status: 0 all holds; 1 an expectation fails, a step could not be done, or every app is left out; 64 wrong usage; 65 the plan is wrong; \
             66 the plan or a program of an app is not there; 69 bus or broker do not start; 73 a report cannot be written.
             """
     )
@@ -57,6 +57,8 @@ struct CheckCommand: ParsableCommand {
             let progress = ProgressLine("shared-device")
             let runner = CheckRunner(plan, directory: directory) { progress.show($0) }
             defer { progress.clear() }
+            // What an app has started may outlive it, for instance the program of an adapter.
+            defer { Interruption.endDescendants() }
             let result = try Self.run(runner)
             progress.clear()
             if let directory { warn("all of it is in \(directory)") }

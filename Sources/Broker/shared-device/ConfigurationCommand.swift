@@ -119,29 +119,31 @@ struct ConfigurationReport {
                 ReportedWarning(key: $0.key, message: "\($0.message) in the manifest of \(manifest.identifier)")
             }
         }
-        let ofLists = AppEligibility(lists: configuration.appLists, manifests: manifests.manifests).warnings
+        let ofLists = AppEligibility(
+            lists: configuration.appLists,
+            manifests: manifests.manifests,
+            requiresCleanup: configuration.cleanup.deadline != nil
+        ).warnings
         return configuration.warnings.map { ReportedWarning(key: $0.key, message: $0.message) } + ofManifests
             + ofLists.map { ReportedWarning(key: nil, message: $0) }
     }
 
-    /// Every key with its value; `null` where it is absent and has no default.
+    /// Every key with its value; `null` where it is absent and has no default, and where the device has no provider that it is about.
     private func settings() throws -> [String: Setting] {
         let settings = try JSONDecoder().decode([String: Setting].self, from: JSONEncoder().encode(configuration))
-        let keys = ManagedConfiguration.Key.allCases.map(\.rawValue)
-        return Dictionary(uniqueKeysWithValues: keys.map { ($0, settings[$0] ?? .null) })
+        return Dictionary(uniqueKeysWithValues: ManagedConfiguration.keyNames.map { ($0, settings[$0] ?? .null) })
     }
 
     /// For people: every key with its value and its meaning, the apps, and the warnings.
     func text() throws -> String {
         var lines = ["The device is \(configuration.mode.rawValue). The file is valid.", ""]
         let settings = try settings()
-        let keys = ManagedConfiguration.Key.allCases
-        let width = keys.map(\.rawValue.count).max() ?? 0
-        for key in keys {
-            let name = key.rawValue
+        let meanings = configuration.meanings
+        let width = meanings.map(\.key.count).max() ?? 0
+        for (name, meaning) in meanings {
             let value = (settings[name] ?? .null).text
             lines.append(Terminal.bold(name) + String(repeating: " ", count: width + 2 - name.count) + value)
-            lines.append("    " + Terminal.printable(configuration.meaning(of: key)))
+            lines.append("    " + Terminal.printable(meaning))
         }
         if !manifests.manifests.isEmpty {
             lines += ["", "Apps in \(directory):"]
@@ -182,6 +184,8 @@ private enum Setting: Codable {
     case number(Double)
     case string(String)
     case strings([String])
+    case numbers([Double])
+    case members([String: String])
     case null
 
     init(from decoder: any Decoder) throws {
@@ -192,8 +196,12 @@ private enum Setting: Codable {
             self = .number(number)
         } else if let string = try? value.decode(String.self) {
             self = .string(string)
+        } else if let strings = try? value.decode([String].self) {
+            self = .strings(strings)
+        } else if let numbers = try? value.decode([Double].self) {
+            self = .numbers(numbers)
         } else {
-            self = .strings(try value.decode([String].self))
+            self = .members(try value.decode([String: String].self))
         }
     }
 
@@ -204,6 +212,8 @@ private enum Setting: Codable {
         case .number(let value): try container.encode(value)
         case .string(let value): try container.encode(value)
         case .strings(let value): try container.encode(value)
+        case .numbers(let value): try container.encode(value)
+        case .members(let value): try container.encode(value)
         case .null: try container.encodeNil()
         }
     }
@@ -212,12 +222,17 @@ private enum Setting: Codable {
     var text: String {
         switch self {
         case .boolean(let value): "\(value)"
-        case .number(let value): Int(exactly: value).map { "\($0)" } ?? "\(value)"
+        case .number(let value): Self.text(of: value)
         case .string(let value): value
-        case .strings(let values): values.isEmpty ? "-" : values.joined(separator: ", ")
+        case .strings(let values): Self.list(values)
+        case .numbers(let values): Self.list(values.map(Self.text))
+        case .members(let values): Self.list(values.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" })
         case .null: "-"
         }
     }
+
+    private static func text(of number: Double) -> String { Int(exactly: number).map { "\($0)" } ?? "\(number)" }
+    private static func list(_ texts: [String]) -> String { texts.isEmpty ? "-" : texts.joined(separator: ", ") }
 }
 
 /// What is wrong with a configuration, for programs, in the shape of a report.

@@ -138,7 +138,6 @@ struct AppsEnrolCommand: ParsableCommand {
         return String(cString: path)
     }
 
-    /// Writes the manifest beside its place and moves it there, so that the broker never reads a part of it.
     private func write(_ content: String, to file: String) throws(CommandFailure) {
         do {
             let url = URL(fileURLWithPath: file)
@@ -146,19 +145,7 @@ struct AppsEnrolCommand: ParsableCommand {
                 at: url.deletingLastPathComponent(),
                 withIntermediateDirectories: true
             )
-            // Under a name that cannot be a link: the directory may belong to somebody else.
-            let draft = "\(file).\(getpid())"
-            let descriptor = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
-            guard descriptor >= 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
-            defer {
-                unlink(draft)
-                close(descriptor)
-            }
-            try writeAll(content, to: descriptor)
-            // The broker's user reads it, and nobody else may write to it.
-            guard fsync(descriptor) == 0, fchmod(descriptor, 0o644) == 0, rename(draft, file) == 0 else {
-                throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO)
-            }
+            try replaceFile(file, by: content)
         } catch {
             let remedy =
                 geteuid() == 0

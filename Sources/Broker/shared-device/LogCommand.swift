@@ -124,8 +124,8 @@ private struct LoggedEntry: Encodable {
 
     private var colour: Terminal.Colour? {
         switch AuditEntry.Event(rawValue: event) {
-        case .failed, .refused: .red
-        case .expired, .interrupted, .waived: .yellow
+        case .failed, .notEnforced, .refused: .red
+        case .enforced, .expired, .interrupted, .waived: .yellow
         case .completed: .green
         default: nil
         }

@@ -112,6 +112,8 @@ struct BrokerView {
     private(set) var running: Set<String>?
     /// Which apps that owe a cleanup the bus does not start, and why.
     private(set) var startProblems: [String]?
+    /// What keeps the cleanup of apps that are late from being enforced.
+    private(set) var enforcementProblems: [String]?
     /// Why the broker gave no answer.
     private(set) var problem: String?
 
@@ -123,6 +125,7 @@ struct BrokerView {
             let answer = try administration.callAndWait(.getRunningApps, attempted: attempted)
             running = answer["apps"]?.stringsValue.map { Set($0) }
             startProblems = answer["startProblems"]?.stringsValue
+            enforcementProblems = answer["enforcementProblems"]?.stringsValue
         } catch {
             problem = error.message
         }

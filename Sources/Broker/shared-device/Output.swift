@@ -1,6 +1,8 @@
 import ArgumentParser
+import CommandParts
 import DeviceConfiguration
 import DeviceStorage
+import DeviceView
 import EmbeddedIdentity
 import FoundationEssentials
 import Glibc
@@ -44,15 +46,7 @@ enum Terminal {
     }
 
     /// The text without anything that a terminal would act on.
-    static func printable(_ text: String) -> String {
-        text.unicodeScalars.map { scalar in
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate:
-                "\\u{\(String(scalar.value, radix: 16))}"
-            default: String(scalar)
-            }
-        }.joined()
-    }
+    static func printable(_ text: String) -> String { ScreenLine.printable(text) }
 }
 
 /// Rows below a headline, in columns as wide as their widest cell.
@@ -142,6 +136,21 @@ func writeAll(_ text: String, to descriptor: CInt) throws(POSIXError) {
     }
 }
 
+/// Writes a file that others read and nobody else may write: beside its place, and then moved there, so that nobody reads a part of it.
+func replaceFile(_ path: String, by content: String) throws(POSIXError) {
+    let failure = { POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
+    // Under a name that cannot be a link: the directory may belong to somebody else.
+    let draft = "\(path).\(getpid())"
+    let descriptor = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+    guard descriptor >= 0 else { throw failure() }
+    defer {
+        unlink(draft)
+        close(descriptor)
+    }
+    try writeAll(content, to: descriptor)
+    guard fsync(descriptor) == 0, fchmod(descriptor, 0o644) == 0, rename(draft, path) == 0 else { throw failure() }
+}
+
 /// Writes one line to standard error.
 func warn(_ message: String) {
     let line = Array("shared-device: \(message)\n".utf8)
@@ -155,7 +164,8 @@ private func exitStatus(for error: any Error) -> CInt {
     case let error as UserDirectoryError: error.storeError.map(exitStatus(for:)) ?? exitStatus(for: error.code)
     case let error as StoreError: exitStatus(for: error)
     case let error as ManagedConfigurationError: error.code == .unreadable ? EX_NOINPUT : EX_DATAERR
-    case let error as SharedDeviceError: exitStatus(for: error.code)
+    case let error as SharedDeviceError: error.code.exitStatus
+    case is TerminalFailure: EX_IOERR
     default: EX_SOFTWARE
     }
 }
@@ -166,16 +176,6 @@ private func exitStatus(for code: UserDirectoryError.Code) -> CInt {
     case .usernameTaken: EX_CANTCREAT
     case .signedIn: EX_TEMPFAIL
     case .invalidUsername, .invalidDisplayName, .invalidTenant, .weakPassword, .unusablePassword: EX_DATAERR
-    default: EX_SOFTWARE
-    }
-}
-
-private func exitStatus(for code: SharedDeviceError.Code) -> CInt {
-    switch code {
-    case .brokerUnavailable: EX_UNAVAILABLE
-    case .notPermitted, .authenticationFailed: EX_NOPERM
-    case .tooManyAttempts, .cleanupPending: EX_TEMPFAIL
-    case .invalidRequest, .tenantMismatch, .deviceNotJoined, .noCurrentAccount, .currentAccountMismatch: EX_DATAERR
     default: EX_SOFTWARE
     }
 }

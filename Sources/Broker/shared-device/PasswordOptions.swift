@@ -1,5 +1,6 @@
 import ArgumentParser
 import CLinux
+import CommandParts
 import EmbeddedIdentity
 import Glibc
 import Identity
@@ -69,61 +70,18 @@ enum PasswordInput: ~Copyable {
     }
 }
 
-/// Reads a line that no other memory than a `Secret` is to keep.
-enum SecretLine {
-    /// More than any password may have; what is longer is cut, and refused for its length later.
-    private static let maximumLength = 4096
-
-    /// The bytes up to the end of the line, without it; `nil` where the input ends before any.
-    ///
-    /// - Parameter before: Called before each byte is waited for; where it returns `false`, reading ends with `nil`.
-    static func read(from descriptor: CInt, before: () throws -> Bool) throws -> Secret? {
-        let line = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: maximumLength)
-        line.initialize(repeating: 0)
-        defer {
-            line.baseAddress.map { explicit_bzero($0, maximumLength) }
-            line.deallocate()
-        }
-        var count = 0
-        while true {
-            guard try before() else { return nil }
-            var byte: UInt8 = 0
-            switch Glibc.read(descriptor, &byte, 1) {
-            case 1 where byte == UInt8(ascii: "\n"):
-                return Secret(bytes: line[..<count])
-            case 1:
-                if count < maximumLength {
-                    line[count] = byte
-                    count += 1
-                }
-            case 0:
-                return count > 0 ? Secret(bytes: line[..<count]) : nil
-            default:
-                guard errno == EINTR else {
-                    throw CommandFailure(
-                        status: EX_IOERR,
-                        description: "could not read the password: \(String(cString: strerror(errno)))"
-                    )
-                }
-            }
-        }
-    }
-}
-
 /// Asks at the terminal for what must not be seen on it.
 ///
 /// Whatever ends the program meanwhile, the terminal echoes again: the signals that would end it are blocked, and looked
 /// for while the answer is waited for. That holds for signals to this thread and those started after it, so a prompt is
 /// made before anything else starts threads.
 final class TerminalPrompt {
-    private let attributes: termios
+    private let terminal: QuietTerminal
     private var caught = sigset_t()
     private var blockedBefore = sigset_t()
 
     init() throws {
-        var attributes = termios()
-        guard tcgetattr(STDIN_FILENO, &attributes) == 0 else { throw Self.failure("read the terminal's settings") }
-        self.attributes = attributes
+        terminal = try Self.reported { () throws(TerminalFailure) in try QuietTerminal(STDIN_FILENO) }
         sigemptyset(&caught)
         // Not to be stopped either (TSTP): the shell's own prompt would not echo.
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP] { sigaddset(&caught, signal) }
@@ -136,14 +94,11 @@ final class TerminalPrompt {
 
     /// Writes `question` to standard error and reads the answer, which is not echoed.
     func ask(_ question: String) throws -> Secret {
-        var silent = attributes
-        silent.c_lflag &= ~tcflag_t(ECHO)
-        silent.c_lflag |= tcflag_t(ECHONL | ICANON)
-        // Text that was typed before the question does not answer it.
-        guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &silent) == 0 else { throw Self.failure("silence the terminal") }
-        defer { restore() }
-        let text = Array(question.utf8)
-        guard write(STDERR_FILENO, text, text.count) == text.count else { throw Self.failure("ask for a password") }
+        defer { terminal.restore() }
+        try Self.reported { () throws(TerminalFailure) in
+            try terminal.silence()
+            try QuietTerminal.write(question, to: STDERR_FILENO)
+        }
         guard let answer = try SecretLine.read(from: STDIN_FILENO, before: waitForInput) else {
             throw CommandFailure(status: EX_NOINPUT, description: "no password was given, and nothing was changed")
         }
@@ -153,10 +108,12 @@ final class TerminalPrompt {
     /// Waits for the terminal; a signal that comes first ends the program as it would have without us.
     private func waitForInput() throws -> Bool {
         while true {
-            var terminal = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
+            var input = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
             // No descriptor for signals can be had in Swift, so they are looked for, in less time than a person notices.
-            let ready = poll(&terminal, 1, 50)
-            guard ready >= 0 || errno == EINTR else { throw Self.failure("wait for a password") }
+            let ready = poll(&input, 1, 50)
+            guard ready >= 0 || errno == EINTR else {
+                return try Self.reported { () throws(TerminalFailure) in throw TerminalFailure("wait for a password") }
+            }
             dieOfSignal()
             if ready > 0 { return true }
         }
@@ -166,7 +123,7 @@ final class TerminalPrompt {
         var noTime = timespec()
         let signal = sigtimedwait(&caught, nil, &noTime)
         guard signal > 0, signal != SIGTSTP else { return }
-        restore()
+        terminal.restore()
         var fatal = sigset_t()
         sigemptyset(&fatal)
         sigaddset(&fatal, signal)
@@ -176,16 +133,11 @@ final class TerminalPrompt {
         pthread_sigmask(SIG_BLOCK, &fatal, nil)
     }
 
-    private func restore() {
-        var attributes = attributes
-        tcsetattr(STDIN_FILENO, TCSADRAIN, &attributes)
-    }
-
-    private static func failure(_ attempted: String) -> CommandFailure {
-        CommandFailure(
-            status: EX_IOERR,
-            description: "could not \(attempted): \(String(cString: strerror(errno))); give the password with "
-                + "--password-stdin"
-        )
+    private static func reported<Value>(_ body: () throws(TerminalFailure) -> Value) throws -> Value {
+        do throws(TerminalFailure) {
+            return try body()
+        } catch {
+            throw CommandFailure(status: EX_IOERR, description: "\(error); give the password with --password-stdin")
+        }
     }
 }

@@ -51,7 +51,7 @@ struct RunCommand: ParsableCommand {
     func run() throws { try OtherThreads.run { [self] in try await follow() } }
 
     private func follow() async throws {
-        let end = EndSignals()
+        let end = try EndSignals()
         let identifier = app
         let application = SharedDeviceApplication(identifier: identifier, bus: bus.bus)
         let plan: Plan
@@ -160,7 +160,12 @@ private struct Plan {
             preset = nil
         }
         let path = URL(fileURLWithPath: options.data).standardizedFileURL.path
-        let home = SystemUser(number: geteuid()).home
+        let home: String?
+        do throws(SystemUser.LookupFailure) {
+            home = try SystemUser(number: geteuid()).home
+        } catch {
+            throw CommandFailure(status: EX_UNAVAILABLE, description: "\(error)")
+        }
         do throws(CleanupFlaw) {
             // By text before it is made, and by what it leads to before anything is deleted.
             _ = try CleanupPath.checked(path, home: home, keeping: [state])
@@ -169,7 +174,7 @@ private struct Plan {
                 withIntermediateDirectories: true,
                 attributes: [.posixPermissions: 0o700]
             )
-            data = try CleanupPath.checked(Self.resolved(path), home: home, keeping: [Self.resolved(state)])
+            data = try CleanupPath.checked(pathWithoutLinks(path), home: home, keeping: [pathWithoutLinks(state)])
             try preset?.check(data: data)
         } catch {
             throw CommandFailure(status: EX_USAGE, description: "--data: \(error)")
@@ -182,13 +187,6 @@ private struct Plan {
         settings.directories = AdapterEnvironment.directories(data: data) + (preset?.directories(data: data) ?? [])
         settings.restarts = false
         self.settings = settings
-    }
-
-    /// The path without symbolic links, where it is there.
-    private static func resolved(_ path: String) -> String {
-        guard let resolved = realpath(path, nil) else { return path }
-        defer { free(resolved) }
-        return String(cString: resolved)
     }
 }
 

@@ -13,9 +13,11 @@ struct SharedDeviceCommand: ParsableCommand {
             """,
         version: ProjectVersion.line(of: "shared-device"),
         subcommands: [
-            StatusCommand.self, FollowCommand.self, RunCommand.self, SignOutCommand.self, AppsCommand.self,
-            LogCommand.self, UserCommand.self, JoinCommand.self, LeaveCommand.self, ConfigurationCommand.self,
-            CheckCommand.self,
+            StatusCommand.self, WatchCommand.self, MetricsCommand.self, FollowCommand.self, RunCommand.self,
+            SessionTracesCommand.self,
+            SignOutCommand.self,
+            AppsCommand.self, LogCommand.self, UserCommand.self, JoinCommand.self, LeaveCommand.self,
+            ConfigurationCommand.self, ProviderCommand.self, CheckCommand.self, FleetCommand.self,
         ]
     )
 }

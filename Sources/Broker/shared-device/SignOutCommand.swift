@@ -122,7 +122,7 @@ struct RoundWatch {
             case .owed: nil
             case .told: app.toldAfter
             case .begun: app.begunAfter
-            case .failed, .finished, .waived: app.finishedAfter
+            case .failed, .finished, .waived, .enforced: app.finishedAfter
             }
         let detail = app.detail.map { "  (\($0))" } ?? ""
         return Terminal.printable("  \(Form.after(time))  \(name)  \(app.progress.rawValue)\(detail)")

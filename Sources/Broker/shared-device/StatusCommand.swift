@@ -59,6 +59,8 @@ struct DeviceStatus: Encodable {
     let signInHeldFor: [String]?
     /// Which apps that owe a cleanup the bus does not start, and why; `nil` if no broker answers.
     let startProblems: [String]?
+    /// What keeps the cleanup of apps that are late from being enforced; `nil` if no broker answers.
+    let enforcementProblems: [String]?
     /// The round that is open, else the last one.
     let round: Round?
 
@@ -76,9 +78,12 @@ struct DeviceStatus: Encodable {
             version: broker.information?["brokerVersion"]?.stringValue,
             problem: broker.problem ?? broker.information?["configurationProblem"]?.stringValue
                 ?? broker.information?["storeProblem"]?.stringValue
+                ?? broker.information?["enforcementProblem"]?.stringValue
+                ?? broker.information?["loginProblem"]?.stringValue
         )
         signInHeldFor = broker.information.map { $0["signInHeldFor"]?.stringsValue ?? [] }
         startProblems = broker.startProblems
+        enforcementProblems = broker.enforcementProblems
         let epoch = ledger.openRounds.last?.number ?? ledger.rounds.last
         round = epoch.flatMap { ledger.report(of: $0) { broker.running?.contains($0.app) ?? false } }
             .map { Round($0, knowsRunning: broker.running != nil) }
@@ -109,6 +114,10 @@ struct DeviceStatus: Encodable {
             // An identifier and a sentence about it. Only apps with a manifest are started, and their identifiers have no blank.
             let words = problem.split(separator: " ", maxSplits: 1).map(String.init)
             facts.append(("not started", ([name(words.first ?? "")] + words.dropFirst()).joined(separator: " ")))
+        }
+        for problem in enforcementProblems ?? [] {
+            let words = problem.split(separator: " ", maxSplits: 1).map(String.init)
+            facts.append(("not enforced", ([name(words.first ?? "")] + words.dropFirst()).joined(separator: " ")))
         }
         let width = facts.map(\.0.count).max() ?? 0
         var lines = facts.map { name, value in
@@ -168,7 +177,7 @@ struct Round: Encodable {
         for app in apps {
             let colour: Terminal.Colour? =
                 switch app.progress {
-                case .finished, .waived: .green
+                case .finished, .waived, .enforced: .green
                 case .failed: .red
                 default: .yellow
                 }

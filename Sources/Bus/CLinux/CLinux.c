@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timex.h>
 #include <unistd.h>
 
 const char *CLinux_secureEnvironment(const char *name) { return secure_getenv(name); }
@@ -24,7 +25,7 @@ void CLinux_keepMemoryPrivate(void) { prctl(PR_SET_DUMPABLE, 0); }
 
 int CLinux_openDirectoryWithoutLinks(const char *path) {
     struct open_how how = {
-        .flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+        .flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
         .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
     };
     return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
@@ -38,3 +39,15 @@ int CLinux_isMountPoint(int directory, const char *name) {
 }
 
 int CLinux_takeNoNewRights(void) { return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); }
+
+int CLinux_openProcess(int process) { return (int)syscall(SYS_pidfd_open, process, 0); }
+
+int CLinux_signalProcess(int descriptor, int signal) {
+    return (int)syscall(SYS_pidfd_send_signal, descriptor, signal, 0, 0);
+}
+
+int CLinux_isClockSynchronised(void) {
+    struct timex state = {0};
+    int result = adjtimex(&state);
+    return result >= 0 && result != TIME_ERROR;
+}

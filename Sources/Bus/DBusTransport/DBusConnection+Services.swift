@@ -119,7 +119,7 @@ extension DBusConnection {
         /// to a child, and run another program itself.
         public internal(set) var executable: String?
         /// The process by a descriptor of the kernel's (pidfd), which never means another process, as a number may; `nil` where the bus
-        /// gives none (dbus-daemon before 1.15.8, dbus-broker before 34).
+        /// gives none (dbus-daemon before 1.15.8, dbus-broker before 35).
         package let process: DBusDescriptor?
 
         /// Whether what was read of `processID` up to now is the peer's: its process has not ended, so that its number cannot have passed

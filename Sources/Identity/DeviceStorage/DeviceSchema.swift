@@ -84,7 +84,32 @@ enum DeviceSchema {
             );
             CREATE TRIGGER audit_keeps_its_rows BEFORE UPDATE ON audit
             BEGIN SELECT RAISE(ABORT, 'an entry of the audit log does not change'); END;
+            """,
             """
+            CREATE TABLE signing_key (
+                identifier TEXT NOT NULL PRIMARY KEY,
+                public_key TEXT NOT NULL,
+                secret_key BLOB,
+                made_at REAL NOT NULL,
+                retired_at REAL,
+                CHECK ((secret_key IS NULL) = (retired_at IS NOT NULL))
+            );
+            """,
+            """
+            CREATE TABLE provider_session (
+                epoch INTEGER PRIMARY KEY CHECK (epoch >= 0),
+                issuer TEXT NOT NULL,
+                client TEXT NOT NULL,
+                record BLOB,
+                checked_at REAL NOT NULL
+            );
+            CREATE TABLE provider_end (
+                number INTEGER PRIMARY KEY CHECK (number >= 0),
+                record BLOB NOT NULL,
+                added_at REAL NOT NULL,
+                tries INTEGER NOT NULL
+            );
+            """,
         ]
     }
 

@@ -1,7 +1,9 @@
-import DeviceStorage
+package import DeviceStorage
 package import FoundationEssentials
 package import Identity
+import JSONWebSignature
 import SharedDevice
+import StrictJSON
 
 /// The identity provider of a device that has no organization behind it: the users of its own `UserDirectory`.
 ///
@@ -11,30 +13,54 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
     /// How long an access token is valid, in seconds.
     package static let tokenLifetime: TimeInterval = 3600
 
+    /// How long a key that is over is given out at most, and a token waits for one that could not be stored.
+    private static let tendingPause = Duration.seconds(600)
+
     private let directory: UserDirectory
+    private let keys: SigningKeys
     private let decoy: PasswordHash
     /// Two scrypt hashes at once: 128 MiB. Of no lower priority than others: whoever keeps the processors busy would keep people from
     /// signing in.
     private let hashing = Workers(label: "hashing", count: 2, capacity: 32)
     private let lookups = Workers(label: "directory", count: 1, capacity: 256)
     private let date: @Sendable () -> Date
+    /// Sees to the keys where no token is asked for.
+    private let tending: Task<Void, Never>
 
     /// A provider of the users in `directory`.
     ///
-    /// - Parameter date: The time that tokens end by.
-    /// - Throws: `IdentityError`: `providerFailed` where libcrypt has no scrypt.
+    /// - Parameters:
+    ///   - publish: Told at once, and before a new key signs, what ``signingKeys`` is then. It may write a file; if that fails, it is told again.
+    ///   - report: Told when something is wrong with the keys of its tokens, and `nil` when that is over. Nobody's sign-in fails because of it.
+    ///   - date: The time that tokens end by.
+    /// - Throws: `IdentityError`: `providerFailed` where libcrypt has no scrypt, or the directory cannot be read.
     package init(
         directory: UserDirectory,
+        publish: @escaping @Sendable (String) throws(StoreError) -> Void = { _ in },
+        report: @escaping @Sendable (String?) -> Void = { _ in },
         date: @escaping @Sendable () -> Date = { Date() }
     ) throws(IdentityError) {
         self.directory = directory
         self.date = date
         do {
+            keys = try SigningKeys(directory: directory, now: date(), publish: publish, report: report)
+        } catch {
+            throw IdentityError(.providerFailed, error.description)
+        }
+        do {
             decoy = try PasswordHash.decoy(cost: directory.passwordCost)
         } catch {
             throw IdentityError(.providerFailed, error.description)
         }
+        tending = Task { [keys, lookups] in
+            while (try? await Task.sleep(for: Self.tendingPause)) != nil {
+                // Where too many look something up, the next round comes.
+                try? await lookups.run { keys.tend(at: date()) }
+            }
+        }
     }
+
+    deinit { tending.cancel() }
 
     package func authenticate(_ request: SignInRequest) async throws(IdentityError) -> AuthenticatedIdentity {
         guard let password = request.password else { throw .passwordRequired }
@@ -59,25 +85,39 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         for identity: AuthenticatedIdentity,
         scopes: Set<String>
     ) async throws(IdentityError) -> AccessToken {
-        for scope in scopes where !Self.isScopeToken(scope) { throw .invalidScope(scope) }
-        let found: Result<DirectoryUser?, UserDirectoryError>
+        for scope in scopes where !AccessToken.isScope(scope) { throw .invalidScope(scope) }
+        let issued: Result<AccessToken, IdentityError>
         do {
-            found = try await lookups.run { [directory] in
-                Result { () throws(UserDirectoryError) in
-                    try directory.user(withIdentifier: identity.account.identifier)
-                }
+            issued = try await lookups.run { [self] in
+                Result { () throws(IdentityError) in try token(for: identity.account, scopes) }
             }
         } catch {
             throw .busy
         }
+        return try issued.get()
+    }
+
+    /// The keys that its tokens are checked with, and its name as their issuer.
+    package var signingKeys: String? { keys.published(at: date()) }
+
+    /// Blocks its thread for the database.
+    private func token(for account: Account, _ scopes: Set<String>) throws(IdentityError) -> AccessToken {
         let user: DirectoryUser?
-        switch found {
-        case .success(let known): user = known
-        case .failure(let error): throw IdentityError(.providerFailed, error.description)
+        do {
+            user = try directory.user(withIdentifier: account.identifier)
+        } catch {
+            throw IdentityError(.providerFailed, error.description)
         }
         guard let user else { throw .accountUnknown }
         guard !user.isDisabled else { throw .accountDisabled }
-        return .makeRandom(scopes: scopes, expiresAt: date().addingTimeInterval(Self.tokenLifetime))
+        let now = date()
+        let claims = try TokenClaims(issuer: keys.issuer, subject: user.account.identifier, scopes: scopes, at: now)
+        do {
+            let value = try keys.current(at: now).sign(claims.json, type: TokenClaims.type)
+            return AccessToken(value: value, scopes: scopes, expiresAt: claims.end)
+        } catch {
+            throw IdentityError(.providerFailed, "\(error)")
+        }
     }
 
     /// Does nothing: only tokens outlive a sign-in, and the broker drops them.
@@ -102,21 +142,5 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         } catch {
             return .none(IdentityError(.providerFailed, "\(error)"))
         }
-    }
-
-    /// RFC 6749, section 3.3: visible ASCII without the quotation mark and the backslash.
-    private static func isScopeToken(_ text: String) -> Bool {
-        !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }
-    }
-}
-
-extension AccessToken {
-    /// A token of 256 random bits, in base64url.
-    fileprivate static func makeRandom(scopes: Set<String>, expiresAt: Date) -> AccessToken {
-        var generator = SystemRandomNumberGenerator()
-        let bytes = (0..<32).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
-        let value = Data(bytes).base64EncodedString()
-            .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
-        return AccessToken(value: value, scopes: scopes, expiresAt: expiresAt)
     }
 }

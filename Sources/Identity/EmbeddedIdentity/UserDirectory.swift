@@ -3,6 +3,7 @@ package import FoundationEssentials
 package import Identity
 import SQLite
 package import SharedDevice
+import StrictJSON
 
 /// The people who may sign in on this device where no identity provider of an organization is at hand. Its users are in
 /// the device's database.
@@ -212,7 +213,7 @@ extension UserDirectory {
     }
 
     /// This directory's tenant, made when it is first asked for.
-    private static func tenantIdentifier(_ db: SQLiteConnection) throws -> String {
+    static func tenantIdentifier(_ db: SQLiteConnection) throws -> String {
         if let stored: String = try db.value("SELECT tenant_identifier FROM directory WHERE id = 1") { return stored }
         let made = makeUUID()
         try db.run("INSERT INTO directory (id, tenant_identifier) VALUES (1, ?)", made)

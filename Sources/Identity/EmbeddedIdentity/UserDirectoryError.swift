@@ -1,6 +1,7 @@
 package import DeviceStorage
 import FoundationEssentials
 import Identity
+import StrictJSON
 
 /// Why the directory refused a request. Nothing has changed.
 package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvertible {
@@ -112,15 +113,5 @@ struct Username: Hashable, Sendable {
             throw .invalidUsername(text.debugDescription, "it has spaces or invisible characters")
         }
         self.text = text
-    }
-}
-
-extension Unicode.Scalar {
-    /// Whether this is a control or formatting character: a name with one could pass for another, or steer a terminal.
-    var isInvisible: Bool {
-        switch properties.generalCategory {
-        case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .surrogate, .unassigned: true
-        default: false
-        }
     }
 }

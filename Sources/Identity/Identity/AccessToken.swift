@@ -18,6 +18,18 @@ package struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomD
         self.expiresAt = expiresAt
     }
 
+    /// Whether this can be the name of what a token permits (RFC 6749, section 3.3): visible ASCII without the quotation mark and the backslash.
+    package static func isScope(_ text: String) -> Bool {
+        !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }
+    }
+
+    /// The service that a scope is of, where the scope says it as Entra's do: `https://orders.example/read` is of `https://orders.example`.
+    package static func service(ofScope scope: String) -> String? {
+        guard let scheme = scope.firstRange(of: "://"), let slash = scope.lastIndex(of: "/"), slash > scheme.upperBound
+        else { return nil }
+        return String(scope[..<slash])
+    }
+
     /// The scopes and the end, without the value.
     package var description: String { "AccessToken(\(scopes.sorted().joined(separator: " ")), until \(expiresAt))" }
 

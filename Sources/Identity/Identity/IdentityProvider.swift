@@ -31,6 +31,9 @@ package protocol IdentityProvider: Sendable {
     ///
     /// - Throws: `IdentityError`: `providerFailed` where the provider could not be told.
     func endSession(for identity: AuthenticatedIdentity) async throws(IdentityError)
+
+    /// The public keys that services check its tokens with, as a JWK set (RFC 7517); `nil` where they ask the provider for them. Never blocks.
+    var signingKeys: String? { get }
 }
 
 /// What a person gives to sign in.
@@ -97,8 +100,18 @@ package struct IdentityError: Error, Sendable, Hashable, CustomStringConvertible
         case interactionRequired = "interaction_required"
         /// A scope that OAuth does not allow.
         case invalidScope = "invalid_scope"
-        /// The provider failed or cannot be reached.
+        /// The provider failed.
         case providerFailed = "server_error"
+        /// The provider cannot be reached, or does not work at the moment.
+        case providerUnavailable = "provider_unavailable"
+        /// Configuration and provider do not fit each other.
+        case providerMisconfigured = "provider_misconfigured"
+        /// The time for the sign-in is over.
+        case loginExpired = "login_expired"
+        /// The person does not want to.
+        case userCanceled = "user_canceled"
+        /// The provider's answer cannot be believed.
+        case authenticationFailed = "authentication_failed"
     }
 
     package let code: Code

@@ -45,6 +45,9 @@ package final class Secret: @unchecked Sendable, CustomStringConvertible, Custom
     /// A copy that is not wiped, for where only texts travel.
     package var text: String { String(decoding: bytes, as: UTF8.self) }
 
+    /// Calls `body` with the bytes, without the NUL. The pointer is valid until `body` returns.
+    package func withBytes<Result>(_ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result { body(bytes) }
+
     /// Calls `body` with the bytes and a NUL after them. The pointer is valid until `body` returns.
     package func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
         memory.withMemoryRebound(to: CChar.self, capacity: count + 1) { body($0) }

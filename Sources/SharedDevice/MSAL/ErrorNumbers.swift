@@ -52,7 +52,7 @@ public enum MSALError: Int, Sendable, CaseIterable {
     case serverProtectionPoliciesRequired = -50004
     /// The person at the prompt gave up.
     case userCanceled = -50005
-    /// The token service failed. The broker never answers so.
+    /// The organisation's provider cannot be reached, or does not fit the device's configuration.
     case serverError = -50006
     /// The device's key is not strong enough. The broker never answers so.
     case insufficientDeviceStrength = -50007
@@ -103,7 +103,8 @@ public enum MSALInternalError: Int, Sendable, CaseIterable {
     case internalErrorSessionCanceled = -42401
     /// This application object is prompting already.
     case internalErrorInteractiveSessionAlreadyRunning = -42402
-    /// Nobody can be asked: there is no terminal and no prompt, or the view controller that was to ask is gone.
+    /// Nobody can be asked: there is neither a terminal nor a display, `shared-device-sign-in` is not installed, or the view controller that was to
+    /// ask is gone.
     case internalErrorNoViewController = -42403
     /// Not raised here.
     case internalErrorAttemptToOpenURLFromExtension = -42404

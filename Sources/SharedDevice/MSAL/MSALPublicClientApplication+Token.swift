@@ -8,7 +8,7 @@ import Synchronization
 public typealias MSALCompletionBlock = (MSALResult?, (any Error)?) -> Void
 
 extension MSALPublicClientApplication {
-    /// Signs somebody in for the whole device: asks for name and password as the parameters' ``MSALWebviewParameters`` say. If somebody is
+    /// Signs somebody in for the whole device: has the person asked as the parameters' ``MSALWebviewParameters`` say. If somebody is
     /// signed in already and the parameters name nobody else, the result is a token of that account, and nobody is asked
     /// (``MSALPromptType/promptIfNecessary``). By default the block runs on the main queue.
     ///
@@ -137,22 +137,22 @@ extension MSALPublicClientApplication {
         try beginPrompting()
         defer { state.withLock { $0.isPrompting = false } }
         let hint = request.loginHint ?? request.account?.username
-        let credentials = try await request.prompt(hint)
-        if let credentials, let account = request.account,
-            credentials.username.lowercased() != account.username.lowercased()
-        {
-            throw RequestFailure(
-                .internal(.internalErrorMismatchedUser),
-                "could not sign in: the name that was given at the prompt is not that of the request's account"
-            )
+        var parameters = InteractiveTokenParameters(scopes: request.scopes, loginHint: hint)
+        parameters.showsPage = request.showsPage
+        if let prompt = request.prompt {
+            let credentials = try await prompt(hint)
+            try request.check(credentials?.username)
+            parameters.prompt = { _ in
+                credentials.map { Credentials(username: $0.username, password: $0.password) }
+            }
         }
-        let parameters = InteractiveTokenParameters(scopes: request.scopes, loginHint: hint) { _ in
-            credentials.map { Credentials(username: $0.username, password: $0.password) }
-        }
-        let token = try await mapping(context: request.context) { () throws(SharedDeviceError) in
-            try await shared.acquireToken(with: parameters)
+        let (asked, context) = (parameters, request.context)
+        let token = try await mapping(in: .prompt, context: context) { () throws(SharedDeviceError) in
+            try await shared.acquireToken(with: asked)
         }
         know(token.account)
+        // The device's own prompt lets in whoever it is.
+        try request.check(token.account.username)
         return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
     }
 
@@ -176,7 +176,8 @@ struct SignInRequest: Sendable {
     let account: Account?
     let loginHint: String?
     let promptType: MSALPromptType
-    let prompt: MSALWebviewParameters.Prompt
+    let prompt: MSALWebviewParameters.Prompt?
+    let showsPage: Bool
     let authority: MSALAuthority?
     let correlationId: UUID
 
@@ -186,11 +187,21 @@ struct SignInRequest: Sendable {
         loginHint = parameters.loginHint.flatMap { $0.isEmpty ? nil : $0 }
         promptType = parameters.promptType
         prompt = parameters.webviewParameters.prompt
+        showsPage = parameters.webviewParameters.showsPage
         authority = parameters.authority
         correlationId = parameters.correlationId ?? UUID()
     }
 
     var context: RequestFailure.Context { RequestFailure.Context(correlationId: correlationId, account: account) }
+
+    /// - Throws: ``RequestFailure``, −42101, if the request is for somebody else than who signs in by this name.
+    func check(_ name: String?) throws(RequestFailure) {
+        guard let name, let account, name.lowercased() != account.username.lowercased() else { return }
+        throw RequestFailure(
+            .internal(.internalErrorMismatchedUser),
+            "could not sign in: the name that was given at the prompt is not that of the request's account"
+        )
+    }
 
     /// Whether a token of this account fulfils the request.
     func admits(_ current: Account) -> Bool {

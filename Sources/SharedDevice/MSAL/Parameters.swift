@@ -51,13 +51,13 @@ public final class MSALInteractiveTokenParameters: MSALTokenParameters {
     /// The way to sign in that the app prefers. Changes nothing: the prompt decides.
     public var preferredAuthMethod = MSALPreferredAuthMethod.notConfigured
 
-    /// Parameters of a sign-in whose name and password come through `webviewParameters`.
+    /// Parameters of a sign-in at which the person is asked as `webviewParameters` say.
     public init(scopes: [String], webviewParameters: MSALWebviewParameters) {
         self.webviewParameters = webviewParameters
         super.init(scopes: scopes, account: nil)
     }
 
-    /// Parameters of a sign-in that asks on the terminal.
+    /// Parameters of a sign-in at the device's own prompt.
     public convenience init(scopes: [String]) { self.init(scopes: scopes, webviewParameters: MSALWebviewParameters()) }
 
     /// The kind of web view, in its old place. Changes nothing.

@@ -1,6 +1,4 @@
 import DBusTransport
-import Dispatch
-import Glibc
 import Synchronization
 
 /// Name and password, as a person gives them.
@@ -29,14 +27,17 @@ public protocol MSALCredentialsPrompting: AnyObject {
     func credentials(forLoginHint loginHint: String?) async throws -> MSALCredentials?
 }
 
-/// How the person is asked for name and password. On iOS this describes a web view; here the app asks with a dialog of its own, or on the
-/// terminal.
+/// How the person is asked to sign in. On iOS this describes a web view; here the program `shared-device-sign-in` asks, on the app's terminal or in a
+/// window of its own, and the app sees no password; or the app asks with a dialog of its own.
 public final class MSALWebviewParameters: Sendable {
     /// Asks the person, with the login hint, and returns what they gave; `nil` means that they gave up. It runs on no particular thread; a
     /// prompt that shows windows is marked `@MainActor`. What it throws ends the request.
     public typealias Prompt = @Sendable (_ loginHint: String?) async throws -> MSALCredentials?
 
-    let prompt: Prompt
+    /// `nil`: `shared-device-sign-in` asks.
+    let prompt: Prompt?
+    /// Whether it asks in a window in any case.
+    let showsPage: Bool
     private let settings = Locked(Settings())
 
     private struct Settings {
@@ -44,22 +45,29 @@ public final class MSALWebviewParameters: Sendable {
         var prefersEphemeralWebBrowserSession = false
     }
 
-    /// Asks on the terminal that the process was started from. In a process without one, a sign-in fails with
-    /// ``MSALInternalError/internalErrorNoViewController``.
-    public init() { prompt = Self.askOnTerminal }
+    /// Has `shared-device-sign-in` ask, on the terminal that the process was started from, or else in a window. Where there is neither, a sign-in
+    /// fails with ``MSALInternalError/internalErrorNoViewController``.
+    public init() {
+        prompt = nil
+        showsPage = false
+    }
 
-    /// Asks with `prompt`. Beyond MSAL.
-    public init(prompt: @escaping Prompt) { self.prompt = prompt }
+    /// Asks with `prompt`. Beyond MSAL. It serves the device's own directory alone, and no organisation's provider.
+    public init(prompt: @escaping Prompt) {
+        self.prompt = prompt
+        showsPage = false
+    }
 
-    /// Asks with the view controller if it is an ``MSALCredentialsPrompting``, and on the terminal otherwise, as ``init()``.
+    /// Asks with the view controller if it is an ``MSALCredentialsPrompting``. Otherwise `shared-device-sign-in` asks, in a window.
     ///
     /// The view controller is not kept alive, as in MSAL. Once it is gone, a sign-in fails with
     /// ``MSALInternalError/internalErrorNoViewController``.
     ///
     /// - Parameter authPresentationViewController: any object.
     public init(authPresentationViewController: AnyObject) {
+        showsPage = true
         guard let prompting = authPresentationViewController as? any MSALCredentialsPrompting else {
-            prompt = Self.askOnTerminal
+            prompt = nil
             return
         }
         let reference = PromptingReference(prompting)
@@ -71,17 +79,15 @@ public final class MSALWebviewParameters: Sendable {
         self.init(authPresentationViewController: parentViewController)
     }
 
-    private static let askOnTerminal: Prompt = { try await TerminalPrompt().ask(loginHint: $0) }
-
     // MARK: What changes nothing here
 
-    /// The kind of web view. Changes nothing: there is no web view.
+    /// The kind of web view. Changes nothing: the window is a browser's.
     public var webviewType: MSALWebviewType {
         get { settings.withLock { $0.webviewType } }
         set { settings.withLock { $0.webviewType = newValue } }
     }
 
-    /// Whether the browser forgets the sign-in. Changes nothing: no browser is involved.
+    /// Whether the browser forgets the sign-in. Changes nothing: it always does.
     public var prefersEphemeralWebBrowserSession: Bool {
         get { settings.withLock { $0.prefersEphemeralWebBrowserSession } }
         set { settings.withLock { $0.prefersEphemeralWebBrowserSession = newValue } }
@@ -110,76 +116,5 @@ private final class PromptingReference: @unchecked Sendable {
             )
         }
         return try await object.credentials(forLoginHint: loginHint)
-    }
-}
-
-/// Asks for name and password on a terminal. The password is not shown.
-struct TerminalPrompt: Sendable {
-    /// The terminal's file; by default the terminal of the process.
-    var path = "/dev/tty"
-
-    /// Returns what the person typed; `nil` means that they ended the input or left the name empty. The wait blocks a thread of its own, and
-    /// none of Swift's.
-    ///
-    /// - Throws: ``RequestFailure`` where there is no terminal.
-    func ask(loginHint: String?) async throws -> MSALCredentials? {
-        try await withCheckedThrowingContinuation { continuation in
-            DispatchQueue(label: "org.notifycenter.MSAL.prompt").async {
-                continuation.resume(with: Result { try self.askAndWait(loginHint: loginHint) })
-            }
-        }
-    }
-
-    private func askAndWait(loginHint: String?) throws(RequestFailure) -> MSALCredentials? {
-        let terminal = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY)
-        guard terminal >= 0 else {
-            throw RequestFailure(
-                .internal(.internalErrorNoViewController),
-                "could not ask for name and password: there is no terminal (\(path): \(String(cString: strerror(errno)))). "
-                    + "Give MSALWebviewParameters a prompt, for instance a dialog of the app"
-            )
-        }
-        defer { close(terminal) }
-        write(loginHint.map { "Name [\($0)]: " } ?? "Name: ", to: terminal)
-        guard let typed = line(from: terminal) else { return nil }
-        let name = typed.isEmpty ? loginHint ?? "" : typed
-        guard !name.isEmpty else { return nil }
-        guard let password = hidden(terminal, { asked(terminal) }) else { return nil }
-        return MSALCredentials(username: name, password: password)
-    }
-
-    private func asked(_ terminal: CInt) -> String? {
-        write("Password: ", to: terminal)
-        defer { write("\n", to: terminal) }
-        return line(from: terminal)
-    }
-
-    /// Runs `body`. Meanwhile the terminal does not show what is typed.
-    private func hidden(_ terminal: CInt, _ body: () -> String?) -> String? {
-        var before = termios()
-        guard tcgetattr(terminal, &before) == 0 else { return body() }
-        var silent = before
-        silent.c_lflag &= ~tcflag_t(ECHO)
-        tcsetattr(terminal, TCSAFLUSH, &silent)
-        defer { tcsetattr(terminal, TCSAFLUSH, &before) }
-        return body()
-    }
-
-    /// Reads a line, without its end; `nil` at the end of the input.
-    private func line(from terminal: CInt) -> String? {
-        var bytes: [UInt8] = []
-        while true {
-            var byte: UInt8 = 0
-            let count = read(terminal, &byte, 1)
-            if count < 0, errno == EINTR { continue }
-            guard count == 1 else { return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self) }
-            guard byte != UInt8(ascii: "\n") else { return String(decoding: bytes, as: UTF8.self) }
-            bytes.append(byte)
-        }
-    }
-
-    private func write(_ text: String, to terminal: CInt) {
-        // Even where the prompt cannot be shown, the answer can be read.
-        _ = Array(text.utf8).withUnsafeBytes { Glibc.write(terminal, $0.baseAddress, $0.count) }
     }
 }

@@ -69,6 +69,8 @@ struct ErrorCodes: Sendable, Equatable {
     enum Request: Sendable {
         /// A token without asking anybody. If a person could help, the code is ``MSALError/interactionRequired``, which makes apps prompt.
         case silentToken
+        /// A sign-in at the device's own prompt. That a person is needed means there that nobody can be asked.
+        case prompt
         /// Anything else.
         case other
     }
@@ -77,6 +79,8 @@ struct ErrorCodes: Sendable, Equatable {
     init(_ code: SharedDeviceError.Code, in request: Request = .other) {
         if request == .silentToken, Self.settledByPerson.contains(code) {
             self = .surfaced(.interactionRequired)
+        } else if request == .prompt, code == .interactionRequired {
+            self = .internal(.internalErrorNoViewController)
         } else {
             self = Self.table[code] ?? .internal(.internalErrorUnexpected)
         }
@@ -104,5 +108,9 @@ struct ErrorCodes: Sendable, Equatable {
         .notPermitted: .internal(.internalErrorUnauthorizedClient),
         .brokerFailed: .internal(.internalErrorBrokerUnknown),
         .recordUnusable: .internal(.internalErrorUnexpected),
+        .interactionRequired: .surfaced(.interactionRequired),
+        .providerUnavailable: .surfaced(.serverError),
+        .providerMisconfigured: .surfaced(.serverError),
+        .loginExpired: .internal(.internalErrorAuthorizationFailed),
     ]
 }

@@ -20,6 +20,10 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
             case tenantMismatch = "brt_tenant_mismatch"
             case deviceNotJoined = "workplace_join_required"
             case notPermitted = "not_permitted"
+            case interactionRequired = "interaction_required"
+            case providerUnavailable = "provider_unavailable"
+            case providerMisconfigured = "provider_misconfigured"
+            case loginExpired = "login_expired"
         }
 
         private let kind: Kind
@@ -59,6 +63,14 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         public static let deviceNotJoined = Code(kind: .deviceNotJoined)
         /// Only an administrator of the device may do this, or the bus's policy forbids it.
         public static let notPermitted = Code(kind: .notPermitted)
+        /// The person has to sign in at a prompt: `shared-device-sign-in` shows one.
+        public static let interactionRequired = Code(kind: .interactionRequired)
+        /// The organisation's provider does not answer. Who is signed in stays so for a while.
+        public static let providerUnavailable = Code(kind: .providerUnavailable)
+        /// The organisation's provider and the device's configuration do not fit each other; an administrator has to act.
+        public static let providerMisconfigured = Code(kind: .providerMisconfigured)
+        /// The time for this sign-in is over, or it was ended; begin a new one.
+        public static let loginExpired = Code(kind: .loginExpired)
 
         /// The code's text, which also travels on the bus.
         public var description: String { kind.rawValue }

@@ -59,11 +59,18 @@ public final class ChildProcess: Sendable {
         let childEnds = [input.read, output.write, errors.write]
         do {
             identifier = try Interruption.unlessEnding {
-                try Self.spawn(path, arguments, variables, descriptors: childEnds)
+                try ProgramStart.spawn(
+                    path,
+                    arguments,
+                    environment: variables,
+                    descriptors: childEnds.map { .descriptor($0) },
+                    // The terminal's Ctrl-C goes to this process alone, which ends its children itself.
+                    leadsGroup: Interruption.isHandled
+                )
             }
         } catch {
             for descriptor in childEnds + [input.write, output.read, errors.read] { close(descriptor) }
-            throw error
+            throw Failure("\(path) does not start: \(error)")
         }
         for descriptor in childEnds { close(descriptor) }
         state = SharedState(State(status: nil, input: input.write))
@@ -218,7 +225,7 @@ public final class ChildProcess: Sendable {
 
     // MARK: Starting and collecting
 
-    /// A pipe whose ends only the child of ``spawn(_:_:_:descriptors:)`` inherits.
+    /// A pipe whose ends only the child inherits.
     private static func pipe() throws -> (read: CInt, write: CInt) {
         var ends: [CInt] = [-1, -1]
         guard CLinux_pipe(&ends) == 0 else { throw Failure("no pipe: \(String(cString: strerror(errno)))") }
@@ -235,61 +242,15 @@ public final class ChildProcess: Sendable {
         throw Failure("\(program) is not installed; “make setup” installs what this project needs")
     }
 
-    private static func spawn(
-        _ path: String,
-        _ arguments: [String],
-        _ environment: [String: String],
-        descriptors: [CInt]
-    ) throws -> pid_t {
-        var actions = posix_spawn_file_actions_t()
-        posix_spawn_file_actions_init(&actions)
-        defer { posix_spawn_file_actions_destroy(&actions) }
-        for (target, descriptor) in descriptors.enumerated() {
-            posix_spawn_file_actions_adddup2(&actions, descriptor, CInt(target))
-        }
-        // Other libraries open descriptors that children inherit, for instance Foundation's pipes.
-        _ = CLinux_closeFrom(&actions, 3)
-        var argv = ([path] + arguments).map { strdup($0) } + [nil]
-        var envp = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
-        defer { for text in argv + envp { free(text) } }
-        // This process ignores SIGPIPE, perhaps others, and threads of libdispatch block signals; the child starts with the defaults.
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        var defaults = sigset_t()
-        sigemptyset(&defaults)
-        for signal in [SIGPIPE, SIGINT, SIGTERM, SIGHUP] { sigaddset(&defaults, signal) }
-        posix_spawnattr_setsigdefault(&attributes, &defaults)
-        var blocked = sigset_t()
-        sigemptyset(&blocked)
-        posix_spawnattr_setsigmask(&attributes, &blocked)
-        var flags = POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK
-        // The terminal's Ctrl-C goes to this process alone, which ends its children itself.
-        if Interruption.isHandled { flags |= POSIX_SPAWN_SETPGROUP }
-        posix_spawnattr_setflags(&attributes, Int16(flags))
-        var identifier: pid_t = 0
-        let failure = posix_spawn(&identifier, path, &actions, &attributes, &argv, &envp)
-        guard failure == 0 else { throw Failure("\(path) does not start: \(String(cString: strerror(failure)))") }
-        return identifier
-    }
-
     private func collectStatus() {
         ended.enter()
         let (identifier, ended, state) = (identifier, ended, state)
         detachThread {
             // Waits first and collects under the lock, so that no signal reaches another process of the same id.
-            var information = siginfo_t()
-            while waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
-            state.withLock { $0.status = Self.collect(identifier) }
+            ProgramStart.waitForEnd(of: identifier)
+            state.withLock { $0.status = ProgramStart.collect(identifier) ?? 0 }
             ended.leave()
         }
-    }
-
-    private static func collect(_ identifier: pid_t) -> Int32 {
-        var status: Int32 = 0
-        while waitpid(identifier, &status, 0) < 0, errno == EINTR {}
-        let signal = status & 0x7f
-        return signal == 0 ? (status >> 8) & 0xff : 128 + signal
     }
 }
 

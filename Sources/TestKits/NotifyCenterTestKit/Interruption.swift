@@ -121,8 +121,9 @@ package enum Interruption {
         exit "$status"
         """#
 
-    /// Ends all processes that descend from this one. A process of another user, or one that waits for a device, may outlive it.
-    private static func endDescendants() {
+    /// Ends all processes that descend from this one, also those that it has adopted. A process of another user, or one that waits for a device, may
+    /// outlive it. For a program at its own end.
+    package static func endDescendants() {
         for _ in 0..<2000 {
             let living = descendants()
             if living.isEmpty { return }

@@ -43,6 +43,34 @@ struct CleanupManifestTests {
         #expect(manifest.identity.executable == "/no/such/adapter")
     }
 
+    @Test("an app that cleans up by itself is stopped by what it is known by, and has no adapter")
+    func appItself() throws {
+        let cleanup = #"{"by": "app", "delete": ["/var/lib/orders"]}"#
+        let user = #", "user": "nobody""#
+        for (identity, program) in [
+            (#", "executable": "/no/such/orders""#, .processes("/no/such/orders")),
+            (#", "flatpak": "org.example.Orders""#, .flatpak("org.example.Orders")),
+            (#", "unit": "orders.service", "executable": "/no/such/orders""#, .unit("orders.service")),
+        ] as [(String, AppCleanup.Program)] {
+            let manifest = try manifest(cleanup, user: user + identity)
+            #expect(manifest.cleanup?.program == program && manifest.adapter == nil)
+        }
+        let web = #"{"by": "app", "preset": "chromium", "data": "/var/lib/orders/web"}"#
+        #expect(
+            try manifest(web, user: user + #", "unit": "orders.service""#).cleanup?.delete == ["/var/lib/orders/web"]
+        )
+        for (cleanup, identity, reason) in [
+            (cleanup, "", "not known which processes"),
+            (#"{"by": "app", "unit": "a.service", "delete": ["/var/lib/a"]}"#, #", "unit": "a.service""#, "by itself"),
+            (#"{"by": "app", "delete": ["/var/lib/a"], "start": "always"}"#, #", "executable": "/a""#, "somebody else"),
+            (#"{"by": "app", "delete": ["/home/ada/a"]}"#, #", "executable": "/a""#, "home directory of another user"),
+            (#"{"by": "me", "delete": ["/var/lib/a"]}"#, #", "executable": "/a""#, "adapter, app"),
+        ] {
+            let refusal = refusal(cleanup, user: user + identity)
+            #expect(refusal?.description.contains(reason) == true, "\(refusal?.description ?? "taken")")
+        }
+    }
+
     @Test("a preset keeps everything in one directory, which is deleted")
     func preset() throws {
         let text =
@@ -96,7 +124,7 @@ struct CleanupManifestTests {
         "paths that would delete more than the app's own data are refused",
         arguments: [
             "/", "//", "/var", "/var/lib", "/home", "/home/kiosk", "/home/kiosk/", "/home", "/home/grace/notes",
-            "/root/x", "~", "~/", "/etc/kiosk",
+            "\((try? SystemUser(number: 0))?.home ?? "/home/root")/x", "~", "~/", "/etc/kiosk",
             "/usr/share/kiosk", "/proc/1", "/sys/x", "/dev/shm", "/tmp", "/var/tmp", "/run", "/run/user",
             "relative/path", "", "/var/lib/../x",
             "/var/lib/kiosk/./x", "/var/lib//kiosk", "/var/lib/shared-device", "/var/lib/shared-device/db",

@@ -25,7 +25,10 @@ struct CleanupProgramTests {
             #expect(chmod(directory.path, 0o755) == 0 && mkdir("\(directory.path)/data", 0o700) == 0)
         }
 
-        func enrol(_ cleanup: String, user: UInt32) throws {
+        func enrol(_ cleanup: String, user: UInt32) throws { try enrol(cleanup, user: "\(user)", quoted: false) }
+
+        func enrol(_ cleanup: String, user: String, quoted: Bool = true) throws {
+            let user = quoted ? "\"\(user)\"" : user
             let program = ChildProcess.built("shared-device-cleanup")
             let text =
                 #"{"id": "\#(identifier)", "user": \#(user), "executable": "\#(program)", "cleanup": \#(cleanup)}"#
@@ -161,5 +164,92 @@ struct CleanupProgramTests {
         let missing = UnitControl("missing.service", isSystem: true, patience: patience, systemctl: program)
         let failure = await #expect(throws: AdapterFailure.self) { try await missing.stop() }
         #expect(failure?.description.contains("no such unit") == true)
+    }
+
+    @Test(
+        "root on the system's bus refuses manifests that are not root's own, with the reason",
+        .enabled(if: geteuid() == 0, "only root"),
+        arguments: ["owner", "group", "directory"]
+    )
+    func foreignManifest(flaw: String) async throws {
+        let directory = try TemporaryDirectory("manifests")
+        let manifest = "\(directory.path)/apps/kiosk.json"
+        #expect(chmod(directory.path, 0o755) == 0 && mkdir("\(directory.path)/apps", 0o755) == 0)
+        try #"{"id": "\#(Self.identifier)", "user": 65534, "cleanup": {"unit": "a.service", "delete": ["/srv/a"]}}"#
+            .write(toFile: manifest, atomically: true, encoding: .utf8)
+        switch flaw {
+        case "owner": #expect(chown(manifest, 65534, 0) == 0)
+        case "group": #expect(chown(manifest, 0, 65534) == 0 && chmod(manifest, 0o664) == 0)
+        default: #expect(chown("\(directory.path)/apps", 65534, 0) == 0)
+        }
+        let adapter = try ChildProcess(
+            ChildProcess.built("shared-device-cleanup"),
+            [Self.identifier, "--apps", "\(directory.path)/apps", "--state", "\(directory.path)/state"],
+            environment: ["DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent"]
+        )
+        try await eventually("it refuses the manifest", within: .seconds(60)) {
+            adapter.errorText.contains("65534") && adapter.errorText.contains("chown root:root")
+                && adapter.errorText.contains("no manifest of \(Self.identifier)")
+        }
+        adapter.send(SIGTERM)
+        #expect(await adapter.exitStatus(within: .seconds(60)) == 0)
+        let bus = try PrivateBus()
+        let enforcement = try ChildProcess(
+            ChildProcess.built("shared-device-cleanup"),
+            ["enforce", "--apps", "\(directory.path)/apps", "--state", "\(directory.path)/state"],
+            environment: ["DBUS_SYSTEM_BUS_ADDRESS": bus.address]
+        )
+        try await eventually("the enforcement refuses it, too", within: .seconds(60)) {
+            enforcement.errorText.contains("65534") && enforcement.errorText.contains("chown root:root")
+        }
+        enforcement.send(SIGTERM)
+        #expect(await enforcement.exitStatus(within: .seconds(60)) == 0)
+    }
+
+    @Test(
+        "a database of users that does not answer is a problem of the manifest, and no user that is absent",
+        .enabled(if: Mounts.areAllowed, "this user may not mount")
+    )
+    func usersUnknown() async throws {
+        let kiosk = try await Kiosk()
+        try kiosk.enrol(#"{"command": ["/bin/sleep", "1000"], "delete": ["\#(kiosk.data)"]}"#, user: "ada")
+        let program = ChildProcess.built("shared-device-cleanup")
+        // A file of users that this user may not read.
+        let script = #"""
+            printf 'passwd: files\n' >"$1/nsswitch.conf"; : >"$1/passwd"; chmod 0 "$1/passwd"
+            mount --bind "$1/nsswitch.conf" /etc/nsswitch.conf && mount --bind "$1/passwd" /etc/passwd &&
+            exec setpriv --reuid=65534 --regid=65534 --clear-groups "$2" \#(Self.identifier) --bus unix:path=/none --apps "$3" --state "$1/state"
+            """#
+        let words = ["--mount", "sh", "-c", script, "sh", kiosk.directory.path, program, kiosk.manifests]
+        #expect(chmod(kiosk.device.directory, 0o755) == 0)
+        let adapter = try ChildProcess("unshare", words)
+        try await eventually("the problem is told", within: .seconds(60)) {
+            adapter.errorText.contains("databases of users do not answer for “ada”")
+        }
+        #expect(!adapter.errorText.contains("no user “ada”"))
+        adapter.send(SIGTERM)
+        #expect(await adapter.exitStatus(within: .seconds(60)) == 0)
+    }
+
+    @Test(
+        "a directory need not be readable for what is in it to be deleted",
+        .enabled(if: geteuid() == 0, "only root becomes another user")
+    )
+    func unreadableParent() async throws {
+        let directory = try TemporaryDirectory("unreadable")
+        let parent = "\(directory.path)/parent"
+        #expect(chmod(directory.path, 0o755) == 0 && mkdir(parent, 0o700) == 0 && mkdir("\(parent)/data", 0o700) == 0)
+        for name in ["data/secret", "file"] {
+            try "ada".write(toFile: "\(parent)/\(name)", atomically: false, encoding: .utf8)
+        }
+        for name in ["data/secret", "file", "data"] { #expect(chown("\(parent)/\(name)", 65534, 65534) == 0) }
+        #expect(chmod(parent, 0o733) == 0)
+        let remove = try ChildProcess(
+            ChildProcess.built("shared-device-cleanup"),
+            ["remove", "--user", "65534", "--", "\(parent)/data", "\(parent)/file"]
+        )
+        #expect(await remove.exitStatus() == 0, "\(remove.lines)")
+        #expect(remove.lines == ["2 6"])
+        #expect(try FileManager.default.subpathsOfDirectory(atPath: parent) == ["data"])
     }
 }

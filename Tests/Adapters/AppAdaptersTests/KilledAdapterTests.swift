@@ -15,7 +15,7 @@ struct KilledAdapterTests {
     ]
 
     private func adapter(_ device: TestDevice, _ directory: String, _ point: String) throws -> ChildProcess {
-        try ChildProcess(ChildProcess.built("adapter-probe"), [device.bus.address, directory, point])
+        try ChildProcess(ChildProcess.built("adapter-probe"), ["adapter", device.bus.address, directory, point])
     }
 
     @Test("owes the cleanup still, and the next one does all of it before the program starts", arguments: points)

@@ -34,8 +34,15 @@ struct ConvertedProfileTests {
             "signOutOnLogout": true, "endSessionURL": "http://localhost:8080/logout",
             "Enable_SSO_On_All_ManagedApps": 1, "AppAllowList": "com.example.a, com.example.b",
             "AppBlockList": "com.example.c", "AppPrefixAllowList": "com.example.,org.example.",
+            "operators": ["root"], "identity": "oidc", "endsLoginSession": true, "passwordSignIn": false,
+            "microsoftBroker": true, "oidcIssuer": "https://login.example.com", "oidcClientID": "device",
+            "oidcScopes": ["openid"], "oidcOfflineAccess": "always", "oidcSignInMethods": ["browser"],
+            "oidcLoopbackPorts": [8400], "oidcTrustAnchors": "/etc/provider.pem", "oidcTenantClaim": "org",
+            "oidcAdministratorClaim": "roles=admin", "oidcEndpoints": ["jwks_uri": "https://login.example.com/keys"],
+            "remoteCheckInterval": 60, "offlineGrace": 60, "onProviderSessionEnd": "reauthenticate",
+            "backChannelLogout": "127.0.0.1:8443",
         ]
-        #expect(Set(keys.keys) == Set(ManagedConfiguration.Key.allCases.map(\.rawValue)))
+        #expect(Set(keys.keys) == Set(ManagedConfiguration.keyNames))
         let wanted = try ManagedConfiguration(json: JSONSerialization.data(withJSONObject: keys), file: "json")
         let xml = try PropertyListSerialization.data(fromPropertyList: keys, format: .xml, options: 0)
         for content in [xml, try binaryPlist(keys), try binaryPlist(["ExtensionData": keys])] {

@@ -35,7 +35,7 @@ final class Device {
     private let disk: Disk
     private(set) var broker: ChildProcess?
 
-    init(disk: Disk = .ordinary) async throws {
+    init(disk: Disk = .ordinary, configuration: String = #"{"sharedDeviceMode": true}"#) async throws {
         let policy = "org.notifycenter.SharedDevice1.conf"
         bus = try PrivateBus(.likeSystemBus(policies: [policy], standIns: ["shared-device": "daemon"]))
         directory = try TemporaryDirectory("hostile-test")
@@ -60,7 +60,7 @@ final class Device {
         }
         chown(state, Self.brokerUser, Self.brokerUser)
         let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        try configure(#"{"sharedDeviceMode": true}"#)
+        try configure(configuration)
         mkdir("\(directory.path)/apps", 0o755)
         try write(#"{"id": "org.example.control", "executable": "\#(own)", "user": 0}"#, to: "apps/control.json")
         let enrolled = #"{"id": "org.example.enrolled", "executable": "\#(enrolledProgram)", "user": 65534}"#

@@ -1,3 +1,4 @@
+import DBusTransport
 import Foundation
 import Glibc
 import NotifyCenterTestKit
@@ -21,7 +22,7 @@ struct HostileTests {
     /// What the hostile client does; see its own file.
     static let deeds = [
         "passwords", "bodies", "reports", "names", "questions", "information", "newcomers", "never-reads", "squats",
-        "half-open",
+        "half-open", "enforces", "watches-strangers",
     ]
 
     // S1 to S6, S10, S14
@@ -48,6 +49,38 @@ struct HostileTests {
         #expect(try device.filesSize() < 8 << 20)
         #expect(hostile.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(hostile.lines.prefix(5))")
         #expect(deed == "never-reads" || hostile.isRunning, "\(hostile.errorText)")
+    }
+
+    @Test("who may see the device and asks without end holds up neither a sign-out nor another's console")
+    func floodOfOperator() async throws {
+        let device = try await Device(configuration: #"{"sharedDeviceMode": true, "operators": ["nobody"]}"#)
+        let calm = try await signOutTimes(3, on: device)[1]
+        let before = try device.brokerMemory()
+        let hostile = try device.hostile("watches-device")
+        defer { hostile.kill() }
+        try await hostile.line { $0 == "ready" }
+        let waits = try await signOutTimes(8, on: device)
+        let console = try BrokerAdministration(bus: device.bus.bus)
+        var answers: [Duration] = []
+        for _ in 0..<8 {
+            let start = ContinuousClock.now
+            let revision = try await console.call(.getStatus)["revision"]
+            #expect(
+                try await console.call(.getLog, ["limit": .uint64(500)])["entries"]?.elementsValue?.isEmpty == false
+            )
+            answers.append(.now - start)
+            #expect(revision != nil)
+        }
+        answers.sort()
+        print(
+            "hostile operator: sign-out median \(waits[4]), worst \(waits[7]), calm \(calm); console median \(answers[4])"
+        )
+        // Every call of an operator is carried out, up to 256 of them before that of anybody else: slower than what a stranger brings about, and bounded.
+        #expect(waits[7] < .seconds(10), "\(waits)")
+        #expect(answers[7] < .seconds(10), "\(answers)")
+        let grown = try device.brokerMemory() - before
+        #expect(grown < 100 << 20, "\(grown)")
+        #expect(hostile.isRunning, "\(hostile.errorText)")
     }
 
     /// How long sign-outs take, the shortest first.

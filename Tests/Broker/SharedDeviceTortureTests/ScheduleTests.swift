@@ -13,8 +13,8 @@ struct ScheduleTests {
     }
 
     private static let firstSteps = [
-        "app 1: sign ada in, with 3000 ms of patience", "until all is answered", "until all is cleaned",
-        "app 2: sign ada out", "until all is answered", "kill app 1 amid its cleanup",
+        "kill the adapter", "app 1: sign ada in, with 3000 ms of patience", "until all is answered",
+        "start the adapter", "until all is cleaned", "kill the adapter",
     ]
 
     @Test("different seeds give different schedules, with both policies and every kind of step")
@@ -29,7 +29,8 @@ struct ScheduleTests {
             "stop app", "resume app", "kill the broker", "start the broker", "stop the broker", "resume the broker",
             "restart the bus", "a hostile client: squats", "the hostile client ends", "the disk is full",
             "the disk has room", "amid its cleanup", "becomes strict", "pause", "until all is answered",
-            "until all is cleaned", "until all show the user",
+            "until all is cleaned", "until all show the user", "kill the adapter", "start the adapter",
+            "kill the adapter's program",
         ] {
             #expect(kinds.contains { $0.contains(kind) }, "\(kind)")
         }

@@ -29,10 +29,12 @@ struct TortureTests {
         #expect(result.done == torture.schedules * torture.repeats)
     }
 
-    /// As `Mutant` in the app, which does not start with a name that it does not know; each with a seed shortly before one that finds it.
+    /// As `Mutant` in the app, which does not start with a name that it does not know, and one of the adapter's program; each with a seed shortly
+    /// before one that finds it.
     static let mutants: [(name: String, seed: UInt64)] = [
         ("reports-before-deleting", 1), ("forgets-debts", 1), ("keeps-screen", 1), ("works-on", 1),
         ("spares-returning-user", 78), ("cleans-for-nobody-only", 22),
+        (AdapterProcess.hidingMutant, 1),
     ]
 
     @Test("each mistake of an app is found", arguments: mutants)

@@ -1,3 +1,5 @@
+import Foundation
+import Glibc
 import NotifyCenterTestKit
 import Testing
 
@@ -38,5 +40,34 @@ struct EndOfProcessTests {
         let bus = try PrivateBus()
         let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, "fork", "200"])
         #expect(await probe.exitStatus() == 0)
+    }
+
+    @Test("a signal that comes before anybody waits for it is not lost", arguments: [SIGTERM, SIGINT])
+    func earlySignal(_ signal: Int32) async throws {
+        for _ in 0..<20 {
+            let probe = try ChildProcess(ChildProcess.built("bus-probe"), ["-", "end", "\(signal)"])
+            #expect(await probe.exitStatus(within: .seconds(60)) == 0)
+        }
+    }
+
+    @Test("a program that was started with the signals ignored goes on at SIGINT, and ends at SIGTERM")
+    func ignoredSignals() async throws {
+        let command = [ChildProcess.built("bus-probe"), "-", "end"].joined(separator: " ")
+        let deaf = try ChildProcess("sh", ["-c", "trap '' INT TERM; exec \(command) \(SIGINT)"])
+        // It has handled SIGINT when it waits, and waits for ever.
+        try await eventually("it has installed its handler") { deaf.hearsSignal(SIGTERM) }
+        #expect(deaf.isRunning && !deaf.hearsSignal(SIGINT))
+        deaf.send(SIGTERM)
+        #expect(await deaf.exitStatus(within: .seconds(60)) == 0)
+    }
+}
+
+extension ChildProcess {
+    /// Whether it has a handler for the signal, as the kernel shows it.
+    fileprivate func hearsSignal(_ signal: Int32) -> Bool {
+        let status = (try? String(contentsOfFile: "/proc/\(identifier)/status", encoding: .utf8)) ?? ""
+        let line = status.split(separator: "\n").first { $0.hasPrefix("SigCgt:") }
+        let mask = line.flatMap { UInt64($0.dropFirst(7).filter { !$0.isWhitespace }, radix: 16) } ?? 0
+        return mask & 1 << UInt64(signal - 1) != 0
     }
 }

@@ -120,23 +120,6 @@ struct EmbeddedIdentityProviderTests {
         for _ in 0..<10 { #expect(code(await signIn(ada.username, "correct horse")) == .providerFailed) }
     }
 
-    @Test("a token has 256 random bits in base64url, the scopes that were asked for, and an hour")
-    func tokens() async throws {
-        let identity = AuthenticatedIdentity(account: ada)
-        let scopes: Set = ["User.Read", "offline_access"]
-        let tokens = [
-            try await provider.issueToken(for: identity, scopes: scopes),
-            try await provider.issueToken(for: identity, scopes: scopes),
-        ]
-        for token in tokens {
-            #expect(token.value.wholeMatch(of: /[A-Za-z0-9_-]{43}/) != nil, "\(token.value)")
-            #expect(token.scopes == scopes)
-            #expect(token.expiresAt == Self.now.addingTimeInterval(3600))
-            #expect(!"\(token) \(String(reflecting: token))".contains(token.value))
-        }
-        #expect(tokens[0].value != tokens[1].value)
-    }
-
     @Test("no token is issued for who was removed or disabled since, whatever the identity says")
     func tokensAfterChange() async throws {
         let identity = try await provider.authenticate(

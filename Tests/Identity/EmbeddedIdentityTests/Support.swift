@@ -19,11 +19,14 @@ final class TestDirectory: Sendable {
         try DeviceDatabase(directory: temporary.path + "/state", firstEpoch: 0)
     }
 
+    /// Whether any file of the database holds this text.
+    func contains(_ text: String) throws -> Bool { try contains(bytes: Array(text.utf8)) }
+
     /// Whether any file of the database holds these bytes.
-    func contains(_ text: String) throws -> Bool {
+    func contains(bytes: [UInt8]) throws -> Bool {
         try ["", "-wal", "-shm"].contains { suffix in
             let file = URL(fileURLWithPath: database.path + suffix)
-            return try Data(contentsOf: file).range(of: Data(text.utf8)) != nil
+            return try Data(contentsOf: file).range(of: Data(bytes)) != nil
         }
     }
 

@@ -13,6 +13,7 @@ import Testing
         variables = ["DESTDIR": "\(directory.path)/root of another", "STATIC_SCRATCH": built]
         let programs = [
             "notifyd", "notifyutil", "notify-center", "shared-device", "shared-device-broker", "shared-device-cleanup",
+            "shared-device-sign-in", "shared-device-identity", "shared-device-microsoft-broker",
         ]
         let completions = ["notify-center.bash", "_notify-center", "notify-center.fish"].map { "completions/\($0)" }
         for file in ["release/libdarwin-notify.so"] + programs.map({ "release/\($0)" }) + completions {

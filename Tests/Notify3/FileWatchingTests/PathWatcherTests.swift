@@ -1,5 +1,6 @@
 import DBusTransport
 import Dispatch
+import Glibc
 import NotifyCenterTestKit
 import Synchronization
 import Testing
@@ -35,6 +36,72 @@ import Testing
         try await eventually { ended.lines.count == 2 }
         #expect(ended.lines == ["2", "3"])
     }
+
+    @Test(.enabled(if: SilentFileSystem.isAllowed, "this user may not mount a file system by /dev/fuse"))
+    func aFileSystemThatDoesNotAnswerHoldsUpACallerForTwentySecondsAndNoLonger() async throws {
+        var made: PathWatcher?
+        try await eventually("an inotify instance is free") {
+            made = try? PathWatcher { _ in }
+            return made != nil
+        }
+        let watcher = try #require(made)
+        let silent = try #require(SilentFileSystem())
+        let path = FilePath("\(silent.directory.path)/directory/file")
+        let clock = ContinuousClock()
+        let begin = clock.now
+        let outcome = try await onThread { watcher.addAndWait(1, path, .all) }
+        guard case .impossible(let reason) = outcome else {
+            Issue.record("\(outcome)")
+            return
+        }
+        #expect(reason.contains("does not answer"))
+        #expect(clock.now - begin > .seconds(19) && clock.now - begin < .seconds(120))
+        // Others wait behind it, and are watched when it fails.
+        let watched = SharedLines()
+        watcher.add(2, .root, .all) { watched.append("\($0)") }
+        #expect(watched.lines.isEmpty)
+        silent.end()
+        try await eventually("the other path is watched", within: .seconds(60)) { watched.lines == ["watched"] }
+        #expect(watcher.figures.paths == 1, "nothing is left of the path that was given up")
+    }
+}
+
+/// A file system whose server reads no question: a lookup in it waits until ``end()``.
+private final class SilentFileSystem: Sendable {
+    static let isAllowed: Bool = {
+        guard let system = SilentFileSystem() else { return false }
+        system.end()
+        return true
+    }()
+
+    let directory: TemporaryDirectory
+    private let device: Locked<CInt>
+
+    init?() {
+        guard let directory = try? TemporaryDirectory("silent") else { return nil }
+        let device = open("/dev/fuse", O_RDWR | O_CLOEXEC)
+        guard device >= 0 else { return nil }
+        let options = "fd=\(device),rootmode=40000,user_id=\(geteuid()),group_id=\(getegid())"
+        guard mount("silent", directory.path, "fuse", 0, options) == 0 else {
+            close(device)
+            return nil
+        }
+        self.directory = directory
+        self.device = Locked(device)
+    }
+
+    /// Without a server every question fails.
+    func end() {
+        let device = device.withLock { device in
+            defer { device = -1 }
+            return device
+        }
+        guard device >= 0 else { return }
+        close(device)
+        umount2(directory.path, CInt(MNT_DETACH))
+    }
+
+    deinit { end() }
 }
 
 /// Lines that several threads write.

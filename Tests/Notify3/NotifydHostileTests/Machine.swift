@@ -96,8 +96,10 @@ final class Machine {
                 "--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all",
             ]
         let process = try ChildProcess(
-            "setpriv",
-            rights + ["--no-new-privs", Self.program, "--configuration", configurationFile],
+            "nice",
+            ["-n", unit["Nice"] ?? "0", "setpriv"] + rights + [
+                "--no-new-privs", Self.program, "--configuration", configurationFile,
+            ],
             environment: environment
         )
         notifyd = process
@@ -193,6 +195,46 @@ struct Figures: CustomStringConvertible {
             return "\(name) \(times.joined(separator: "/"))"
         }
         return times.joined(separator: ", ") + ", \(count("rounds")) rounds, \(count("failed")) failed"
+    }
+}
+
+/// How long all processors have worked, for this process with those that it started, and for everybody. In seconds.
+struct ProcessorTime {
+    private let moment = ContinuousClock.now
+    private let all: Double
+    private let own: Double
+
+    static func now() throws -> ProcessorTime {
+        let line = try String(contentsOfFile: "/proc/stat", encoding: .utf8).prefix { $0 != "\n" }
+        let times = line.split(separator: " ").dropFirst().prefix(8).compactMap { Double($0) }
+        guard times.count == 8 else { throw CocoaError(.fileReadCorruptFile) }
+        // Without idle and iowait.
+        let busy = times.reduce(0, +) - times[3] - times[4]
+        var parents: [Int32: Int32] = [:]
+        var used: [Int32: Double] = [:]
+        for process in try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap({ Int32($0) }) {
+            // One that has ended meanwhile is left out.
+            guard let text = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8) else { continue }
+            let fields = text[(text.lastIndex(of: ")") ?? text.startIndex)...].split(separator: " ")
+            guard fields.count > 13 else { continue }
+            parents[process] = Int32(fields[2])
+            used[process] = (Double(fields[12]) ?? 0) + (Double(fields[13]) ?? 0)
+        }
+        let own = used.reduce(0) { sum, process in
+            var ancestor: Int32? = process.key
+            while let next = ancestor, next != getpid() { ancestor = parents[next] }
+            return sum + (ancestor == nil ? 0 : process.value)
+        }
+        let ticks = Double(sysconf(CInt(_SC_CLK_TCK)))
+        return ProcessorTime(all: busy / ticks, own: own / ticks)
+    }
+
+    private init(all: Double, own: Double) { (self.all, self.own) = (all, own) }
+
+    /// How many processors others have used since then.
+    func others(since earlier: ProcessorTime) -> Double {
+        let passed = (moment - earlier.moment) / .seconds(1)
+        return max(0, (all - earlier.all - (own - earlier.own)) / passed)
     }
 }
 

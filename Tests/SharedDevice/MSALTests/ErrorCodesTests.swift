@@ -24,6 +24,10 @@ struct ErrorCodesTests {
         (.notPermitted, .internal(.internalErrorUnauthorizedClient)),
         (.brokerFailed, .internal(.internalErrorBrokerUnknown)),
         (.recordUnusable, .internal(.internalErrorUnexpected)),
+        (.interactionRequired, Codes(.interactionRequired)),
+        (.providerUnavailable, Codes(.serverError)),
+        (.providerMisconfigured, Codes(.serverError)),
+        (.loginExpired, .internal(.internalErrorAuthorizationFailed)),
     ]
 
     @Test("each code has its pair, and the error says what the shared device said", arguments: expected)

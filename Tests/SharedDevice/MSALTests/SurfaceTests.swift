@@ -86,11 +86,12 @@ struct SurfaceTests {
     func viewController() async throws {
         var screen: Screen? = Screen()
         let parameters = MSALWebviewParameters(authPresentationViewController: try #require(screen))
-        #expect(try await parameters.prompt("ada")?.username == "ada")
+        let prompt = try #require(parameters.prompt)
+        #expect(try await prompt("ada")?.username == "ada")
         let old = MSALWebviewParameters(parentViewController: try #require(screen))
-        #expect(try await old.prompt(nil)?.username == "nobody")
+        #expect(try await old.prompt?(nil)?.username == "nobody")
         screen = nil
-        let error = await #expect(throws: RequestFailure.self) { _ = try await parameters.prompt("ada") }
+        let error = await #expect(throws: RequestFailure.self) { _ = try await prompt("ada") }
         #expect(error?.codes == .internal(.internalErrorNoViewController))
     }
 

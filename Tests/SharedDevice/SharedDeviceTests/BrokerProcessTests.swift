@@ -6,6 +6,7 @@ import Glibc
 import Logging
 import NotifyCenterTestKit
 import SQLite
+import ServiceSupport
 import SharedDevice
 import Synchronization
 import Testing
@@ -48,7 +49,7 @@ struct BrokerProcessTests {
         manager.fill()
         device.broker?.send(SIGTERM)
         #expect(await device.broker?.exitStatus(within: .seconds(30)) == 0)
-        #expect(device.broker?.errorText.contains("does not hear that the broker ends") == true)
+        #expect(device.broker?.errorText.contains("does not hear that the service ends") == true)
     }
 
     @Test("where the service manager waits for another process or for nothing, no sign of life is sent")

@@ -63,7 +63,7 @@ struct BrokerStartTests {
         let device = try await TestDevice()
         let control = device.application("control")
         try await control.signIn("ada")
-        let (first, second) = (try AppProcess(device), try AppProcess(device))
+        let (first, second) = (try OtherProgram(device), try OtherProgram(device))
         let session = try await first.ask().session.epoch
         #expect(try await second.ask().session.account?.username == "ada")
         try await control.signOutCurrent()
@@ -72,42 +72,10 @@ struct BrokerStartTests {
         try await device.startBroker()
         #expect(try await first.ask().owed.map(\.epoch) == [session])
         try await first.finish(session)
-        #expect(try await first.isSettled(session) == endsMeanwhile)
+        #expect(try await first.progress(.uint64(session))?.isSettled == endsMeanwhile)
         guard !endsMeanwhile else { return }
         #expect(try await second.ask().owed.map(\.epoch) == [session])
         try await second.finish(session)
-        #expect(try await second.isSettled(session))
-    }
-
-    /// A process of one app, as far as the broker can see: a connection of its own, without the library.
-    private struct AppProcess {
-        let connection: DBusConnection
-
-        init(_ device: TestDevice) throws { connection = try DBusConnection.open(device.bus.bus) }
-
-        private func call(
-            _ method: BrokerProtocol.Method,
-            _ request: BrokerProtocol.Fields = [:]
-        ) async throws -> BrokerProtocol.Fields {
-            let call = try DBusMessage.methodCall(
-                destination: BrokerProtocol.busName,
-                path: BrokerProtocol.path,
-                interface: BrokerProtocol.interface,
-                member: method.rawValue,
-                arguments: [.fields(request.merging(["application": .string("org.example.one")]) { $1 })]
-            )
-            return try await connection.call(call).first?.fieldsValue ?? [:]
-        }
-
-        func ask() async throws -> SessionAnswer { try SessionAnswer(try await call(.getCurrentAccount)) }
-
-        func finish(_ session: UInt64) async throws {
-            _ = try await call(.reportCleanup, ["session": .uint64(session), "progress": .string("finished")])
-        }
-
-        func isSettled(_ session: UInt64) async throws -> Bool {
-            let round = try CleanupReport(try await call(.getRound, ["session": .uint64(session)])["round"])
-            return try #require(round.apps.first { $0.identifier == "org.example.one" }).progress.isSettled
-        }
+        #expect(try await second.progress(.uint64(session))?.isSettled == true)
     }
 }

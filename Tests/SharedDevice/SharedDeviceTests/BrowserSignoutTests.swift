@@ -171,4 +171,55 @@ struct BrowserSignoutTests {
         #expect(kill(identifier, 0) == -1)
         withExtendedLifetime(directory) {}
     }
+
+    @Test("a child that keeps the output open, and writes to it without end, holds up nobody")
+    func outputKeptOpen() async throws {
+        let clock = ContinuousClock()
+        var texts: [String] = []
+        let time = try await clock.measure {
+            for command in ["sleep 1000 & echo $!; echo hi", "while :; do echo late; done & echo $!; echo hi"] {
+                let (status, text) = try await HelperProcess.output(
+                    of: "sh",
+                    ["-c", command],
+                    limit: 1 << 30,
+                    patience: .seconds(120)
+                )
+                #expect(status == 0)
+                texts.append(text)
+            }
+        }
+        for text in texts {
+            let child = try #require(text.split(separator: "\n").lazy.compactMap { pid_t($0) }.first)
+            kill(child, SIGKILL)
+            #expect(text.contains("hi\n"))
+        }
+        #expect(time < .seconds(60))
+    }
+
+    @Test("what a program wrote is complete, and beyond the limit it is read and dropped")
+    func outputComplete() async throws {
+        let command = "yes | head -c 300000; echo end"
+        let whole = try await HelperProcess.output(
+            of: "sh",
+            ["-c", command],
+            limit: 1_000_000,
+            patience: .seconds(120)
+        )
+        #expect(whole.text.utf8.count == 300_004 && whole.text.hasSuffix("end\n"))
+        let part = try await HelperProcess.output(of: "sh", ["-c", command], patience: .seconds(120))
+        #expect(part.text.utf8.count == 65_536 && part.status == 0)
+    }
+
+    @Test("a program that takes too long is killed, and so is one whose task is cancelled")
+    func outputLate() async throws {
+        let late = try await HelperProcess.output(
+            of: "sh",
+            ["-c", "echo hi; exec sleep 1000"],
+            patience: .milliseconds(300)
+        )
+        #expect(late.status == 128 + SIGKILL && late.text == "hi\n")
+        let running = Task { try await HelperProcess.output(of: "sleep", ["1000"], patience: .seconds(120)).status }
+        running.cancel()
+        #expect(try await running.value == 128 + SIGKILL)
+    }
 }

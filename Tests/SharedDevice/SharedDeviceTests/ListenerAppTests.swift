@@ -140,7 +140,10 @@ struct ListenerAppTests {
     func demo() async throws {
         let demo = try ChildProcess(ChildProcess.built("demo"))
         #expect(await demo.exitStatus() == 0, "\(demo.errorText)")
-        #expect(demo.lines.count <= 15 && demo.lines.last == "proved: every app cleaned up", "\(demo.lines)")
+        #expect(demo.lines.count <= 12 && demo.lines.last == "proved: every app cleaned up", "\(demo.lines)")
+        // Chromium is a row of the first sign-out, or a line says why it is not.
+        let leavesOut = demo.lines.contains { $0.hasPrefix("left out: Chromium, because ") }
+        #expect(demo.lines.contains { $0.hasPrefix("  chromium ") } != leavesOut, "\(demo.lines)")
         #expect(!demo.lines.joined().contains("\u{1B}") && !demo.errorText.contains("\u{1B}"), "no terminal reads it")
         let json = try ChildProcess(ChildProcess.built("demo"), ["--json"])
         #expect(await json.exitStatus() == 0, "\(json.errorText)")
@@ -157,15 +160,19 @@ struct ListenerAppTests {
         ]
     )
     func interruptedDemo(_ moment: String) async throws {
+        struct Ended: Error { let text: String }
         let directory = try TemporaryDirectory("demo-signal")
         let temporary = "\(directory.path)/tmp"
         try FileManager.default.createDirectory(atPath: temporary, withIntermediateDirectories: true)
         let demo = try ChildProcess(ChildProcess.built("demo"), environment: ["TMPDIR": temporary])
-        try await eventually("the demonstration is at “\(moment)”") {
-            guard demo.isRunning else { throw CancellationError() }
-            return demo.errorText.contains(moment)
+        // On a thread of its own: the other tests may keep all of Swift's threads busy for longer than the moment lasts.
+        try await onThread {
+            while !demo.errorText.contains(moment) {
+                guard demo.isRunning else { throw Ended(text: demo.errorText) }
+                usleep(500)
+            }
+            demo.send(SIGINT)
         }
-        demo.send(SIGINT)
         #expect(await demo.exitStatus() == 130)
         #expect(demo.errorText.hasSuffix("demo: interrupted") && demo.lines.isEmpty, "\(demo.errorText)")
         #expect(try FileManager.default.contentsOfDirectory(atPath: temporary) == [])

@@ -4,6 +4,7 @@ import NotifyCenterTestKit
 import SQLite
 import SharedDevice
 import SharedDeviceBroker
+import Testing
 
 /// What an administrator does, and reads.
 extension TestDevice {
@@ -56,7 +57,12 @@ extension TestDevice {
 
     /// The details of all entries of this event are these. A change that nobody waits for is on the disk a little later.
     func expectAudit(_ event: String, _ details: [String]) async throws {
-        try await eventually("the log has \(details) of \(event)") { try audit(event) == details }
+        do {
+            try await eventually("the log has \(details) of \(event)") { try audit(event) == details }
+        } catch {
+            Issue.record("the log has \(try audit(event)) of \(event)")
+            throw error
+        }
     }
 
     /// Makes the open session one that began then. The broker must not run.

@@ -71,7 +71,7 @@ struct CheckCommandTests {
         try #require(outcome.status == 0, "\(outcome.errors)\n\(outcome.output)")
         #expect(outcome.output.hasSuffix("expectations hold"), "\(outcome.output)")
         #expect(!outcome.output.contains("\u{1B}"), "colour that no terminal reads")
-        #expect(outcome.errors.contains("shared-device: step 1 of 31: ada signs in"))
+        #expect(outcome.errors.contains("shared-device: step 1 of 33: ada signs in"))
         #expect(outcome.output.split(separator: "\n").count <= 12, "it is short: \(outcome.output)")
         #expect(!outcome.output.contains("org.notifycenter") && outcome.output.contains("\npoint-of-sale "))
         #expect(outcome.output.split(separator: "\n").dropLast().last == "timeline: \(html)")
@@ -85,6 +85,56 @@ struct CheckCommandTests {
         #expect(page.counts["svg"] == 2 && page.counts["script"] == nil)
         // The killed app, the stopped one, and what the ledger knows of them are in the drawing.
         #expect(page.text.contains("is killed (SIGKILL)") && page.text.contains("is stopped (SIGSTOP)"))
+    }
+
+    @Test("an app whose needs the machine does not meet is left out, with its steps, and every report says so")
+    func leftOut() async throws {
+        let directory = try TemporaryDirectory("check-left-out")
+        let (junit, html) = ("\(directory.path)/r.xml", "\(directory.path)/r.html")
+        let text = """
+            {"users": ["ada"], "apps": [
+            {"identifier": "here", "executable": "sh", "arguments": ["-c", "echo up; exec sleep 600"], "needs": ["true"]},
+            {"identifier": "away", "executable": "no-such-program", "needs": ["sh", "-c", "echo no parts >&2; exit 3"]}],
+            "steps": [{"do": "waitForLine", "app": "here", "containing": "up"},
+            {"do": "waitForLine", "app": "away", "containing": "up"}, {"do": "expect", "present": ["up"], "apps": ["away"]},
+            {"do": "expect", "present": ["up"], "apps": ["here", "away"]}]}
+            """
+        let plan = try file(Data(text.utf8), in: directory)
+        let outcome = try await check([plan, "--verbose", "--junit", junit, "--html", html])
+        // What is here is looked at: it has no data.
+        #expect(outcome.status == 1 && outcome.output.contains("1 of 1 expectation fails"), "\(outcome)")
+        let reason = "“sh -c echo no parts >&2; exit 3” ended with status 3: no parts"
+        #expect(outcome.output.contains("left out: away, because \(reason)"), "\(outcome.output)")
+        #expect(outcome.output.contains("\n2     left out"), "\(outcome.output)")
+        let cases = try Reader.read(String(contentsOfFile: junit, encoding: .utf8))
+        #expect(cases.counts["testcase"] == 2 && cases.counts["skipped"] == 1 && cases.text.contains("no parts"))
+        #expect(try Reader.read(String(contentsOfFile: html, encoding: .utf8)).text.contains("Left out: away"))
+    }
+
+    @Test("a plan all of whose apps are left out proves nothing, and fails")
+    func allLeftOut() async throws {
+        let directory = try TemporaryDirectory("check-all-left-out")
+        let apps = #"[{"identifier": "a", "executable": "sh", "needs": ["false"]}]"#
+        let outcome = try await check([try file(CheckPlanTests.plan(CheckPlanTests.expect, apps: apps), in: directory)])
+        #expect(outcome.status == 1, "\(outcome)")
+        #expect(outcome.output.hasSuffix("nothing was looked at: every app is left out"), "\(outcome.output)")
+    }
+
+    @Test("what an app has started and left behind ends with the check")
+    func leavesNothing() async throws {
+        let directory = try TemporaryDirectory("check-orphans")
+        let marker = UUID().uuidString
+        let command = #"(exec -a "$1" sleep 600) & echo hello > "$XDG_DATA_HOME/x"; exec sleep 600"#
+        let arguments = try JSONEncoder().encode(["-c", command, "bash", marker])
+        let text = String(decoding: arguments, as: UTF8.self)
+        let apps = #"[{"identifier": "a", "executable": "bash", "arguments": \#(text)}]"#
+        let steps = #"{"do": "waitForMarker", "app": "a", "marker": "hello"}, {"do": "expect", "present": ["hello"]}"#
+        let outcome = try await check([try file(CheckPlanTests.plan(steps, apps: apps), in: directory)])
+        #expect(outcome.status == 0, "\(outcome)")
+        let left = try FileManager.default.contentsOfDirectory(atPath: "/proc").filter { Int($0) != nil }
+            .compactMap { FileManager.default.contents(atPath: "/proc/\($0)/cmdline") }
+            .filter { String(decoding: $0, as: UTF8.self).hasPrefix(marker) }
+        #expect(left.isEmpty)
     }
 
     /// An app that takes no part: it leaves its data where it is.

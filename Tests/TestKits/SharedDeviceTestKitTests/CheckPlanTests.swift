@@ -35,6 +35,10 @@ struct CheckPlanTests {
                 #"$.apps[0].environment["X Y"]: it is a number"#
             ),
             (
+                plan(expect, apps: #"[{"identifier": "a", "executable": "sh", "needs": []}]"#),
+                "$.apps[0].needs: there is no command"
+            ),
+            (
                 plan(
                     expect,
                     apps: #"[{"identifier": "a", "executable": "sh"}, {"identifier": "a", "executable": "sh"}]"#
@@ -77,8 +81,9 @@ struct CheckPlanTests {
     func roundTrip() throws {
         let plan = try CheckPlan(json: try Self.examplePlan())
         #expect(plan.steps.count > 10)
-        let inOtherLanguages = ["python-notes", "shell-notes"]
-        #expect(plan.apps.map(\.identifier) == (ExampleApps.names + inOtherLanguages).map(ExampleApps.identifier))
+        let others = ["python-notes", "shell-notes", "unchanged"]
+        #expect(plan.apps.map(\.identifier) == (ExampleApps.names + others).map(ExampleApps.identifier))
+        #expect(Array(plan.needs.keys) == [ExampleApps.identifier("python-notes")])
         let again = try JSONDecoder().decode(CheckPlan.self, from: try JSONEncoder().encode(plan))
         #expect(again == plan)
     }
@@ -89,7 +94,8 @@ struct CheckPlanTests {
         let python = try #require(plan.apps.first { $0.identifier.hasSuffix("python-notes") })
         #expect(python.arguments == ["/plans/PythonNotes/notes.py"])
         #expect(python.environment == ["PYTHONPATH": "/plans/../Clients/python/src"])
-        #expect(plan.apps.last?.executable == "/plans/ShellScript/notes.sh")
+        let shell = try #require(plan.apps.first { $0.identifier.hasSuffix("shell-notes") })
+        #expect(shell.executable == "/plans/ShellScript/notes.sh")
     }
 
     @Test("every step can be written and read")

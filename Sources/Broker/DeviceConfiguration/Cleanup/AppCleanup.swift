@@ -1,7 +1,9 @@
-/// How a program takes part that knows nothing of shared device mode: what is stopped after a session, what is deleted, and when it runs again.
+/// What is stopped and deleted of an app: after each session, for a program that knows nothing of shared device mode; after its deadline, for one
+/// that cleans up by itself.
 ///
 /// ```json
 /// "cleanup": { "unit": "kiosk-browser.service", "delete": ["/var/lib/kiosk/profile"], "start": "always" }
+/// "cleanup": { "by": "app", "delete": ["/var/lib/orders/database"] }
 /// ```
 package struct AppCleanup: Sendable, Equatable {
     /// What the program is.
@@ -12,6 +14,8 @@ package struct AppCleanup: Sendable, Equatable {
         case flatpak(String)
         /// A command line that the adapter starts and owns, as the app's user.
         case command([String])
+        /// The processes of the app's user that run this program, which somebody else starts. An absolute path.
+        case processes(String)
 
         /// For people.
         package var description: String {
@@ -19,8 +23,17 @@ package struct AppCleanup: Sendable, Equatable {
             case .unit(let name): name
             case .flatpak(let name): "the Flatpak \(name)"
             case .command(let words): words.first ?? ""
+            case .processes(let path): path
             }
         }
+    }
+
+    /// Who cleans up after a session. Under an enforced policy both are late after the same time.
+    package enum Cleaner: String, Sendable, CaseIterable {
+        /// The adapter, in the program's place.
+        case adapter
+        /// The app itself.
+        case app
     }
 
     /// When the adapter starts the program, and lets it run.
@@ -38,19 +51,29 @@ package struct AppCleanup: Sendable, Equatable {
         package func runs(isSignedIn: Bool) -> Bool { self == .always || (self == .signedIn) == isSignedIn }
     }
 
+    package let cleaner: Cleaner
     package let program: Program
     /// The user whose data it is. The deletion runs as this user.
     package let user: SystemUser
     /// Absolute paths, checked by ``CleanupPath``. A directory is emptied and stays.
     package let delete: [String]
-    /// `nil` means that the adapter never starts it.
+    /// `nil` means that neither the adapter nor the enforcement starts it.
     package let start: Start?
     /// The directory that the preset keeps the program's data in.
     package let data: String?
     package let preset: AdapterPreset?
 
+    /// Whether a cleanup by this manifest also does what `other` asks for.
+    package func includes(_ other: AppCleanup) -> Bool {
+        cleaner == other.cleaner && program == other.program && user == other.user
+            && Set(delete).isSuperset(of: other.delete)
+    }
+
     /// The unit of an app's adapter, by which it is known.
     package static func unit(of identifier: String) -> String { "shared-device-cleanup@\(identifier).service" }
+
+    /// The unit that enforces cleanups, by which the broker of the system bus knows it.
+    package static let enforcementUnit = "shared-device-enforcement.service"
 
     /// Where the adapter's record of an app is when root runs it.
     package static let stateDirectory = "/var/lib/shared-device-cleanup"
@@ -62,9 +85,10 @@ struct WrittenCleanup: Decodable, WrittenForm {
         "an object such as {\"unit\": \"kiosk-browser.service\", \"delete\": [\"/var/lib/kiosk/profile\"]}"
 
     enum Key: String, CodingKey, CaseIterable {
-        case unit, flatpak, command, delete, start, preset, data
+        case by, unit, flatpak, command, delete, start, preset, data
     }
 
+    let by: String?
     let unit: String?
     let flatpak: String?
     let command: [String]?
@@ -95,6 +119,7 @@ struct WrittenCleanup: Decodable, WrittenForm {
                 )
             }
         }
+        by = try value(.by, "a string")
         unit = try value(.unit, "a string")
         flatpak = try value(.flatpak, "a string")
         command = try value(.command, "an array of strings, the program first")
@@ -109,7 +134,8 @@ extension AppCleanup {
     /// How many paths one app may have.
     static let mostPaths = 64
 
-    init(_ written: WrittenCleanup, identifier: String, user: SystemUser?) throws(CleanupFlaw) {
+    /// - Parameter identity: by what the app is known; an app that cleans up by itself is stopped by it.
+    init(_ written: WrittenCleanup, identity: AppManifest.Identity, user: SystemUser?) throws(CleanupFlaw) {
         guard let user else {
             throw CleanupFlaw(
                 "it needs to be known whose data it is",
@@ -126,7 +152,11 @@ extension AppCleanup {
         start = try Self.word(written.start, "start")
         let preset: AdapterPreset? = try Self.word(written.preset, "preset")
         self.preset = preset
-        program = try Self.program(written, preset)
+        let cleaner = try Self.word(written.by, "by") ?? Cleaner.adapter
+        self.cleaner = cleaner
+        program = try Self.checked(
+            try cleaner == .adapter ? Self.program(written) : Self.program(ofAppItself: written, identity)
+        )
         let check = { (text: String) throws(CleanupFlaw) in try CleanupPath.checked(text, home: user.home) }
         var paths: [String] = []
         var data: String?
@@ -164,7 +194,8 @@ extension AppCleanup {
         delete = paths
     }
 
-    private static func program(_ written: WrittenCleanup, _ preset: AdapterPreset?) throws(CleanupFlaw) -> Program {
+    /// What an adapter stops.
+    private static func program(_ written: WrittenCleanup) throws(CleanupFlaw) -> Program {
         let all: [Program] = [
             written.unit.map(Program.unit), written.flatpak.map(Program.flatpak), written.command.map(Program.command),
         ]
@@ -175,7 +206,41 @@ extension AppCleanup {
                 "write one of \"unit\", \"flatpak\" and \"command\""
             )
         }
+        return program
+    }
+
+    /// What is stopped of an app that cleans up by itself: that by which it is known.
+    private static func program(
+        ofAppItself written: WrittenCleanup,
+        _ identity: AppManifest.Identity
+    ) throws(CleanupFlaw) -> Program {
+        guard written.command == nil, written.unit == nil, written.flatpak == nil else {
+            throw CleanupFlaw(
+                "it says what is stopped, and the app cleans up by itself",
+                "leave it out: \"unit\", \"flatpak\" or \"executable\" beside “cleanup” say it"
+            )
+        }
+        let start = written.start
+        switch (identity.unit, identity.flatpak, identity.executable) {
+        case (let unit?, _, _) where start == nil || start == Start.always.rawValue: return .unit(unit)
+        case (nil, _, _) where start != nil, (.some, _, _):
+            throw CleanupFlaw(
+                "“start” in it is not for this app, which somebody else starts",
+                "leave it out; for an app that is a unit, write always: then it is started again after it was stopped"
+            )
+        case (nil, let name?, _): return .flatpak(name)
+        case (nil, nil, let path?): return .processes(path)
+        case (nil, nil, nil):
+            throw CleanupFlaw(
+                "it is not known which processes are the app's",
+                "add \"unit\", \"flatpak\" or \"executable\" beside it"
+            )
+        }
+    }
+
+    private static func checked(_ program: Program) throws(CleanupFlaw) -> Program {
         switch program {
+        case .processes: break
         case .unit(let name):
             // A slice or a target would stop the programs of others, and the adapter itself.
             let kinds = [".service", ".scope"]
@@ -219,7 +284,7 @@ extension AppCleanup {
     /// The command line that the adapter owns; `nil` for a unit.
     package var command: [String]? {
         switch program {
-        case .unit: nil
+        case .unit, .processes: nil
         case .flatpak(let name): ["/usr/bin/flatpak", "run", name]
         case .command(let words):
             if let preset, let data, let program = words.first {

@@ -1,4 +1,5 @@
 package import DeviceConfiguration
+import SharedDevice
 
 /// Decides which apps take part in shared device mode. Pure: built from the configuration and the manifests, it asks nobody.
 ///
@@ -13,6 +14,9 @@ package import DeviceConfiguration
 /// 6. `Enable_SSO_On_All_ManagedApps` lets all enrolled apps in.
 /// 7. The rest takes part unless enrolment is required, or there is an allow list or a prefix list.
 ///
+/// Under an enforced cleanup policy, only apps whose manifest has `cleanup` take part: of others nobody could say what to stop and to delete. The
+/// prompt that comes with the broker needs none, because it gets neither account nor token.
+///
 /// Where more than one user reaches the bus, a manifest counts only if it names what another user cannot forge: a user, a unit or an AppArmor
 /// profile.
 package struct AppEligibility: Sendable {
@@ -23,16 +27,20 @@ package struct AppEligibility: Sendable {
     private let requiresEnrolment: Bool
     private let manifests: [AppManifest]
     private let requiresProof: Bool
+    private let requiresCleanup: Bool
 
     /// - Parameters:
     ///   - manifests: with one identifier twice, the first counts.
+    ///   - requiresCleanup: whether only apps take part whose cleanup can be enforced.
     ///   - requiresProof: whether more than one user reaches the bus.
     package init(
         lists: AppLists = AppLists(),
         requiresEnrolment: Bool = false,
         manifests: [AppManifest] = [],
-        requiresProof: Bool = false
+        requiresProof: Bool = false,
+        requiresCleanup: Bool = false
     ) {
+        self.requiresCleanup = requiresCleanup
         self.lists = lists
         self.requiresEnrolment = requiresEnrolment
         self.requiresProof = requiresProof
@@ -44,7 +52,12 @@ package struct AppEligibility: Sendable {
         Set(lists.blocked).sorted().filter { manifest(of: $0)?.supportsSharedDeviceMode == true }.map { identifier in
             "AppBlockList has \(identifier), which takes part all the same: it was made for shared device mode; "
                 + "remove its manifest to keep it out"
-        }
+        } + manifests.filter { requiresCleanup && $0.cleanup == nil && !$0.isPrompt }.map(Self.lackOfCleanup)
+    }
+
+    private static func lackOfCleanup(_ manifest: AppManifest) -> String {
+        "\(manifest.identifier) takes no part under the enforced cleanup policy: its manifest does not say what to delete; "
+            + "add \"cleanup\": {\"by\": \"app\", \"delete\": [\"/what/it/keeps\"]} and \"user\" to it"
     }
 
     /// Whether this caller takes part, and as whom.
@@ -53,6 +66,7 @@ package struct AppEligibility: Sendable {
     package func decide(_ credentials: AppCredentials, claiming claimed: String?) -> Decision {
         Result { () throws(EligibilityRefusal) -> AppIdentity in
             let app = try identity(of: credentials, claiming: claimed)
+            try checkCleanup(app, claimed)
             if app.manifest?.supportsSharedDeviceMode != true {
                 try checkLists(app.manifest?.identifier ?? claimed, app, credentials)
             }
@@ -63,7 +77,7 @@ package struct AppEligibility: Sendable {
     /// The apps of adapters that take part, each with the user whose data it is.
     package var adapters: [AppManifest] {
         manifests.filter { manifest in
-            guard let user = manifest.cleanup?.user.number, isTrusted(manifest) else { return false }
+            guard let user = manifest.adapter?.user.number, isTrusted(manifest) else { return false }
             if manifest.supportsSharedDeviceMode { return true }
             let app = AppIdentity(identifier: manifest.identifier, manifest: manifest)
             let credentials = AppCredentials(user: user, executable: "")
@@ -157,6 +171,17 @@ package struct AppEligibility: Sendable {
         }
     }
 
+    private func checkCleanup(_ app: AppIdentity, _ claimed: String?) throws(EligibilityRefusal) {
+        // A prompt holds no data.
+        guard requiresCleanup, app.manifest?.cleanup == nil, app.manifest?.isPrompt != true else { return }
+        let name = app.manifest?.identifier ?? claimed?.forLog(200) ?? "the app"
+        throw EligibilityRefusal(
+            .notEnforceable,
+            "\(name) has no manifest that says what to stop and to delete, and the cleanup policy is enforced",
+            remedy: "add \"cleanup\": {\"by\": \"app\", \"delete\": [\"/what/it/keeps\"]} and \"user\" to its manifest"
+        )
+    }
+
     private func isTrusted(_ manifest: AppManifest) -> Bool { !requiresProof || manifest.identity.isProof }
 
     /// The rules for apps that were not made for shared device mode, or have no manifest.
@@ -233,6 +258,8 @@ package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConver
         case notTheUser
         /// Its manifest names nothing that another user cannot forge.
         case noProof
+        /// Nobody could enforce its cleanup, and the policy wants that.
+        case notEnforceable
         /// The block list has it.
         case blocked
         /// It has no manifest, and only apps with one take part.
@@ -252,6 +279,9 @@ package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConver
 }
 
 extension AppManifest {
+    /// Whether it is the prompt that comes with the broker.
+    var isPrompt: Bool { identifier == BrokerProtocol.promptIdentifier }
+
     /// What keeps these credentials from being the app's, as the key of the manifest that does not fit; `nil` if they are.
     package func mismatch(_ credentials: AppCredentials) -> Key? {
         // A Flatpak's processes run programs of the sandbox's own file system, whatever their paths.
@@ -262,9 +292,9 @@ extension AppManifest {
         if let unit = identity.unit, unit != credentials.unit { return .unit }
         if let profile = identity.appArmor, profile != credentials.enforcedProfile { return .appArmor }
         // The unit of the adapter also has the app's command in it, which runs as the app's user and must not pass for the adapter.
-        if cleanup != nil, identity.unit == AppCleanup.unit(of: identifier), credentials.user != 0 { return .unit }
+        if adapter != nil, identity.unit == AppCleanup.unit(of: identifier), credentials.user != 0 { return .unit }
         // An adapter that stops units is root's; the app's own user runs the others.
-        if let user = identity.user, user != credentials.user, cleanup == nil || credentials.user != 0 { return .user }
+        if let user = identity.user, user != credentials.user, adapter == nil || credentials.user != 0 { return .user }
         return nil
     }
 }

@@ -1,4 +1,5 @@
 package import DeviceConfiguration
+package import DeviceStorage
 package import FoundationEssentials
 package import Identity
 package import Logging
@@ -39,17 +40,32 @@ package struct Request: Sendable {
         case deviceInformation
         case currentAccount
         case signIn(Credentials, scopes: Set<String>, patience: Duration, label: String?)
+        case beginSignIn(PromptWish)
+        case completeSignIn(name: String, PromptAnswer)
+        case awaitSignIn(name: String, patience: Duration)
+        /// `label`: the one of a `signIn`, or the name of a prompt's sign-in.
         case cancelSignIn(label: String)
         case acquireToken(identifier: String, scopes: Set<String>, refresh: Bool, session: UInt64?)
         case signOut(identifier: String, session: UInt64?)
         case report(CleanupReport.Progress, session: UInt64, detail: String?)
         case round(session: UInt64?, after: UInt64?, awaitsEnd: Bool, patience: Duration)
         case activity
+        case providerEvents([ProviderEvent])
         case join(Credentials)
         case leave(Credentials)
-        case signOutAnyone(identifier: String?, reason: String)
+        /// Of this session alone, where one is named: whoever asks may have seen the one before.
+        case signOutAnyone(identifier: String?, session: UInt64? = nil, reason: String)
         case waive(app: String, user: UInt32?, session: UInt64?, reason: String)
         case runningApps
+        case overdue(patience: Duration)
+        /// `problem` is why it was not done; `nil` if it was.
+        case enforced(app: String, user: UInt32, sessions: Set<UInt64>, detail: String?, problem: String?)
+        /// The device, as soon as its revision is not this one.
+        case status(known: UInt64?, patience: Duration)
+        /// The first entries of the log after this one, as soon as there are some; without a number, the newest.
+        case log(after: Int64?, limit: Int, patience: Duration)
+        /// The same as `round`, for one who administers the device and takes part as no app.
+        case anyRound(session: UInt64?, after: UInt64?, awaitsEnd: Bool, patience: Duration)
 
         var isSignOut: Bool {
             switch self {
@@ -62,6 +78,29 @@ package struct Request: Sendable {
     /// What a person gives to sign in.
     package typealias Credentials = SignInRequest
 
+    /// What a prompt asks for at the beginning of a sign-in.
+    package struct PromptWish: Sendable {
+        /// What the prompt can show, best first; empty: anything.
+        package var methods: [BrokerProtocol.SignInMethod] = []
+        /// Where the browser comes back to, for a page of the organisation's provider.
+        package var redirect: String?
+        /// The name that the page may suggest.
+        package var loginHint: String?
+        /// What the first access token is to permit.
+        package var scopes: Set<String> = []
+        /// How long the cleanups of before may take.
+        package var patience = Duration.zero
+
+        package init() {}
+    }
+
+    /// What the person has given to a prompt.
+    package enum PromptAnswer: Sendable {
+        case password(Credentials)
+        /// What the browser came back with after the `?`.
+        case query(String)
+    }
+
     /// Names the request to whoever answers it.
     package let number: UInt64
     /// The connection that asks.
@@ -71,8 +110,18 @@ package struct Request: Sendable {
     package let call: Call
     /// The method's name, for the log.
     package let method: String
+    /// Whether the person may be asked for a password before the answer, by polkit.
+    package let isInteractive: Bool
 
-    package init(number: UInt64, connection: String, claimed: String?, call: Call, method: String) {
+    package init(
+        number: UInt64,
+        connection: String,
+        claimed: String?,
+        call: Call,
+        method: String,
+        isInteractive: Bool = false
+    ) {
+        self.isInteractive = isInteractive
         self.number = number
         self.connection = connection
         self.claimed = claimed
@@ -105,18 +154,37 @@ package enum Event: Sendable {
     case manifests([AppManifest])
     /// The bus was asked to start an app.
     case serviceStarted(app: String, ServiceStart)
+    /// polkit has said whether the caller of this request may have what it asks for.
+    case authorised(UInt64, Bool)
+    /// The log was read for this request, or could not be.
+    case logRead(UInt64, Result<[AuditLog.Line], StoreError>)
     /// The screen was locked, or the person has logged out.
     case login(LoginEvent)
+    /// Who is logged in at the seat; `nil` while logind does not answer.
+    case seat(Seat?)
+    /// logind was asked to end login sessions; `nil`: it has taken the request.
+    case loginsEnded(String?)
+    /// The organisation's provider has a page for this prompt's sign-in, or not.
+    case signInBegan(String, Result<BegunSignIn, IdentityError>)
+    /// What the organisation's provider says of this prompt's sign-in; `nil`: the person has not finished.
+    case signedIn(String, Result<ProviderSignIn?, IdentityError>)
+    case renewed(UInt64, RenewalOutcome)
+    /// The provider was told of the end with this number, or not.
+    case sessionEndTold(UInt64, IdentityError?)
     /// The time that ``BrokerState/nextDeadline`` named has come.
     case time
     /// The broker is about to end: everything is to be on the disk.
     case ending
 }
 
-/// What the person at the device has done, by logind's word.
+/// What the person at the device has done, by logind's word. The raw values are what the log has as the reason of a sign-out.
 package enum LoginEvent: String, Sendable, Equatable {
     case locked = "screen lock"
     case ended = "logout"
+    /// The machine is about to be shut down.
+    case shutdown
+    /// It is not any more.
+    case shutdownCancelled = "shutdown cancelled"
 }
 
 /// What came of asking the bus to start an app.
@@ -142,8 +210,28 @@ package enum Effect: Sendable {
     /// Answers with ``Event/issued(_:_:)``.
     case issueToken(UInt64, AuthenticatedIdentity, scopes: Set<String>)
     case endProviderSession(AuthenticatedIdentity)
+    /// Answers with ``Event/signInBegan(_:_:)``.
+    case beginSignIn(String, SignInStart)
+    /// Answers with ``Event/signedIn(_:_:)``.
+    case completeSignIn(String, String, query: String)
+    /// Answers with ``Event/signedIn(_:_:)``.
+    case pollSignIn(String, String)
+    /// Nobody waits for the sign-in of this handle any more.
+    case cancelSignIn(String)
+    /// Answers with ``Event/renewed(_:_:)``.
+    case renew(UInt64, ProviderRecord, scopes: Set<String>, mayBeUsed: Bool)
+    /// Answers with ``Event/sessionEndTold(_:_:)``.
+    case tellSessionEnd(UInt64, ProviderRecord)
     /// Answers with ``Event/serviceStarted(app:_:)``.
     case startService(app: String, busName: String)
+    /// Has logind end these sessions; answers with ``Event/loginsEnded(_:)``.
+    case endLogins([String])
+    /// Nothing is left that the machine's shutdown has to wait for.
+    case allowShutdown
+    /// Asks polkit; answers with ``Event/authorised(_:_:)``.
+    case authorise(UInt64, connection: String, BrokerState.Right, isInteractive: Bool)
+    /// Reads the log; answers with ``Event/logRead(_:_:)``.
+    case readLog(UInt64, AuditLog.Filter)
     /// Somebody used the device at this time.
     case keepActivity(Date)
     /// An entry of the audit log, for the journal.
@@ -161,6 +249,12 @@ package struct Batch: Sendable {
     package var membership: Membership??
     package var sessions: [UInt64: CleanupLedger.Session?] = [:]
     package var parts: [UInt64: [Participant: CleanupLedger.Part?]] = [:]
+    /// `.some(nil)` removes the row.
+    package var provider: ProviderSession??
+    /// The state that the row is of.
+    package var providerOwner: DeviceState?
+    /// Ends that the provider is to be told, by their numbers; `nil` removes one.
+    package var outbox: [UInt64: ProviderOutbox.Entry?] = [:]
     package var log: [AuditEntry] = []
     /// Whether a name leaves the rows, so that its bytes have to leave the file.
     package var erases = false
@@ -181,6 +275,14 @@ package struct DevicePolicy: Sendable, Equatable {
     package var problem: String?
     /// Whether a configuration was ever valid. Without one nobody signs in.
     package var isConfigured = true
+    /// Who says who people are.
+    package var identity = IdentitySource.embedded
+    /// The organisation's provider; there where ``identity`` is `oidc`, and only there.
+    package var organisation: OrganisationSettings?
+    /// Whether apps may hand over passwords with `SignIn`. Prompts may in any case.
+    package var passwordSignIn = true
+    /// Whether a sign-out ends the login session at the seat.
+    package var endsLoginSession = false
     package var requiresJoin = false
     /// The tenant whose users may sign in on a device that is not joined; `nil` means any tenant.
     package var tenantIdentifier: String?
@@ -197,8 +299,13 @@ package struct DevicePolicy: Sendable, Equatable {
     package var lists = AppLists()
     /// Whether only apps with a manifest take part.
     package var requiresEnrolment = false
+    /// The users who may see the device and sign out, beside its administrators.
+    package var operators: Set<UInt32> = []
 
     package init() {}
+
+    /// Whether it matters who is logged in at the seat.
+    var followsSeat: Bool { identity == .loginSession || endsLoginSession }
 }
 
 extension DevicePolicy {
@@ -226,6 +333,10 @@ extension DevicePolicy {
     package init(_ configuration: ManagedConfiguration, hasManyUsers: Bool) {
         mode = configuration.mode
         organization = configuration.organization
+        identity = configuration.identity
+        organisation = configuration.organisation
+        passwordSignIn = configuration.identity == .embedded && configuration.passwordSignIn ?? true
+        endsLoginSession = configuration.endsLoginSession
         requiresJoin = configuration.requiresJoin
         tenantIdentifier = configuration.tenantIdentifier
         cleanup = configuration.cleanup
@@ -235,6 +346,7 @@ extension DevicePolicy {
         endsAtLogout = configuration.signOutOnLogout
         endSessionURL = configuration.endSessionURL?.text
         lists = configuration.appLists
+        operators = configuration.operators.users
         requiresEnrolment = configuration.requiresEnrolment ?? (configuration.cleanup.isStrict || hasManyUsers)
     }
 }

@@ -85,7 +85,8 @@ extension BrokerState {
             lists: policy.lists,
             requiresEnrolment: policy.requiresEnrolment || !policy.isConfigured,
             manifests: manifests,
-            requiresProof: requiresProof
+            requiresProof: requiresProof,
+            requiresCleanup: policy.cleanup.deadline != nil
         )
         var ended: Set<Participant> = []
         for (connection, entry) in connected {
@@ -128,11 +129,17 @@ extension BrokerState {
                 effects.append(.reply(number, .failure(.requestAbandoned)))
             }
         }
+        for number in consulted.filter({ $0.value.request.connection == connection }).keys.sorted() {
+            consulted[number] = nil
+            effects.append(.reply(number, .failure(.requestAbandoned)))
+        }
         for number in asked.filter({ $0.value.request.connection == connection }).keys.sorted() { abandon(number) }
-        if let pending, pending.asked.request.connection == connection {
+        if let asked = pending?.asked, asked.request.connection == connection {
             // A person whose app has ended may have left the device.
             dropPendingSignIn(because: .requestAbandoned)
         }
+        endPrompts(of: connection, because: .requestAbandoned)
+        enforcerLeft(connection)
         connected[connection] = nil
         for (session, participant) in ledger.connectionEnded(connection) {
             enterRepeatable(.interrupted, "interrupted", session, participant)

@@ -128,7 +128,13 @@ extension BrokerState {
 
     /// A round and its revision, which grows with each change.
     mutating func round(_ request: Request, isLate: Bool = false, until: Duration? = nil) -> BrokerProtocol.Fields? {
-        guard case .round(let session, let known, let awaitsEnd, let patience) = request.call else { return [:] }
+        let (session, known, awaitsEnd, patience): (UInt64?, UInt64?, Bool, Duration)
+        switch request.call {
+        case .round(let number, let revision, let awaits, let wait),
+            .anyRound(let number, let revision, let awaits, let wait):
+            (session, known, awaitsEnd, patience) = (number, revision, awaits, wait)
+        default: return [:]
+        }
         guard let number = session ?? ledger.rounds.last, let outcome = ledger.sessions[number]?.outcome else {
             return [:]
         }
@@ -150,16 +156,18 @@ extension BrokerState {
     /// Whether an open round holds up the next sign-in. A round that outlasts the policy's timeout expires and holds up nobody; a policy
     /// without a timeout waits for rounds that expired under an earlier policy too.
     var isSignInHeld: Bool {
+        // What is being deleted must not be the next person's.
+        if !enforcement.claims.isEmpty { return true }
         if waitsWithoutEnd { return ledger.hasIncompleteRounds }
         return policy.cleanup.timeout != nil && !ledger.openRounds.isEmpty
     }
 
     /// The apps that a sign-in has to wait for.
     var awaited: [String] {
-        Set((waitsWithoutEnd ? ledger.debtors : ledger.awaited).map(\.app)).sorted()
+        Set((waitsWithoutEnd ? ledger.debtors : ledger.awaited).union(enforcement.claims.keys).map(\.app)).sorted()
     }
 
-    private var waitsWithoutEnd: Bool { policy.cleanup.isStrict && policy.cleanup.timeout == nil }
+    private var waitsWithoutEnd: Bool { policy.cleanup.longestWait == nil }
 
     // MARK: Reminding and starting apps
 

@@ -12,6 +12,8 @@ extension BrokerState {
     struct Asked: Sendable {
         enum Purpose: Sendable {
             case signIn(scopes: Set<String>, label: String?)
+            /// The person answers a prompt.
+            case prompt
             case join, leave
             case token(scopes: Set<String>, epoch: UInt64, identifier: String)
         }
@@ -23,6 +25,8 @@ extension BrokerState {
         var throttleName = ""
         /// Who signs in, once the provider has said so.
         var identity: AuthenticatedIdentity?
+        /// The same, where the organisation's provider has said so.
+        var provided: ProviderSignIn?
         /// Nobody waits for the password's check any more. To the throttle it is a wrong one until the provider has answered, and then what it
         /// was: whoever hangs up does not try for nothing, and an app that is killed locks nobody out.
         var isAbandoned = false
@@ -34,10 +38,12 @@ extension BrokerState {
 
     /// A sign-in whose session is not on the disk yet.
     struct PendingSignIn: Sendable {
-        let asked: Asked
+        /// `nil` where it is a login at the seat.
+        let asked: Asked?
         let next: DeviceState
         let identity: AuthenticatedIdentity
-        let token: AccessToken
+        /// `nil` for a login, and where a prompt has asked.
+        let token: AccessToken?
         let change: UInt64
     }
 
@@ -85,33 +91,42 @@ extension BrokerState {
         case .deviceInformation: return deviceInformation
         case .join(let credentials):
             guard caller.isAdministrator else { throw .notPermitted }
+            // The device's own directory says nothing about the organisation's people.
+            guard policy.organisation == nil else { throw .noJoinByPage }
             try authenticate(credentials, request, Participant(app: "enrolment", user: caller.user), .join)
             return nil
         case .leave(let credentials):
             guard caller.isAdministrator else { throw .notPermitted }
             try authenticate(credentials, request, Participant(app: "enrolment", user: caller.user), .leave)
             return nil
-        case .signOutAnyone(let identifier, let reason):
-            guard caller.isAdministrator else { throw .notPermitted }
-            return try signOut(request, identifier, nil, cause: reason)
-        case .waive(let app, let user, let session, let reason):
-            guard caller.isAdministrator else { throw .notPermitted }
-            return waive(request, app, user, session, reason)
-        case .runningApps:
-            guard caller.isAdministrator else { throw .notPermitted }
-            return runningApps
+        case .providerEvents(let events):
+            try checkIsProvider(caller)
+            heed(events)
+            return [:]
+        case .overdue: return try overdue(request, caller)
+        case .enforced: return try reportEnforcement(request, caller)
         default: break
+        }
+        if let right = request.call.right {
+            return try permit(right, request, caller) ? try administer(request) : nil
         }
         let participant: Participant
         do throws(Refusal) {
             participant = try identify(request, caller)
         } catch {
             guard error.code == .appNotEligible, let debtor = debtor(request, caller) else { throw error }
+            try checkNotEnforced(debtor)
             return try answerDebtor(request, debtor, error)
         }
+        try checkNotEnforced(participant)
+        try checkPrompt(participant, request.call)
         switch request.call {
         case .currentAccount: return try currentAccount(request, participant)
         case .signIn: return try signIn(request, participant)
+        case .beginSignIn: return try beginSignIn(request, participant)
+        case .completeSignIn(let name, let answer): return try completeSignIn(request, participant, name, answer)
+        case .awaitSignIn(let name, let patience):
+            return try awaitSignIn(request, participant, name, patience)
         case .cancelSignIn(let label):
             cancelSignIn(label, of: request.connection)
             return [:]
@@ -141,7 +156,9 @@ extension BrokerState {
         let app =
             switch request.call {
             case .join, .leave: "enrolment"
-            case .signOutAnyone, .waive, .runningApps: "administrator"
+            case let call where call.right != nil: "administrator"
+            case .overdue, .enforced: "enforcement"
+            case .providerEvents: "the organisation's provider"
             default:
                 entry?.apps[request.claimed]?.app
                     ?? "\(request.claimed?.forLog(200) ?? "an app without a name") (not eligible)"
@@ -156,12 +173,13 @@ extension BrokerState {
         effects.append(.note(.notice, "refused", details))
     }
 
-    private var deviceInformation: BrokerProtocol.Fields {
+    var deviceInformation: BrokerProtocol.Fields {
         var fields: BrokerProtocol.Fields = [
             "mode": .string(device.mode.rawValue),
             "epoch": .uint64(device.epoch),
             "brokerVersion": .string(ProjectVersion.number),
             "joined": .boolean(rules.isJoined),
+            "identity": .string(policy.identity.rawValue),
         ]
         if isSignInHeld {
             fields["signInHeldFor"] = .array(awaited.map { .string($0) }, of: "s")
@@ -169,16 +187,19 @@ extension BrokerState {
         fields["tenant"] = rules.tenantIdentifier.map { .string($0) }
         fields["organization"] = policy.organization.map { .string($0) }
         fields["configurationProblem"] = policy.problem.map { .string($0) }
+        fields["enforcementProblem"] = enforcementProblem.map { .string($0) }
         fields["storeProblem"] = disk.problem.map { .string($0) }
-        return fields
+        fields["loginProblem"] = loginProblem.map { .string($0) }
+        return fields.merging(providerInformation) { $1 }
     }
 
-    private var runningApps: BrokerProtocol.Fields {
+    var runningApps: BrokerProtocol.Fields {
         let running = Set(connected.values.flatMap { $0.apps.values.map(\.app) })
         let holding = device.account == nil ? [] : Set((ledger.parts[device.epoch] ?? [:]).keys.map(\.app))
         let problems = wakes.compactMap { app, wake in wake.problem.map { "\(app) \($0)" } }
         return [
             "startProblems": .array(problems.sorted().map { .string($0) }, of: "s"),
+            "enforcementProblems": .array(enforcementProblems.map { .string($0) }, of: "s"),
             "apps": .array(running.sorted().map { .string($0) }, of: "s"),
             "holding": .array(holding.sorted().map { .string($0) }, of: "s"),
         ]
@@ -247,7 +268,12 @@ extension BrokerState {
         _ session: UInt64?
     ) throws(Refusal) -> BrokerProtocol.Fields? {
         let account = try checkAccount(identifier, session)
+        guard policy.identity != .loginSession else { throw .noTokens }
         try checkOwesNothing(participant, request.connection)
+        if provider.session != nil {
+            return try acquireProviderToken(request, participant, account, scopes, refresh: refresh)
+        }
+        try checkScopes(scopes, of: participant)
         if !refresh, let kept = tokens.token(for: participant, scopes: scopes, at: now) {
             return try handOver(request, participant, Grant(account: account, epoch: device.epoch, token: kept))
         }
@@ -272,7 +298,8 @@ extension BrokerState {
         // The policy may have become strict while the provider or the disk was asked.
         try checkOwesNothing(participant, request.connection)
         guard grant.epoch == device.epoch, device.account != nil else { throw sessionIsOver(grant.account.identifier) }
-        if let change = try hold(participant, request.connection) {
+        let change = max(try hold(participant, request.connection) ?? 0, provider.change)
+        if change > disk.committed {
             wait(request, for: .token(participant, grant), change: change)
             return nil
         }
@@ -308,7 +335,7 @@ extension BrokerState {
 
     // MARK: Signing out
 
-    private mutating func signOut(
+    mutating func signOut(
         _ request: Request,
         _ identifier: String?,
         _ session: UInt64?,

@@ -15,22 +15,41 @@ extension BrokerState {
         until: Duration? = nil
     ) throws(Refusal) -> BrokerProtocol.Fields? {
         guard case .signIn(let credentials, let scopes, let patience, let label) = request.call else { return nil }
-        try checkIdentity(request, participant)
-        // All of it before the password is looked at: a refusal must not tell whether it was right.
-        try checkSignIn()
-        if isSignInHeld {
-            let deadline = until ?? now.uptime + patience
-            guard !isLate, deadline > now.uptime else { throw .cleanupPending(awaited) }
-            wait(request, until: deadline, for: .signIn(participant))
-            return nil
+        // Where people log in at the machine, no prompt helps either.
+        guard policy.passwordSignIn || policy.identity == .loginSession else {
+            throw policy.organisation.map { .promptNeeded($0.issuer.text) } ?? .promptNeeded
         }
-        try checkOwesNothing(participant, request.connection)
+        // All of it before the password is looked at: a refusal must not tell whether it was right.
+        let deadline = until ?? now.uptime + patience
+        guard try admitSignIn(request, participant, isLate: isLate, until: deadline) else { return nil }
+        try checkScopes(scopes, of: participant)
         try authenticate(credentials, request, participant, .signIn(scopes: scopes, label: label))
         return nil
     }
 
+    /// Checks all that has to hold before anybody is asked who they are.
+    ///
+    /// - Returns: `false` if the request waits for the rounds of those before.
+    mutating func admitSignIn(
+        _ request: Request,
+        _ participant: Participant,
+        isLate: Bool = false,
+        until deadline: Duration
+    ) throws(Refusal) -> Bool {
+        try checkIdentity(request, participant)
+        try checkSignIn()
+        if isSignInHeld {
+            guard !isLate, deadline > now.uptime else { throw .cleanupPending(awaited) }
+            wait(request, until: deadline, for: .signIn(participant))
+            return false
+        }
+        try checkOwesNothing(participant, request.connection)
+        return true
+    }
+
     private func checkSignIn() throws(Refusal) {
         guard policy.isConfigured else { throw .neverConfigured }
+        guard policy.identity != .loginSession else { throw .signedInByLogin }
         try device.checkSignIn(rules)
         guard pending == nil else { throw .signInUnderWay }
     }
@@ -71,6 +90,16 @@ extension BrokerState {
                 attempt.identity = identity
                 asked[number] = attempt
                 effects.append(.issueToken(number, identity, scopes: scopes))
+            case .prompt:
+                // A prompt gets no token.
+                asked[number] = nil
+                attempt.identity = identity
+                do throws(Refusal) {
+                    try begin(attempt, identity, nil)
+                } catch {
+                    discard(attempt)
+                    throw error
+                }
             case .join, .leave:
                 asked[number] = nil
                 // The provider's session served this request only.
@@ -85,6 +114,7 @@ extension BrokerState {
             }
         } catch {
             asked[number] = nil
+            reopenPrompt(of: attempt)
             if !attempt.isAbandoned { refuse(attempt.request, error) }
         }
     }
@@ -117,7 +147,9 @@ extension BrokerState {
             case .failure(let error): throw Refusal(error)
             }
             switch attempt.purpose {
-            case .signIn: try begin(attempt, token)
+            case .signIn:
+                guard let identity = attempt.identity else { throw .requestAbandoned }
+                try begin(attempt, identity, token)
             case .token(let scopes, let epoch, let identifier):
                 guard let account = device.account, epoch == device.epoch else { throw sessionIsOver(identifier) }
                 tokens.store(token, for: attempt.participant, scopes: scopes, at: now)
@@ -125,32 +157,38 @@ extension BrokerState {
                 if let fields = try handOver(attempt.request, attempt.participant, grant) {
                     reply(number, fields)
                 }
-            case .join, .leave: break
+            case .join, .leave, .prompt: break
             }
         } catch {
-            if let identity = attempt.identity { effects.append(.endProviderSession(identity)) }
+            discard(attempt)
             refuse(attempt.request, error)
         }
     }
 
     /// The person is known: decides again, because somebody else may have signed in or out meanwhile, and lets the disk have the session.
-    private mutating func begin(_ attempt: Asked, _ token: AccessToken) throws(Refusal) {
-        guard let identity = attempt.identity else { throw .requestAbandoned }
+    ///
+    /// - Parameter token: the first one of the app that asks; a prompt gets none.
+    mutating func begin(
+        _ attempt: Asked,
+        _ identity: AuthenticatedIdentity,
+        _ token: AccessToken?
+    ) throws(Refusal) {
         try checkSignIn()
         try checkCleanups(attempt)
         let (participant, connection) = (attempt.participant, attempt.request.connection)
         let next = try device.signingIn(identity.account, rules)
         if let problem = disk.problem { throw .notStored(problem) }
         ledger.begin(next.epoch, account: identity.account, at: now)
-        // The answer gives the app the account, so that the ledger lists it from the start.
-        _ = ledger.hold(next.epoch, by: participant, on: connection)
+        // The answer gives an app the account, so that the ledger lists it from the start. A prompt holds nothing.
+        if token != nil { _ = ledger.hold(next.epoch, by: participant, on: connection) }
         // In the same transaction as the session: each session that a restart finds is in the log.
         enterLog(.signedIn, session: next.epoch, account: identity.account, detail: participant.app)
-        noteHolder(participant, of: next.epoch)
+        if token != nil { noteHolder(participant, of: next.epoch) }
         holdForAdapters()
         isDeviceDirty = true
+        if attempt.provided != nil { isProviderDirty = true }
         let change = needsDisk(within: .zero)
-        connected[connection]?.held = change
+        if token != nil { connected[connection]?.held = change }
         pending = PendingSignIn(asked: attempt, next: next, identity: identity, token: token, change: change)
     }
 
@@ -170,7 +208,7 @@ extension BrokerState {
         guard let pending else { return }
         do throws(Refusal) {
             guard policy.isConfigured else { throw .neverConfigured }
-            try checkCleanups(pending.asked)
+            if let asked = pending.asked { try checkCleanups(asked) }
         } catch {
             dropPendingSignIn(because: error)
         }
@@ -180,22 +218,38 @@ extension BrokerState {
     mutating func finishSignIn() {
         guard let pending, disk.committed >= pending.change else { return }
         self.pending = nil
-        let request = pending.asked.request
         let account = pending.identity.account
-        enter(pending.next, cause: pending.asked.participant.app)
+        enter(pending.next, cause: pending.asked?.participant.app ?? "login")
+        guard let asked = pending.asked else {
+            // The clock may have been set meanwhile, and the new session ended at once.
+            guard device == pending.next else { return }
+            effects.append(.note(.notice, "signed in by login", ["epoch": "\(device.epoch)"]))
+            return noteActivity()
+        }
+        let request = asked.request
         guard device == pending.next else {
             // The clock was set meanwhile, and the new session ended at once.
-            effects.append(.endProviderSession(pending.identity))
+            discard(asked)
+            reopenPrompt(of: asked)
             return refuse(request, sessionIsOver(account.identifier))
         }
-        identity = pending.identity
-        guard case .signIn(let scopes, let label) = pending.asked.purpose else { return }
-        tokens.store(pending.token, for: pending.asked.participant, scopes: scopes, at: now)
-        lastSignIn = label.map { ($0, request.connection, device.epoch) }
+        if let provided = asked.provided {
+            openProviderSession(provided)
+            provider.change = pending.change
+        } else {
+            identity = pending.identity
+        }
+        lastSignIn = request.call.signInLabel.map { ($0, request.connection, device.epoch) }
         noteActivity()
         let program = connected[request.connection]?.caller.program ?? ""
         effects.append(.note(.notice, "signed in", ["epoch": "\(device.epoch)", "caller": program]))
-        reply(request.number, Grant(account: account, epoch: device.epoch, token: pending.token).fields)
+        if case .signIn(let scopes, _) = asked.purpose, let token = pending.token {
+            tokens.store(token, for: asked.participant, scopes: scopes, at: now)
+            reply(request.number, Grant(account: account, epoch: device.epoch, token: token).fields)
+        } else {
+            request.call.promptName.map { prompts[$0] = nil }
+            reply(request.number, ["username": .string(account.username), "epoch": .uint64(device.epoch)])
+        }
     }
 
     /// The session that is being written comes to nothing. The disk may have it already, so that its number is used up, and its end is
@@ -216,25 +270,37 @@ extension BrokerState {
         erases = true
         needsDisk(within: .zero)
         effects.append(.noteState(device))
-        effects.append(.endProviderSession(pending.identity))
-        refuse(pending.asked.request, refusal)
+        guard let asked = pending.asked else { return }
+        discard(asked)
+        reopenPrompt(of: asked)
+        refuse(asked.request, refusal)
+    }
+
+    /// What a provider has opened for a sign-in that comes to nothing is closed again.
+    private mutating func discard(_ attempt: Asked) {
+        if let provided = attempt.provided {
+            // The disk may have it already.
+            isProviderDirty = true
+            return tellLater(provided.record)
+        }
+        if let identity = attempt.identity { effects.append(.endProviderSession(identity)) }
     }
 
     // MARK: Cancelling
 
-    /// Cancels the sign-in that this connection began under this label. If it has signed somebody in already, signs that account out again.
+    /// Cancels the sign-in that this connection began under this label or name. If it has signed somebody in already, signs that account out again.
     mutating func cancelSignIn(_ label: String, of connection: String) {
         func isMeant(_ request: Request) -> Bool {
-            guard request.connection == connection, case .signIn(_, _, _, label) = request.call else { return false }
-            return true
+            request.connection == connection && request.call.signInLabel == label
         }
-        if let pending, isMeant(pending.asked.request) { dropPendingSignIn(because: .requestAbandoned) }
+        if let asked = pending?.asked, isMeant(asked.request) { dropPendingSignIn(because: .requestAbandoned) }
         for number in asked.filter({ isMeant($0.value.request) }).keys.sorted() { abandon(number) }
         for (number, entry) in waiting.sorted(by: { $0.key < $1.key }) {
             guard case .signIn = entry.reason, isMeant(entry.request) else { continue }
             waiting[number] = nil
             refuse(entry.request, .requestAbandoned)
         }
+        if prompts[label]?.connection == connection { endPrompt(label, because: .requestAbandoned) }
         guard let lastSignIn, lastSignIn.label == label, lastSignIn.connection == connection,
             lastSignIn.epoch == device.epoch, let next = try? device.signingOut(nil)
         else { return }
@@ -248,7 +314,8 @@ extension BrokerState {
             asked[number]?.isAbandoned = true
         } else {
             asked[number] = nil
-            if let identity = attempt.identity { effects.append(.endProviderSession(identity)) }
+            forgetTokenRequest(number)
+            discard(attempt)
         }
         refuse(attempt.request, .requestAbandoned)
     }

@@ -14,10 +14,16 @@ extension BrokerState {
             case token(Participant, Grant)
             /// A change has to be on the disk.
             case stored(BrokerProtocol.Fields, Participant?)
-            /// Open rounds hold up a sign-in.
+            /// Open rounds hold up a sign-in, or its beginning at a prompt.
             case signIn(Participant)
+            /// Somebody is to be late.
+            case overdue
             /// The round is to change.
             case round
+            /// The device is to change.
+            case status
+            /// The log is to have more entries on the disk than after so many writes.
+            case log(writes: UInt64)
         }
 
         let request: Request
@@ -61,8 +67,21 @@ extension BrokerState {
             if let problem = disk.problem { throw .notStored(problem) }
             waiting[request.number] = entry
             return nil
-        case .signIn(let participant): return try signIn(request, participant, isLate: isLate, until: entry.until)
+        case .signIn(let participant):
+            if case .beginSignIn = request.call {
+                return try beginSignIn(request, participant, isLate: isLate, until: entry.until)
+            }
+            return try signIn(request, participant, isLate: isLate, until: entry.until)
+        case .overdue:
+            guard let caller = connected[request.connection]?.caller else { throw .requestAbandoned }
+            return try overdue(request, caller, isLate: isLate, until: entry.until)
         case .round: return round(request, isLate: isLate, until: entry.until)
+        case .status: return status(request, isLate: isLate, until: entry.until)
+        case .log where isLate: return Self.logFields([])
+        case .log(let writes) where writes == disk.logWrites:
+            waiting[request.number] = entry
+            return nil
+        case .log: return try readLog(request, until: entry.until)
         }
     }
 

@@ -23,6 +23,8 @@ package struct BrokerState: Sendable {
     var tokens: TokenVault
     /// What the provider returned at sign-in. A restart loses it; tokens are then issued for the account alone.
     var identity: AuthenticatedIdentity?
+    /// What is under way with the organisation's provider.
+    var provider = Provider()
     /// The sign-in whose session is being written to the disk.
     var pending: PendingSignIn?
     /// The session that was begun last, and the request that began it.
@@ -44,6 +46,10 @@ package struct BrokerState: Sendable {
     var waiting: [UInt64: Waiting] = [:]
     /// Requests that wait for the identity provider.
     var asked: [UInt64: Asked] = [:]
+    /// Requests that wait for polkit, or for entries of the log to be read.
+    var consulted: [UInt64: Consulted] = [:]
+    /// Sign-ins that prompts have begun, by their names.
+    var prompts: [String: PromptedSignIn] = [:]
     var throttle = PasswordThrottle()
     var refusals = LogLimiter()
     var reports = LogLimiter(limit: 60)
@@ -55,24 +61,33 @@ package struct BrokerState: Sendable {
     var schedule: (epoch: UInt64, schedule: SignOutSchedule, nextLook: Duration?)?
     var reminder: (at: Duration, pause: Duration)?
     var wakes: [String: Wake] = [:]
+    var watch = SeatWatch()
     /// When somebody used the device last, before this run of the broker.
     var lastActivity: Date?
+
+    /// Cleanups that apps have not done in time.
+    var enforcement = Enforcement()
 
     // MARK: The disk
 
     var disk = Disk()
     var isDeviceDirty = false
     var isMembershipDirty = false
+    var isProviderDirty = false
     var erases = false
     var log: [AuditEntry] = []
     /// Grows with each change that somebody may wait for.
     package internal(set) var revision: UInt64 = 0
     var isTouched = false
+    /// What was wrong after the last event.
+    var problems: [String] = []
     var effects: [Effect] = []
 
     /// - Parameters:
     ///   - device: what the store holds, with `membership` and `ledger`.
     ///   - noted: a later state without an account, if the disk could only note that, and when.
+    ///   - session: what is kept of the organisation's provider for the open session.
+    ///   - outbox: what the provider is still to be told.
     ///   - requiresProof: whether more than one user reaches the bus.
     ///   - lastActivity: when somebody used the device last; `nil` if nobody knows.
     package init(
@@ -80,6 +95,8 @@ package struct BrokerState: Sendable {
         membership: Membership? = nil,
         ledger: CleanupLedger = CleanupLedger(),
         noted: (state: DeviceState, date: Date)? = nil,
+        provider session: ProviderSession? = nil,
+        outbox: [UInt64: ProviderOutbox.Entry] = [:],
         lastActivity: Date? = nil,
         requiresProof: Bool = false,
         at now: Moment
@@ -95,6 +112,8 @@ package struct BrokerState: Sendable {
         if let account = device.account, ledger.sessions[device.epoch] == nil {
             self.ledger.begin(device.epoch, account: account, at: now)
         }
+        provider.outbox = ProviderOutbox(entries: outbox)
+        if device.account != nil, let session { resumeProviderSession(session) }
         identifyAnew()
         if let noted, noted.state.epoch > device.epoch {
             self.now.wall = min(noted.date, now.wall)
@@ -124,19 +143,31 @@ package struct BrokerState: Sendable {
         case .committed(let number):
             disk.committed = max(disk.committed, number)
             disk.isWriting = false
+            if disk.writesLog { disk.logWrites += 1 }
             disk.problem = nil
             isTouched = true
         case .commitFailed(let batch, let problem): commitFailed(batch, problem)
         case .configured(let policy): configure(policy)
         case .manifests(let manifests): use(manifests)
         case .serviceStarted(let app, let outcome): serviceStarted(app, outcome)
+        case .authorised(let number, let isGranted): authorised(number, isGranted)
+        case .logRead(let number, let result): logRead(number, result)
         case .login(let event): login(event)
+        case .seat(let seat): look(at: seat)
+        case .loginsEnded(let problem): loginsEnded(problem)
+        case .signInBegan(let name, let result): signInBegan(name, result)
+        case .signedIn(let name, let result): signedIn(name, result)
+        case .renewed(let number, let outcome): renewed(number, outcome)
+        case .sessionEndTold(let number, let error): sessionEndTold(number, error)
         case .time: break
         case .ending: urge()
         }
+        followSeat()
         finishSignIn()
         writeIfDue()
+        noteProblems()
         answerWaiting()
+        askProvider()
         writeIfDue()
         defer { effects = [] }
         return effects
@@ -163,6 +194,7 @@ package struct BrokerState: Sendable {
             ledger.end(before.epoch, at: now)
             enterLog(.signedOut, session: before.epoch, account: account, detail: cause)
             noteCompletion(before.epoch, detail: "no app held any data")
+            if next.mode == .shared { loginIsSpent(before.epoch) }
         }
         if next.mode != before.mode { enterLog(.modeChanged, detail: "\(next.mode.rawValue), by \(cause)") }
         enterLog(.announced, session: next.account.map { _ in next.epoch }, detail: "epoch \(next.epoch)")
@@ -173,6 +205,7 @@ package struct BrokerState: Sendable {
             effects.append(.endProviderSession(left))
             identity = nil
         }
+        if next.account == nil { closeProviderSession() }
         prune()
         needsDisk(within: .zero)
         if next.account == nil {
@@ -198,12 +231,17 @@ package struct BrokerState: Sendable {
     private mutating func configure(_ policy: DevicePolicy) {
         let before = self.policy
         self.policy = policy
+        if before.identity != policy.identity || before.organisation != policy.organisation {
+            endPrompts(because: .noSuchPrompt)
+        }
         if before != policy { identifyAnew() }
+        refuseFormerOperators(before.operators.subtracting(policy.operators))
         let mode = policy.isConfigured ? policy.mode : device.mode
         if pending?.next.under(mode, rules) != nil {
             dropPendingSignIn(because: mode == .shared ? .tenantMismatch : .notSharedDevice)
         }
         checkPendingSignIn()
+        checkIdentity()
         if let next = device.under(mode, rules) { enter(next, cause: "the managed configuration") }
         schedule?.schedule.settings = policy.schedule
         lookAtSchedule()
@@ -225,124 +263,12 @@ package struct BrokerState: Sendable {
         touch()
     }
 
-    private mutating func login(_ event: LoginEvent) {
-        guard event == .locked ? policy.endsAtScreenLock : policy.endsAtLogout else { return }
-        signOutAutomatically(because: event.rawValue)
-    }
-
     mutating func signOutAutomatically(because reason: String) {
         dropPendingSignIn(because: .requestAbandoned)
         guard let next = try? device.signingOut(nil) else { return }
         enter(next, cause: reason)
         effects.append(.note(.notice, "signed out automatically", ["reason": reason]))
     }
-
-    // MARK: The disk
-
-    struct Disk: Sendable {
-        /// The number of the latest change.
-        var changes: UInt64 = 0
-        /// All changes up to this number are on the disk.
-        var committed: UInt64 = 0
-        var isWriting = false
-        /// When the next write begins at the latest; `nil` where nothing is to be written.
-        var due: Duration?
-        /// Why the last write failed; `nil` if it did not.
-        var problem: String?
-    }
-
-    /// The pause after a write that failed.
-    static let diskPause = Duration.seconds(1)
-    /// How long a change may stay in memory that a crash may lose.
-    static let lazyWrite = Duration.milliseconds(200)
-    /// How many entries of the log wait for a disk that fails. The oldest go first.
-    static let longestLog = 5000
-    /// How many complete rounds are kept for later questions, and how long names of accounts whose data an app never deleted.
-    static let keptRounds = 100
-    static let keptNames: TimeInterval = 30 * 24 * 3600
-
-    /// Something has changed that the disk is to have.
-    ///
-    /// - Returns: the change's number.
-    @discardableResult
-    mutating func needsDisk(within delay: Duration) -> UInt64 {
-        disk.changes += 1
-        let due = now.uptime + delay
-        // After a failure the pause stays; whoever needs the disk is refused meanwhile.
-        if disk.problem == nil || disk.due == nil { disk.due = min(disk.due ?? due, due) }
-        return disk.changes
-    }
-
-    /// Somebody waits for the disk to have all changes up to now.
-    mutating func urge() {
-        if disk.committed < disk.changes, disk.problem == nil { disk.due = min(disk.due ?? now.uptime, now.uptime) }
-        isTouched = true
-    }
-
-    mutating func enterLog(
-        _ event: AuditEntry.Event,
-        session: UInt64? = nil,
-        participant: Participant? = nil,
-        app: String? = nil,
-        account: Account? = nil,
-        detail: String? = nil
-    ) {
-        let entry = AuditEntry(
-            event: event,
-            at: now.wall,
-            session: session,
-            app: participant?.app ?? app,
-            user: participant?.user,
-            account: account?.identifier.lowercased(),
-            accountName: account?.username,
-            detail: detail
-        )
-        log.append(entry)
-        if log.count > Self.longestLog { log.removeFirst(log.count - Self.longestLog) }
-        effects.append(.journal(entry))
-        needsDisk(within: Self.lazyWrite)
-    }
-
-    private mutating func prune() {
-        ledger.prune(keeping: Self.keptRounds, namesSince: now.wall.addingTimeInterval(-Self.keptNames))
-    }
-
-    private mutating func writeIfDue() {
-        guard !disk.isWriting, let due = disk.due, due <= now.uptime else { return }
-        var batch = Batch(number: disk.changes)
-        if isDeviceDirty { batch.device = pending?.next ?? device }
-        if isMembershipDirty { batch.membership = .some(membership) }
-        let changes = ledger.takeChanges()
-        for number in changes.sessions { batch.sessions[number] = .some(ledger.sessions[number]) }
-        for (number, participants) in changes.parts {
-            for participant in participants {
-                batch.parts[number, default: [:]][participant] = .some(ledger.parts[number]?[participant])
-            }
-        }
-        batch.log = log
-        batch.erases = erases || batch.sessions.values.contains { $0?.account == nil }
-        (isDeviceDirty, isMembershipDirty, erases, log) = (false, false, false, [])
-        disk.isWriting = true
-        disk.due = nil
-        effects.append(.commit(batch))
-    }
-
-    private mutating func commitFailed(_ batch: Batch, _ problem: String) {
-        disk.isWriting = false
-        isTouched = true
-        isDeviceDirty = isDeviceDirty || batch.device != nil
-        isMembershipDirty = isMembershipDirty || batch.membership != nil
-        erases = erases || batch.erases
-        ledger.putBack(batch.changes)
-        log = (batch.log + log).suffix(Self.longestLog)
-        if disk.problem == nil { effects.append(.note(.error, "not on the disk yet", ["reason": problem])) }
-        disk.problem = problem
-        disk.due = now.uptime + Self.diskPause
-        if let pending, pending.change <= batch.number { dropPendingSignIn(because: .notStored(problem)) }
-    }
-
-    /// Whether everything is on the disk.
-    package var isOnDisk: Bool { !disk.isWriting && disk.due == nil }
 
     /// What manifests and lists say together that is probably not meant.
     package var warnings: [String] { eligibility.warnings }
@@ -362,15 +288,20 @@ package struct BrokerState: Sendable {
         times.append(reminder?.at)
         times.append(refusals.nextSummary)
         times.append(reports.nextSummary)
+        times.append(nextLookAtSeat)
         times += wakes.values.map(\.next)
-        if let timeout = policy.cleanup.timeout {
+        times.append(nextLookAtPrompts)
+        times.append(nextLookAtProvider)
+        times.append(nextDue)
+        if let timeout = policy.cleanup.expiry {
             times += ledger.openRounds.map { ($0.ended ?? now.uptime) + timeout }
         }
         return times.compactMap { $0 }.min()
     }
 
     private mutating func passTime() {
-        if let timeout = policy.cleanup.timeout {
+        noteOverdue()
+        if let timeout = policy.cleanup.expiry {
             for number in ledger.expire(timeout: timeout, at: now) {
                 let owing = ledger.report(of: number)?.owing.map(\.identifier).joined(separator: ", ") ?? ""
                 enterLog(.expired, session: number, detail: "still owing: \(owing)")
@@ -379,6 +310,8 @@ package struct BrokerState: Sendable {
             }
         }
         if let look = schedule?.nextLook, look <= now.uptime { lookAtSchedule() }
+        lookAtPrompts()
+        endOfflineSession()
         remindIfDue()
         for app in wakes.filter({ $0.value.next.map { $0 <= now.uptime } ?? false }).keys.sorted() { startService(app) }
         for summary in refusals.summaries(at: now.uptime) {

@@ -192,7 +192,7 @@ package struct CleanupLedger: Sendable, Equatable {
         if progress != .waived { next.toldAt = part.toldAt ?? now.wall }
         switch progress {
         // Only the broker itself sets these.
-        case .owed, .told: return .none
+        case .owed, .told, .enforced: return .none
         case .begun:
             next.progress = .begun
             if before != .begun { next.begunAt = now.wall }
@@ -301,7 +301,7 @@ package struct CleanupLedger: Sendable, Equatable {
     }
 
     @discardableResult
-    private mutating func completeIfSettled(_ number: UInt64) -> Bool {
+    mutating func completeIfSettled(_ number: UInt64) -> Bool {
         guard let session = sessions[number], session.endedAt != nil, session.outcome != .complete,
             (parts[number] ?? [:]).values.allSatisfy({ $0.progress?.isSettled == true })
         else { return false }
@@ -324,7 +324,7 @@ package struct CleanupLedger: Sendable, Equatable {
         setSession(number, session)
     }
 
-    private mutating func change(_ number: UInt64, _ participant: Participant, _ body: (inout Part) -> Void) {
+    mutating func change(_ number: UInt64, _ participant: Participant, _ body: (inout Part) -> Void) {
         body(&parts[number, default: [:]][participant, default: Part()])
         changes.parts[number, default: []].insert(participant)
     }

@@ -1,4 +1,5 @@
 import DeviceConfiguration
+import FoundationEssentials
 package import Identity
 package import SharedDevice
 
@@ -32,6 +33,67 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .accountAlreadySignedIn,
         "somebody else is being signed in on this device at this moment; try again"
     )
+    package static let signedInByLogin = Refusal(
+        .notPermitted,
+        "on this device people sign in by logging in at the machine itself, and no password is taken here; log in there, and "
+            + "the account is there (\"identity\": \"login-session\" in the managed configuration)"
+    )
+    package static let noTokens = Refusal(
+        .notPermitted,
+        "on this device people sign in by logging in at the machine, which gives no tokens to apps; use what the login has "
+            + "brought along, such as Kerberos tickets"
+    )
+    package static func promptNeeded(_ issuer: String) -> Refusal {
+        Refusal(.interactionRequired, "this device signs in with \(issuer)'s own page; run shared-device-sign-in")
+    }
+    package static func signInAgain(_ issuer: String) -> Refusal {
+        Refusal(.interactionRequired, "\(issuer) wants the person to sign in again; run shared-device-sign-in")
+    }
+    package static let otherPerson = Refusal(
+        .currentAccountMismatch,
+        "the session on this device is another person's; have that person sign in again, or sign it out first"
+    )
+    package static let noScopes = Refusal(
+        .notPermitted,
+        "this app may ask for no token; add what it may ask for to its manifest, as \"scopes\": [\"openid\"]"
+    )
+    package static func refusedScopes(_ scopes: [String]) -> Refusal {
+        let names = scopes.joined(separator: " ").forLog(200)
+        return Refusal(.notPermitted, "this app may not ask for \(names); add that to \"scopes\" in its manifest")
+    }
+    package static let scopesNotGranted = Refusal(
+        .invalidRequest,
+        "the organisation's provider does not grant these scopes; ask for others, or have the provider's administrator allow them"
+    )
+    package static let notTheProvider = Refusal(
+        .notPermitted,
+        "only the service shared-device-identity tells what providers have said"
+    )
+    package static let promptNeeded = Refusal(
+        .interactionRequired,
+        "on this device apps hand over no passwords; run shared-device-sign-in"
+    )
+    package static let noSuchPrompt = Refusal(
+        .loginExpired,
+        "this sign-in is over, or this process has not begun it; begin again"
+    )
+    package static let tooManyPrompts = Refusal(
+        .tooManyAttempts,
+        "too many people are asked to sign in at this moment; end one of these prompts, or try again later"
+    )
+    package static let onlyPrompts = Refusal(
+        .notPermitted,
+        "the prompt gets neither account nor token, and signs nobody out; let an app ask"
+    )
+    package static let promptIsAnswered = Refusal(
+        .invalidRequest,
+        "this sign-in is being completed already; wait for the answer"
+    )
+    /// - Parameter methods: those of this device.
+    package static func otherMethod(_ methods: [BrokerProtocol.SignInMethod]) -> Refusal {
+        let names = methods.map(\.rawValue).joined(separator: " or ")
+        return Refusal(.invalidRequest, "people sign in on this device by another method; use \(names)")
+    }
     package static let notSharedDevice = Refusal(
         .notSharedDevice,
         "this device is not in shared mode; its administrator turns that on with \"sharedDeviceMode\": true "
@@ -73,6 +135,11 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         "this device has to be joined to its organisation before anybody signs in; have an administrator run: "
             + "shared-device join"
     )
+    package static let noJoinByPage = Refusal(
+        .notPermitted,
+        "nobody joins a device with the page of the organisation's provider; name the organisation with tenantIdentifier in the "
+            + "managed configuration, and leave requiresJoin out"
+    )
     package static let notJoined = Refusal(
         .deviceNotJoined,
         "this device is not joined to an organisation; there is none to leave"
@@ -86,7 +153,23 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         "this user is no administrator of the device's organisation; have one of them do this, or give the role with: "
             + "shared-device user role NAME administrator"
     )
-    package static let notPermitted = Refusal(.notPermitted, "only root and the broker's own user may do this")
+    package static let notPermitted = Refusal(
+        .notPermitted,
+        "only this device's administrators may do this: root, the broker's own user, and whom polkit or the managed "
+            + "configuration's operators let"
+    )
+    package static let notEnforcing = Refusal(
+        .notPermitted,
+        "only the unit \(AppCleanup.enforcementUnit) enforces cleanups"
+    )
+    package static let notHandedOver = Refusal(
+        .invalidRequest,
+        "the cleanup of this app was not handed to this process, or not for these sessions; ask again for those that are overdue"
+    )
+    package static let isEnforced = Refusal(
+        .brokerFailed,
+        "this app was late with its cleanup, and is being stopped and its data deleted at this moment; ask again"
+    )
     package static let tooManyQuestions = Refusal(
         .tooManyAttempts,
         "too many requests of this user wait for an answer at this moment; try again when some are answered"
@@ -105,11 +188,24 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     package init(_ error: IdentityError) {
         let code: SharedDeviceError.Code =
             switch error.code {
-            case .invalidGrant, .accountDisabled, .accountUnknown, .interactionRequired: .authenticationFailed
+            case .invalidGrant, .accountDisabled, .accountUnknown, .interactionRequired, .authenticationFailed:
+                .authenticationFailed
             case .slowDown, .busy: .tooManyAttempts
             case .invalidScope: .invalidRequest
-            default: .brokerFailed
+            case .providerUnavailable: .providerUnavailable
+            case .providerMisconfigured: .providerMisconfigured
+            case .loginExpired: .loginExpired
+            case .userCanceled: .userCanceled
+            case .providerFailed: .brokerFailed
             }
         self.init(code, error.description)
+    }
+
+    /// What the organisation's provider says while somebody is signed in.
+    ///
+    /// - Parameter end: when the session ends, if nothing changes.
+    init(_ error: IdentityError, staysSignedInUntil end: Date) {
+        let refusal = Refusal(error)
+        self.init(refusal.code, "\(refusal.description); who is signed in stays so until \(end.formatted(.iso8601))")
     }
 }

@@ -26,6 +26,8 @@ package struct TokenVault: Sendable {
     static let freshness = Duration.seconds(5)
 
     private var tokens: [Key: Kept] = [:]
+    /// The token of the sign-in itself, or of a check: it is no app's.
+    private var common: AccessToken?
 
     package init(epoch: UInt64) { self.epoch = epoch }
 
@@ -36,8 +38,16 @@ package struct TokenVault: Sendable {
     package mutating func enter(epoch: UInt64) {
         guard epoch != self.epoch else { return }
         self.epoch = epoch
-        tokens = [:]
+        drop()
     }
+
+    /// Forgets all tokens.
+    package mutating func drop() { (tokens, common) = ([:], nil) }
+
+    package mutating func keepCommon(_ token: AccessToken) { common = token }
+
+    /// The token that is no app's; `nil` where there is none, or it ends too soon.
+    package func common(at now: Moment) -> AccessToken? { common.flatMap { isUsable($0, at: now.wall) ? $0 : nil } }
 
     /// Keeps `token`, in place of an earlier one of the same app for the same scopes.
     ///
@@ -59,6 +69,12 @@ package struct TokenVault: Sendable {
             now.uptime - kept.since < Self.freshness
         else { return nil }
         return kept.token
+    }
+
+    /// The app's token for these scopes, however long ago the provider was asked; `nil` where there is none, or it ends too soon.
+    package func anyToken(for participant: Participant, scopes: Set<String>, at now: Moment) -> AccessToken? {
+        let token = tokens[Key(participant: participant, scopes: scopes)]?.token
+        return token.flatMap { isUsable($0, at: now.wall) ? $0 : nil }
     }
 
     private func isUsable(_ token: AccessToken, at now: Date) -> Bool {

@@ -9,6 +9,7 @@ import Synchronization
 ///
 /// Whoever brings an event while no other is under way carries it through on its own thread: a question that can be answered at once is
 /// answered on the thread that read it. Effects therefore wait for nothing; what waits goes to threads of its own and comes back as an event.
+/// Where others bring events without end, the thread gets away after a while: it may be the one that the disk waits for.
 final class BrokerEngine: Sendable {
     private struct Box {
         var state: BrokerState
@@ -50,10 +51,21 @@ final class BrokerEngine: Sendable {
             defer { box.isRunning = true }
             return !box.isRunning
         }
-        guard isMine, let performer = performer.withLock({ $0 }) else { return }
-        while let effects = step() {
+        if isMine { carryThrough(atMost: Self.eventsOfThread) }
+    }
+
+    /// How many events a thread that has brought one carries through at most.
+    private static let eventsOfThread = 64
+    /// Where the rest of them is carried through. It does nothing else, so that nobody waits for it.
+    private let rest = DispatchQueue(label: "SharedDeviceBroker.events")
+
+    private func carryThrough(atMost count: Int) {
+        guard let performer = performer.withLock({ $0 }) else { return }
+        for _ in 0..<count {
+            guard let effects = step() else { return }
             for effect in effects { performer.perform(effect) }
         }
+        rest.async { self.carryThrough(atMost: .max) }
     }
 
     /// Whether the engine goes on: brings an event that changes nothing, and says whether that of the last call has had its turn. It has

@@ -16,9 +16,13 @@ final class BrokerInterface: Sendable {
     private let callers: Callers
     private let replies = Locked(Replies())
 
-    init(engine: BrokerEngine, callers: Callers) {
+    private let signingKeys: @Sendable () -> String?
+
+    /// - Parameter signingKeys: the keys that tokens are checked with, if this device signs them; it never blocks.
+    init(engine: BrokerEngine, callers: Callers, signingKeys: @escaping @Sendable () -> String?) {
         self.engine = engine
         self.callers = callers
+        self.signingKeys = signingKeys
     }
 
     var interface: DBusInterface {
@@ -37,6 +41,7 @@ final class BrokerInterface: Sendable {
                 .init("Version", "s") { .string(ProjectVersion.number) },
                 .init("Mode", "s") { [engine] in .string(engine.read { $0.device.mode.rawValue }) },
                 .init("Epoch", "t") { [engine] in .uint64(engine.read { $0.device.epoch }) },
+                .init("SigningKeys", "s") { [signingKeys] in .string(signingKeys() ?? #"{"keys":[]}"#) },
             ],
             document: String(decoding: PackageResources.org_notifycenter_SharedDevice1_xml, as: UTF8.self)
         )
@@ -61,6 +66,7 @@ final class BrokerInterface: Sendable {
         let fields = arguments.first?.fieldsValue ?? [:]
         let parsed = Result { () throws(Refusal) in try Request.Call(method, RequestFields(fields, password)) }
         let claimed = fields["application"]?.stringValue
+        let isInteractive = call.allowsInteraction
         // The fields themselves are not kept while the bus is asked.
         callers.identify(call.sender ?? "") { [self] caller in
             switch (caller, parsed) {
@@ -79,7 +85,8 @@ final class BrokerInterface: Sendable {
                     connection: caller.connection,
                     claimed: claimed,
                     call: call,
-                    method: method.rawValue
+                    method: method.rawValue,
+                    isInteractive: isInteractive
                 )
                 engine.submit(.request(request))
             }
@@ -100,8 +107,14 @@ private struct RequestFields {
     static let longestWait = 60.0
     /// The longest list of scopes that is taken, in bytes.
     static let longestScopes = 8192
+    /// The longest answer of a browser, in bytes.
+    static let longestQuery = 8192
+    /// How many events of a provider come in one call.
+    static let mostEvents = 100
     /// The longest words for the log, in Unicode scalars.
     static let longestWords = 500
+    /// How many entries of the log an answer has at most, and where the request does not say.
+    static let (mostEntries, entries) = (500, 100)
 
     private let fields: BrokerProtocol.Fields
     private let password: Secret?
@@ -132,6 +145,12 @@ private struct RequestFields {
         return number
     }
 
+    /// An array of numbers; `nil` where it is absent or is something else.
+    func numbers(_ key: String) -> Set<UInt64>? {
+        guard case .array(let elements, of: "t")? = fields[key] else { return nil }
+        return Set(elements.compactMap(\.unsignedValue))
+    }
+
     /// One of these words.
     func word<Word: RawRepresentable>(_ key: String, _ words: [Word]) throws(Refusal) -> Word
     where Word.RawValue == String {
@@ -151,6 +170,72 @@ private struct RequestFields {
         guard let label = text("request") else { return nil }
         guard label.utf8.count <= 64 else { throw .malformed("request", "is longer than 64 bytes") }
         return label
+    }
+
+    /// A name of a prompt's sign-in.
+    func promptName() throws(Refusal) -> String {
+        guard let name = try label() else { throw .missing("request") }
+        return name
+    }
+
+    /// A text of at most so many bytes; `nil` if it is absent.
+    func text(_ key: String, atMost bytes: Int) throws(Refusal) -> String? {
+        guard fields[key] != nil else { return nil }
+        let text = try required(key)
+        guard text.utf8.count <= bytes else { throw .malformed(key, "is longer than \(bytes) bytes") }
+        return text
+    }
+
+    func promptWish() throws(Refusal) -> Request.PromptWish {
+        var wish = Request.PromptWish()
+        if let methods = fields["methods"] {
+            // Methods of later versions are no mistake.
+            guard let names = methods.stringsValue else {
+                throw .malformed("methods", "has to be an array of strings")
+            }
+            wish.methods = names.prefix(16).compactMap(BrokerProtocol.SignInMethod.init)
+            guard !wish.methods.isEmpty else { throw .malformed("methods", "has none of the known methods") }
+        }
+        wish.redirect = try text("redirectURI", atMost: 256)
+        if let redirect = wish.redirect, !Self.isLoopback(redirect) {
+            throw .malformed("redirectURI", "has to be http://127.0.0.1:PORT/callback")
+        }
+        wish.loginHint = try text("loginHint", atMost: longestUsername)
+        wish.scopes = try scopes()
+        wish.patience = try patience()
+        return wish
+    }
+
+    /// Whether a browser that comes back there stays on this machine (RFC 8252, section 7.3).
+    private static func isLoopback(_ address: String) -> Bool {
+        let (start, end) = ("http://127.0.0.1:", "/callback")
+        guard address.hasPrefix(start), address.hasSuffix(end) else { return false }
+        let port = address.dropFirst(start.count).dropLast(end.count)
+        return port.utf8.allSatisfy { (0x30...0x39).contains($0) } && UInt16(port) ?? 0 > 0
+    }
+
+    func providerEvents() throws(Refusal) -> [ProviderEvent] {
+        guard case .array(let elements, of: "a{sv}")? = fields["events"], elements.count <= Self.mostEvents else {
+            throw .malformed("events", "has to be an array of at most \(Self.mostEvents) dictionaries")
+        }
+        return elements.compactMap { element in
+            let event = element.fieldsValue ?? [:]
+            // Kinds of later versions are no mistake.
+            guard let kind = event["kind"]?.stringValue.flatMap(ProviderEvent.Kind.init),
+                let issuer = event["issuer"]?.stringValue
+            else { return nil }
+            return ProviderEvent(
+                kind,
+                issuer: issuer,
+                subject: event["subject"]?.stringValue,
+                session: event["session"]?.stringValue
+            )
+        }
+    }
+
+    func promptAnswer() throws(Refusal) -> Request.PromptAnswer {
+        if let query = try text("query", atMost: Self.longestQuery) { return .query(query) }
+        return .password(try credentials())
     }
 
     func credentials() throws(Refusal) -> Request.Credentials {
@@ -191,9 +276,10 @@ extension Request.Call {
                 patience: try fields.patience(),
                 label: try fields.label()
             )
-        case .cancelSignIn:
-            guard let label = try fields.label() else { throw .missing("request") }
-            self = .cancelSignIn(label: label)
+        case .beginSignIn: self = .beginSignIn(try fields.promptWish())
+        case .completeSignIn: self = .completeSignIn(name: try fields.promptName(), try fields.promptAnswer())
+        case .awaitSignIn: self = .awaitSignIn(name: try fields.promptName(), patience: try fields.patience())
+        case .cancelSignIn: self = .cancelSignIn(label: try fields.promptName())
         case .acquireTokenSilently:
             self = .acquireToken(
                 identifier: try fields.required("accountIdentifier"),
@@ -208,18 +294,20 @@ extension Request.Call {
             let progress = try fields.word("progress", [CleanupReport.Progress.begun, .failed, .finished])
             self = .report(progress, session: session, detail: fields.words("detail"))
         case .getRound:
-            self = .round(
-                session: try fields.number("session"),
-                after: try fields.number("revision"),
-                awaitsEnd: fields.flag("awaitsEnd"),
-                patience: try fields.patience()
-            )
+            let (session, known) = (try fields.number("session"), try fields.number("revision"))
+            let (awaitsEnd, patience) = (fields.flag("awaitsEnd"), try fields.patience())
+            self =
+                fields.flag("administration")
+                ? .anyRound(session: session, after: known, awaitsEnd: awaitsEnd, patience: patience)
+                : .round(session: session, after: known, awaitsEnd: awaitsEnd, patience: patience)
         case .reportActivity: self = .activity
+        case .reportProviderEvents: self = .providerEvents(try fields.providerEvents())
         case .join: self = .join(try fields.credentials())
         case .leave: self = .leave(try fields.credentials())
         case .signOutAnyone:
             self = .signOutAnyone(
                 identifier: fields.text("accountIdentifier"),
+                session: try fields.number("session"),
                 reason: fields.words("reason") ?? "an administrator"
             )
         case .waive:
@@ -235,6 +323,28 @@ extension Request.Call {
                 reason: reason
             )
         case .getRunningApps: self = .runningApps
+        case .getStatus:
+            self = .status(known: try fields.number("revision"), patience: try fields.patience())
+        case .getLog:
+            let after = try fields.number("after").map { Int64(clamping: $0) }
+            let limit = try fields.number("limit").map { Int(clamping: $0) } ?? RequestFields.entries
+            guard (1...RequestFields.mostEntries).contains(limit) else {
+                throw .malformed("limit", "has to be a number from 1 to \(RequestFields.mostEntries)")
+            }
+            self = .log(after: after, limit: limit, patience: try fields.patience())
+        case .getOverdue: self = .overdue(patience: try fields.patience())
+        case .reportEnforcement:
+            guard let number = try fields.number("user"), let user = UInt32(exactly: number) else {
+                throw .missing("user")
+            }
+            guard let sessions = fields.numbers("sessions") else { throw .missing("sessions") }
+            self = .enforced(
+                app: try fields.required("app"),
+                user: user,
+                sessions: sessions,
+                detail: fields.words("detail"),
+                problem: fields.words("problem")
+            )
         }
     }
 }

@@ -37,38 +37,45 @@ package final class BrokerService: Sendable {
         }
     }
 
-    private let options: Options
-    private let engine: BrokerEngine
-    private let store: DeviceStore
+    let options: Options
+    let engine: BrokerEngine
+    let store: DeviceStore
     private let lock: ServiceLock
-    private let connection: DBusConnection
-    private let center: DarwinNotifyCenter
+    let connection: DBusConnection
+    let center: DarwinNotifyCenter
     private let callers: Callers
-    private let interface: BrokerInterface
-    private let provider: any IdentityProvider
+    let interface: BrokerInterface
+    let provider: any IdentityProvider
+    let organisation: OrganisationQuestions
     /// One thread, so that batches are written in their order.
-    private let disk = Workers(label: "disk", count: 1, capacity: 64)
-    private let notes = Workers(label: "notes", count: 1, capacity: 64)
-    private let activity: ActivityFile
+    let disk = Workers(label: "disk", count: 1, capacity: 64)
+    let notes = Workers(label: "notes", count: 1, capacity: 64)
+    /// For those who read the log.
+    let reads = Workers(label: "reads", count: 1, capacity: 64)
+    let activity: ActivityFile
     /// The configuration that was valid before the broker's start.
     private let kept: Data?
     private let updates: AsyncStream<ManagedConfigurationUpdate>
     private let manifests: AsyncStream<AppManifests>
-    private let login = Locked<LoginWatch?>(nil)
+    let login = Locked<LoginWatch?>(nil)
     private let observations = Locked<[Observation]>([])
-    private let log: Logger
+    let log: Logger
 
     /// Starts the service: on return it owns its name and answers, under the configuration as it is.
     ///
     /// - Parameters:
     ///   - database: the device's, in the state directory.
-    ///   - provider: who tells who people are.
+    ///   - provider: the device's own directory.
+    ///   - organisation: makes the organisation's provider of the connection that owns the broker's name; `nil`: this broker has none.
+    ///   - sealer: for the provider's records on the disk; `nil`: a restart loses them.
     /// - Throws: ``StoreError``, ``ManagedConfigurationError`` or ``DBusError``; among them `nameTaken` where another broker serves this
     ///   bus.
     package init(
         _ options: Options,
         database: DeviceDatabase,
         provider: any IdentityProvider,
+        organisation: ((DBusConnection) -> any OrganisationProvider)? = nil,
+        sealer: (any RecordSealer)? = nil,
         log: Logger
     ) async throws {
         self.options = options
@@ -76,17 +83,20 @@ package final class BrokerService: Sendable {
         self.log = log
         // A second broker would change the state unseen by this one, and announce the change on another bus.
         lock = try ServiceLock(directory: options.stateDirectory)
-        store = try DeviceStore(database: database)
+        store = try DeviceStore(database: database, sealer: sealer)
         activity = ActivityFile(directory: options.stateDirectory)
         let now = Moment.now
         let content = try store.load(at: now)
         kept = content.configuration
+        for problem in content.recordProblems { log.error("not opened", metadata: ["reason": "\(problem)"]) }
         let engine = BrokerEngine(
             BrokerState(
                 device: content.device,
                 membership: content.membership,
                 ledger: content.ledger,
                 noted: content.noted,
+                provider: content.provider,
+                outbox: content.outbox,
                 lastActivity: activity.date,
                 requiresProof: options.hasManyUsers,
                 at: now
@@ -95,6 +105,7 @@ package final class BrokerService: Sendable {
         self.engine = engine
         let connection = try DBusConnection.open(options.bus)
         self.connection = connection
+        self.organisation = OrganisationQuestions(provider: organisation?(connection), engine: engine)
         center = DarwinNotifyCenter(connection: connection)
         let callers = Callers(
             connection: connection,
@@ -102,7 +113,7 @@ package final class BrokerService: Sendable {
             left: { engine.submit(.left($0)) }
         )
         self.callers = callers
-        interface = BrokerInterface(engine: engine, callers: callers)
+        interface = BrokerInterface(engine: engine, callers: callers) { provider.signingKeys }
         let configuration = ManagedConfigurationFile(path: options.configurationFile)
         updates = try configuration.updates()
         manifests = try AppManifestDirectory(path: configuration.appManifestDirectory).updates()
@@ -205,21 +216,28 @@ package final class BrokerService: Sendable {
 
     /// Asks logind only where it is wanted: a device without it is not asked.
     private func followLogin(_ policy: DevicePolicy) {
-        let isWanted = policy.endsAtScreenLock || policy.endsAtLogout
+        let isWanted = policy.endsAtScreenLock || policy.endsAtLogout || policy.followsSeat
+        // With many users on its bus it is the machine's broker, and minds the seat; otherwise its user's.
+        let settings = LoginWatch.Settings(
+            bus: options.loginBus,
+            scope: options.hasManyUsers ? .seat("seat0") : .user(geteuid()),
+            delaysShutdown: policy.identity == .loginSession
+        )
         let ended = login.withLock { login -> LoginWatch? in
-            if isWanted, login == nil {
-                // On the machine's bus it is the machine's broker, and minds the seat; otherwise its user's.
-                login = LoginWatch(
-                    bus: options.loginBus,
-                    scope: options.bus == .system ? .seat("seat0") : .user(geteuid()),
-                    log: log
-                ) { [weak self] event in self?.engine.submit(.login(event)) }
-            }
-            guard !isWanted else { return nil }
-            defer { login = nil }
-            return login
+            guard login?.settings != (isWanted ? settings : nil) else { return nil }
+            let ended = login
+            login =
+                isWanted ? LoginWatch(settings, log: log) { [weak self] event in self?.engine.submit(event) } : nil
+            return ended
         }
         withExtendedLifetime(ended) {}
+    }
+
+    func endLogins(_ sessions: [String]) {
+        let watch = login.withLock { $0 }
+        Task { [engine] in
+            engine.submit(.loginsEnded(await watch?.end(sessions) ?? (watch == nil ? "logind is not followed" : nil)))
+        }
     }
 
     // MARK: The bus
@@ -248,118 +266,6 @@ package final class BrokerService: Sendable {
                 log.critical("the broker has no name on the bus", metadata: ["reason": "\(error)"])
                 try? await Task.sleep(for: .seconds(2))
             }
-        }
-    }
-
-    // MARK: Effects
-
-    /// Carries out an effect, on whichever thread brought the event. Nothing here waits.
-    private func perform(_ effect: Effect) {
-        switch effect {
-        case .reply(let number, let result): interface.reply(number, result)
-        case .noteState(let state): note(state)
-        case .announce(let modeChanged): announce(modeChanged)
-        case .commit(let batch): commit(batch)
-        case .authenticate(let number, let credentials):
-            ask(
-                { provider throws(IdentityError) in try await provider.authenticate(credentials) },
-                answer: { .authenticated(number, $0) }
-            )
-        case .issueToken(let number, let identity, let scopes):
-            ask(
-                { provider throws(IdentityError) in try await provider.issueToken(for: identity, scopes: scopes) },
-                answer: { .issued(number, $0) }
-            )
-        case .endProviderSession(let identity):
-            // The device stays signed out even if the provider fails.
-            Task { [provider] in try? await provider.endSession(for: identity) }
-        case .startService(let app, let name): startService(app, name)
-        case .keepActivity(let date):
-            // One that finds no room is followed by another.
-            disk.submit { [activity, log] in
-                if let problem = activity.write(date) {
-                    log.warning("a restart will not know of the last activity", metadata: ["reason": "\(problem)"])
-                }
-            }
-        case .journal(let entry): log.info("\(entry.event.rawValue)", metadata: entry.metadata)
-        case .note(let level, let text, let details):
-            log.log(level: level, "\(text)", metadata: details.mapValues { "\($0)" })
-        }
-    }
-
-    /// Asks the identity provider, and brings its answer as an event.
-    private func ask<Value: Sendable>(
-        _ question: @escaping @Sendable (any IdentityProvider) async throws(IdentityError) -> Value,
-        answer event: @escaping @Sendable (Result<Value, IdentityError>) -> Event
-    ) {
-        Task { [engine, provider] in
-            do throws(IdentityError) {
-                engine.submit(event(.success(try await question(provider))))
-            } catch {
-                engine.submit(event(.failure(error)))
-            }
-        }
-    }
-
-    /// How long a disk that stands still may hold up a broadcast.
-    private static let notePatience = DispatchTimeInterval.milliseconds(50)
-
-    /// The only effect that may wait: after the broadcast, no start of the broker may bring the session back.
-    private func note(_ state: DeviceState) {
-        let isNoted = DispatchSemaphore(value: 0)
-        let isTaken = notes.submit { [store, log] in
-            if let problem = store.note(state, at: Date()) {
-                log.error("a sign-out is not noted: a restart may undo it", metadata: ["reason": "\(problem)"])
-            }
-            isNoted.signal()
-        }
-        guard isTaken, isNoted.wait(timeout: .now() + Self.notePatience) == .success else {
-            let reason = "the disk does not keep up"
-            return log.error("a sign-out is not noted yet: a restart may undo it", metadata: ["reason": "\(reason)"])
-        }
-    }
-
-    private func announce(_ modeChanged: Bool) {
-        do throws(DBusError) {
-            try center.post(.sharedModeCurrentAccountChanged)
-            if modeChanged { try center.post(NotificationName(BrokerProtocol.modeChangedNotification)) }
-        } catch {
-            // When the bus is back, all are told to ask.
-            log.warning("not announced", metadata: ["reason": "\(error)"])
-        }
-    }
-
-    private func commit(_ batch: Batch) {
-        let isTaken = disk.submit { [store, engine, disk, log] in
-            do throws(StoreError) {
-                try store.commit(batch)
-                engine.submit(.committed(batch.number))
-            } catch {
-                engine.submit(.commitFailed(batch, "\(error)"))
-            }
-            guard batch.erases else { return }
-            let erase: @Sendable () -> Void = {
-                store.database.eraseRemnants()
-                guard let remnants = store.database.remnants else { return }
-                log.warning("left in the store's file", metadata: ["reason": "\(remnants)"])
-            }
-            // After what waits already: nobody waits for this.
-            if !disk.submit(erase) { erase() }
-        }
-        if !isTaken { engine.submit(.commitFailed(batch, "the disk does not keep up")) }
-    }
-
-    private func startService(_ app: String, _ name: String) {
-        Task { [engine, connection] in
-            let outcome: ServiceStart
-            do throws(DBusError) {
-                // 1 means that the bus started it, 2 that it was running.
-                let answer = try await connection.callBus("StartServiceByName", [.string(name), .uint32(0)])
-                outcome = answer.first?.unsignedValue == 1 ? .started : .running
-            } catch {
-                outcome = error.code == .disconnected || error.code == .closed ? .noBus : .failed(error.message)
-            }
-            engine.submit(.serviceStarted(app: app, outcome))
         }
     }
 }

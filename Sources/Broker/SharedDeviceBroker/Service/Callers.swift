@@ -95,17 +95,17 @@ final class Callers: Sendable {
     }
 
     /// A process id may pass to another process when its owner ends. What `/proc` says therefore counts if the process has not ended
-    /// afterwards, by the descriptor that the bus gives of it. A bus that gives none is asked a second time.
+    /// afterwards, by the descriptor that the bus gives of it; else the caller is known by its user alone. A bus that gives none is asked a
+    /// second time.
     private func ask(_ sender: String) {
         connection.askCredentials(of: sender) { [weak self] answer in
             guard let self, case .success(let peer) = answer else { return self?.answer(sender, nil) ?? () }
-            let credentials = ProcessView.credentials(
-                ofProcess: peer.processID,
-                user: peer.userID,
-                label: peer.securityLabel
-            )
+            let look = { (process: UInt32?) in
+                ProcessView.credentials(ofProcess: process, user: peer.userID, label: peer.securityLabel)
+            }
+            let credentials = look(peer.processID)
             if let isRunning = peer.isRunning {
-                return self.answer(sender, isRunning ? caller(sender, peer, credentials) : nil)
+                return self.answer(sender, caller(sender, peer, isRunning ? credentials : look(nil)))
             }
             connection.askCredentials(of: sender) { [weak self] answer in
                 guard let self, case .success(peer) = answer else { return self?.answer(sender, nil) ?? () }

@@ -1,18 +1,23 @@
 import DBusTransport
+import FoundationEssentials
 import Logging
 import NotifyCenter
 import Synchronization
 
-/// Follows logind's sessions over D-Bus. logind may start later.
+/// Follows logind's sessions over D-Bus, and has it end some. logind may start later.
 final class LoginWatch: Sendable {
     private static let service = "org.freedesktop.login1"
     private static let manager = "/org/freedesktop/login1"
+    private static let managerInterface = "org.freedesktop.login1.Manager"
     private static let sessionInterface = "org.freedesktop.login1.Session"
     private static let properties = "org.freedesktop.DBus.Properties"
     /// The pause before the next attempt to connect to a bus that is not there.
     private static let retryPause = Duration.seconds(30)
-    /// The pause before the next question to a logind that did not answer.
+    /// The pause before the next question to a logind that did not answer, and to one that does while somebody is logged in: of a session that is
+    /// closing, because processes of it are left, logind tells nothing.
     private static let answerPause = Duration.seconds(5)
+    /// How long logind may take for an answer.
+    private static let patience = Duration.seconds(10)
 
     /// What logind said.
     private enum Word: Sendable {
@@ -21,6 +26,7 @@ final class LoginWatch: Sendable {
         case lock(String)
         case locked(String, Bool)
         case removed(String)
+        case shutdown(Bool)
     }
 
     /// What logind said and this class has not looked at yet, in its order. It is bounded: what does not fit becomes a doubt, and any number of
@@ -64,35 +70,91 @@ final class LoginWatch: Sendable {
         }
     }
 
-    private let task: Task<Void, Never>
+    /// What is to be followed.
+    struct Settings: Sendable, Equatable {
+        var bus: Bus
+        var scope: LoginSessions.Scope
+        /// Whether a shutdown is to wait until ``allowShutdown()``.
+        var delaysShutdown: Bool
+    }
 
-    /// - Parameter heard: what people did, one event after the other.
-    init(
-        bus: Bus,
-        scope: LoginSessions.Scope,
-        log: Logger,
-        heard: @escaping @Sendable (LoginEvent) -> Void
-    ) {
-        task = Task { await Self.follow(bus, scope, log, heard) }
+    /// The connection to logind's bus; `nil` while there is none.
+    private final class Link: Sendable {
+        let connection = Locked<DBusConnection?>(nil)
+    }
+
+    let settings: Settings
+    private let task: Task<Void, Never>
+    private let link: Link
+    private let delay: ShutdownDelay?
+
+    /// - Parameter heard: what happens at the seat, one event after the other.
+    init(_ settings: Settings, log: Logger, heard: @escaping @Sendable (Event) -> Void) {
+        self.settings = settings
+        let link = Link()
+        self.link = link
+        let delay = settings.delaysShutdown ? ShutdownDelay(log: log) : nil
+        self.delay = delay
+        task = Task { await Self.follow(settings, link, delay, log, heard) }
     }
 
     deinit { task.cancel() }
 
+    /// Has logind end these sessions.
+    ///
+    /// - Returns: why it does not; `nil` if it has taken all requests.
+    func end(_ sessions: [String]) async -> String? {
+        guard let connection = link.connection.withLock({ $0 }) else { return "there is no connection to logind's bus" }
+        var problem: String?
+        for session in sessions {
+            do throws(DBusError) {
+                _ = try await connection.call(
+                    Self.call("TerminateSession", [.string(session)]),
+                    timeout: Self.patience
+                )
+            } catch {
+                problem = Self.problem(error) ?? problem
+            }
+        }
+        return problem
+    }
+
+    /// Lets a shutdown go on that waits.
+    func allowShutdown() { delay?.release() }
+
+    /// Why logind does not end a session; `nil` if there is no such session any more.
+    private static func problem(_ error: DBusError) -> String? {
+        switch error.name {
+        case "org.freedesktop.login1.NoSuchSession": nil
+        case "org.freedesktop.DBus.Error.AccessDenied", "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired":
+            "logind does not permit it: \(error.message). Let the broker's user do it: install "
+                + "50-shared-device-login.rules in /etc/polkit-1/rules.d, see shared-device-broker(8)"
+        default: "\(error)"
+        }
+    }
+
     private static func follow(
-        _ bus: Bus,
-        _ scope: LoginSessions.Scope,
+        _ settings: Settings,
+        _ link: Link,
+        _ delay: ShutdownDelay?,
         _ log: Logger,
-        _ heard: @Sendable (LoginEvent) -> Void
+        _ heard: @Sendable (Event) -> Void
     ) async {
         var hasTold = false
         while !Task.isCancelled {
             do throws(DBusError) {
-                return try await follow(DBusConnection.open(bus), scope, log, heard)
+                let connection = try DBusConnection.open(settings.bus)
+                link.connection.withLock { $0 = connection }
+                return try await follow(connection, settings.scope, delay, log, heard)
             } catch {
                 if !hasTold {
-                    log.info("login sessions are not followed", metadata: ["bus": "\(bus)", "reason": "\(error)"])
+                    log.info(
+                        "login sessions are not followed",
+                        metadata: ["bus": "\(settings.bus)", "reason": "\(error)"]
+                    )
                 }
                 hasTold = true
+                heard(.seat(nil))
             }
             try? await Task.sleep(for: retryPause)
         }
@@ -101,8 +163,9 @@ final class LoginWatch: Sendable {
     private static func follow(
         _ connection: DBusConnection,
         _ scope: LoginSessions.Scope,
+        _ delay: ShutdownDelay?,
         _ log: Logger,
-        _ heard: @Sendable (LoginEvent) -> Void
+        _ heard: @Sendable (Event) -> Void
     ) async throws(DBusError) {
         let words = Words()
         let owner = Locked<String?>(nil)
@@ -138,26 +201,44 @@ final class LoginWatch: Sendable {
         words.add(.doubt)
         var sessions = LoginSessions(scope: scope)
         var isKnown: Bool?
+        var told: Seat?
+        var nextLook: Task<Void, Never>?
+        defer { nextLook?.cancel() }
         for await word in words.stream {
             switch word {
             case .doubt: break
-            case .lock(let path): if let event = sessions.lockRequested(at: path) { heard(event) }
-            case .locked(let path, let isLocked): if let event = sessions.setLocked(isLocked, at: path) { heard(event) }
-            case .removed(let path): if let event = sessions.removed(path) { heard(event) }
+            case .lock(let path): sessions.lockRequested(at: path).map { heard(.login($0)) }
+            case .locked(let path, let isLocked): sessions.setLocked(isLocked, at: path).map { heard(.login($0)) }
+            case .removed(let path): sessions.removed(path).map { heard(.login($0)) }
+            case .shutdown(let begins):
+                if !begins { delay?.renew() }
+                heard(.login(begins ? .shutdown : .shutdownCancelled))
+                // The lock is taken again with the next list.
+                if !begins { words.add(.doubt) }
             }
-            guard words.takeDoubt() else { continue }
-            let isThere = await list(connection, owner, &sessions, heard)
-            if isThere != isKnown {
-                log.info(isThere ? "following login sessions" : "no logind: login sessions are not followed")
-            }
-            isKnown = isThere
-            if !isThere, owner.withLock({ $0 }) != nil {
-                // logind is there and did not answer in time: it is asked again, so that its sessions are not missed for ever.
-                Task {
-                    try? await Task.sleep(for: answerPause)
-                    words.add(.doubt)
+            if words.takeDoubt() {
+                let isThere = await list(connection, owner, &sessions) { heard(.login($0)) }
+                if isThere != isKnown {
+                    log.info(isThere ? "following login sessions" : "no logind: login sessions are not followed")
+                }
+                isKnown = isThere
+                if isThere { await delay?.take(connection) }
+                nextLook?.cancel()
+                // A logind that is there and did not answer in time is asked again, so that its sessions are not missed for ever.
+                if isThere ? !sessions.isEmpty : owner.withLock({ $0 }) != nil {
+                    nextLook = Task {
+                        do { try await Task.sleep(for: answerPause) } catch { return }
+                        words.add(.doubt)
+                    }
+                }
+                if !isThere {
+                    told = nil
+                    heard(.seat(nil))
                 }
             }
+            guard isKnown == true, sessions.seat != told else { continue }
+            told = sessions.seat
+            heard(.seat(sessions.seat))
         }
     }
 
@@ -172,11 +253,15 @@ final class LoginWatch: Sendable {
             return .lock(path)
         case (properties, "PropertiesChanged"):
             guard arguments.count == 3, arguments[0].stringValue == sessionInterface else { return nil }
-            if let isLocked = arguments[1].fieldsValue?["LockedHint"]?.booleanValue { return .locked(path, isLocked) }
-            return arguments[2].stringsValue?.contains("LockedHint") == true ? .doubt : nil
-        case ("org.freedesktop.login1.Manager", "SessionNew"): return .doubt
-        case ("org.freedesktop.login1.Manager", "SessionRemoved"):
+            let changed = arguments[1].fieldsValue ?? [:]
+            // Which session is in front, and whether it is closing.
+            if changed["Active"] != nil || changed["State"] != nil { return .doubt }
+            if let isLocked = changed["LockedHint"]?.booleanValue { return .locked(path, isLocked) }
+            return arguments[2].stringsValue?.isEmpty == false ? .doubt : nil
+        case (managerInterface, "SessionNew"): return .doubt
+        case (managerInterface, "SessionRemoved"):
             return arguments.count == 2 ? arguments[1].stringValue.map(Word.removed) : nil
+        case (managerInterface, "PrepareForShutdown"): return arguments.first?.booleanValue.map(Word.shutdown)
         default:
             return nil
         }
@@ -193,20 +278,15 @@ final class LoginWatch: Sendable {
             let name = try await connection.owner(of: service)
             owner.withLock { $0 = name }
             guard name != nil else { return false }
-            let call = try DBusMessage.methodCall(
-                destination: service,
-                path: manager,
-                interface: "org.freedesktop.login1.Manager",
-                member: "ListSessions"
-            )
             // Each is: id, user id, user name, seat, object path.
-            let paths = (try await connection.call(call).first?.elementsValue ?? []).compactMap { entry -> String? in
+            let answer = try await connection.call(call("ListSessions"), timeout: patience)
+            let paths = (answer.first?.elementsValue ?? []).compactMap { entry -> String? in
                 guard case .structure(let members) = entry, members.count >= 5 else { return nil }
                 return members[4].stringValue
             }
             sessions.listed(paths).forEach(heard)
             for path in paths {
-                guard let session = await look(connection, path) else { continue }
+                guard let session = try await look(connection, path) else { continue }
                 if let event = sessions.found(session, at: path) { heard(event) }
             }
             return true
@@ -215,102 +295,63 @@ final class LoginWatch: Sendable {
         }
     }
 
-    /// Asks about one session. If it is gone by then, its end is reported by a signal.
-    private static func look(_ connection: DBusConnection, _ path: String) async -> LoginSessions.Session? {
-        let answer = try? await connection.call(
-            .methodCall(
-                destination: service,
-                path: path,
-                interface: properties,
-                member: "GetAll",
-                arguments: [.string(sessionInterface)]
+    /// Asks about one session.
+    ///
+    /// - Returns: `nil` if it is gone by then, which a signal reports, too.
+    private static func look(
+        _ connection: DBusConnection,
+        _ path: String
+    ) async throws(DBusError) -> LoginSessions.Session? {
+        do throws(DBusError) {
+            let answer = try await connection.call(
+                .methodCall(
+                    destination: service,
+                    path: path,
+                    interface: properties,
+                    member: "GetAll",
+                    arguments: [.string(sessionInterface)]
+                ),
+                timeout: patience
             )
+            return LoginSessions.Session(answer.first?.fieldsValue ?? [:])
+        } catch {
+            guard error.code == .refused else { throw error }
+            return nil
+        }
+    }
+
+    /// A call of logind's manager.
+    static func call(_ member: String, _ arguments: [DBusValue] = []) throws(DBusError) -> DBusMessage {
+        try DBusMessage.methodCall(
+            destination: service,
+            path: manager,
+            interface: managerInterface,
+            member: member,
+            arguments: arguments
         )
-        return LoginSessions.Session(answer?.first?.fieldsValue ?? [:])
     }
 }
 
 extension LoginSessions.Session {
-    /// The properties of `org.freedesktop.login1.Session`; `nil` where one is missing.
+    /// The properties of `org.freedesktop.login1.Session`; `nil` where one is missing that says whose it is.
     fileprivate init?(_ properties: [String: DBusValue]) {
         guard case .structure(let user)? = properties["User"], case .structure(let seat)? = properties["Seat"],
             let userID = user.first?.unsignedValue.flatMap(UInt32.init(exactly:)), let seat = seat.first?.stringValue,
             let type = properties["Type"]?.stringValue, let sessionClass = properties["Class"]?.stringValue
         else { return nil }
+        let began = properties["Timestamp"]?.unsignedValue ?? 0
         self.init(
+            identifier: properties["Id"]?.stringValue ?? "",
             userID: userID,
+            userName: properties["Name"]?.stringValue ?? "\(userID)",
             seat: seat,
             type: type,
             sessionClass: sessionClass,
-            isLocked: properties["LockedHint"]?.booleanValue ?? false
+            began: Date(timeIntervalSince1970: Double(began) / 1_000_000),
+            isActive: properties["Active"]?.booleanValue ?? false,
+            isLocked: properties["LockedHint"]?.booleanValue ?? false,
+            isRemote: properties["Remote"]?.booleanValue ?? false,
+            isClosing: properties["State"]?.stringValue == "closing"
         )
-    }
-}
-
-/// The login sessions of this machine that matter to the device's account, as logind tells of them. Pure.
-///
-/// A broker on a session bus follows its own user's sessions at a seat: when a session over the network ends, nobody leaves the device. A broker
-/// on the system bus follows the graphical sessions of all users at the machine's seat. A session in the background counts too: its user has
-/// handed the device to another.
-struct LoginSessions: Sendable {
-    /// Whose sessions matter.
-    enum Scope: Sendable, Equatable {
-        /// This user's.
-        case user(UInt32)
-        /// The graphical ones here.
-        case seat(String)
-    }
-
-    /// What a session is, by logind's word.
-    struct Session: Sendable, Equatable {
-        var userID: UInt32
-        /// Empty for one over the network.
-        var seat: String
-        /// `tty`, `x11`, `wayland`, `mir`, `unspecified`.
-        var type: String
-        /// `user`, `greeter`, `lock-screen`, `background`, `manager`.
-        var sessionClass: String
-        var isLocked: Bool
-    }
-
-    let scope: Scope
-    private var sessions: [String: Session] = [:]
-
-    init(scope: Scope) { self.scope = scope }
-
-    /// What logind says of the session at `path`.
-    mutating func found(_ session: Session, at path: String) -> LoginEvent? {
-        guard matters(session) else {
-            sessions[path] = nil
-            return nil
-        }
-        let wasLocked = sessions.updateValue(session, forKey: path)?.isLocked ?? false
-        return session.isLocked && !wasLocked ? .locked : nil
-    }
-
-    /// The session's screen is locked, or not any more.
-    mutating func setLocked(_ isLocked: Bool, at path: String) -> LoginEvent? {
-        guard let wasLocked = sessions[path]?.isLocked else { return nil }
-        sessions[path]?.isLocked = isLocked
-        return isLocked && !wasLocked ? .locked : nil
-    }
-
-    /// Somebody asks for the session's screen to be locked. The program that locks it may or may not tell logind that it is locked.
-    func lockRequested(at path: String) -> LoginEvent? { sessions[path] == nil ? nil : .locked }
-
-    /// The session is over.
-    mutating func removed(_ path: String) -> LoginEvent? { sessions.removeValue(forKey: path) == nil ? nil : .ended }
-
-    /// These are all sessions that there are.
-    mutating func listed(_ paths: [String]) -> [LoginEvent] {
-        sessions.keys.filter { !paths.contains($0) }.compactMap { removed($0) }
-    }
-
-    private func matters(_ session: Session) -> Bool {
-        guard session.sessionClass.hasPrefix("user") else { return false }
-        switch scope {
-        case .user(let user): return session.userID == user && !session.seat.isEmpty
-        case .seat(let seat): return session.seat == seat && ["x11", "wayland", "mir"].contains(session.type)
-        }
     }
 }

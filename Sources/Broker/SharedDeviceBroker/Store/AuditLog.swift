@@ -1,5 +1,6 @@
 package import DeviceStorage
 package import FoundationEssentials
+import Logging
 import SQLite
 
 /// One line of the audit log: what happened, when, in which session, by which app. On the disk it names no person: the account has a number
@@ -20,6 +21,10 @@ package struct AuditEntry: Sendable, Equatable {
         case finished
         case failed
         case waived
+        /// An app was late with its cleanup: it was stopped, and its data deleted.
+        case enforced
+        /// The same could not be done.
+        case notEnforced = "not-enforced"
         /// An app ended before it had reported the end of a cleanup.
         case interrupted
         /// The bus was asked to start an app.
@@ -32,6 +37,8 @@ package struct AuditEntry: Sendable, Equatable {
         case reported
         /// A request was refused.
         case refused
+        /// A sign-out has the login session at the seat ended, or cannot.
+        case loginEnded = "login-ended"
         /// The device joined its organisation.
         case joined
         /// The device left its organisation.
@@ -67,6 +74,8 @@ package final class AuditLog: Sendable {
         package var event: AuditEntry.Event?
         /// Only the last entries that the other criteria admit, this many.
         package var last: Int?
+        /// Only the first entries that the other criteria admit, this many; not together with `last`.
+        package var first: Int?
 
         package init(
             after: Int64? = nil,
@@ -74,7 +83,8 @@ package final class AuditLog: Sendable {
             session: UInt64? = nil,
             app: String? = nil,
             event: AuditEntry.Event? = nil,
-            last: Int? = nil
+            last: Int? = nil,
+            first: Int? = nil
         ) {
             self.after = after
             self.since = since
@@ -82,6 +92,7 @@ package final class AuditLog: Sendable {
             self.app = app
             self.event = event
             self.last = last
+            self.first = first
         }
     }
 
@@ -105,26 +116,27 @@ package final class AuditLog: Sendable {
         let path = database.path
         let lines = try database.read("read the audit log") { db in
             try db.rows(
-                Self.selection,
+                filter.first == nil ? Self.selection : Self.selectionFromFirst,
                 filter.after,
                 filter.since?.timeIntervalSince1970,
                 filter.session,
                 filter.app,
                 filter.event?.rawValue,
-                filter.last.map { max(0, $0) }
+                (filter.first ?? filter.last).map { max(0, $0) }
             ) { try Self.line($0, path: path) }
         }
-        return lines.reversed()
+        return filter.first == nil ? lines.reversed() : lines
     }
 
     /// Begins with the newest entry, because `last` counts from there. SQLite takes a negative limit as no limit.
-    private static let selection = """
+    private static let selection = "\(columns) ORDER BY sequence DESC LIMIT ifnull(?6, -1)"
+    private static let selectionFromFirst = "\(columns) ORDER BY sequence LIMIT ?6"
+    private static let columns = """
         SELECT sequence, at, event, session, app, user, subject, detail,
             (SELECT username FROM subject WHERE number = audit.subject) AS username
         FROM audit
         WHERE sequence > ifnull(?1, -1) AND at >= ifnull(?2, at) AND (?3 IS NULL OR session = ?3)
             AND (?4 IS NULL OR app = ?4) AND event = ifnull(?5, event)
-        ORDER BY sequence DESC LIMIT ifnull(?6, -1)
         """
 
     private static func line(_ row: borrowing SQLiteRow, path: String) throws -> Line {
@@ -145,5 +157,17 @@ package final class AuditLog: Sendable {
             detail: row["detail"]
         )
         return Line(sequence: sequence, entry: entry, account: subject.map { username ?? "account #\($0)" })
+    }
+}
+
+extension AuditEntry {
+    /// As the journal has it: without names.
+    var metadata: Logger.Metadata {
+        var metadata: Logger.Metadata = [:]
+        metadata["session"] = session.map { "\($0)" }
+        metadata["app"] = app.map { "\($0)" }
+        metadata["user"] = user.map { "\($0)" }
+        metadata["detail"] = detail.map { "\($0)" }
+        return metadata
     }
 }

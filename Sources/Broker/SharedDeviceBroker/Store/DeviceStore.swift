@@ -3,6 +3,7 @@ import DeviceConfiguration
 package import DeviceStorage
 package import FoundationEssentials
 import Glibc
+package import Identity
 import SQLite
 import SharedDevice
 import Synchronization
@@ -20,6 +21,12 @@ package final class DeviceStore: Sendable {
         package var configuration: Data?
         /// A later state without an account, if it is only noted in the space that is kept for that.
         package var noted: (state: DeviceState, date: Date)?
+        /// What is kept of the organisation's provider for the open session.
+        package var provider: ProviderSession?
+        /// What the provider is still to be told.
+        package var outbox: [UInt64: ProviderOutbox.Entry] = [:]
+        /// Why provider's records could not be opened, for the log.
+        package var recordProblems: [String] = []
     }
 
     /// The log is cut to so many bytes, the oldest entries first. Entries of sessions whose round is open stay.
@@ -30,10 +37,17 @@ package final class DeviceStore: Sendable {
     package let database: DeviceDatabase
     private let reserve: SignOutReserve
     private let longestLog: Int
+    private let provider: ProviderRows
     private let sinceCut = Locked(0)
 
+    /// - Parameter sealer: for the provider's records; `nil`: they are kept in memory only.
     /// - Throws: ``StoreError`` where no space can be kept for a sign-out.
-    package init(database: DeviceDatabase, longestLog: Int = DeviceStore.longestLog) throws(StoreError) {
+    package init(
+        database: DeviceDatabase,
+        longestLog: Int = DeviceStore.longestLog,
+        sealer: (any RecordSealer)? = nil
+    ) throws(StoreError) {
+        provider = ProviderRows(sealer: sealer)
         self.database = database
         self.longestLog = longestLog
         reserve = try SignOutReserve(beside: database.path)
@@ -44,6 +58,10 @@ package final class DeviceStore: Sendable {
     /// - Throws: ``StoreError``; `damaged` where a row makes no sense.
     package func load(at now: Moment) throws(StoreError) -> Content {
         var content = try Self.read(database, at: now)
+        let rows = try database.read("read what is kept of the provider") { [provider] db in
+            try provider.content(db, of: content.device, at: now)
+        }
+        (content.provider, content.outbox, content.recordProblems) = (rows.session, rows.outbox, rows.problems)
         if let noted = reserve.noted, noted.state.epoch > content.device.epoch { content.noted = noted }
         return content
     }
@@ -89,6 +107,7 @@ package final class DeviceStore: Sendable {
                 if let device = batch.device { try Self.save(device, to: db) }
                 if let membership = batch.membership { try Self.save(membership, to: db) }
                 try Self.save(batch.sessions, batch.parts, to: db)
+                try provider.save(batch, to: db)
                 for entry in batch.log { try Self.append(entry, to: db) }
                 if isCutDue { try Self.cutLog(to: longestLog, in: db) }
             }

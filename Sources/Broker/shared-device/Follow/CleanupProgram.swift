@@ -1,4 +1,3 @@
-import CLinux
 import DBusTransport
 import Dispatch
 import FoundationEssentials
@@ -22,7 +21,7 @@ struct CleanupProgram: Sendable {
     }
 
     /// How long it may take to end after SIGTERM.
-    private static let grace = 2.0
+    private static let grace = Duration.seconds(2)
 
     let command: String
     /// How long one run may take.
@@ -53,91 +52,33 @@ struct CleanupProgram: Sendable {
             throw Failure("the account's identifier is too long for the name of a folder")
         }
         let lock = try takeLock()
-        // Unlocked, not only closed: what the command has started may keep the descriptor.
+        // Unlocked, not only closed: what the command has started may keep its descriptor 3.
         defer {
             flock(lock, LOCK_UN)
             close(lock)
         }
-        var ends: [CInt] = [-1, -1]
-        guard CLinux_pipe(&ends) == 0 else { throw Failure(attempting: "make a pipe") }
-        let words = LastLine(of: ends[0])
-        let started = Result { () throws(Failure) in try start(account, folder, output: ends[1], lock: lock) }
-        close(ends[1])
-        let status = try wait(for: started.get())
-        switch (status & 0x7f, (status >> 8) & 0xff) {
-        case (0, 0): return words.text()
-        case (0, let code): throw Failure("the cleanup command ended with status \(code)")
-        case (let signal, _): throw Failure("the cleanup command was ended by signal \(signal)")
+        var settings = HelperProcess.Settings()
+        settings.environment["SHARED_DEVICE_ACCOUNT"] = account.identifier
+        settings.environment["SHARED_DEVICE_USERNAME"] = account.username
+        settings.environment["SHARED_DEVICE_FOLDER"] = folder
+        settings.errors = .inherited
+        settings.third = lock
+        settings.leadsGroup = true
+        var words = LastLine()
+        let end: HelperProcess.End
+        do throws(HelperProcess.Failure) {
+            end = try HelperProcess.runToEnd(
+                "/bin/sh",
+                ["-c", command],
+                settings,
+                within: HelperProcess.Patience(timeout, grace: Self.grace)
+            ) { words.take($0) }
+        } catch {
+            throw Failure("the cleanup command: \(error)")
         }
-    }
-
-    private func start(_ account: Account, _ folder: String, output: CInt, lock: CInt) throws(Failure) -> pid_t {
-        var actions = posix_spawn_file_actions_t()
-        posix_spawn_file_actions_init(&actions)
-        defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
-        posix_spawn_file_actions_adddup2(&actions, output, 1)
-        posix_spawn_file_actions_adddup2(&actions, lock, 3)
-        _ = CLinux_closeFrom(&actions, 4)
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        var defaults = sigset_t()
-        sigemptyset(&defaults)
-        for signal in [SIGPIPE, SIGINT, SIGTERM, SIGHUP] { sigaddset(&defaults, signal) }
-        posix_spawnattr_setsigdefault(&attributes, &defaults)
-        var blocked = sigset_t()
-        sigemptyset(&blocked)
-        posix_spawnattr_setsigmask(&attributes, &blocked)
-        posix_spawnattr_setpgroup(&attributes, 0)
-        posix_spawnattr_setflags(
-            &attributes,
-            Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP)
-        )
-        let own = [
-            "SHARED_DEVICE_ACCOUNT": account.identifier, "SHARED_DEVICE_USERNAME": account.username,
-            "SHARED_DEVICE_FOLDER": folder,
-        ]
-        let variables = ProcessInfo.processInfo.environment.merging(own) { $1 }
-        let words: [String] = ["sh", "-c", command]
-        var argv = words.map { strdup($0) } + [nil]
-        var envp = variables.map { strdup("\($0.key)=\($0.value)") } + [nil]
-        defer { for text in argv + envp { free(text) } }
-        var process: pid_t = 0
-        let failure = posix_spawn(&process, "/bin/sh", &actions, &attributes, &argv, &envp)
-        guard failure == 0 else { throw Failure(attempting: "start the cleanup command", failure) }
-        return process
-    }
-
-    /// Waits for the end, ends what takes too long, and collects the process.
-    private func wait(for process: pid_t) throws(Failure) -> CInt {
-        let ended = DispatchSemaphore(value: 0)
-        let watch = QuietThread.start("cleanup-end") {
-            // Without collecting it, so that the group's number stays its own.
-            var information = siginfo_t()
-            while waitid(P_PID, id_t(process), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
-            ended.signal()
-        }
-        guard watch != nil else {
-            let reason = Failure(attempting: "watch the cleanup command")
-            kill(-process, SIGKILL)
-            while waitpid(process, nil, 0) < 0, errno == EINTR {}
-            throw reason
-        }
-        let isLate = ended.wait(timeout: .now() + timeout / .seconds(1)) == .timedOut
-        if isLate {
-            kill(-process, SIGTERM)
-            if ended.wait(timeout: .now() + Self.grace) == .timedOut {
-                kill(-process, SIGKILL)
-                ended.wait()
-            }
-        }
-        // What it has left behind would delete, or store, after the receipt.
-        kill(-process, SIGKILL)
-        var status: CInt = 0
-        while waitpid(process, &status, 0) < 0, errno == EINTR {}
-        guard !isLate else { throw Failure("the cleanup command did not end within \(timeout) and was stopped") }
-        return status
+        guard !end.isLate else { throw Failure("the cleanup command did not end within \(timeout) and was stopped") }
+        guard end.status == 0 else { throw Failure("the cleanup command ended with status \(end.status ?? -1)") }
+        return words.text
     }
 
     /// Waits until no earlier run goes on, for as long as one may take.
@@ -159,54 +100,27 @@ struct CleanupProgram: Sendable {
     }
 }
 
-/// Reads what a command writes, on a thread of its own, and keeps the beginning of its last line, however much there is.
-private final class LastLine: Sendable {
-    private struct State {
-        static let longest = 200
-        /// The last line that is not empty.
-        var line: [UInt8] = []
-        /// The line that has not ended yet.
-        var next: [UInt8] = []
+/// Keeps the beginning of the last line that a command writes, however much there is.
+private struct LastLine {
+    private static let longest = 200
+    /// The last line that is not empty.
+    private var line: [UInt8] = []
+    /// The line that has not ended yet.
+    private var next: [UInt8] = []
 
-        mutating func take(_ bytes: ArraySlice<UInt8>) {
-            for piece in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
-                if piece.offset > 0 {
-                    if !next.isEmpty { line = next }
-                    next = []
-                }
-                next += piece.element.prefix(Self.longest - next.count)
+    mutating func take(_ bytes: ArraySlice<UInt8>) {
+        for piece in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
+            if piece.offset > 0 {
+                if !next.isEmpty { line = next }
+                next = []
             }
+            next += piece.element.prefix(Self.longest - next.count)
         }
     }
 
-    private let state = Locked(State())
-    private let complete = DispatchSemaphore(value: 0)
-
-    /// Reads the descriptor, and closes it at the end.
-    init(of descriptor: CInt) {
-        let reader = QuietThread.start("cleanup-words") { [self] in
-            var buffer = [UInt8](repeating: 0, count: 65_536)
-            while true {
-                let count = read(descriptor, &buffer, buffer.count)
-                if count < 0, errno == EINTR { continue }
-                guard count > 0 else { break }
-                let bytes = buffer[..<count]
-                state.withLock { $0.take(bytes) }
-            }
-            close(descriptor)
-            complete.signal()
-        }
-        guard reader == nil else { return }
-        // Then the command's words are lost, and a command that writes them fails.
-        close(descriptor)
-        complete.signal()
-    }
-
-    /// The last line, when the other side has closed, or a second later; `nil` if there is none.
-    func text() -> String? {
-        _ = complete.wait(timeout: .now() + 1)
-        complete.signal()
-        let line = state.withLock { $0.next.isEmpty ? $0.line : $0.next }
-        return line.isEmpty ? nil : String(decoding: line, as: UTF8.self)
+    /// The last line; `nil` if there is none.
+    var text: String? {
+        let last = next.isEmpty ? line : next
+        return last.isEmpty ? nil : String(decoding: last, as: UTF8.self)
     }
 }

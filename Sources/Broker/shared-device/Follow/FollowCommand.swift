@@ -85,6 +85,7 @@ struct FollowCommand: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         try reportingFailure {
             let ending = Ending()
+            let signals = try EndSignals([SIGTERM, SIGINT, SIGHUP])
             let output = FollowOutput(onFailure: ending.end)
             let application = SharedDeviceApplication(
                 identifier: app,
@@ -108,11 +109,13 @@ struct FollowCommand: ParsableCommand {
                 answers.read(STDIN_FILENO)
             }
             output.watch(input: cleanup == nil ? nil : STDIN_FILENO, onEnd: ending.end)
-            let signals = [SIGTERM, SIGINT, SIGHUP].map { ending.source(of: $0) }
+            Task {
+                await signals.first()
+                ending.end()
+            }
             ending.wait(
                 for: Task { await application.follow(coordinator) { try await output.show($0) } }
             )
-            withExtendedLifetime(signals) {}
             if let failure = output.failure { throw failure }
         }
     }
@@ -134,15 +137,6 @@ private final class Ending: Sendable {
             return state.task
         }
         task?.cancel()
-    }
-
-    /// Ends the loop at the signal. Keep the result.
-    func source(of number: CInt) -> any DispatchSourceSignal {
-        signal(number, SIG_IGN)
-        let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-        source.setEventHandler { [self] in end() }
-        source.resume()
-        return source
     }
 
     /// Blocks this thread until the loop has ended.

@@ -27,13 +27,23 @@ void CLinux_adoptOrphans(void);
 /// From here on no other process of this user reads this one's memory, traces it, or sees it in a core dump.
 void CLinux_keepMemoryPrivate(void);
 
-/// Opens a directory for reading by an absolute path without any symbolic link in it (openat2); -1 with errno set, ELOOP for a link.
+/// Opens a directory by an absolute path without any symbolic link in it (openat2), to name what is in it: it need not be readable, and is not
+/// opened for reading. -1 with errno set, ELOOP for a link.
 int CLinux_openDirectoryWithoutLinks(const char *path);
 
 /// Whether something is mounted at this name in the directory, or at the directory itself where the name is empty: 1, 0, or -1 with errno set.
 int CLinux_isMountPoint(int directory, const char *name);
 
+/// A descriptor of the process with this number (pidfd_open), which no program inherits; -1 with errno set.
+int CLinux_openProcess(pid_t process);
+
+/// Sends a signal to the process of such a descriptor (pidfd_send_signal). Returns 0, or -1 with errno set.
+int CLinux_signalProcess(int process, int signal);
+
 /// From here on no program that this process starts has more rights than it. Returns 0, or -1 with errno set.
 int CLinux_takeNoNewRights(void);
+
+/// Whether something keeps the wall clock right (adjtimex): 1 or 0.
+int CLinux_isClockSynchronised(void);
 
 #endif

@@ -67,6 +67,9 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     /// The serial of the call that this answers; 0 where it answers none.
     var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
     /// Whether a method call waits for an answer.
+    /// Whether the caller is ready to wait while a person is asked for a password.
+    package var allowsInteraction: Bool { dbus_message_get_allow_interactive_authorization(pointer) != 0 }
+
     package var expectsReply: Bool { dbus_message_get_no_reply(pointer) == 0 }
 
     /// Whether this is the signal `member` from the bus itself; nobody else can send in the bus's name.

@@ -52,7 +52,9 @@ public enum CallAdmission: Sendable {
 /// the call, hears of each answer, and is given the reading thread when what had arrived is handed on. So it can read faster than it works.
 package protocol CallScheduler: AnyObject, Sendable {
     /// Called on the reading thread.
-    func admit(_ call: borrowing DBusMessage) -> CallPermission
+    ///
+    /// - Parameter bytes: about how many the message takes.
+    func admit(_ call: borrowing DBusMessage, bytes: Int) -> CallPermission
     /// An answer of about so many bytes is on its way to a connection. Called on the thread that answers.
     func answered(_ caller: String, bytes: Int)
     /// Called on the reading thread each time before it sleeps. Returns whether there is more to do: then it does not sleep, and calls this
@@ -123,7 +125,8 @@ struct CallBudget {
 final class AdmittedCall: Sendable {
     private let object: ServedObject
     private let sender: String
-    private let bytes: Int
+    /// About how many bytes the message takes.
+    let bytes: Int
     /// `nil` once the call has ended.
     private let ended: Locked<(@Sendable () -> Void)?>
 
@@ -178,19 +181,21 @@ final class ServedObject: Sendable {
     }
 
     /// Takes a call into account, or refuses it. Nothing of the body is read but its lengths.
+    ///
+    /// - Parameter size: about how many bytes the message takes.
     func admit(
         _ message: borrowing DBusMessage,
+        bytes size: Int,
         _ interface: String,
         _ method: DBusInterface.Method
     ) throws(MethodFailure) -> AdmittedCall {
         let signature = message.signature
         try method.check(signature)
-        let (sender, bytes) = (message.sender ?? "", message.bodySize)
+        let (sender, bytes) = (message.sender ?? "", size - message.headerSize)
         let limit = method.maximumBodyBytes ?? budget.withLock { $0.limits.bodyBytes }
         guard bytes <= limit else {
             throw .standard("LimitsExceeded", "\(method.name) takes \(limit) bytes, not \(bytes)")
         }
-        let size = message.headerSize + bytes
         try budget.withLock { budget throws(MethodFailure) in try budget.take(size, of: sender) }
         guard let decide else { return AdmittedCall(self, sender, size, nil) }
         let header = CallHeader(

@@ -6,7 +6,9 @@ extension ConnectionCore {
     /// refused costs neither a task nor the reading of a body.
     func dispatchCall(_ message: borrowing DBusMessage, from socket: BusSocket) {
         let (objects, scheduler) = state.withLock { ($0.objects, $0.scheduler) }
-        let admission = scheduler?.admit(message) ?? .take
+        // Once, because it looks at each argument.
+        let bytes = message.size
+        let admission = scheduler?.admit(message, bytes: bytes) ?? .take
         if case .drop = admission { return }
         let held = HeldMessage(message.sharedReference())
         do throws(MethodFailure) {
@@ -20,7 +22,7 @@ extension ConnectionCore {
             }
             let object = try objects.object(of: message)
             let (interface, method) = try object.method(message.interface, message.member ?? "")
-            let admitted = try object.admit(message, interface, method)
+            let admitted = try object.admit(message, bytes: bytes, interface, method)
             run(method, CallReply(held, admitted, self, socket))
         } catch {
             answer(held, .failure(error), on: socket)
@@ -109,6 +111,9 @@ public struct CallReply: Sendable {
         self.core = core
         self.socket = socket
     }
+
+    /// About how many bytes the message of the call takes.
+    package var callBytes: Int { admitted.bytes }
 
     /// The arguments of the call, where they lie. Valid while this is held.
     package var arguments: DBusReader { call.message.reader }

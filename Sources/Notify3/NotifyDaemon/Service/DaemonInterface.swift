@@ -15,8 +15,7 @@ enum DaemonInterface {
                 out: outputs.map { .init($0.0, $0.1) },
                 reading: { message, reply in
                     let work = IncomingWork(method: method, sender: message.sender ?? "", reply: reply)
-                    let bytes = message.size
-                    service.assumeIsolated { $0.receive(work, bytes: bytes) }
+                    service.assumeIsolated { $0.receive(work) }
                 }
             )
         }
@@ -50,10 +49,16 @@ enum DaemonInterface {
 }
 
 /// A call that is to be carried out. Its arguments are read when its turn comes.
-struct IncomingWork: Sendable {
+///
+/// A class, because it goes from queue to queue, and a copy of a value with five references costs as much as a call's own work.
+final class IncomingWork: Sendable {
     let method: NotifydProtocol.Method
     let sender: String
     let reply: CallReply
+
+    init(method: NotifydProtocol.Method, sender: String, reply: CallReply) {
+        (self.method, self.sender, self.reply) = (method, sender, reply)
+    }
 
     func succeed(_ values: [DBusValue] = []) { reply.send(.success(values)) }
 

@@ -15,9 +15,9 @@ extension DaemonService: CallScheduler {
     /// A report of a caller that nobody has asked about is not kept from this size on. The caller reports again when it is known.
     private static let largeReport = WaitingCalls.limitOfStrangers.bytes
 
-    package nonisolated func admit(_ call: borrowing DBusMessage) -> CallPermission {
+    package nonisolated func admit(_ call: borrowing DBusMessage, bytes: Int) -> CallPermission {
         guard let sender = call.sender else { return .drop }
-        let (bytes, wantsAnswer) = (call.size, call.expectsReply)
+        let wantsAnswer = call.expectsReply
         // Asked for large ones alone, because it makes a string.
         let isReport = bytes > Self.largeReport && call.member == NotifydProtocol.Method.report.rawValue
         return assumeIsolated { $0.admit(from: sender, bytes, wantsAnswer: wantsAnswer, isLargeReport: isReport) }

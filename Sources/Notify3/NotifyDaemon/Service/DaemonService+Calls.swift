@@ -4,9 +4,10 @@ import NotifydProtocol
 
 extension DaemonService {
     /// A call arrives. It has its turn when everything that has arrived is sorted.
-    func receive(_ work: IncomingWork, bytes: Int) {
+    func receive(_ work: IncomingWork) {
         figures.calls[work.method, default: 0] += 1
-        arrivals.called(work, work.method.kind, bytes: bytes, by: work.sender, user: user(of: work.sender))
+        let (bytes, user) = (work.reply.callBytes, user(of: work.sender))
+        arrivals.called(work, work.method.kind, bytes: bytes, by: work.sender, user: user)
     }
 
     /// A connection is gone.

@@ -20,18 +20,23 @@ struct UnreadAnswers {
     private struct Use {
         var user: UInt32?
         var bytes = 0
-        /// How many of the bytes were sent before the question under way; `nil` while there is none.
-        var asked: Int?
+        /// The question under way, with the bytes that were sent before it, and whom it counts for; `nil` while there is none.
+        var asked: (bytes: Int, user: UInt32?)?
     }
 
     /// A connection is asked after so many bytes; and earlier where its user has so much unread that all its connections are asked.
     static let questionAfter = 16 << 10
-    private static let mostQuestions = (ofUser: 16, all: 96)
     private static let earlyQuestion = (after: 1 << 10, ofUser: 1 << 20)
+    /// A bus lets notifyd wait for 128 answers at a time, and a connection that does not read gives none: no user takes all of that.
+    private static let mostQuestions = (ofUser: 16, all: 96)
 
     /// Connections that have something unread.
     private var uses: [String: Use] = [:]
     private var users: [UInt32: Int] = [:]
+    /// The questions under way, of all and of each user.
+    private var questions = (all: 0, users: [UInt32?: Int]())
+    /// Connections that are to be asked when there is room for a question.
+    private var unasked: Set<String> = []
 
     /// Those that have something unread.
     var connections: some Sequence<String> { uses.keys }
@@ -56,48 +61,63 @@ struct UnreadAnswers {
         }
         use.bytes += bytes
         if let user = use.user { users[user, default: 0] += bytes }
-        defer { uses[connection] = use }
-        return ask(&use, isLate: isLate)
+        uses[connection] = use
+        return ask(connection, isLate: isLate)
     }
 
-    private func ask(_ use: inout Use, isLate: Bool = false) -> Bool {
+    private mutating func ask(_ connection: String, isLate: Bool = false) -> Bool {
+        guard let use = uses[connection], use.asked == nil else { return false }
         let all = use.user.flatMap { users[$0] } ?? 0
         let after = all < Self.earlyQuestion.ofUser ? Self.questionAfter : Self.earlyQuestion.after
-        guard use.asked == nil, isLate || use.bytes >= after, hasRoomForQuestion(of: use.user) else { return false }
-        use.asked = use.bytes
+        guard isLate || use.bytes >= after else { return false }
+        guard questions.all < Self.mostQuestions.all, questions.users[use.user] ?? 0 < Self.mostQuestions.ofUser else {
+            unasked.insert(connection)
+            return false
+        }
+        uses[connection]?.asked = (use.bytes, use.user)
+        questions.all += 1
+        questions.users[use.user, default: 0] += 1
         return true
     }
 
-    /// A bus lets notifyd wait for 128 answers at a time, and one that does not read gives none: no user takes all of that.
-    private func hasRoomForQuestion(of user: UInt32?) -> Bool {
-        let open = uses.values.filter { $0.asked != nil }
-        return open.count < Self.mostQuestions.all && open.count { $0.user == user } < Self.mostQuestions.ofUser
+    /// Returns what the connection was asked about.
+    private mutating func endQuestion(_ connection: String) -> Int? {
+        guard let asked = uses[connection]?.asked else { return nil }
+        uses[connection]?.asked = nil
+        questions.all -= 1
+        let others = (questions.users[asked.user] ?? 0) - 1
+        questions.users[asked.user] = others > 0 ? others : nil
+        return asked.bytes
     }
 
     /// Connections that were not asked for want of room, and are to be asked now that a question has ended.
     mutating func overdue() -> [String] {
-        uses.keys.filter { connection in
-            guard var use = uses[connection], ask(&use) else { return false }
-            uses[connection] = use
-            return true
-        }
+        guard !unasked.isEmpty else { return [] }
+        let waiting = unasked
+        unasked = []
+        // Who finds no room waits again.
+        return waiting.filter { ask($0, isLate: true) }
     }
 
     /// A connection has read all that was sent before the question. Returns whether to ask again.
     mutating func read(_ connection: String) -> Bool {
-        guard var use = uses[connection], let read = use.asked else { return false }
-        use.asked = nil
-        use.bytes -= read
+        guard let read = endQuestion(connection), let use = uses[connection] else { return false }
         release(read, of: use.user)
-        defer { uses[connection] = use.bytes > 0 ? use : nil }
-        return ask(&use)
+        guard use.bytes > read else {
+            uses[connection] = nil
+            return false
+        }
+        uses[connection]?.bytes -= read
+        return ask(connection)
     }
 
     /// The question has failed, and says nothing.
-    mutating func failedToAsk(_ connection: String) { uses[connection]?.asked = nil }
+    mutating func failedToAsk(_ connection: String) { _ = endQuestion(connection) }
 
     /// A connection is gone, and the bus keeps nothing for it.
     mutating func gone(_ connection: String) {
+        _ = endQuestion(connection)
+        unasked.remove(connection)
         guard let use = uses.removeValue(forKey: connection) else { return }
         release(use.bytes, of: use.user)
     }

@@ -11,21 +11,8 @@ import Synchronization
 ///
 /// The client's lock may be taken with this one held, never the other way round.
 final class NotifydLink: Sendable {
-    private enum Presence {
-        /// The bus is being asked and has not answered, or is lost.
-        case unknown
-        /// It does not run. When it starts, the bus tells.
-        case absent
-        /// It runs, under this unique name.
-        case present(String)
-    }
-
     private struct State {
-        var presence = Presence.unknown {
-            didSet { generation += 1 }
-        }
-        /// Counts what was learnt of the presence, so that an answer to an earlier question is known as such.
-        private(set) var generation: UInt64 = 0
+        var presence = NotifydPresence()
         /// Names whose first registration waits for the bus, and how many threads wait. Few at a time. notifyd counts them as registered.
         var registering: [(name: NotificationName, threads: Int)] = []
         /// There from the first registration on.
@@ -58,7 +45,7 @@ final class NotifydLink: Sendable {
 
         /// Where to send `Enter` and `Leave`; `nil` while nobody would read them.
         var receiver: DBusConnection? {
-            if case .absent = presence { nil } else { connection }
+            if presence.value == .absent { nil } else { connection }
         }
     }
 
@@ -155,23 +142,21 @@ final class NotifydLink: Sendable {
 
     /// Whether this connection is notifyd's. Anybody may send what only notifyd should.
     func isNotifyd(_ sender: String?) -> Bool {
-        guard case .present(let owner) = state.withLock({ $0.presence }) else { return false }
+        guard case .present(let owner) = state.withLock({ $0.presence.value }) else { return false }
         return owner == sender
     }
 
     /// Returns when this process knows who notifyd is, for a registration whose posts count from notifyd alone. The rule that tells of changes
     /// is in force.
     func waitForOwner(_ connection: DBusConnection, _ client: NotifyClient) throws(DBusError) {
-        let (isUnknown, generation) = state.withLock { state in
-            if case .unknown = state.presence { (true, state.generation) } else { (false, state.generation) }
-        }
-        guard isUnknown else { return }
+        let presence = state.withLock { $0.presence }
+        guard presence.value == .unknown else { return }
         let question = try NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)])
         do throws(DBusError) {
-            found(.success(try connection.callAndWait(question)), askedAt: generation, client)
+            found(.success(try connection.callAndWait(question)), answering: presence.question, client)
         } catch {
             guard error.code == .refused else { throw error }
-            found(.failure(error), askedAt: generation, client)
+            found(.failure(error), answering: presence.question, client)
         }
     }
 
@@ -184,26 +169,21 @@ final class NotifydLink: Sendable {
                 [.string(NotifydProtocol.clientsBusName), .uint32(0)]
             )
         else { return }
-        let generation = state.withLock { $0.generation }
+        let number = state.withLock { $0.presence.question }
         connection.call(question) { [weak client] answer in
-            if let client { self.found(answer, askedAt: generation, client) }
+            if let client { self.found(answer, answering: number, client) }
         }
         // Where the bus's policy forbids it, a notifyd that starts does not wait for this process's report, and takes it when it comes.
         connection.call(queueing) { _ in }
     }
 
-    private func found(_ answer: Result<[DBusValue], DBusError>, askedAt generation: UInt64, _ client: NotifyClient) {
-        let found: Presence
+    private func found(_ answer: Result<[DBusValue], DBusError>, answering question: UInt64, _ client: NotifyClient) {
+        let found: NotifydPresence.Value
         switch answer {
-        case .success(let values): found = values.first?.stringValue.map(Presence.present) ?? .unknown
+        case .success(let values): found = values.first?.stringValue.map(NotifydPresence.Value.present) ?? .unknown
         case .failure(let error): found = error.code == .refused ? .absent : .unknown
         }
-        let isNews = state.withLock { state in
-            // What the bus has said of a change meanwhile is newer; and after an outage, the names are those of another bus.
-            guard case .unknown = state.presence, state.generation == generation else { return false }
-            state.presence = found
-            return true
-        }
+        let isNews = state.withLock { $0.presence.learn(found, answering: question) }
         if isNews, case .present = found { report(0, isDetailed: false, client) }
     }
 
@@ -227,7 +207,7 @@ final class NotifydLink: Sendable {
         guard let arguments = try? message.arguments(), arguments.count == 3,
             arguments[0].stringValue == NotifydProtocol.busName, let owner = arguments[2].stringValue
         else { return }
-        state.withLock { $0.presence = owner.isEmpty ? .absent : .present(owner) }
+        state.withLock { $0.presence.learn(owner.isEmpty ? .absent : .present(owner)) }
         if !owner.isEmpty { report(0, isDetailed: false, client) }
     }
 
@@ -255,7 +235,7 @@ final class NotifydLink: Sendable {
 
     private func handle(_ event: ConnectionEvent, _ client: NotifyClient?) {
         switch event {
-        case .lost: state.withLock { $0.presence = .unknown }
+        case .lost: state.withLock { $0.presence.learn(.unknown) }
         case .restored: if let client { askWhoItIs(client) }
         }
     }

@@ -34,10 +34,21 @@ public struct InteractiveTokenParameters: Sendable {
     public var completionBlockQueue: DispatchQueue?
     /// How long the sign-in waits for other apps to clean up after the last user, if the device's policy demands that; a minute at most.
     public var patience: Duration = .seconds(15)
-    /// Asks the person, with the login hint, and returns what they gave; `nil` means that they gave up.
-    public var prompt: @Sendable (_ loginHint: String?) async -> Credentials?
+    /// Asks the person, with the login hint, and returns what they gave; `nil` means that they gave up. Without a closure the program
+    /// `shared-device-sign-in` asks, and the app sees no password.
+    public var prompt: (@Sendable (_ loginHint: String?) async -> Credentials?)?
+    /// Whether `shared-device-sign-in` asks in a window, also where the app has a terminal.
+    public var showsPage = false
 
-    /// Parameters of a sign-in whose credentials come from `prompt`.
+    /// Parameters of a sign-in at the device's own prompt, `shared-device-sign-in`: at the app's terminal if it has one, else in a window. It serves
+    /// every identity provider.
+    public init(scopes: [String], loginHint: String? = nil) {
+        self.scopes = scopes
+        self.loginHint = loginHint
+    }
+
+    /// Parameters of a sign-in whose credentials come from `prompt`. It serves the device's own directory alone; where an organisation's provider
+    /// signs people in, it fails with ``SharedDeviceError/Code/interactionRequired``.
     public init(
         scopes: [String],
         loginHint: String? = nil,
@@ -121,4 +132,6 @@ public struct TokenResult: Sendable {
     public let scopes: [String]
     /// The account that it belongs to.
     public let account: Account
+    /// The ID token of the organisation's provider; `nil` where there is no such provider, or the app may not have it.
+    public let idToken: String?
 }

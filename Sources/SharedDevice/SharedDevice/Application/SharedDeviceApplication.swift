@@ -153,7 +153,8 @@ public final class SharedDeviceApplication: Sendable {
 
     // MARK: Signing in and out
 
-    /// Signs somebody in for the whole device: prompts, and hands name and password to the broker.
+    /// Signs somebody in for the whole device: has `shared-device-sign-in` ask the person, or asks by the parameters' closure, and hands name and
+    /// password to the broker.
     ///
     /// If the device's policy makes a sign-in wait for the cleanup of the last session, this waits, for at most
     /// ``InteractiveTokenParameters/patience``. If the task is cancelled meanwhile, nobody is signed in, provided that the broker answers.
@@ -163,15 +164,22 @@ public final class SharedDeviceApplication: Sendable {
     ///   ``SharedDeviceError/Code/cleanupPending``, ``SharedDeviceError/Code/cleanupRequired``,
     ///   ``SharedDeviceError/Code/tenantMismatch``, ``SharedDeviceError/Code/deviceNotJoined``,
     ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/currentAccountMismatch`` if somebody has signed out
-    ///   again meanwhile, ``SharedDeviceError/Code/recordUnusable``,
+    ///   again meanwhile, ``SharedDeviceError/Code/recordUnusable``, ``SharedDeviceError/Code/interactionRequired`` if nobody can be asked,
+    ///   ``SharedDeviceError/Code/providerUnavailable``, ``SharedDeviceError/Code/providerMisconfigured``,
+    ///   ``SharedDeviceError/Code/loginExpired``,
     ///   ``SharedDeviceError/Code/userCanceled``, ``SharedDeviceError/Code/brokerUnavailable``.
     public func acquireToken(with parameters: InteractiveTokenParameters) async throws(SharedDeviceError) -> TokenResult
     {
         let attempted = "sign in"
-        guard let credentials = await parameters.prompt(parameters.loginHint) else {
+        let patience = min(max(parameters.patience, .zero), .seconds(60))
+        guard let prompt = parameters.prompt else {
+            // Nobody types a password in vain. While somebody is signed in, the provider asks for that person again, whose data the app may hold.
+            if try await keeper.current() == nil { try await waitUntilClean(for: patience, attempted: attempted) }
+            return try await acquireTokenAtPrompt(parameters, patience: patience, attempted: attempted)
+        }
+        guard let credentials = await prompt(parameters.loginHint) else {
             throw SharedDeviceError(.userCanceled, attempted: attempted, message: "no name and password were given")
         }
-        let patience = min(max(parameters.patience, .zero), .seconds(60))
         try await waitUntilClean(for: patience, attempted: attempted)
         let number = UUID().uuidString
         let request: BrokerProtocol.Fields = [
@@ -258,7 +266,8 @@ public final class SharedDeviceApplication: Sendable {
                 accessToken: token.value,
                 expiresOn: Date(timeIntervalSince1970: token.expiresAt),
                 scopes: token.scopes,
-                account: try Account(fields["account"])
+                account: try Account(fields["account"]),
+                idToken: token.idToken
             )
             session = try DeviceSession(fields)
         } catch {

@@ -82,7 +82,8 @@ extension CleanupReport {
 
     package init(_ value: DBusValue?) throws(BrokerProtocol.Malformed) {
         guard let fields = value?.fieldsValue, let session = fields["session"]?.unsignedValue,
-            case .double(let endedAt)? = fields["endedAt"], endedAt.isFinite,
+            // To the year 9999, which every calendar has.
+            case .double(let endedAt)? = fields["endedAt"], (0...253_402_300_799).contains(endedAt),
             let outcome = fields["outcome"]?.stringValue.flatMap(Outcome.init)
         else { throw BrokerProtocol.Malformed("round") }
         var apps: [App] = []
@@ -108,7 +109,8 @@ extension CleanupReport.App {
             let progress = fields["progress"]?.stringValue.flatMap(CleanupReport.Progress.init)
         else { throw BrokerProtocol.Malformed("apps") }
         let time: (String) -> Double? = { key in
-            guard case .double(let seconds)? = fields[key], seconds.isFinite else { return nil }
+            // A century is longer than any round.
+            guard case .double(let seconds)? = fields[key], abs(seconds) <= 3.2e9 else { return nil }
             return seconds
         }
         self.init(

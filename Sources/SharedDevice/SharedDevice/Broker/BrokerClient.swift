@@ -24,7 +24,8 @@ final class BrokerClient: Sendable {
         let broadcast: NotificationObservation
     }
 
-    private let bus: Bus
+    /// Where the broker is.
+    let bus: Bus
     /// The name by which the bus can start this app.
     private let ownName: String?
     private let state = Locked(State())

@@ -10,14 +10,20 @@ package enum BrokerProtocol {
     package static let path = "/org/notifycenter/SharedDevice"
     package static let interface = "org.notifycenter.SharedDevice1"
     /// Grows by one with each method, field or error that is added. What is incompatible gets an interface of another name.
-    package static let version: UInt32 = 1
+    package static let version: UInt32 = 3
     package static let errorPrefix = "org.notifycenter.SharedDevice1.Error."
 
     package enum Method: String, Sendable, CaseIterable {
         case getDeviceInformation = "GetDeviceInformation"
         case getCurrentAccount = "GetCurrentAccount"
         case signIn = "SignIn"
-        /// The app no longer waits for a sign-in.
+        /// A prompt begins a sign-in: a program that asks the person, and gets neither account nor token.
+        case beginSignIn = "BeginSignIn"
+        /// A prompt has the person's answer.
+        case completeSignIn = "CompleteSignIn"
+        /// A prompt waits for what the person does on another device.
+        case awaitSignIn = "AwaitSignIn"
+        /// Nobody waits for a sign-in any more.
         case cancelSignIn = "CancelSignIn"
         case acquireTokenSilently = "AcquireTokenSilently"
         case signOut = "SignOut"
@@ -27,6 +33,8 @@ package enum BrokerProtocol {
         case getRound = "GetRound"
         /// Somebody is using the device.
         case reportActivity = "ReportActivity"
+        /// For the service that speaks to the organisation's provider: sessions that have ended there.
+        case reportProviderEvents = "ReportProviderEvents"
         /// For administrators: signs out whoever is signed in.
         case signOutAnyone = "SignOutAnyone"
         /// For administrators: declares an app's cleanup done.
@@ -37,7 +45,28 @@ package enum BrokerProtocol {
         case leave = "Leave"
         /// For administrators: the apps that are connected, and those that hold data of the open session.
         case getRunningApps = "GetRunningApps"
+        /// For administrators: the device as a console shows it; answers when it has changed, or after a while.
+        case getStatus = "GetStatus"
+        /// For administrators: entries of the log; answers when there are some, or after a while.
+        case getLog = "GetLog"
+        /// For the program that enforces cleanups: the apps that are late; answers when there is one, or after a while.
+        case getOverdue = "GetOverdue"
+        /// For the program that enforces cleanups: what became of one.
+        case reportEnforcement = "ReportEnforcement"
     }
+
+    /// How a person signs in at a prompt.
+    package enum SignInMethod: String, Sendable, Hashable, CaseIterable {
+        /// The prompt asks for name and password. The device's own directory knows these.
+        case password
+        /// The organisation's page, in a browser of this device.
+        case browser
+        /// The organisation's page on another device, with a code.
+        case deviceCode
+    }
+
+    /// The identifier of the prompt that comes with the broker, `shared-device-sign-in`.
+    package static let promptIdentifier = "org.notifycenter.shared-device-sign-in"
 
     /// The Darwin notification that the device's mode has changed. It is posted beside the broadcast of every change, for apps that follow no
     /// account.
@@ -97,24 +126,29 @@ package struct WireToken: Sendable {
     package let scopes: [String]
     /// Seconds since 1970, UTC.
     package let expiresAt: Double
+    /// The provider's own word of who has signed in, where the app may have it.
+    package let idToken: String?
 
-    package init(value: String, scopes: [String], expiresAt: Double) {
+    package init(value: String, scopes: [String], expiresAt: Double, idToken: String? = nil) {
         self.value = value
         self.scopes = scopes
         self.expiresAt = expiresAt
+        self.idToken = idToken
     }
 
     package var fields: DBusValue {
-        .fields([
+        var fields: BrokerProtocol.Fields = [
             "value": .string(value), "scopes": .array(scopes.map(DBusValue.string), of: "s"),
             "expiresAt": .double(expiresAt),
-        ])
+        ]
+        if let idToken { fields["idToken"] = .string(idToken) }
+        return .fields(fields)
     }
 
     package init(_ value: DBusValue?) throws(BrokerProtocol.Malformed) {
         guard let fields = value?.fieldsValue, let text = fields["value"]?.stringValue,
             let scopes = fields["scopes"]?.stringsValue, case .double(let expiresAt)? = fields["expiresAt"]
         else { throw BrokerProtocol.Malformed("token") }
-        self.init(value: text, scopes: scopes, expiresAt: expiresAt)
+        self.init(value: text, scopes: scopes, expiresAt: expiresAt, idToken: fields["idToken"]?.stringValue)
     }
 }

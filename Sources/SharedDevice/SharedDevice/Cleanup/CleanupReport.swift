@@ -19,9 +19,11 @@ public struct CleanupReport: Sendable, Hashable, Codable {
         case finished
         /// An administrator has declared the cleanup done.
         case waived
+        /// It was late: it was stopped, and its data deleted in its place.
+        case enforced
 
         /// Whether the app owes nothing any more.
-        public var isSettled: Bool { self == .finished || self == .waived }
+        public var isSettled: Bool { self == .finished || self == .waived || self == .enforced }
     }
 
     /// The state of a round.
@@ -46,7 +48,7 @@ public struct CleanupReport: Sendable, Hashable, Codable {
         public let toldAfter: Double?
         /// When it reported that it began; `nil` before.
         public let begunAfter: Double?
-        /// When it reported the end, good or bad, or was waived; `nil` before.
+        /// When it reported the end, good or bad, or it was waived or enforced; `nil` before.
         public let finishedAfter: Double?
         /// Its words on the result, or the reason of the waiver.
         public let detail: String?

@@ -152,21 +152,21 @@ struct SessionStore: Sendable {
     ///
     /// - Throws: ``SharedDeviceError/Code/recordUnusable``. An unreadable record does not count as empty: that would forget whose data is
     ///   there.
-    func load() throws(SharedDeviceError) -> SessionRecord { try decode(try read()) }
+    func load() throws(SharedDeviceError) -> SessionRecord { try decode(try read().bytes) }
 
-    /// The file's bytes; `nil` if there is none.
-    func read() throws(SharedDeviceError) -> [UInt8]? {
+    /// The file and its bytes; `nil` if there is none.
+    func read() throws(SharedDeviceError) -> (bytes: [UInt8]?, file: HeldFile?) {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
             guard errno == ENOENT else { throw unusable("read", String(cString: strerror(errno))) }
-            return nil
+            return (nil, nil)
         }
-        defer { close(descriptor) }
+        guard let file = HeldFile(descriptor) else { throw unusable("read", String(cString: strerror(errno))) }
         var bytes: [UInt8] = []
         var chunk = [UInt8](repeating: 0, count: 4096)
         while true {
             let count = Glibc.read(descriptor, &chunk, chunk.count)
-            if count == 0 { return bytes }
+            if count == 0 { return (bytes, file) }
             if count > 0 {
                 bytes += chunk[..<count]
             } else if errno != EINTR {

@@ -1,16 +1,15 @@
 import Dispatch
-import FoundationEssentials
+package import FoundationEssentials
 import Glibc
 
 /// The app's record, which all processes of the app share: each sees at its next question what another has written.
 ///
-/// The bytes are read each time, and parsed if they have changed. Inode and time stamps would not tell every change: file systems reuse
-/// inodes, and count time in steps.
+/// The file is read again when it was replaced. It is kept open until then, because a file system gives the inode of a closed file to the next one.
 ///
 /// Within a process there is one caller at a time, which ``SessionKeeper`` ensures. Between processes a lock on a file beside the record does.
 struct SharedRecord: Sendable {
     private let store: SessionStore
-    private var latest: (bytes: [UInt8]?, record: SessionRecord)?
+    private var latest: (file: HeldFile?, record: SessionRecord)?
 
     init(store: SessionStore) { self.store = store }
 
@@ -51,11 +50,54 @@ struct SharedRecord: Sendable {
     }
 
     private mutating func load() throws(SharedDeviceError) -> SessionRecord {
-        let bytes = try store.read()
-        if let latest, latest.bytes == bytes { return latest.record }
+        if let latest, HeldFile.isUnchanged(latest.file, at: store.path) { return latest.record }
+        let (bytes, file) = try store.read()
         let record = try store.decode(bytes)
-        latest = (bytes, record)
+        latest = (file, record)
         return record
+    }
+}
+
+/// A file that was read, and that stays open so that it can be known again.
+final class HeldFile: Sendable {
+    private struct Identity: Equatable {
+        let device: dev_t
+        let inode: ino_t
+        // For whoever writes into the file in place of replacing it. No program can set this time.
+        let size: off_t
+        let seconds: Int
+        let nanoseconds: Int
+
+        init(_ status: stat) {
+            device = status.st_dev
+            inode = status.st_ino
+            size = status.st_size
+            seconds = status.st_ctim.tv_sec
+            nanoseconds = status.st_ctim.tv_nsec
+        }
+    }
+
+    private let descriptor: CInt
+    private let identity: Identity
+
+    /// Takes the descriptor over, and closes it at the end. To be called before the file is read, so that a later change shows.
+    ///
+    /// - Returns: `nil` where the system does not say what it is.
+    init?(_ descriptor: CInt) {
+        self.descriptor = descriptor
+        var status = stat()
+        let isKnown = fstat(descriptor, &status) == 0
+        identity = Identity(status)
+        guard isKnown else { return nil }
+    }
+
+    deinit { close(descriptor) }
+
+    /// Whether the path leads to this file still; without a file, whether it leads to none.
+    static func isUnchanged(_ file: HeldFile?, at path: String) -> Bool {
+        var status = stat()
+        guard stat(path, &status) == 0 else { return file == nil && errno == ENOENT }
+        return file?.identity == Identity(status)
     }
 }
 
@@ -103,19 +145,22 @@ final class FileLock {
 }
 
 /// A small file that is replaced in one step: a crash or a power cut leaves either the old content or the new. For one writer at a time.
-struct AtomicFile: Sendable {
-    let path: String
+package struct AtomicFile: Sendable {
+    package let path: String
+
+    /// The file at this path, which need not be there. Its directory has to.
+    package init(path: String) { self.path = path }
 
     /// What the system refused, in its own words.
-    struct Failure: Error, CustomStringConvertible {
-        let description: String
+    package struct Failure: Error, CustomStringConvertible {
+        package let description: String
 
         /// A failure with the reason in `errno`.
         init(_ what: String) { description = "\(what): \(String(cString: strerror(errno)))" }
     }
 
     /// Writes a second file, forces it to the disk, renames it, and forces the directory to the disk.
-    func write(_ data: Data) throws(Failure) {
+    package func write(_ data: Data) throws(Failure) {
         let temporary = path + ".new"
         let file = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
         guard file >= 0 else { throw Failure("open \(temporary)") }

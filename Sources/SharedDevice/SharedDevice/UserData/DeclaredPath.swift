@@ -73,10 +73,19 @@ package struct DeclaredPath: Sendable {
             throw UserDataError("remove", path)
         }
         checkpoint(.unlinked)
-        try directory.sync()
+        try force(directory)
         var removed = UserDataDirectory.Removed()
         removed.add(bytes: status.st_mode & S_IFMT == S_IFREG ? Int(status.st_size) : 0)
         return removed
+    }
+
+    /// Has the disk know what is gone from the directory, which this user perhaps may pass and write, and not read.
+    private func force(_ directory: borrowing DirectoryHandle) throws(UserDataError) {
+        let descriptor = openat(directory.descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        if descriptor >= 0 { return try DirectoryHandle(taking: descriptor, path: directory.path).sync() }
+        guard errno == EACCES else { throw UserDataError("open", directory.path) }
+        // A directory that is not open cannot be forced alone.
+        Glibc.sync()
     }
 
     private func empty(

@@ -34,8 +34,16 @@ public struct UserDataDirectory: Sendable {
         package init() {}
 
         mutating func add(bytes: Int) {
-            files += 1
-            self.bytes += bytes
+            var file = Removed()
+            (file.files, file.bytes) = (1, bytes)
+            add(file)
+        }
+
+        /// The most there is where the sum is larger: the lengths of sparse files are what somebody says.
+        package mutating func add(_ other: Removed) {
+            files += other.files
+            let (sum, isTooLarge) = bytes.addingReportingOverflow(other.bytes)
+            bytes = isTooLarge ? .max : sum
         }
 
         /// For instance “3 files, 1024 bytes”.

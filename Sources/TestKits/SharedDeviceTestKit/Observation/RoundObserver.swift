@@ -81,8 +81,8 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
     public enum Kind: String, Sendable, Codable, CaseIterable {
         /// Somebody signed in, or out, through the kit.
         case signIn, signOut
-        /// From the ledger: the app was told; it reported that it began, failed or finished; it was waived.
-        case told, begun, failed, finished, waived
+        /// From the ledger: the app was told; it reported that it began, failed or finished; it was waived, or enforced.
+        case told, begun, failed, finished, waived, enforced
         /// A process started, or ended.
         case started, ended
         /// Faults: the test stopped, resumed or killed a process; somebody else posted the broker's broadcast.

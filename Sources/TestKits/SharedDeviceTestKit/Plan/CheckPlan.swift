@@ -6,6 +6,8 @@ public struct CheckPlan: Sendable, Hashable, Codable {
     public var title: String
     /// The apps of the device.
     public var apps: [TestApp]
+    /// The command of each app, by its identifier, that has to succeed for the app to take part; an app without one always takes part.
+    public var needs: [String: [String]]
     /// The names of the users.
     public var users: [String]
     /// Whether the next sign-in waits for the cleanup of the last session.
@@ -37,14 +39,22 @@ public struct CheckPlan: Sendable, Hashable, Codable {
         var members: [String: JSONValue] = [
             "title": .string(title), "users": .list(users.map(JSONValue.string)),
             "policy": .string(cleanup.policy.rawValue),
-            "apps": .list(apps.map(\.json)), "steps": .list(steps.map(\.json)),
+            "apps": .list(apps.map { $0.json(needs: needs[$0.identifier]) }), "steps": .list(steps.map(\.json)),
         ]
         if let timeout = cleanup.timeout { members["cleanupTimeout"] = .number(timeout) }
         try JSONValue.object(members).encode(to: encoder)
     }
 
-    private init(title: String, apps: [TestApp], users: [String], cleanup: CleanupRule, steps: [CheckStep]) {
-        (self.title, self.apps, self.users, self.cleanup, self.steps) = (title, apps, users, cleanup, steps)
+    private init(
+        title: String,
+        apps: [TestApp],
+        needs: [String: [String]],
+        users: [String],
+        cleanup: CleanupRule,
+        steps: [CheckStep]
+    ) {
+        (self.title, self.apps, self.needs, self.users) = (title, apps, needs, users)
+        (self.cleanup, self.steps) = (cleanup, steps)
     }
 
     /// The same plan, in which relative paths of programs and data directories are relative to `directory`.
@@ -53,10 +63,11 @@ public struct CheckPlan: Sendable, Hashable, Codable {
             let isRelative = path.contains("/") && !path.hasPrefix("/") && !path.hasPrefix("{")
             return isRelative ? "\(directory)/\(path)" : path
         }
+        let named: (String) -> String = { $0.replacing("{plan}", with: directory) }
         var plan = self
+        plan.needs = plan.needs.mapValues { $0.map(named) }
         for index in plan.apps.indices {
             plan.apps[index].executable = absolute(plan.apps[index].executable)
-            let named: (String) -> String = { $0.replacing("{plan}", with: directory) }
             plan.apps[index].arguments = plan.apps[index].arguments.map(named)
             plan.apps[index].environment = plan.apps[index].environment.mapValues(named)
             plan.apps[index].dataDirectories = plan.apps[index].dataDirectories.map(absolute)
@@ -67,12 +78,18 @@ public struct CheckPlan: Sendable, Hashable, Codable {
     private static func read(_ root: JSONCursor) throws(CheckPlanError) -> CheckPlan {
         let members = try root.object(keys: ["title", "apps", "users", "policy", "cleanupTimeout", "steps"])
         let string = { (cursor: JSONCursor) throws(CheckPlanError) in try cursor.string() }
-        let apps = try members.required("apps").list { (cursor) throws(CheckPlanError) in try TestApp(cursor) }
+        var needs: [String: [String]] = [:]
+        let apps = try members.required("apps").list { (cursor) throws(CheckPlanError) in
+            let (app, command) = try TestApp.read(cursor)
+            if let command { needs[app.identifier] = command }
+            return app
+        }
         var cleanup = CleanupRule(try members["policy"]?.choice(CleanupRule.Policy.self) ?? .advisory)
         cleanup.timeout = try members["cleanupTimeout"]?.number()
         let plan = CheckPlan(
             title: try members["title"]?.string() ?? "shared device check",
             apps: apps,
+            needs: needs,
             users: try members["users"]?.list(string) ?? ["ada", "grace"],
             cleanup: cleanup,
             steps: try members.required("steps").list { (cursor) throws(CheckPlanError) in try CheckStep(cursor) }
@@ -83,12 +100,18 @@ public struct CheckPlan: Sendable, Hashable, Codable {
 }
 
 extension TestApp {
-    fileprivate init(_ cursor: JSONCursor) throws(CheckPlanError) {
+    /// An app of a plan, and the command of its needs.
+    fileprivate static func read(_ cursor: JSONCursor) throws(CheckPlanError) -> (app: TestApp, needs: [String]?) {
         let members = try cursor.object(keys: [
             "identifier", "executable", "arguments", "environment", "dataDirectories", "busName", "enrolled", "start",
+            "needs",
         ])
         let string = { (cursor: JSONCursor) throws(CheckPlanError) in try cursor.string() }
-        self.init(
+        let needs = try members["needs"]?.list(string)
+        if let needs, needs.isEmpty {
+            throw CheckPlanError("\(members.path).needs", "there is no command; write the program first")
+        }
+        let app = TestApp(
             try members.required("identifier").string(),
             executable: try members.required("executable").string(),
             arguments: try members["arguments"]?.list(string) ?? [],
@@ -98,9 +121,10 @@ extension TestApp {
             isEnrolled: try members["enrolled"]?.boolean() ?? true,
             startsWithDevice: try members["start"]?.boolean() ?? true
         )
+        return (app, needs)
     }
 
-    fileprivate var json: JSONValue {
+    fileprivate func json(needs: [String]?) -> JSONValue {
         var members: [String: JSONValue] = [
             "identifier": .string(identifier), "executable": .string(executable),
             "arguments": .list(arguments.map(JSONValue.string)),
@@ -109,6 +133,7 @@ extension TestApp {
             "enrolled": .boolean(isEnrolled),
         ]
         if let busName { members["busName"] = .string(busName) }
+        if let needs { members["needs"] = .list(needs.map(JSONValue.string)) }
         return .object(members)
     }
 }

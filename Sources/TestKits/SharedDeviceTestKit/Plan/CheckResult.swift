@@ -75,6 +75,16 @@ public struct CheckResult: Sendable, Hashable, Codable {
         }
     }
 
+    /// An app that this machine cannot run.
+    public struct LeftOut: Sendable, Hashable, Codable {
+        /// The app's identifier.
+        public let app: String
+        /// Why.
+        public let reason: String
+        /// The steps that are about this app alone, counted from 1; they are left out, too.
+        public let steps: [Int]
+    }
+
     /// A step that failed.
     public struct Failure: Sendable, Hashable, Codable {
         /// The step of the plan, counted from 1.
@@ -97,17 +107,19 @@ public struct CheckResult: Sendable, Hashable, Codable {
     public let rounds: [Round]
     /// The step that failed; `nil` if none did.
     public let failure: Failure?
+    /// The apps that took no part, because this machine does not have what they need.
+    public let leftOut: [LeftOut]
     /// The last lines of each process; empty if everything holds.
     public let output: [String: String]
 
-    /// Whether all steps were done and all expectations hold.
-    public var holds: Bool { failure == nil && verdicts.allSatisfy { $0.outcome == .holds } }
+    /// Whether all steps were done and all expectations hold, except those of apps that are left out. Where nothing was looked at, nothing holds.
+    public var holds: Bool { failure == nil && !verdicts.isEmpty && verdicts.allSatisfy { $0.outcome == .holds } }
 }
 
 extension CheckResult {
     /// The apps' names for people.
     var names: AppNames {
-        let apps = verdicts.map(\.app) + rounds.flatMap { $0.apps.map(\.identifier) }
+        let apps = verdicts.map(\.app) + rounds.flatMap { $0.apps.map(\.identifier) } + leftOut.map(\.app)
         return AppNames(apps, reserved: DeviceEvent.lanes)
     }
 }

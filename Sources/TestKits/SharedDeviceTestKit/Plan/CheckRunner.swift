@@ -35,9 +35,11 @@ public struct CheckRunner: Sendable {
     ///   broker do not start. Later failures are in the result, a cancellation too.
     public func run() async throws(TestDeviceError) -> CheckResult {
         let start = (Date(), ContinuousClock.now)
-        progress("starting bus, broker and \(Text.count(plan.apps.count, "app"))")
+        let leftOut = await plan.appsLeftOut()
+        let apps = plan.apps.filter { app in !leftOut.contains { $0.app == app.identifier } }
+        progress("starting bus, broker and \(Text.count(apps.count, "app"))")
         let device = try await TestDevice(
-            apps: plan.apps,
+            apps: apps,
             users: plan.users,
             cleanup: plan.cleanup,
             programs: programs,
@@ -47,7 +49,7 @@ public struct CheckRunner: Sendable {
         let names = AppNames(plan.apps.map(\.identifier), reserved: DeviceEvent.lanes)
         let texts = plan.steps.map { $0.text(names) }
         var failure: CheckResult.Failure?
-        for (number, step) in zip(1..., plan.steps) {
+        for (number, step) in zip(1..., plan.steps) where !leftOut.contains(where: { $0.steps.contains(number) }) {
             guard failure == nil else {
                 course.skip(step, at: number)
                 continue
@@ -69,6 +71,7 @@ public struct CheckRunner: Sendable {
             verdicts: course.verdicts,
             rounds: course.rounds,
             failure: failure,
+            leftOut: leftOut,
             output: isBad ? course.output : [:]
         )
     }

@@ -20,6 +20,7 @@ extension CheckResult {
             "<p class=\"verdict \(holds ? "good" : "bad")\">\(Markup.escaped(holds ? "✓ \(verdict)" : "✗ \(verdict)"))</p>",
             "<p class=\"note\">\(Self.timestamp(startedAt)), \(Text.milliseconds(milliseconds)) in all.</p>",
         ]
+        parts += leftOutTexts.map { "<p class=\"note\">Left out: \(Markup.escaped($0))</p>" }
         if let failure {
             parts.append("<h2>Step \(failure.step) could not be done</h2>")
             parts.append("<pre>\(Markup.escaped(failure.message))</pre>")
@@ -60,7 +61,8 @@ extension CheckResult {
             zip(1..., steps).map { number, text in
                 let state = stepState(number)
                 return [
-                    ("\(number)", "number"), (state, state == "done" ? "short" : "bad short"), (text, "wide"),
+                    ("\(number)", "number"), (state, ["done", "left out"].contains(state) ? "short" : "bad short"),
+                    (text, "wide"),
                 ]
             }
         )

@@ -37,9 +37,14 @@ extension CheckResult {
             parts.append(lines.joined(separator: "\n"))
         }
         if let failure { parts.append(paint("step \(failure.step) could not be done: \(failure.message)", "31")) }
-        parts.append([note, paint(verdict, holds ? "32" : "31")].compactMap(\.self).joined(separator: "\n"))
+        let missing = leftOutTexts.map { paint("left out: \($0)", "33") }
+        let end = [note, paint(verdict, holds ? "32" : "31")].compactMap(\.self)
+        parts.append((missing + end).joined(separator: "\n"))
         return parts.joined(separator: "\n\n") + "\n"
     }
+
+    /// Which apps are left out, and why.
+    var leftOutTexts: [String] { leftOut.map { "\(names[$0.app]), because \(Text.printable($0.reason))" } }
 
     /// The steps with their numbers, and which of them could not be done.
     private var stepText: String {
@@ -49,6 +54,7 @@ extension CheckResult {
 
     /// What became of a step.
     func stepState(_ number: Int) -> String {
+        if leftOut.contains(where: { $0.steps.contains(number) }) { return "left out" }
         if let failure, number >= failure.step { return number == failure.step ? "failed" : "skipped" }
         return verdicts.contains { $0.step == number && $0.outcome == .fails } ? "fails" : "done"
     }
@@ -57,6 +63,7 @@ extension CheckResult {
     var verdict: String {
         let failed = verdicts.count { $0.outcome == .fails }
         let skipped = verdicts.count { $0.outcome == .skipped }
+        if verdicts.isEmpty, failure == nil { return "nothing was looked at: every app is left out" }
         if holds {
             return verdicts.count == 1 ? "the one expectation holds" : "all \(verdicts.count) expectations hold"
         }
@@ -100,7 +107,8 @@ extension CheckResult {
         let skipped = verdicts.count { $0.outcome == .skipped }
         let errors = failure == nil ? 0 : 1
         let counts =
-            "tests=\"\(verdicts.count + errors)\" failures=\"\(failures)\" errors=\"\(errors)\" skipped=\"\(skipped)\""
+            "tests=\"\(verdicts.count + errors + leftOut.count)\" failures=\"\(failures)\" errors=\"\(errors)\" "
+            + "skipped=\"\(skipped + leftOut.count)\""
         let seconds = Self.seconds(milliseconds)
         var lines = [
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>",
@@ -108,6 +116,13 @@ extension CheckResult {
             "  <testsuite name=\"\(name)\" \(counts) time=\"\(seconds)\" timestamp=\"\(Self.timestamp(startedAt))\">",
         ]
         lines += verdicts.flatMap(Self.testCase)
+        for app in leftOut {
+            lines += [
+                "    <testcase classname=\"\(Markup.escaped(app.app))\" name=\"takes part\" time=\"0.000\">",
+                "      <skipped message=\"\(Markup.escaped(app.reason))\"/>",
+                "    </testcase>",
+            ]
+        }
         if let failure {
             lines += [
                 "    <testcase classname=\"plan\" name=\"step \(failure.step) can be done\" time=\"0.000\">",

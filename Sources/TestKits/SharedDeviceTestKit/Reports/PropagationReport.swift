@@ -194,6 +194,7 @@ extension PropagationReport {
         case .failed: "could not clean up\(detail)\(more)"
         case .finished: "clean\(detail)"
         case .waived: "waived by an administrator\(detail)"
+        case .enforced: "late: stopped, and its data deleted\(detail)"
         }
     }
 
@@ -221,6 +222,7 @@ extension PropagationReport {
                 switch app.progress {
                 case .failed: (.failed, "reports that it could not clean up")
                 case .waived: (.waived, "is declared clean by an administrator")
+                case .enforced: (.enforced, "is late, and is stopped and its data deleted")
                 default: (.finished, "reports that it is clean")
                 }
             let detail = app.detail.map { ": \($0)" } ?? ""

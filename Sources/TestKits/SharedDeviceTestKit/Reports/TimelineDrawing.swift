@@ -25,7 +25,7 @@ struct TimelineDrawing {
     init(_ round: CheckResult.Round, names: AppNames, identifier: String, width: Double) {
         (self.round, self.names, self.identifier, self.width) = (round, names, identifier, width)
         // The drawing ends with the last event of the sign-out, and leaves out later events, such as the next sign-in.
-        let receipts: Set<DeviceEvent.Kind> = [.told, .begun, .failed, .finished, .waived]
+        let receipts: Set<DeviceEvent.Kind> = [.told, .begun, .failed, .finished, .waived, .enforced]
         let last = round.events.last { receipts.contains($0.kind) }?.milliseconds
         let isClean = round.apps.allSatisfy(\.isClean)
         end = max(isClean ? last ?? round.observed : round.observed, last ?? 0, 1) * 1.04

@@ -35,6 +35,7 @@ enum TimelineStyle {
         case .finished: ("F", "good", "reports: clean")
         case .failed: ("!", "bad", "could not clean up")
         case .waived: ("W", "bad", "waived")
+        case .enforced: ("E", "bad", "enforced")
         case .stopped: ("=", "fault", "stopped")
         case .continued: ("›", "fault", "goes on")
         case .killed: ("×", "fault", "killed")

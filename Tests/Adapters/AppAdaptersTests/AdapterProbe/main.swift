@@ -4,34 +4,138 @@ import DeviceConfiguration
 import Foundation
 import Glibc
 import SharedDevice
+import Synchronization
 
-// An adapter that is killed at the point that its arguments name: adapter-probe BUS DIRECTORY POINT. Its command writes into the data of
-// whoever is at the device, and never ends by itself.
+// What the tests of adapters run, by the first argument: see each role.
 
 /// Writes a line at once, because the process may be killed right after it.
 @Sendable func say(_ line: String) {
     _ = Array("\(line)\n".utf8).withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
 }
 
-let (bus, directory, deadlyPoint) = (CommandLine.arguments[1], CommandLine.arguments[2], CommandLine.arguments[3])
-let data = "\(directory)/data"
-var settings = OwnedCommand.Settings(
-    mark: "\(directory)/state",
-    command: ["/bin/sh", "-c", "echo started; echo \"$$\" >\(data)/process; while :; do sleep 1; done"]
-)
-settings.directories = [data]
-let adapter = Adapter(
-    program: OwnedCommand(settings),
-    start: .always,
-    paths: [data],
-    user: geteuid(),
-    log: { say("log \($0)") },
-    shown: { say("shown \($0)") },
-    checkpoint: { if "\($0)" == deadlyPoint { kill(getpid(), SIGKILL) } }
-)
-let application = SharedDeviceApplication(
-    identifier: "org.example.adapter",
-    bus: .address(bus),
-    stateDirectory: "\(directory)/state"
-)
-try await adapter.follow(application)
+let arguments = Array(CommandLine.arguments.dropFirst())
+switch arguments[0] {
+case "adapter": try await adapter(bus: arguments[1], directory: arguments[2], deadlyPoint: arguments[3])
+case "app": try await app(bus: arguments[1], directory: arguments[2], identifier: arguments[3], kind: arguments[4])
+case "writer": keepWriting(to: arguments[1])
+case "enforce":
+    try await enforce(
+        bus: arguments[1],
+        apps: arguments[2],
+        point: arguments[3],
+        signal: Int32(arguments[4]) ?? SIGKILL
+    )
+// As the enforcement starts it: remove --user N -- PATHS
+case "remove":
+    try UserRights.take(SystemUser(number: UInt32(arguments[2]) ?? .max))
+    print(try Deletion(paths: Array(arguments.dropFirst(4)), user: geteuid()).runHere().get().line)
+default: exit(EX_USAGE)
+}
+
+/// An adapter that is killed at a point. Its command writes into the data of whoever is at the device, and never ends by itself.
+func adapter(bus: String, directory: String, deadlyPoint: String) async throws {
+    let data = "\(directory)/data"
+    var settings = OwnedCommand.Settings(
+        mark: "\(directory)/state",
+        command: ["/bin/sh", "-c", "echo started; echo \"$$\" >\(data)/process; while :; do sleep 1; done"]
+    )
+    settings.directories = [data]
+    let adapter = Adapter(
+        program: OwnedCommand(settings),
+        start: .always,
+        paths: [data],
+        user: geteuid(),
+        log: { say("log \($0)") },
+        shown: { say("shown \($0)") },
+        checkpoint: { if "\($0)" == deadlyPoint { kill(getpid(), SIGKILL) } }
+    )
+    let application = SharedDeviceApplication(
+        identifier: "org.example.adapter",
+        bus: .address(bus),
+        stateDirectory: "\(directory)/state"
+    )
+    try await adapter.follow(application)
+}
+
+/// The enforcement, which sends itself a signal when it comes to a point for the first time.
+func enforce(bus: String, apps: String, point: String, signal: Int32) async throws {
+    let isPast = Locked(false)
+    let enforcer = try Enforcer(
+        bus: .address(bus),
+        mark: { "/nonexistent/\($0)" },
+        log: { say("log \($0)") },
+        checkpoint: { checkpoint in
+            let isFirst =
+                "\(checkpoint)" == point
+                && isPast.withLock { isPast in
+                    defer { isPast = true }
+                    return !isPast
+                }
+            if isFirst { kill(getpid(), signal) }
+        }
+    )
+    let updates = try AppManifestDirectory(path: apps).updates()
+    say("ready")
+    await enforcer.run(updates)
+    _exit(EX_TEMPFAIL)
+}
+
+/// An app that keeps a secret of whoever is signed in, in `DIRECTORY/data`. A line on standard input signs that person in. Its cleanup never ends,
+/// unless it is of the kind “tidy”.
+func app(bus: String, directory: String, identifier: String, kind: String) async throws {
+    if kind == "ignores-term" { signal(SIGTERM, SIG_IGN) }
+    let application = SharedDeviceApplication(
+        identifier: identifier,
+        bus: .address(bus),
+        stateDirectory: "\(directory)/state"
+    )
+    let data = "\(directory)/data"
+    let cleanup = CleanupCoordinator()
+    try cleanup.register("data") { _ in
+        if kind != "tidy" { try await Task.sleep(for: .seconds(100_000)) }
+        try? FileManager.default.removeItem(atPath: "\(data)/secret")
+        return "removed"
+    }
+    Thread.detachNewThread {
+        while let name = readLine() {
+            Task {
+                let parameters = InteractiveTokenParameters(scopes: [], loginHint: name) { _ in
+                    Credentials(username: name, password: "correct horse \(name)")
+                }
+                do {
+                    _ = try await application.acquireToken(with: parameters)
+                    say("signed in \(name)")
+                } catch {
+                    say("refused \(name) \(error)")
+                }
+            }
+        }
+    }
+    say("ready")
+    await application.follow(cleanup) { state in
+        if case .open(let account) = state {
+            try "secret of \(account.username)".write(toFile: "\(data)/secret", atomically: false, encoding: .utf8)
+            if kind == "forks" { try startWriter(data) }
+        }
+        say("shown \(state)")
+    }
+}
+
+/// A process that has left the app's group, session and parents.
+func startWriter(_ data: String) throws {
+    let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/bin/sh")
+    process.arguments = ["-c", "setsid '\(own)' writer '\(data)' </dev/null >/dev/null 2>&1 &"]
+    try process.run()
+}
+
+/// Never ends by itself, nor when it is asked to.
+func keepWriting(to data: String) {
+    signal(SIGTERM, SIG_IGN)
+    signal(SIGHUP, SIG_IGN)
+    while true {
+        try? "secret of somebody".write(toFile: "\(data)/forked", atomically: false, encoding: .utf8)
+        usleep(10_000)
+    }
+}

@@ -43,6 +43,31 @@ struct ConfigurationCommandTests {
         }
     }
 
+    @Test("the keys about a provider are told where the device has one")
+    func provider() async throws {
+        let embedded = try await check(#"{"sharedDeviceMode": true}"#)
+        #expect(embedded.status == 0 && !embedded.output.contains("oidcIssuer"))
+        let needed = #""sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "https://login.example.com""#
+        let outcome = try await check(
+            """
+            {\(needed), "oidcClientID": "kiosk", "oidcLoopbackPorts": [8400, 8401],
+             "oidcEndpoints": {"jwks_uri": "https://login.example.com/keys"}}
+            """
+        )
+        #expect(outcome.status == 0 && outcome.errors == "")
+        let lines = outcome.output.split(separator: "\n").map { $0.split(separator: " ").joined(separator: " ") }
+        for line in [
+            "identity oidc", "oidcIssuer https://login.example.com", "oidcLoopbackPorts 8400, 8401",
+            "oidcEndpoints jwks_uri https://login.example.com/keys", "remoteCheckInterval 300",
+            "https://login.example.com says who people are.",
+            "A browser comes back to 127.0.0.1, port 8400 or 8401.",
+        ] {
+            #expect(lines.contains(line), "\(line)")
+        }
+        let secret = try await check("{\(needed), \"oidcClientSecret\": \"hush\"}")
+        #expect(secret.status == 65 && secret.errors.contains("systemd credential oidc-client-secret"))
+    }
+
     @Test("with --json a program reads the same")
     func json() async throws {
         let outcome = try await check(#"{"sharedDeviceMode": true, "cleanupTimeout": 2.5, "x": 1}"#, "--json")

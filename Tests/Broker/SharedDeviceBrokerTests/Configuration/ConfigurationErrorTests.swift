@@ -65,7 +65,12 @@ struct ConfigurationErrorTests {
         }
         + [
             Mistake(key: "inactivityTimeout", json: "0", code: .invalidValue, remedy: "more than 0"),
-            Mistake(key: "cleanupPolicy", json: "\"Strict\"", code: .invalidValue, remedy: "advisory or strict"),
+            Mistake(
+                key: "cleanupPolicy",
+                json: "\"Strict\"",
+                code: .invalidValue,
+                remedy: "advisory, strict or enforced"
+            ),
         ]
 
     @Test("each names the file, the key and the remedy")

@@ -5,15 +5,18 @@ import Testing
 
 @Suite("Keys of the managed configuration")
 struct ConfigurationKeyTests {
-    /// Every key with a value that is not its default.
+    /// Every key of a device with a directory of its own, with a value that is not its default where there is one that gives no warning.
     private static let everyKey = """
         {
-            "sharedDeviceMode": true, "organization": "Contoso", "tenantIdentifier": "contoso.example",
+            "sharedDeviceMode": true, "organization": "Contoso", "identity": "embedded", "passwordSignIn": true,
+            "microsoftBroker": false, "endsLoginSession": true,
+            "tenantIdentifier": "contoso.example",
             "cleanupPolicy": "strict", "cleanupTimeout": 90.5, "requiresEnrolment": false, "requiresJoin": true,
             "inactivityTimeout": 600, "shiftEnds": ["22:00", "06:00", "14:00", "06:00"], "signOutOnScreenLock": true,
             "signOutOnLogout": true, "endSessionURL": "http://localhost:8080/logout",
             "Enable_SSO_On_All_ManagedApps": 1, "AppAllowList": "com.example.a, com.example.b",
-            "AppBlockList": "com.example.c", "AppPrefixAllowList": "com.example.,org.example."
+            "AppBlockList": "com.example.c", "AppPrefixAllowList": "com.example.,org.example.",
+            "operators": ["root", "%root"]
         }
         """
 
@@ -28,8 +31,10 @@ struct ConfigurationKeyTests {
         var wanted = DevicePolicy()
         wanted.mode = .shared
         wanted.organization = "Contoso"
+        wanted.passwordSignIn = true
+        wanted.endsLoginSession = true
         wanted.tenantIdentifier = "contoso.example"
-        wanted.cleanup = CleanupPolicy(isStrict: true, timeout: .milliseconds(90_500))
+        wanted.cleanup = CleanupPolicy(.strict, timeout: .milliseconds(90_500))
         wanted.requiresEnrolment = false
         wanted.requiresJoin = true
         wanted.schedule.inactivity = .seconds(600)
@@ -43,6 +48,7 @@ struct ConfigurationKeyTests {
             allowedPrefixes: ["com.example.", "org.example."],
             allowsAllManagedApps: true
         )
+        wanted.operators = [0]
         #expect(policy == wanted)
     }
 
@@ -90,6 +96,23 @@ struct ConfigurationKeyTests {
         ] {
             #expect(try configuration(text).cleanup.longestWait == wait, "\(text)")
         }
+    }
+
+    @Test(
+        "under an enforced policy the timeout is the deadline of apps, a minute if it is absent, and no round expires"
+    )
+    func deadline() throws {
+        for (text, deadline) in [
+            (#"{"cleanupPolicy": "enforced"}"#, Duration.seconds(60)),
+            (#"{"cleanupPolicy": "enforced", "cleanupTimeout": 5}"#, .seconds(5)),
+            (#"{"cleanupPolicy": "strict", "cleanupTimeout": 5}"#, nil),
+        ] {
+            let cleanup = try configuration(text).cleanup
+            #expect(cleanup.deadline == deadline, "\(text)")
+            #expect(cleanup.isStrict && (deadline == nil || cleanup.expiry == nil && cleanup.longestWait == nil))
+        }
+        let contradiction = try configuration(#"{"cleanupPolicy": "enforced", "requiresEnrolment": false}"#)
+        #expect(contradiction.warnings.contains { $0.key == "requiresEnrolment" })
     }
 
     @Test("blanks around the elements of a list do not count")

@@ -193,6 +193,21 @@ struct BrokerStateTests {
         #expect(device.state.device == state)
     }
 
+    @Test("an administrator's sign-out that names a session ends that one alone")
+    func namedSession() throws {
+        try device.signIn("ada", by: device.app("desk"))
+        let session = device.state.device.epoch
+        let signOut = { (session: UInt64) in
+            Request.Call.signOutAnyone(identifier: nil, session: session, reason: "x")
+        }
+        #expect(throws: Refusal.currentAccountMismatch) {
+            try self.device.ask(self.device.administrator, signOut(session - 1))
+        }
+        #expect(device.state.device.account != nil)
+        try device.ask(device.administrator, signOut(session))
+        #expect(device.state.device.account == nil)
+    }
+
     @Test("a restart keeps the account, and asks the provider for tokens anew")
     func restart() throws {
         let desk = device.app("desk")

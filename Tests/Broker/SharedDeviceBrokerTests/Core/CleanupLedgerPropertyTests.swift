@@ -64,7 +64,7 @@ struct CleanupLedgerPropertyTests {
         case .owed: 0
         case .told: 1
         case .begun, .failed: 2
-        case .finished, .waived: 3
+        case .finished, .waived, .enforced: 3
         }
     }
 

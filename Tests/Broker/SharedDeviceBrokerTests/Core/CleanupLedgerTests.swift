@@ -33,10 +33,16 @@ struct CleanupLedgerTests {
     private func ledger(_ progress: Progress, app: Participant = "a") -> CleanupLedger {
         var ledger = ended(app, "other")
         if progress != .owed { _ = ledger.tell(app, at: .at(11)) }
-        if progress != .owed, progress != .told {
+        if progress != .owed, progress != .told { move(&ledger, app, to: progress) }
+        return ledger
+    }
+
+    private func move(_ ledger: inout CleanupLedger, _ app: Participant, to progress: Progress) {
+        if progress == .enforced {
+            _ = ledger.enforce([2], of: app, detail: nil, at: .at(12))
+        } else {
             _ = ledger.report(progress, of: 2, by: app, on: nil, detail: nil, at: .at(12))
         }
-        return ledger
     }
 
     private func progress(_ ledger: CleanupLedger, _ app: Participant = "a", of epoch: UInt64 = 2) -> Progress? {
@@ -255,7 +261,7 @@ struct CleanupLedgerTests {
         var ledger = ended("old", "new", "third")
         for (app, progress) in [("old", old), ("new", new)] as [(Participant, Progress)] where progress != .owed {
             _ = ledger.tell(app, at: .at(11))
-            _ = ledger.report(progress, of: 2, by: app, on: nil, detail: nil, at: .at(12))
+            move(&ledger, app, to: progress)
         }
         let isNews = ledger.rename("old", to: "new")
         #expect(isNews)

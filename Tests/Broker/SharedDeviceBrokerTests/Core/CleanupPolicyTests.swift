@@ -28,7 +28,7 @@ struct CleanupPolicyTests {
         func key(_ app: String) -> String { VirtualDevice.key(app) }
     }
 
-    private static let halfMinute = CleanupPolicy(isStrict: true, timeout: .seconds(30))
+    private static let halfMinute = CleanupPolicy(.strict, timeout: .seconds(30))
 
     // MARK: Advisory
 

@@ -8,6 +8,13 @@ import Testing
 @testable import SharedDeviceBroker
 
 extension VirtualDisk {
+    /// What the store would read of the log; the first entry has the number 1.
+    func lines(_ filter: AuditLog.Filter) -> [AuditLog.Line] {
+        let all = log.enumerated().map { AuditLog.Line(sequence: Int64($0 + 1), entry: $1, account: nil) }
+        let found = all.filter { $0.sequence > filter.after ?? 0 }
+        return filter.first.map { Array(found.prefix($0)) } ?? Array(found.suffix(filter.last ?? found.count))
+    }
+
     func part(_ app: String, of session: UInt64, user: UInt32 = 1000) -> CleanupLedger.Part? {
         parts[session]?[Participant(app: VirtualDevice.key(app, user: user), user: user)]
     }

@@ -56,9 +56,22 @@ final class VirtualDevice {
     private(set) var passwordChecks = 0
     private(set) var endedProviderSessions: [String] = []
 
+    /// The organisation's provider, where ``useOrganisation(_:)`` has configured one.
+    var provider = VirtualProvider()
+    /// Whether the broker has a key for records on the disk.
+    var keepsRecords = true
+
+    /// What polkit permits, and what it was asked: which right, and whether a person may be asked for a password.
+    var permitted: Set<BrokerState.Right> = []
+    private(set) var polkitQuestions: [(BrokerState.Right, Bool)] = []
+
     /// What the bus does when it is asked to start an app.
     var service = ServiceStart.running
     private(set) var startedServices: [String] = []
+
+    /// The login sessions that logind was asked to end, request by request.
+    private(set) var endedLogins: [[String]] = []
+    private(set) var allowedShutdowns = 0
 
     private(set) var happenings: [Happening] = []
     private(set) var replies: [UInt64: Result<BrokerProtocol.Fields, Refusal>] = [:]
@@ -76,6 +89,7 @@ final class VirtualDevice {
     private var events: [Event] = []
     private var lastNumber: UInt64 = 0
     private var lastConnection = 0
+    private var callers: [String: Caller] = [:]
     private var lastToken = 0
 
     /// A shared device at which nobody has signed in yet.
@@ -147,6 +161,8 @@ final class VirtualDevice {
             membership: disk.membership,
             ledger: disk.ledger(at: now),
             noted: disk.laterState,
+            provider: keepsRecords ? disk.provider : disk.provider?.withoutRecord,
+            outbox: keepsRecords ? disk.outbox : [:],
             lastActivity: disk.lastActivity,
             requiresProof: requiresProof,
             at: now
@@ -185,7 +201,38 @@ final class VirtualDevice {
         case .startService(let app, _):
             startedServices.append(app)
             feed(.serviceStarted(app: app, service))
+        case .authorise(let number, _, let right, let isInteractive):
+            polkitQuestions.append((right, isInteractive))
+            question(.authorised(number, permitted.contains(right)))
+        case .readLog(let number, let filter):
+            question(.logRead(number, .success(disk.lines(filter))))
         case .keepActivity(let date): disk.lastActivity = date
+        case .beginSignIn(let name, let start):
+            provider.starts.append(start)
+            provider.lastHandle += 1
+            let page =
+                start.method == .browser
+                ? BegunSignIn.Prompt.browser(address: "https://login.example/page")
+                : .deviceCode(code: "ABCD", address: "https://login.example/device", completeAddress: nil)
+            let begun = BegunSignIn(
+                handle: "handle \(provider.lastHandle)",
+                prompt: page,
+                lifetime: .seconds(600)
+            )
+            question(.signInBegan(name, provider.error.map { .failure($0) } ?? .success(begun)))
+        case .completeSignIn(let name, _, let person): question(.signedIn(name, provider.signIn(person, at: now)))
+        case .pollSignIn(let name, _):
+            provider.polls += 1
+            question(.signedIn(name, provider.poll(at: now)))
+        case .cancelSignIn(let handle): provider.cancelled.append(handle)
+        case .renew(let number, let record, let scopes, let mayBeUsed):
+            provider.renewals.append((record, scopes, mayBeUsed))
+            if let outcome = provider.renew(record, scopes, at: now) { question(.renewed(number, outcome)) }
+        case .tellSessionEnd(let number, let record):
+            provider.ends.append(record)
+            if !provider.hangs { question(.sessionEndTold(number, provider.error)) }
+        case .endLogins(let sessions): endedLogins.append(sessions)
+        case .allowShutdown: allowedShutdowns += 1
         case .journal(let entry): journal.append(entry)
         case .note(_, let text, _): notes.append(text)
         }
@@ -198,7 +245,7 @@ final class VirtualDevice {
         return .success(AuthenticatedIdentity(account: .named(name), isAdministrator: isAdministrator))
     }
 
-    private func question(_ answer: Event) {
+    func question(_ answer: Event) {
         if holdsProvider { questions.append(answer) } else { feed(answer) }
     }
 
@@ -244,9 +291,13 @@ final class VirtualDevice {
             process: UInt32(lastConnection),
             isAdministrator: isAdministrator
         )
+        callers[connection] = caller
         feed(.arrived(caller))
         return App(connection: connection, name: name)
     }
+
+    /// A program that was there before the broker's restart calls the new one for the first time.
+    func reconnect(_ app: App) { callers[app.connection].map { feed(.arrived($0)) } }
 
     var administrator: App { app(nil, user: 0, isAdministrator: true) }
 
@@ -254,7 +305,7 @@ final class VirtualDevice {
 
     /// Has the app ask. Returns the request's number.
     @discardableResult
-    func send(_ app: App, _ call: Request.Call) -> UInt64 {
+    func send(_ app: App, _ call: Request.Call, isInteractive: Bool = false) -> UInt64 {
         lastNumber += 1
         let method = "\(call)".prefix { $0 != "(" }
         feed(
@@ -264,7 +315,8 @@ final class VirtualDevice {
                     connection: app.connection,
                     claimed: app.name,
                     call: call,
-                    method: String(method)
+                    method: String(method),
+                    isInteractive: isInteractive
                 )
             )
         )

@@ -36,7 +36,8 @@ func call(
     }
     do {
         let answer = try await connection.call(message, timeout: .seconds(60)).first?.fieldsValue ?? [:]
-        for key in ["account", "token", "owed", "round"] where answer[key] != nil {
+        let secrets = ["account", "token", "owed", "round", "overdue", "entries", "apps"]
+        for key in secrets where answer[key] != nil && deed != "watches-device" {
             say("LEAK \(method.rawValue) \(key)")
         }
     } catch {
@@ -108,6 +109,27 @@ case "names":
         await call(connection, .signOutAnyone, ["reason": .string("me")])
         await call(connection, .waive, ["app": .string("org.example.control"), "reason": .string("me")])
         await call(connection, .getRunningApps, [:])
+    }
+case "enforces":
+    // Whatever it says of whom: nobody but root's unit enforces.
+    await repeatedly(30) { round in
+        await call(connection, .getOverdue, ["application": .string("org.example.control"), "wait": .double(60)])
+        let fields: BrokerProtocol.Fields = [
+            "app": .string("org.example.control"), "user": .uint32(round.isMultiple(of: 2) ? 0 : 65534),
+            "sessions": .array((0..<200).map { .uint64($0) }, of: "t"), "detail": .string("\(round) files"),
+        ]
+        await call(connection, .reportEnforcement, fields)
+    }
+case "watches-device", "watches-strangers":
+    // Each question of the console, to wait as long as may be, on many connections; also those that it may not ask.
+    let others = try (0..<20).map { _ in try connect() }
+    await repeatedly(400) { round in
+        let fields: BrokerProtocol.Fields = [
+            "wait": .double(60), "revision": .uint64(UInt64.random(in: 0...20)), "after": .uint64(UInt64(1 << 40)),
+            "limit": .uint64(500), "administration": .boolean(true), "awaitsEnd": .boolean(true),
+        ]
+        let methods = [BrokerProtocol.Method.getStatus, .getLog, .getRound, .getOverdue, .reportEnforcement]
+        await call(others[round % others.count], methods[round % methods.count], fields)
     }
 case "questions":
     await repeatedly(200) { _ in

@@ -179,6 +179,16 @@ struct Oracle {
             let debt = Debt(session: session, home: home)
             receipts.insert(debt)
             receiptsOn[debt, default: []].insert(request.connection)
+        case .enforced(let app, let user, let sessions, _, nil) where index == World.enforcer:
+            // By what is there, and not by what the program says.
+            for (home, participant) in Setting.homes.enumerated()
+            where participant == Participant(app: app, user: user) && world.homes[home].sessions.isEmpty {
+                for session in sessions where session <= over {
+                    if state.ledger.parts[session]?[participant]?.progress == .enforced {
+                        receipts.insert(Debt(session: session, home: home))
+                    }
+                }
+            }
         case .waive(let app, let user, _, _) where world.slots[index].user == 0:
             for (number, parts) in state.ledger.parts {
                 for (home, participant) in Setting.homes.enumerated()
@@ -273,6 +283,8 @@ struct Oracle {
                 if world.disk.device.epoch <= session {
                     fail("an answer came before its transaction", "sign-out of \(session)")
                 }
+            case .overdue, .enforced:
+                if index != World.enforcer { fail("a stranger did what only the enforcement may", request.method) }
             case .waive, .join, .leave, .runningApps:
                 if slot.user != 0 { fail("a stranger did what only administrators may", request.method) }
             default: break

@@ -10,6 +10,10 @@ package struct VirtualDisk {
     package var parts: [UInt64: [Participant: CleanupLedger.Part]] = [:]
     package var log: [AuditEntry] = []
     package var lastActivity: Date?
+    /// What is kept of the organisation's provider, and the state that it is of.
+    package var provider: ProviderSession?
+    package var providerOwner: DeviceState?
+    package var outbox: [UInt64: ProviderOutbox.Entry] = [:]
     /// The last state without an account that was noted: a killed broker leaves it, a power cut only what is ``safelyNoted``.
     private var noted: (state: DeviceState, date: Date)?
     private var safelyNoted: (state: DeviceState, date: Date)?
@@ -26,6 +30,8 @@ package struct VirtualDisk {
         for (number, participants) in batch.parts {
             for (participant, part) in participants { parts[number, default: [:]][participant] = part }
         }
+        if let provider = batch.provider { (self.provider, providerOwner) = (provider, batch.providerOwner) }
+        for (number, entry) in batch.outbox { outbox[number] = entry }
         log += batch.log
     }
 

@@ -30,7 +30,8 @@ final class AppProcess {
         )
         self.directory = "\(directory)/app\(number)"
         self.bus = bus
-        environment = mutant.map { ["TORTURE_MUTANT": $0] } ?? [:]
+        environment =
+            mutant.flatMap { $0 == AdapterProcess.hidingMutant ? nil : $0 }.map { ["TORTURE_MUTANT": $0] } ?? [:]
         mkdir(self.directory, 0o700)
         if isSecondUser { chown(self.directory, participant.user, participant.user) }
     }
@@ -119,12 +120,15 @@ final class AppProcess {
     func clearJournal() { truncate(journalPath, 0) }
 
     /// The sessions whose data its own record says it may have; `nil` where it has no record.
-    var recordedEpochs: [UInt64]? {
+    var recordedEpochs: [UInt64]? { Self.recordedEpochs(in: directory + "/state") }
+
+    /// The same for the record in this directory.
+    static func recordedEpochs(in directory: String) -> [UInt64]? {
         struct Record: Decodable {
             struct Session: Decodable { let epoch: UInt64 }
             let mayHoldData: [Session]
         }
-        let data = FileManager.default.contents(atPath: directory + "/state/shared-device-sessions.json")
+        let data = FileManager.default.contents(atPath: directory + "/shared-device-sessions.json")
         return data.flatMap { try? JSONDecoder().decode(Record.self, from: $0) }?.mayHoldData.map(\.epoch)
     }
 }

@@ -14,6 +14,7 @@ import SharedDeviceBroker
 /// the policy of the system bus, and the broker is a user of its own, with the capabilities that its unit names.
 final class TortureDevice {
     let apps: [AppProcess]
+    let adapter: AdapterProcess
     let truth: TruthReader
     /// Each user's account, as apps name it.
     let accounts: [String: String]
@@ -37,6 +38,12 @@ final class TortureDevice {
         apps = (0..<Schedule.appCount).map {
             AppProcess(number: $0, in: directory.path, bus: bus.address, mutant: mutant)
         }
+        adapter = try AdapterProcess(
+            in: directory.path,
+            bus: bus.address,
+            manifests: Self.manifests(directory),
+            mutant: mutant
+        )
         let state = Self.state(directory)
         mkdir(state, 0o700)
         disk = Rights.canMount ? try await SmallDisk(at: state) : nil
@@ -55,7 +62,10 @@ final class TortureDevice {
         try startBroker()
     }
 
-    deinit { killBroker() }
+    deinit {
+        adapter.end()
+        killBroker()
+    }
 
     /// Makes the database, with hashes that cost nothing: it is not the passwords that are tested. It is closed on return, because its files get
     /// another owner.
@@ -83,13 +93,22 @@ final class TortureDevice {
 
     /// Manifests, by which the broker knows the apps. They name no user, so that two users can run an app.
     private func enrol() throws {
-        let manifests = "\(directory.path)/apps"
+        let manifests = Self.manifests(directory)
         try FileManager.default.createDirectory(atPath: manifests, withIntermediateDirectories: true)
         for app in Set(apps.map(\.participant.app)) {
             try #"{"id": "\#(app)", "executable": "\#(ChildProcess.built("torture-app"))"}"#
                 .write(toFile: "\(manifests)/\(app).json", atomically: true, encoding: .utf8)
         }
+        guard adapter.takesPart else { return }
+        try adapter.manifest
+            .write(toFile: "\(manifests)/\(AdapterProcess.app).json", atomically: true, encoding: .utf8)
     }
+
+    // MARK: What is there of users
+
+    var sights: [Sight] { apps.map(\.sight) + [adapter.sight] }
+    /// The sessions that the records name.
+    var recordedEpochs: [UInt64] { (apps.map(\.recordedEpochs) + [adapter.recordedEpochs]).flatMap { $0 ?? [] } }
 
     // MARK: The broker
 
@@ -152,6 +171,7 @@ final class TortureDevice {
     }
 
     private var configuration: String { "\(directory.path)/managed.json" }
+    private static func manifests(_ directory: TemporaryDirectory) -> String { "\(directory.path)/apps" }
     private static func state(_ directory: TemporaryDirectory) -> String { "\(directory.path)/state" }
 
     // MARK: Hostile clients

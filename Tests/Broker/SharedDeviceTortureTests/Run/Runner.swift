@@ -28,6 +28,7 @@ struct Runner {
         for app in device.apps { app.clearJournal() }
         try device.use(strict: schedule.isStrict)
         for app in device.apps { try app.start() }
+        try device.adapter.start()
         try await waitForBroker()
         for (index, step) in schedule.steps.enumerated() {
             place = "step \(index + 1), \(step)"
@@ -63,6 +64,13 @@ struct Runner {
             count("app stops")
             device.apps[app].stop()
         case .resume(let app): device.apps[app].resume()
+        case .killAdapter:
+            count("adapter kills")
+            device.adapter.kill()
+        case .startAdapter: try device.adapter.start()
+        case .killProgram:
+            count("kills of the adapter's program")
+            device.adapter.killProgram()
         case .killBroker:
             count("broker kills")
             device.killBroker()
@@ -135,6 +143,7 @@ struct Runner {
             app.resume()
             try app.start()
         }
+        try device.adapter.start()
         try await waitForBroker()
         try await waitForAnswers()
         for task in signOuts { _ = await task.value }
@@ -143,7 +152,7 @@ struct Runner {
         repeat {
             try await waitForQuiet()
             quiet = truth
-            sights = device.apps.map(\.sight)
+            sights = device.sights
             try look()
             // The sign-in of an app that died a moment ago may still have come true.
         } while truth.epoch != quiet.epoch
@@ -164,7 +173,7 @@ struct Runner {
             try await wait("nobody owes anything") { $0.truth.isQuiet || $0.truth.open != nil }
             // An app's record forgets a session after the broker has its receipt.
             try await wait("no app's record names a session") { runner in
-                runner.truth.open != nil || runner.device.apps.allSatisfy { $0.recordedEpochs?.isEmpty ?? true }
+                runner.truth.open != nil || runner.device.recordedEpochs.isEmpty
             }
         } while !truth.isQuiet
     }
@@ -216,10 +225,21 @@ struct Runner {
         if let leak = device.leak { throw Monitor.Violation("a hostile client was told: \(leak)") }
         // What was answered and seen is older than what is read now, and younger than what was read before.
         let answers = try device.apps.flatMap { try $0.answers() }
+        if let failure = device.adapter.failure {
+            guard failure.contains("fs.inotify") else {
+                throw Monitor.Violation("the adapter ended by itself: \(failure)")
+            }
+            device.adapter.kill()
+            try device.adapter.start()
+        }
         let before = truth
-        let sights = device.apps.map(\.sight)
+        let sights = device.sights
+        let starts = device.adapter.starts
         truth = try device.truth.read(after: monitor.base)
         try monitor.check(before: before, sights, after: truth)
+        if let open = truth.open, let user = open.session.user {
+            device.adapter.use(starts, by: Marker(user: user, epoch: open.epoch))
+        }
         for (request, answer) in answers { try take(answer, to: request) }
     }
 

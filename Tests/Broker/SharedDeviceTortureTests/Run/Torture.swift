@@ -4,13 +4,13 @@ import Synchronization
 /// Carries out many schedules, on several devices at a time.
 struct Torture: Sendable {
     /// How many schedules there are.
-    var schedules = 80
+    var schedules = 20
     /// The seed of the first; the others follow it.
     var seed: UInt64 = 1
     /// How often each schedule is carried out.
     var repeats = 1
     /// How many devices are used at a time.
-    var jobs = 2
+    var jobs = 4
     /// What the apps do wrong.
     var mutant: String?
 
@@ -140,8 +140,9 @@ struct Torture: Sendable {
         let journals = device.apps.flatMap { app in
             ["journal of \(app.participant.name):"] + app.journal.suffix(60).map { "  " + $0 }
         }
+        let adapter = ["the adapter's log:"] + device.adapter.log.suffix(40).map { "  " + $0 }
         let broker = ["the broker's log:"] + device.brokerLog.suffix(40).map { "  " + $0 }
-        let lines = ["\(reason)", "at \(place)", "\(schedule)"] + journals + broker
+        let lines = ["\(reason)", "at \(place)", "\(schedule)"] + journals + adapter + broker
         return lines.joined(separator: "\n") + "\nagain: make torture SEED=\(schedule.seed) SCHEDULES=1"
     }
 }

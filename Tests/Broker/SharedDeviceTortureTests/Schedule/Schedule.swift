@@ -29,7 +29,9 @@ struct Schedule: Sendable, Hashable {
         self.seed = seed
         isStrict = generator.random.chance(60)
         generator.mayBecomeStrict = !isStrict
-        steps = generator.steps(count: 12 + generator.random.below(20))
+        let steps = generator.steps(count: 12 + generator.random.below(20))
+        // By numbers of their own, so that a seed gives the apps what it gave them before there was an adapter.
+        self.steps = Self.withAdapter(steps, SplitMix64(seed: seed &+ 0x5eed))
     }
 }
 
@@ -192,6 +194,29 @@ private struct Generator {
 }
 
 extension Schedule {
+    /// The steps with what happens to the adapter between them. It is not dead for long, because a strict device waits for it.
+    private static func withAdapter(_ steps: [Step], _ numbers: SplitMix64) -> [Step] {
+        var random = numbers
+        var deadFor: Int?
+        return steps.flatMap { step -> [Step] in
+            var before: [Step] = []
+            if let dead = deadFor {
+                if step.waitsForAdapter || dead > 3 || random.chance(30) {
+                    before = [.startAdapter]
+                    deadFor = nil
+                } else {
+                    deadFor = dead + 1
+                }
+            } else if !step.waitsForAdapter, random.chance(10) {
+                before = [.killAdapter]
+                deadFor = 0
+            } else if random.chance(6) {
+                before = [.killProgram]
+            }
+            return before + [step]
+        }
+    }
+
     /// The same without one of its steps.
     func without(_ index: Int) -> Schedule {
         var rest = steps
@@ -202,11 +227,13 @@ extension Schedule {
     /// Whether no step waits for what cannot come: for an app that is dead or stopped, or while the broker is, or for the disk while it is full.
     var isSensible: Bool {
         var halted: Set<Int> = []
-        var (isServed, hasRoom) = (true, true)
+        var (isServed, hasRoom, hasAdapter) = (true, true, true)
         for step in steps {
             switch step {
             case .kill(let app), .stop(let app): halted.insert(app)
             case .start(let app), .resume(let app): halted.remove(app)
+            case .killAdapter: hasAdapter = false
+            case .startAdapter: hasAdapter = true
             case .killBroker, .stopBroker: isServed = false
             case .startBroker, .resumeBroker: isServed = true
             case .fillDisk: hasRoom = false
@@ -216,10 +243,17 @@ extension Schedule {
                 halted.insert(app)
             case .untilAnswered: guard isServed else { return false }
             case .becomeStrict: guard isServed, hasRoom else { return false }
-            case .untilCleaned, .untilShown: guard isServed, hasRoom, halted.isEmpty else { return false }
+            case .untilCleaned, .untilShown:
+                guard isServed, hasRoom, hasAdapter, halted.isEmpty else { return false }
+            case .killProgram: break
             case .signIn, .signOut, .signOutAnyone, .token, .ask, .work, .restartBus, .attack, .endAttack, .pause: break
             }
         }
         return true
     }
+}
+
+extension Step {
+    /// Whether it needs the adapter alive.
+    fileprivate var waitsForAdapter: Bool { self == .untilCleaned || self == .untilShown }
 }

@@ -19,6 +19,12 @@ enum Step: Hashable, Sendable {
     case stop(app: Int)
     case resume(app: Int)
 
+    /// Kills the adapter; its program goes on.
+    case killAdapter
+    case startAdapter
+    /// Kills the program of the adapter; what it has started goes on.
+    case killProgram
+
     case killBroker
     case startBroker
     case stopBroker
@@ -58,6 +64,9 @@ extension Step: CustomStringConvertible {
         case .start(let app): "start app \(app)"
         case .stop(let app): "stop app \(app)"
         case .resume(let app): "resume app \(app)"
+        case .killAdapter: "kill the adapter"
+        case .startAdapter: "start the adapter"
+        case .killProgram: "kill the adapter's program"
         case .killBroker: "kill the broker"
         case .startBroker: "start the broker"
         case .stopBroker: "stop the broker"

@@ -25,8 +25,20 @@ enum BusProbe {
             _exit(0)
         case "fork": try forkWhileBusy(bus, count)
         case "connect-in-tasks": try connectInTasks(bus, count)
+        case "end": try end(by: Int32(count))
         default: exit(2)
         }
+    }
+
+    /// Gets a signal in the moment in which it begins to wait for it.
+    private static func end(by signal: Int32) throws -> Never {
+        let end = try EndSignals()
+        kill(getpid(), signal)
+        Task {
+            await end.first()
+            exit(0)
+        }
+        dispatchMain()
     }
 
     // Only the main thread uses it.

@@ -93,7 +93,7 @@ final class HonestProcess {
         let deadline = now() + Self.patience
         let tokens = register()
         var round = 0
-        while round < rounds, now() < deadline {
+        while round == 0 || (round < rounds && now() < deadline) {
             figures["state"]?.append(timed { readState() })
             figures["set"]?.append(timed { setState(round) })
             figures["post"]?.append(timed { exchangePosts() })

@@ -13,6 +13,9 @@ enum Action: Hashable {
     case killApp(Int)
     case dropConnection(Int)
     case stepFails(Int)
+    /// The process does nothing any more.
+    case hang(Int)
+    case startEnforcer, killEnforcer
     case startBroker, killBroker
     case killBrokerAfter(Int)
     case cutPower
@@ -30,6 +33,7 @@ enum Action: Hashable {
     /// What a program asks that means harm.
     enum Stranger: Hashable, CaseIterable {
         case account, signsIn, guesses, signsOut, signsAnyoneOut, reports, waives, claimsAnother, floods, leaves
+        case enforces
     }
 }
 
@@ -52,7 +56,7 @@ package struct SimulatedSchedule: Hashable, Sendable {
     package init(seed: UInt64) {
         var random = SplitMix64(seed: seed)
         self.seed = seed
-        configuration = random.pick(weighted: [(5, 0), (3, 1), (3, 2), (2, 3)])
+        configuration = random.pick(weighted: [(5, 0), (3, 1), (3, 2), (2, 3), (4, Setting.enforced)])
         var maker = StepMaker(random: random)
         steps = maker.steps(count: 20 + random.below(40))
     }
@@ -62,7 +66,7 @@ package struct SimulatedSchedule: Hashable, Sendable {
 private struct StepMaker {
     private enum Kind {
         case signIn, signOut, token, work, cancel, again
-        case startApp, killApp, drop, stepFails
+        case startApp, killApp, drop, stepFails, hang, enforcer
         case broker, killBrokerAfter, power, bus, disk, provider
         case configure, pass, clock, administrator, stranger, settle
     }
@@ -72,6 +76,7 @@ private struct StepMaker {
     private var isBusUp = true
     private var isDiskWell = true
     private var isProviderWell = true
+    private var isEnforcerUp = true
     private var mayBeSignedIn = false
 
     init(random: SplitMix64) { self.random = random }
@@ -95,6 +100,7 @@ private struct StepMaker {
             (mayBeSignedIn ? 4 : 14, .signIn), (mayBeSignedIn ? 14 : 3, .signOut), (6, .token), (8, .work),
             (1, .cancel),
             (3, .again), (6, .startApp), (6, .killApp), (3, .drop), (2, .stepFails),
+            (2, .hang), (isEnforcerUp ? 2 : 6, .enforcer),
             (isBrokerUp ? 3 : 14, .broker), (isBrokerUp ? 4 : 0, .killBrokerAfter), (1, .power),
             (isBusUp ? 1 : 12, .bus),
             (isDiskWell ? 2 : 8, .disk), (isProviderWell ? 2 : 8, .provider),
@@ -120,6 +126,10 @@ private struct StepMaker {
         case .killApp: return .killApp(app)
         case .drop: return .dropConnection(app)
         case .stepFails: return .stepFails(app)
+        case .hang: return .hang(app)
+        case .enforcer:
+            isEnforcerUp.toggle()
+            return isEnforcerUp ? .startEnforcer : .killEnforcer
         case .broker:
             isBrokerUp.toggle()
             return isBrokerUp ? .startBroker : .killBroker
@@ -141,7 +151,8 @@ private struct StepMaker {
         case .configure:
             return .configure(
                 random.pick(weighted: [
-                    (3, .valid(0)), (2, .valid(1)), (2, .valid(2)), (2, .valid(3)), (1, .valid(4)), (6, .broken),
+                    (3, .valid(0)), (2, .valid(1)), (2, .valid(2)), (2, .valid(3)), (1, .valid(4)),
+                    (3, .valid(Setting.enforced)), (6, .broken),
                     (1, .missing),
                 ])
             )

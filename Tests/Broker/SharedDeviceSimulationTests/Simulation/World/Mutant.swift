@@ -7,7 +7,7 @@ package enum Mutant: String, CaseIterable, Sendable {
     case ledgerIsNotWritten, restartForgets, noBroadcastAtStart
     case receiptOfAnotherSession, receiptOfAnotherApp, endSettles, debtByApp, throttleByName
     case signOutNamesNoSession, policyIsAdvisory, brokenConfigurationIsDefaults
-    case reportsBeforeDeletion, deletesWithoutSync
+    case reportsBeforeDeletion, deletesWithoutSync, enforcementReportsFirst
 
     var appMistakes: AppMistakes {
         switch self {

@@ -51,6 +51,16 @@ enum Setting {
         ),
     ]
 
+    /// The same apps, as an enforced cleanup policy needs them: run by the first user.
+    static let enforcedManifests = ["org.example.mail", "org.example.notes"].map { app in
+        let text = """
+            {"id": "\(app)", "executable": "\(executable(app))", "user": \(enforcedUser), "busName": "\(app)",
+                "cleanup": {"by": "app", "delete": ["/var/lib/\(app)"]}}
+            """
+        // It is written above.
+        return try! AppManifest(json: Data(text.utf8), file: app)
+    }
+
     /// The last one belongs to another organisation.
     static let people = ["ada@contoso", "grace@contoso", "mallory@evil"]
     /// The byte of the mark tells a password wherever it may turn up.
@@ -72,7 +82,12 @@ enum Setting {
             $0.requiresEnrolment = true
         },
         ManagedConfiguration(),
+        configuration(.enforced),
     ]
+    /// Whose apps take part then.
+    static let enforcedUser: UInt32 = 1000
+    /// The number of the one that needs ``enforcedManifests``.
+    static let enforced = 5
 
     private static func configuration(
         _ policy: CleanupPolicy.Kind,

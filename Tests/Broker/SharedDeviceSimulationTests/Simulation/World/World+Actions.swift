@@ -24,6 +24,9 @@ extension World {
         case .startApp(let app): startApp(app)
         case .killApp(let app): killApp(app)
         case .dropConnection(let app): dropConnection(app)
+        case .hang(let app): if slots[app].isRunning { slots[app].isHung = true }
+        case .startEnforcer: startEnforcer()
+        case .killEnforcer: killEnforcer()
         case .stepFails(let app): slots[app].process?.failures += 1
         case .startBroker: startBroker()
         case .killBroker: killBroker(isPowerCut: false)
@@ -35,9 +38,7 @@ extension World {
             diskMode = mode
             takeNote()
         case .provider(let mode): providerMode = mode
-        case .configure(let file):
-            self.file = file
-            readConfiguration()
+        case .configure(let file): configure(file)
         case .pass(let seconds): advance(by: .seconds(seconds))
         case .setClock(let seconds):
             now.wall += Double(seconds)
@@ -54,8 +55,19 @@ extension World {
     /// Lets all that can happen happen, as far as no time has to pass.
     func settle(_ most: Int) { progress(most) }
 
+    /// An administrator writes the file, and the manifests that go with it.
+    func configure(_ file: Setting.File) {
+        self.file = file
+        if case .valid(let index) = file {
+            manifests = index == Setting.enforced ? Setting.enforcedManifests : Setting.manifests
+            feed(.manifests(manifests))
+        }
+        readConfiguration()
+    }
+
     private func cutPower() {
         for index in Setting.apps { killApp(index) }
+        killEnforcer()
         killBroker(isPowerCut: true)
         for index in homes.indices { homes[index].cutPower() }
         for index in slots.indices { slots[index].toBroker = [] }
@@ -65,7 +77,7 @@ extension World {
 
     @discardableResult
     private func call(_ index: Int, _ call: Request.Call) -> UInt64? {
-        guard slots[index].isRunning || slots[index].home == nil else { return nil }
+        guard slots[index].isRunning && !slots[index].isHung || slots[index].home == nil else { return nil }
         let number = slots[index].calls.send(call)
         flush(index)
         return number
@@ -116,9 +128,9 @@ extension World {
 
     /// The person does something in the app, which stores data.
     private func work(_ index: Int) {
-        guard let process = slots[index].process, let home = slots[index].home, let session = process.shown else {
-            return
-        }
+        guard let process = slots[index].process, !slots[index].isHung, let home = slots[index].home,
+            let session = process.shown
+        else { return }
         if !homes[home].record.mayHoldData.contains(where: { $0.epoch == session }), !isHeldElsewhere(index, session) {
             oracle.fail("data was stored without a record", "home \(home), session \(session)")
         }
@@ -162,6 +174,20 @@ extension World {
                 stranger(.report(.finished, session: session, detail: "line\nbreak"), name)
             }
         case .waives: stranger(.waive(app: "org.example.mail", user: nil, session: nil, reason: "because"), nil)
+        case .enforces:
+            stranger(.overdue(patience: .zero), random.chance(50) ? "org.example.mail" : nil)
+            for participant in Setting.homes {
+                stranger(
+                    .enforced(
+                        app: participant.app,
+                        user: participant.user,
+                        sessions: [session],
+                        detail: nil,
+                        problem: nil
+                    ),
+                    nil
+                )
+            }
         case .claimsAnother:
             stranger(.currentAccount, "org.example.mail")
             stranger(

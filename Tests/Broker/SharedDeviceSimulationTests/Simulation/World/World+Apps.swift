@@ -30,6 +30,7 @@ extension World {
         connect(index)
         slots[index].toApp = []
         slots[index].process = AppProcess(slot: index, home: home, mistakes: mutant?.appMistakes ?? [])
+        slots[index].isHung = false
     }
 
     func killApp(_ index: Int) {
@@ -88,6 +89,7 @@ extension World {
     func loseBus() {
         guard isBusUp else { return }
         note("the bus is lost")
+        killEnforcer()
         isBusUp = false
         for index in slots.indices {
             oracle.left(slots[index].connection)
@@ -214,6 +216,8 @@ extension World {
         case .waive: "waive"
         case .signOutAnyone: "signOutAnyone"
         case .cancelSignIn: "cancelSignIn"
+        case .overdue: "getOverdue"
+        case .enforced(let app, _, let sessions, _, _): "reportEnforcement of \(app), \(sessions.sorted())"
         default: "another method"
         }
     }

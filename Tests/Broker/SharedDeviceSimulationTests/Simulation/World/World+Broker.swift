@@ -26,9 +26,10 @@ extension World {
         broker = state
         latest = nil
         // The bus says which connections of before are gone.
-        let alive = Set(slots.filter { $0.isRunning && isBusUp }.map(\.connection))
+        var alive = Set(slots.filter { $0.isRunning && isBusUp }.map(\.connection))
+        if enforcer != nil { alive.insert(slots[Self.enforcer].connection) }
         for connection in state.ledger.connections.subtracting(alive).sorted() { feed(.left(connection)) }
-        feed(.manifests(Setting.manifests))
+        feed(.manifests(manifests))
         readConfiguration()
         if mutant != .noBroadcastAtStart { feed(.busRestored) }
     }
@@ -96,8 +97,12 @@ extension World {
             let token = AccessToken(value: "token \(number)", scopes: scopes, expiresAt: now.wall + 3600)
             questions.append(.issued(number, .success(token)))
         case .startService(let app, let name): starts.append((app, name))
+        case .authorise(let number, _, _, _): questions.append(.authorised(number, false))
+        case .readLog(let number, _): questions.append(.logRead(number, .success([])))
         case .keepActivity(let date): jobs.append(.activity(date))
-        case .endProviderSession, .journal, .note: break
+        case .endProviderSession, .endLogins, .allowShutdown, .journal, .note: break
+        // The device of the simulation has its own directory.
+        case .beginSignIn, .completeSignIn, .pollSignIn, .cancelSignIn, .renew, .tellSessionEnd: break
         }
     }
 
@@ -120,7 +125,7 @@ extension World {
         case .failure(let refusal): note("  reply \(number) to \(index): \(refusal.code)")
         }
         slots[index].toApp.append(.reply(number, result))
-        if slots[index].process == nil { slots[index].toApp = [] }
+        if slots[index].process == nil, index != Self.enforcer { slots[index].toApp = [] }
     }
 
     private func verdict(_ credentials: Request.Credentials) -> Result<AuthenticatedIdentity, IdentityError> {
@@ -168,7 +173,7 @@ extension World {
     func busStarts() {
         let (app, _) = starts.removeFirst()
         var isNews = false
-        for index in Setting.apps where slots[index].name == app && !slots[index].isRunning && random.chance(70) {
+        for index in ownApps where slots[index].name == app && !slots[index].isRunning && random.chance(70) {
             startApp(index)
             isNews = true
         }

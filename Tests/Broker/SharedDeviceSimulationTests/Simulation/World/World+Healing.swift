@@ -1,3 +1,4 @@
+import DeviceConfiguration
 import SharedDevice
 import SharedDeviceBroker
 
@@ -8,8 +9,9 @@ extension World {
 
     /// The device is switched on.
     func begin(_ configuration: Int) {
-        file = .valid(configuration)
+        configure(.valid(configuration))
         startBroker()
+        startEnforcer()
         for index in Setting.apps { startApp(index) }
         settle(100)
     }
@@ -22,15 +24,18 @@ extension World {
         providerMode = .answers
         restoreBus()
         startBroker()
+        startEnforcer()
         if case .valid = file {
         } else {
-            file = .valid(0)
-            readConfiguration()
+            configure(.valid(0))
         }
+        // What hangs does so for ever; under the other policies it closes the device until somebody ends it.
+        if oracle.policy.cleanup.deadline == nil { endHung() }
         random = SplitMix64(seed: 1)
         becomeQuiet(until: now.uptime + .seconds(2))
         // Somebody opens the apps, and the administrator sees to what no app of this device will ever clean up.
-        for index in Setting.apps { startApp(index) }
+        for index in ownApps { startApp(index) }
+        for index in Setting.apps where !ownApps.contains(index) { killApp(index) }
         slots[Setting.hostile].toBroker.append(.left(slots[Setting.hostile].connection))
         connect(Setting.hostile)
         becomeQuiet(until: now.uptime + .seconds(5))
@@ -40,18 +45,40 @@ extension World {
         waiveStrangers()
         becomeQuiet(until: now.uptime + Self.patience)
         guard violation == nil else { return }
+        // Nobody sees what a process shows that hangs and owes nothing; those that were stopped show what there is when they run again.
+        if let broker, broker.ledger.debtors.isEmpty { endHung() }
+        for index in ownApps { startApp(index) }
+        becomeQuiet(until: now.uptime + Self.patience)
+        guard violation == nil else { return }
         checkEnd()
+    }
+
+    private func endHung() { for index in Setting.apps where slots[index].isHung { killApp(index) } }
+
+    /// The apps that take part: under an enforced policy only those of the manifests' user.
+    var ownApps: [Int] {
+        Setting.apps.filter { oracle.policy.cleanup.deadline == nil || slots[$0].user == Setting.enforcedUser }
     }
 
     private func waiveStrangers() {
         guard let broker else { return }
         let own = Set(Setting.homes.map(\.app))
         for app in Set(broker.ledger.debtors.map(\.app)).subtracting(own).sorted() {
-            let call = Request.Call.waive(app: app, user: nil, session: nil, reason: "unknown app")
-            let number = slots[Self.administrator].calls.send(call)
-            slots[Self.administrator].calls.sent = []
-            send(Self.administrator, number, call, claiming: nil)
+            administer(.waive(app: app, user: nil, session: nil, reason: "unknown app"))
         }
+        guard oracle.policy.cleanup.deadline != nil else { return }
+        // Nothing is enforced while somebody is signed in.
+        if broker.device.account != nil { administer(.signOutAnyone(identifier: nil, reason: "test")) }
+        // What an app owes that may take part no more nobody but the administrator settles.
+        for participant in Setting.homes where participant.user != Setting.enforcedUser {
+            administer(.waive(app: participant.app, user: participant.user, session: nil, reason: "left out"))
+        }
+    }
+
+    private func administer(_ call: Request.Call) {
+        let number = slots[Self.administrator].calls.send(call)
+        slots[Self.administrator].calls.sent = []
+        send(Self.administrator, number, call, claiming: nil)
     }
 
     /// Lets everything happen, and the time pass where nothing else can.
@@ -68,6 +95,7 @@ extension World {
             for slot in slots {
                 if let retry = slot.process?.retryAt, retry > now.uptime { next = min(next ?? retry, retry) }
             }
+            if let retry = enforcer?.retryAt, retry > now.uptime { next = min(next ?? retry, retry) }
             guard let next, next <= end else { return }
             advance(by: max(next - now.uptime, .milliseconds(1)))
         }
@@ -75,9 +103,12 @@ extension World {
 
     private var isSettled: Bool {
         guard let broker else { return false }
-        return broker.ledger.debtors.isEmpty && broker.isOnDisk && unanswered.isEmpty
+        return broker.ledger.debtors.isEmpty && broker.isOnDisk && openCalls.isEmpty
             && slots.allSatisfy { $0.process?.retryAt == nil }
     }
+
+    /// The calls without an answer, but for the question that waits for somebody who is late.
+    private var openCalls: [UInt64] { unanswered.filter { $0.value != Self.enforcer }.keys.sorted() }
 
     private func checkEnd() {
         guard let broker else { return oracle.fail("no end", "there is no broker") }
@@ -85,7 +116,7 @@ extension World {
         if !debtors.isEmpty || broker.ledger.hasIncompleteRounds {
             return oracle.fail("a round does not end", "\(debtors.sorted().map { "\($0.app) of \($0.user)" })")
         }
-        if let number = unanswered.keys.min() { return oracle.fail("a call is never answered", "\(number)") }
+        if let number = openCalls.first { return oracle.fail("a call is never answered", "\(number)") }
         if !broker.isOnDisk { return oracle.fail("the disk does not have it all", "after all is repaired") }
         let open = broker.device.account.map { _ in broker.device.epoch }
         for (index, home) in homes.enumerated() {
@@ -98,7 +129,7 @@ extension World {
                 return oracle.fail("data was left for ever", "home \(index), sessions \(left.sorted())")
             }
         }
-        for index in Setting.apps where slots[index].process?.shown != open {
+        for index in ownApps where slots[index].process?.shown != open {
             return oracle.fail(
                 "an app shows another account than the device has",
                 "process \(index) shows \(slots[index].process?.shown ?? 0), the device has \(open ?? 0)"

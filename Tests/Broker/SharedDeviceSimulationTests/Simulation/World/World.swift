@@ -37,11 +37,14 @@ final class World {
         var calls = Calls()
         var toBroker: [Incoming] = []
         var toApp: [AppProcess.Message] = []
+        /// Whether its process does nothing any more, for ever.
+        var isHung = false
 
         var isRunning: Bool { process != nil }
     }
 
     static let administrator = Setting.slots.count
+    static let enforcer = administrator + 1
 
     let mutant: Mutant?
     var trace: ((String) -> Void)?
@@ -67,6 +70,9 @@ final class World {
     /// The last valid content since the broker's start.
     var latest: ManagedConfigurationFile.Content?
 
+    var enforcer: EnforcerProcess?
+    /// Those on the disk.
+    var manifests = Setting.manifests
     var slots: [Slot]
     var homes: [Home]
     var connections = 0
@@ -85,6 +91,7 @@ final class World {
         homes = Setting.homes.map(Home.init)
         slots = Setting.slots
         slots.append(Slot(home: nil, user: 0, executable: "/usr/bin/shared-device", name: nil))
+        slots.append(Slot(home: nil, user: 0, executable: "/usr/bin/shared-device-cleanup", name: nil))
         for index in slots.indices { connect(index) }
     }
 
@@ -100,6 +107,7 @@ final class World {
         case appReads(Int)
         case appActs(Int)
         case diskWorks, providerAnswers, busStarts, brokerWakes
+        case enforcerReads, enforcerActs
     }
 
     /// All that can happen next without a fault or a wish.
@@ -107,9 +115,15 @@ final class World {
         var found: [Step] = []
         for index in slots.indices {
             if broker != nil, isBusUp, !slots[index].toBroker.isEmpty { found.append(.brokerReads(index)) }
-            guard let process = slots[index].process else { continue }
+            guard let process = slots[index].process, !slots[index].isHung else { continue }
             if !slots[index].toApp.isEmpty { found.append(.appReads(index)) }
             if isBusUp, process.canAct(at: now.uptime) { found.append(.appActs(index)) }
+        }
+        if let enforcer {
+            if !slots[Self.enforcer].toApp.isEmpty { found.append(.enforcerReads) }
+            if isBusUp, enforcer.canAct(at: now.uptime), broker != nil || !enforcer.work.isEmpty {
+                found.append(.enforcerActs)
+            }
         }
         if !jobs.isEmpty, diskMode != .standsStill { found.append(.diskWorks) }
         if !questions.isEmpty, providerMode != .hangs, broker != nil { found.append(.providerAnswers) }
@@ -137,6 +151,8 @@ final class World {
         case .providerAnswers: providerAnswers()
         case .busStarts: busStarts()
         case .brokerWakes: feed(.time)
+        case .enforcerReads: enforcerReads()
+        case .enforcerActs: enforcerActs()
         }
         oracle.check(self)
     }

@@ -1,0 +1,305 @@
+// The console of a shared device: follows the broker and shows what it says.
+
+import { deviceOf, entriesOf, problemOf, roundOf } from "./answers.js";
+import { Broker } from "./broker.js";
+import { ask } from "./dialogs.js";
+import { at, html, offer, write } from "./dom.js";
+import * as drawing from "./drawing.js";
+import { segmentsOf, withOutages } from "./day.js";
+import { most } from "./entries.js";
+import { LogList } from "./loglist.js";
+import { isSettled, rowsOf, summaryOf } from "./rounds.js";
+import { clock, consequence, count, namesOf, policy, span } from "./words.js";
+
+const broker = new Broker();
+const state = {
+    device: null, round: null,
+    /** `asking`, `known`, `gone`, `denied`. */
+    link: "asking",
+    /** The device's clock less this browser's, in seconds, and this browser's time of the last answer. */
+    skew: 0, answeredAt: null,
+    chosen: null, opened: new Set(), isTable: false, outages: [], hasWholeLog: false,
+};
+const now = () => Date.now() / 1000 + state.skew;
+const log = new LogList(now);
+
+// MARK: Following
+
+async function followDevice() {
+    let [revision, asksPerson] = [null, false];
+    for (;;) {
+        try {
+            const device = deviceOf(await broker.status(revision, asksPerson));
+            asksPerson = false;
+            const session = state.chosen ?? device.rounds[device.rounds.length - 1];
+            const round = session === undefined ? null : roundOf(await broker.round(session));
+            if (state.link === "gone" && state.answeredAt)
+                state.outages.push({ from: state.answeredAt, to: device.time });
+            revision = device.revision;
+            state.skew = device.time - Date.now() / 1000;
+            announce(state.link === "known" ? state.device : null, device, round);
+            Object.assign(state, { device, round, link: "known", answeredAt: device.time });
+            draw();
+        } catch (error) {
+            revision = null;
+            const link = problemOf(error);
+            if (link !== state.link)
+                write(at("announcement"), link === "denied" ? "You may not see this device." : "The broker does not answer: who is signed in is unknown.");
+            state.link = link;
+            // What somebody saw while they had the right is not theirs to see now.
+            if (link === "denied")
+                Object.assign(state, { device: null, round: null });
+            draw();
+            await broker.pause(link === "denied" ? 30 : 1);
+            asksPerson = wantsToBeAsked;
+            wantsToBeAsked = false;
+        }
+    }
+}
+
+let wantsToBeAsked = false;
+
+async function followLog() {
+    let newest = null;
+    for (;;) {
+        try {
+            const entries = entriesOf(await broker.log(newest, newest === null ? 500 : 100, newest !== null));
+            if (newest === null) {
+                newest = 0;
+                fillLog(entries[0]);
+            }
+            newest = Math.max(newest, ...entries.map(entry => entry.sequence));
+            log.add(entries);
+            draw();
+        } catch {
+            await broker.pause(state.link === "denied" ? 30 : 1);
+        }
+    }
+}
+
+/** Loads what came before, page by page, as far as the page keeps entries. */
+async function fillLog(first) {
+    let before = first?.sequence ?? 1;
+    const end = before - most + 500;
+    try {
+        while (before > 1 && before > end) {
+            const after = Math.max(0, before - 501);
+            log.add(entriesOf(await broker.log(after, 500, false)).filter(entry => entry.sequence < before));
+            before = after + 1;
+        }
+    } catch {
+        // What is missing is shown as unknown.
+    }
+    state.hasWholeLog = before <= 1;
+    draw();
+}
+
+/** Says in a sentence what has changed, for who does not see it. */
+function announce(before, device, round) {
+    const owing = round?.apps.filter(app => !isSettled(app)).length ?? 0;
+    const sentence = device.account ? `${device.account.name} is signed in.`
+        : owing ? `Nobody is signed in. ${count(owing, "app")} ${owing === 1 ? "owes" : "owe"} a cleanup.` : "Nobody is signed in. No app owes a cleanup.";
+    if (before === null || before.epoch !== device.epoch || owing === 0)
+        write(at("announcement"), sentence);
+}
+
+// MARK: Drawing
+
+let isDue = false;
+/** How many apps the log's names were made for. */
+let named = 0;
+/** Draws before the next frame, however often it is asked for; a page in the background draws when it is seen again. */
+function draw() {
+    if (isDue)
+        return;
+    isDue = true;
+    requestAnimationFrame(() => {
+        isDue = false;
+        drawNow();
+    });
+}
+
+function drawNow() {
+    const { device, link } = state;
+    document.body.dataset.link = link;
+    document.body.dataset.has = device ? "device" : "nothing";
+    drawNotice();
+    drawSession();
+    if (!device)
+        return;
+    const identifiers = new Set([...device.apps, ...(state.round?.apps ?? [])].map(app => app.identifier).concat(log.entries.map(entry => entry.app).filter(Boolean)));
+    const names = namesOf(identifiers);
+    if (identifiers.size !== named) {
+        named = identifiers.size;
+        log.rename(names);
+    }
+    drawRound(names);
+    drawDay();
+    drawApps(names);
+}
+
+function drawNotice() {
+    const notice = at("notice");
+    const { link, answeredAt } = state;
+    notice.hidden = link === "known" || link === "asking";
+    if (link === "gone") {
+        const time = answeredAt ? `Its last answer is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not answered since this page was opened.";
+        fill(notice, `gone ${time}`, html("strong", {}, "The broker does not answer."), ` ${time}`);
+    } else if (link === "denied") {
+        fill(notice, "denied", html("strong", {}, "You may not see this device."),
+            " Turn on administrative access, at the top of this window, or have an administrator add you to “operators” in the managed configuration. ",
+            html("button", { type: "button", click: () => { wantsToBeAsked = true; broker.wake(); } }, "Ask again"));
+    }
+}
+
+/** Replaces what is in a node where it is to say something else. */
+function fill(node, key, ...children) {
+    if (node.dataset.key === key)
+        return;
+    node.dataset.key = key;
+    node.replaceChildren(...children);
+}
+
+function drawSession() {
+    const { device, link } = state;
+    const isKnown = link === "known";
+    write(at("session-heading"), link === "asking" ? "Asking the broker …" : !isKnown ? "Unknown" : device.mode !== "shared" ? "This device is personal" : device.account ? device.account.name : "Nobody is signed in");
+    at("session").dataset.state = !isKnown ? "unknown" : device.account ? "signed-in" : "nobody";
+    const hadBeen = device?.account ? `${device.account.name} was signed in` : "nobody was signed in";
+    write(at("since"), !device ? (link === "gone" ? "Whether somebody is signed in cannot be told." : "")
+        : !isKnown ? `At the last answer ${hadBeen}.`
+        : device.account ? `Signed in since ${clock(device.signedInAt ?? device.time, now())}, for ${span(Math.max(1, Math.floor(now() - (device.signedInAt ?? now()))))}`
+        : device.heldFor.length ? `The next sign-in waits for ${device.heldFor.map(namesOf(device.heldFor)).join(", ")}.` : "The device is ready for the next person.");
+    write(at("device"), device?.organization ? `Shared device of ${device.organization}` : "Shared device");
+    write(at("policy"), device ? policy(device) : "");
+    at("problems").hidden = !device?.problems.length;
+    write(at("problems"), device?.problems.map(problem => `⚠ ${problem}`).join(" ") ?? "");
+    at("sign-out").disabled = !isKnown || !device.account;
+}
+
+let drawnRows = "";
+function drawRound(names) {
+    const { device, round } = state;
+    const heading = at("round-heading");
+    const latest = device.rounds[device.rounds.length - 1];
+    const choices = [...device.rounds].reverse().map(session => [String(session), session === latest ? `${session} (last)` : String(session)]);
+    offer(at("round-choice"), choices.length ? choices : [["", "none yet"]]);
+    at("round-choice").disabled = at("as-table").disabled = !round;
+    const box = at("waterfall");
+    if (!round) {
+        write(at("round-summary"), "No session has ended yet.");
+        return box.replaceChildren();
+    }
+    if (String(round.session) !== at("round-choice").value)
+        at("round-choice").value = String(round.session);
+    const isOpen = round.apps.some(app => !isSettled(app));
+    write(heading, isOpen ? "Cleanup under way" : "Last cleanup");
+    const time = state.link === "known" ? now() : state.answeredAt;
+    const summary = summaryOf(round, time, span);
+    write(at("round-summary"), `${summary.text} The session ended at ${clock(round.endedAt, time)}.`);
+    at("round-summary").className = summary.style;
+    const rows = rowsOf(round, log.entries, time, names, span);
+    const track = Math.max(120, box.clientWidth - (box.clientWidth > 620 ? 272 : 16));
+    // What is drawn already stays, so that neither focus nor a reader loses its place.
+    const key = JSON.stringify([rows, track, [...state.opened], state.isTable]);
+    if (key === drawnRows)
+        return;
+    drawnRows = key;
+    const focused = box.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const drawn = state.isTable ? drawing.table(rows) : drawing.waterfall(rows, track, state.opened, time, { toggle, waive: state.link === "known" ? waive : null });
+    box.replaceChildren(drawn);
+    if (focused)
+        [...box.querySelectorAll("button.name")].find(button => button.dataset.key === focused)?.focus();
+}
+
+function toggle(row) {
+    if (!state.opened.delete(row.key))
+        state.opened.add(row.key);
+    drawNow();
+}
+
+let drawnDay = "";
+function drawDay() {
+    const box = at("day-drawing");
+    const current = state.link === "known" ? "known" : "unknown";
+    const end = Math.floor(now());
+    const segments = withOutages(segmentsOf(log.entries, end - 86400, end, state.hasWholeLog, current), current === "known" ? state.outages : [...state.outages, { from: state.answeredAt, to: end }]);
+    const key = JSON.stringify([segments.map(segment => [segment.state, Math.round(segment.from / 60), Math.round(segment.to / 60)]), box.clientWidth]);
+    if (key === drawnDay)
+        return;
+    drawnDay = key;
+    box.replaceChildren(drawing.day(segments, end - 86400, end, box.clientWidth));
+}
+
+function drawApps(names) {
+    const { device } = state;
+    const chip = (style, sign, word) => html("li", { class: `chip ${style}` }, html("span", { "aria-hidden": "true" }, `${sign} `), word);
+    const items = device.apps.map(app => html("li", { class: "app-card" },
+        html("p", { class: "app", title: app.identifier }, names(app.identifier)),
+        html("p", { class: "dim small-text" }, app.user === null ? app.identifier : `${app.identifier}, uid ${app.user}`),
+        html("ul", { class: "chips" },
+            app.runs ? chip("good", "●", "runs") : chip("", "○", "does not run"),
+            app.holds ? chip("account", "▪", "holds data") : null,
+            app.owes.length ? chip("bad", "!", `owes ${app.owes.length === 1 ? `session ${app.owes[0]}` : count(app.owes.length, "session")}`) : null),
+        app.problem ? html("p", { class: "bad" }, app.problem) : null));
+    const key = JSON.stringify([device.apps, items.map(item => item.textContent)]);
+    fill(at("app-list"), key, ...(items.length ? items : [html("li", { class: "dim" }, "No app has a manifest, runs, or holds data.")]));
+}
+
+// MARK: Acting
+
+at("sign-out").addEventListener("click", () => {
+    write(at("sign-out-question"), `Sign ${state.device.account?.name ?? "the person"} out?`);
+    write(at("sign-out-consequence"), consequence(state.device));
+    const { epoch } = state.device;
+    ask("sign-out", () => broker.signOut(epoch));
+});
+
+function waive(row) {
+    write(at("waive-question"), `Waive the cleanup of ${row.name}?`);
+    at("waive-reason").value = "";
+    const session = state.round.session;
+    ask("waive", () => broker.waive(row.identifier, row.user, session, at("waive-reason").value.trim()));
+}
+
+at("as-table").addEventListener("click", () => {
+    state.isTable = !state.isTable;
+    at("as-table").setAttribute("aria-pressed", String(state.isTable));
+    draw();
+});
+
+at("round-choice").addEventListener("change", async () => {
+    const [wanted, rounds] = [Number(at("round-choice").value), state.device.rounds];
+    state.chosen = wanted === rounds[rounds.length - 1] ? null : wanted;
+    try {
+        state.round = roundOf(await broker.round(wanted));
+        draw();
+    } catch {
+        // The next answer of the status brings it, or says that the broker is gone.
+    }
+});
+
+// Cockpit's own choice of colours goes before the system's.
+function useTheme() {
+    const style = localStorage.getItem("shell:style") ?? "auto";
+    const isDark = style === "dark" || style === "auto" && matchMedia("(prefers-color-scheme: dark)").matches;
+    document.documentElement.dataset.theme = isDark ? "dark" : "light";
+}
+
+useTheme();
+window.addEventListener("storage", useTheme);
+window.addEventListener("cockpit-style", useTheme);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", useTheme);
+new ResizeObserver(draw).observe(at("waterfall"));
+// What grows with the time: how long somebody is signed in, how long an app owes.
+const isCalm = matchMedia("(prefers-reduced-motion: reduce)");
+(function tick() {
+    const isGrowing = state.link === "known" && state.round?.apps.some(app => !isSettled(app));
+    draw();
+    window.setTimeout(tick, isGrowing && !isCalm.matches ? 250 : 1000);
+})();
+
+window.cockpit.transport.wait(() => {
+    followDevice();
+    followLog();
+});

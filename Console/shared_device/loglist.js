@@ -1,0 +1,93 @@
+// The log on the screen: as many rows as are in view, however many there are.
+
+import { html, at, offer, write } from "./dom.js";
+import { filtered, merged, style, visible } from "./entries.js";
+import { clock, count } from "./words.js";
+
+export class LogList {
+    #entries = [];
+    #waiting = [];
+    #shown = [];
+    #isPaused = false;
+    #name = key => key;
+    #now = () => Date.now() / 1000;
+    #box = at("log-lines");
+    #space = html("ol", {});
+
+    /** now: the device's clock, in seconds since 1970. */
+    constructor(now) {
+        this.#now = now;
+        this.#box.append(this.#space);
+        this.#box.addEventListener("scroll", () => this.#draw());
+        new ResizeObserver(() => this.#draw()).observe(this.#box);
+        for (const control of ["log-text", "log-event", "log-app"])
+            at(control).addEventListener("input", () => this.#show());
+        at("log-pause").addEventListener("click", () => {
+            this.#isPaused = !this.#isPaused;
+            at("log-pause").setAttribute("aria-pressed", String(this.#isPaused));
+            write(at("log-pause"), this.#isPaused ? "Go on" : "Pause");
+            this.add(this.#waiting.splice(0));
+        });
+        this.#show();
+    }
+
+    get entries() { return this.#entries; }
+
+    /** Shows apps by these names. */
+    rename(name) {
+        this.#name = name;
+        this.#show();
+    }
+
+    add(news) {
+        if (this.#isPaused) {
+            this.#waiting = merged(this.#waiting, news);
+            return this.#tell();
+        }
+        if (!news.length)
+            return this.#tell();
+        this.#entries = merged(this.#entries, news);
+        this.#show();
+    }
+
+    #tell() {
+        const waiting = this.#waiting.length ? `; ${this.#waiting.length} more wait` : "";
+        const found = this.#shown.length === this.#entries.length ? "" : `${this.#shown.length} of `;
+        write(at("log-count"), `${found}${this.#entries.length === 1 ? "1 entry" : `${this.#entries.length} entries`}${waiting}, newest first.`);
+    }
+
+    #show() {
+        const sorted = values => [...new Set(values)].filter(Boolean).sort();
+        offer(at("log-event"), [["", "any"], ...sorted(this.#entries.map(entry => entry.event)).map(event => [event, event])]);
+        offer(at("log-app"), [["", "any"], ...sorted(this.#entries.map(entry => entry.app)).map(app => [app, this.#name(app)])]);
+        const before = this.#shown[0]?.sequence ?? 0;
+        this.#shown = filtered(this.#entries, { text: at("log-text").value, event: at("log-event").value, app: at("log-app").value });
+        // Whoever reads further down keeps what they read in its place.
+        const added = this.#shown.findIndex(entry => entry.sequence <= before);
+        if (this.#box.scrollTop > 0 && added > 0)
+            this.#box.scrollTop += added * this.#rowHeight;
+        this.#tell();
+        this.#draw();
+    }
+
+    get #rowHeight() { return parseFloat(getComputedStyle(this.#box).getPropertyValue("--row")) * parseFloat(getComputedStyle(document.documentElement).fontSize) || 32; }
+
+    #draw() {
+        const height = this.#rowHeight;
+        const { first, end } = visible(this.#shown.length, height, this.#box.scrollTop, this.#box.clientHeight);
+        this.#space.style.height = `${this.#shown.length * height}px`;
+        const now = this.#now();
+        this.#space.replaceChildren(...this.#shown.slice(first, end).map((entry, index) => {
+            const place = first + index;
+            const row = html("li", { "aria-setsize": this.#shown.length, "aria-posinset": place + 1, title: entry.detail || null },
+                html("span", { class: "when" }, clock(entry.at, now)), html("span", { class: `event ${style(entry.event)}` }, entry.event),
+                html("span", { class: "session" }, entry.session === null ? "" : `session ${entry.session}`),
+                html("span", { class: "what" }, [entry.app && this.#name(entry.app), entry.detail].filter(Boolean).join(" · ")));
+            row.style.top = `${place * height}px`;
+            return row;
+        }));
+        if (!this.#shown.length)
+            this.#space.replaceChildren(html("li", { class: "dim" }, this.#entries.length ? "No entry fits." : "No entry yet."));
+        at("log-lines").setAttribute("aria-label", `Entries of the log, newest first, ${count(this.#shown.length, "row")}`);
+    }
+}

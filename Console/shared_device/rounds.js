@@ -1,0 +1,118 @@
+// A round of cleanup as rows on one time axis. Pure: draws nothing.
+
+/** The signs, as the reports of `shared-device check` have them. */
+export const signs = {
+    told: { letter: "T", style: "told", meaning: "asks and is told" },
+    begun: { letter: "B", style: "told", meaning: "begins to clean up" },
+    finished: { letter: "F", style: "good", meaning: "reports: clean" },
+    failed: { letter: "!", style: "bad", meaning: "could not clean up" },
+    waived: { letter: "W", style: "bad", meaning: "waived" },
+    enforced: { letter: "E", style: "bad", meaning: "enforced" },
+    interrupted: { letter: "×", style: "fault", meaning: "ended before it was done" },
+};
+
+const states = {
+    owed: { sign: "○", word: "has not heard of it", style: "waits" },
+    told: { sign: "◔", word: "was told", style: "waits" },
+    begun: { sign: "◑", word: "cleans up", style: "waits" },
+    failed: { sign: "✗", word: "failed", style: "bad" },
+    finished: { sign: "✓", word: "clean", style: "good" },
+    waived: { sign: "W", word: "waived", style: "bad" },
+    enforced: { sign: "E", word: "stopped, and its data deleted in its place", style: "bad" },
+};
+
+export const isSettled = app => ["finished", "waived", "enforced"].includes(app.progress);
+
+/**
+ * The rows of a round, apps that are not done first.
+ *
+ * entries: the log's, of which those of this session count. now: seconds since 1970, by the device's clock; a round that is not complete goes on
+ * until then. name: what is shown for an app.
+ */
+export function rowsOf(round, entries, now, name, span) {
+    const own = entries.filter(entry => entry.session === round.session && entry.app);
+    const elapsed = Math.max(0, now - round.endedAt);
+    const rows = round.apps.map(app => {
+        const lines = own.filter(entry => entry.app === app.identifier && (app.user === null || entry.user === null || entry.user === app.user));
+        const state = states[app.progress] ?? { sign: "?", word: app.progress, style: "waits" };
+        const done = isSettled(app);
+        const end = done ? app.finished ?? app.begun ?? app.told ?? 0 : elapsed;
+        const marks = [];
+        const mark = (kind, at) => { if (at !== null) marks.push({ kind, at }); };
+        mark("told", app.told);
+        mark("begun", app.begun);
+        for (const line of lines)
+            if (line.event === "interrupted" || line.event === "failed")
+                mark(line.event, Math.max(0, line.at - round.endedAt));
+        // The log may not have come yet, or not be kept so long.
+        if (app.progress !== "failed" || !marks.some(each => each.kind === "failed"))
+            if (["finished", "failed", "waived", "enforced"].includes(app.progress))
+                mark(app.progress, app.finished);
+        const bars = [];
+        const heard = app.told ?? app.begun ?? (done ? end : null);
+        bars.push({ kind: "owed", from: 0, to: heard ?? end, isOpen: heard === null });
+        if (heard !== null && app.begun !== null && app.begun > heard)
+            bars.push({ kind: "heard", from: heard, to: app.begun, isOpen: false });
+        if (heard !== null)
+            bars.push({ kind: app.progress === "failed" ? "broken" : "cleaning", from: app.begun ?? heard, to: Math.max(end, app.begun ?? heard), isOpen: !done });
+        const word = done && app.progress === "finished" && app.finished !== null ? `${state.word} after ${span(app.finished)}`
+            : !done && !app.runs ? `${state.word}, is not running` : state.word;
+        return {
+            key: `${app.identifier} ${app.user ?? ""}`, identifier: app.identifier, user: app.user, name: name(app.identifier), done, sign: state.sign, word, style: state.style,
+            bars, marks: marks.sort((one, other) => one.at - other.at), detail: app.detail, lines, app,
+        };
+    });
+    return rows.sort((one, other) => Number(one.done) - Number(other.done) || one.name.localeCompare(other.name));
+}
+
+/** The axis: from the sign-out to the last event, or to now where somebody still owes. Ticks have round numbers. */
+export function axisOf(rows, width) {
+    const ends = rows.flatMap(row => [...row.bars.map(bar => bar.to), ...row.marks.map(mark => mark.at)]);
+    const end = Math.max(0.01, ...ends) * 1.04;
+    const step = stepFor(end / Math.max(2, Math.floor(width / 90)));
+    const ticks = [];
+    for (let index = 0; index * step <= end; index += 1)
+        ticks.push(index * step);
+    return { end, ticks };
+}
+
+/** The next larger step for a scale of seconds: 1, 2 or 5 and zeros below a minute; then what clocks have. */
+export function stepFor(wanted) {
+    for (let power = 0.001; power <= 10; power *= 10)
+        for (const factor of [1, 2, 5])
+            if (factor * power >= wanted && factor * power <= 30)
+                return factor * power;
+    const steps = [30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400];
+    return steps.find(step => step >= wanted) ?? Math.ceil(wanted / 86400) * 86400;
+}
+
+/** Places of marks on a line of this length, in their order: at least `gap` apart and on the line, as near to their own as that allows. */
+export function spread(wanted, gap, length) {
+    const places = [];
+    for (const place of wanted)
+        places.push(Math.max(place, places.length ? places[places.length - 1] + gap : gap / 2));
+    let limit = length - gap / 2;
+    for (let index = places.length - 1; index >= 0; index -= 1) {
+        places[index] = Math.min(places[index], limit);
+        limit = places[index] - gap;
+    }
+    return places;
+}
+
+/** A round in a sentence. */
+export function summaryOf(round, now, span) {
+    const owing = round.apps.filter(app => !isSettled(app));
+    const last = Math.max(0, ...round.apps.map(app => app.finished ?? 0));
+    const waived = round.apps.filter(app => app.progress === "waived").length;
+    const enforced = round.apps.filter(app => app.progress === "enforced").length;
+    if (round.apps.length === 0)
+        return { style: "good", text: "✓ No app held data of this session." };
+    if (owing.length === 0 && !waived && enforced)
+        return { style: "bad", text: `E Complete after ${span(last)}: ${enforced} of ${round.apps.length} stopped, and the data deleted in their place.` };
+    if (owing.length === 0)
+        return waived ? { style: "bad", text: `W Closed after ${span(last)}: ${waived} of ${round.apps.length} waived by an administrator.` }
+            : { style: "good", text: `✓ Every app reported its data deleted, the last one after ${span(last)}.` };
+    const failed = owing.filter(app => app.progress === "failed").length;
+    const words = `${owing.length} of ${round.apps.length} ${owing.length === 1 ? "owes" : "owe"} a cleanup for ${span(Math.max(0, now - round.endedAt))}`;
+    return { style: failed || round.outcome === "expired" ? "bad" : "waits", text: `${failed ? "✗" : "◑"} ${words}${failed ? `; ${failed} failed` : ""}${round.outcome === "expired" ? "; nobody waits for them any more" : ""}.` };
+}

@@ -1,0 +1,90 @@
+import DeviceConfiguration
+import ExampleSupport
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDeviceTestKit
+
+/// The demonstration's fourth listener: Chromium, which knows nothing of shared devices. `shared-device run` takes part in its place, and has it run
+/// while somebody is signed in.
+final class Browser {
+    static let name = "chromium"
+    static let adapter = "shared-device"
+
+    /// Below it is everything that Chromium keeps.
+    let dataDirectory: String
+    private let page: String
+    private let process: ChildProcess
+
+    /// Why this machine cannot show it, in a few words; `nil` if it can.
+    static func reasonToLeaveOut(in directory: String) -> String? {
+        guard program != nil else { return "it is not installed (apt-get install chromium)" }
+        do throws(CleanupFlaw) {
+            try AdapterPreset.chromium.check(data: data(in: directory))
+            return nil
+        } catch {
+            return "\(error)"
+        }
+    }
+
+    /// Starts the adapter, with Chromium installed and a directory that it can use.
+    init(bus: PrivateBus, directory: String) throws {
+        dataDirectory = Self.data(in: directory)
+        page = "\(directory)/page.html"
+        process = try ChildProcess(
+            ChildProcess.built(Self.adapter),
+            [
+                "run", "--app", ExampleApp.identifier(Self.name), "--bus", bus.address, "--data", dataDirectory,
+                "--preset", "chromium", "--start", "signed-in", "--", Self.program ?? Self.name, "--headless=new",
+                // The sandbox is refused to root, and in many containers; the only page is the demonstration's own.
+                "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
+                "file://\(page)",
+            ],
+            environment: ["XDG_STATE_HOME": "\(directory)/adapter"]
+        )
+    }
+
+    /// A killed adapter would leave Chromium behind; it takes SIGTERM as the end of both.
+    deinit {
+        process.send(SIGTERM)
+        process.waitUntilExit()
+    }
+
+    private static let program: String? = ["/usr/bin/chromium", "/usr/bin/chromium-browser"]
+        .first { access($0, X_OK) == 0 }
+
+    private static func data(in directory: String) -> String { "\(directory)/\(name)" }
+
+    /// Writes the page that Chromium opens at the next sign-in, which stores what pages can store of this person.
+    func prepare(for person: Person) throws {
+        let items = person.markers.map { "“\($0.text)”" }.joined(separator: ", ")
+        let text = """
+            <meta charset="utf-8"><title>\(person.username)</title><script>
+            localStorage.setItem("orders", "\(items)");
+            const request = indexedDB.open("orders", 1);
+            request.onupgradeneeded = () => request.result.createObjectStore("orders").put("\(items)", 1);
+            </script>
+            """
+        try Files.write(Data(text.utf8), to: page)
+    }
+
+    /// Waits until Chromium has written all of that to the disk.
+    func waitUntilStored(_ markers: [Marker]) async throws {
+        let search = ByteSearch(markers)
+        try await eventually("“Chromium has stored the page's data”", within: .seconds(60)) {
+            guard process.isRunning else { throw DemoFailure("Chromium's adapter ended: \(transcript)") }
+            let found = try search.run(under: dataDirectory)
+            return markers.allSatisfy(found.contains)
+        }
+    }
+
+    /// Ends the adapter, and with it whatever of Chromium still runs.
+    func quit() throws {
+        process.send(SIGTERM)
+        let status = process.waitUntilExit()
+        guard status == 0 else { throw DemoFailure("Chromium's adapter ended with status \(status): \(transcript)") }
+    }
+
+    /// What adapter and Chromium have written.
+    var transcript: String { (process.lines + [process.errorText]).joined(separator: "\n") }
+}

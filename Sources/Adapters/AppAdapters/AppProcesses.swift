@@ -1,0 +1,59 @@
+import Glibc
+import SharedDevice
+
+/// The processes of an app that somebody else starts: those of its user that run its program, or are in its Flatpak's sandbox, and what descends from
+/// them.
+///
+/// A process that runs another program and has lost its parents is not found: run such an app as a unit.
+struct AppProcesses: ProgramControl {
+    let name: String
+    let mark: ProcessTree.Mark
+    /// The user whose processes they are. Those of others are let alone.
+    let user: UInt32
+    var patience = StopPatience()
+
+    func stop() async throws(AdapterFailure) {
+        if try await end(by: SIGTERM, within: patience.asked) { return }
+        if try await end(by: SIGKILL, within: patience.killed) { return }
+        let left = try await onSystemThread { self.left() }.get().processes
+        throw AdapterFailure(
+            "stop",
+            name,
+            "it does not end, or is started again, although it was killed; left: "
+                + left.sorted().map(ProcessTree.describe).joined(separator: ", "),
+            remedy:
+                "See what starts it; a process that waits for a device (ps -o pid,stat,wchan) needs a restart of the device"
+        )
+    }
+
+    func isStopped() async throws(AdapterFailure) -> Bool {
+        try await onSystemThread { self.left() }.get().processes.isEmpty
+    }
+
+    /// Whoever has started it starts it again.
+    func start() async throws(AdapterFailure) {}
+
+    /// - Returns: whether all have ended in time.
+    private func end(by signal: Int32, within patience: Duration) async throws(AdapterFailure) -> Bool {
+        let deadline = ContinuousClock.now + patience
+        while true {
+            let areGone = try await onSystemThread { () -> Result<Bool, AdapterFailure> in
+                Result { () throws(AdapterFailure) in
+                    let (tree, processes) = try left().get()
+                    try tree.end(processes, by: signal, until: deadline)
+                    return processes.isEmpty
+                }
+            }.get()
+            if areGone { return true }
+            guard ContinuousClock.now < deadline else { return false }
+        }
+    }
+
+    /// Those that bear the mark, and what of the user descends from them.
+    private func left() -> Result<(tree: ProcessTree, processes: Set<pid_t>), AdapterFailure> {
+        Result { () throws(AdapterFailure) in
+            let tree = try ProcessTree(by: mark, user: user)
+            return (tree, tree.descendants(of: tree.marked, excluding: []).intersection(tree.own).union(tree.marked))
+        }
+    }
+}

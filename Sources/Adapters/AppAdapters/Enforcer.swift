@@ -1,0 +1,222 @@
+package import DBusTransport
+package import DeviceConfiguration
+import FoundationEssentials
+import Glibc
+package import SharedDevice
+import Synchronization
+
+/// Stops apps that are late with their cleanup, and deletes their data in their place.
+///
+/// The broker says which apps; what to stop and what to delete is the manifests' alone. All of it is done anew after a crash: the broker hands an app
+/// over again until it has the report. Meanwhile it refuses the app's own calls and every sign-in.
+package final class Enforcer: Sendable {
+    /// A place at which tests act.
+    package enum Checkpoint: Sendable, Equatable {
+        /// The broker has handed an app over.
+        case handedOver
+        case cleaning(Adapter.Checkpoint)
+        /// The broker has the report.
+        case reported
+    }
+
+    /// An app that is late.
+    private struct Overdue: Sendable {
+        let app: String
+        let user: UInt32
+        let sessions: DBusValue
+        let connections: [String]
+
+        init?(_ value: DBusValue) {
+            guard let fields = value.fieldsValue, let app = fields["app"]?.stringValue,
+                let user = fields["user"]?.unsignedValue.flatMap({ UInt32(exactly: $0) }),
+                let sessions = fields["sessions"], let connections = fields["connections"]?.stringsValue
+            else { return nil }
+            (self.app, self.user, self.sessions, self.connections) = (app, user, sessions, connections)
+        }
+    }
+
+    private let broker: BrokerAdministration
+    private let manifests = Locked<[AppManifest]>([])
+    private let mark: @Sendable (String) -> String
+    private let log: @Sendable (String) -> Void
+    private let checkpoint: @Sendable (Checkpoint) -> Void
+
+    /// How long the broker may leave a question open, in seconds, and how long an answer may take altogether.
+    private static let wait = 60.0
+    private static let answerPatience = Duration.seconds(90)
+    private static let pause = Duration.seconds(1)
+    /// How often one app is stopped anew because a process of it was left.
+    private static let rounds = 3
+
+    /// - Parameters:
+    ///   - mark: the directory of the adapter's record of an app, which marks the processes of its command.
+    ///   - log: takes a line for the administrator.
+    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` where there is no such bus.
+    package init(
+        bus: Bus,
+        mark: @escaping @Sendable (String) -> String,
+        log: @escaping @Sendable (String) -> Void,
+        checkpoint: @escaping @Sendable (Checkpoint) -> Void = { _ in }
+    ) throws(SharedDeviceError) {
+        broker = try BrokerAdministration(bus: bus)
+        self.mark = mark
+        self.log = log
+        self.checkpoint = checkpoint
+    }
+
+    /// Enforces until the bus is lost: then the broker counts on nobody's deleting any more, so that the process has to end.
+    ///
+    /// - Parameter updates: the manifests.
+    package func run(_ updates: AsyncStream<AppManifests>) async {
+        let (losses, lost) = AsyncStream.makeStream(of: Void.self)
+        let observation = try? broker.connection.onEvent { if case .lost = $0 { lost.finish() } }
+        let working = Task {
+            var first = updates.makeAsyncIterator()
+            if let first = await first.next() { use(first) }
+            async let following: Void = follow(updates)
+            await serve()
+            await following
+        }
+        for await _ in losses {}
+        working.cancel()
+        log("the bus is lost")
+        withExtendedLifetime(observation) {}
+    }
+
+    private func follow(_ updates: AsyncStream<AppManifests>) async { for await update in updates { use(update) } }
+
+    private func use(_ update: AppManifests) {
+        for problem in update.problems { log("\(problem)") }
+        manifests.withLock { $0 = update.manifests }
+    }
+
+    private func serve() async {
+        var isFirst = true
+        while !Task.isCancelled {
+            do throws(SharedDeviceError) {
+                let answer = try await broker.call(
+                    .getOverdue,
+                    ["wait": .double(isFirst ? 0 : Self.wait)],
+                    attempted: "ask for overdue cleanups",
+                    timeout: Self.answerPatience
+                )
+                let overdue = (answer["overdue"]?.elementsValue ?? []).compactMap(Overdue.init)
+                // An earlier run may have ended between its report and the start.
+                if isFirst, overdue.isEmpty { await startUnits() }
+                isFirst = false
+                await withTaskGroup { group in
+                    for one in overdue { group.addTask { await self.enforce(one) } }
+                }
+            } catch {
+                log("\(error)")
+                try? await Task.sleep(for: Self.pause)
+            }
+        }
+    }
+
+    // MARK: One app
+
+    private func enforce(_ overdue: Overdue) async {
+        checkpoint(.handedOver)
+        log("\(overdue.app) of user \(overdue.user) is late with its cleanup")
+        do throws(AdapterFailure) {
+            let cleanup = try cleanup(of: overdue)
+            try await enforce(overdue, cleanup)
+            if cleanup.startsAgain { try await cleanup.program(mark: mark(overdue.app)).start() }
+        } catch {
+            log("\(error)")
+            await report(overdue, ["problem": .string(error.description)])
+        }
+    }
+
+    private func cleanup(of overdue: Overdue) throws(AdapterFailure) -> AppCleanup {
+        let manifest = manifests.withLock { $0 }.first { $0.identifier == overdue.app }
+        guard let cleanup = manifest?.cleanup, cleanup.user.number == overdue.user else {
+            throw AdapterFailure(
+                "enforce the cleanup of",
+                overdue.app,
+                "no manifest has “cleanup” for it and user \(overdue.user)",
+                remedy: "Put its manifest back, or waive the cleanup: shared-device apps waive"
+            )
+        }
+        guard geteuid() == 0 || geteuid() == overdue.user else {
+            throw AdapterFailure(
+                "enforce the cleanup of",
+                overdue.app,
+                "this is user \(geteuid()), and its manifest names user \(overdue.user)",
+                remedy: "Run the enforcement as root"
+            )
+        }
+        return cleanup
+    }
+
+    private func enforce(_ overdue: Overdue, _ cleanup: AppCleanup) async throws(AdapterFailure) {
+        var connections = overdue.connections
+        for _ in 0..<Self.rounds {
+            let connected = ConnectedProcesses(
+                connection: broker.connection,
+                names: connections,
+                user: cleanup.user.number,
+                hasAdapter: cleanup.cleaner == .adapter
+            )
+            // An adapter that hangs must not start its program again, so that its process goes first; an app's program may end by itself.
+            let program = cleanup.program(mark: mark(overdue.app))
+            let parts: [any ProgramControl] =
+                cleanup.cleaner == .adapter ? [connected, program] : [program, connected]
+            let adapter = Adapter(
+                program: ProgramParts(name: cleanup.program.description, parts: parts),
+                start: nil,
+                paths: cleanup.delete,
+                user: cleanup.user.number,
+                log: log,
+                checkpoint: { self.checkpoint(.cleaning($0)) }
+            )
+            let text = try await adapter.cleanUp()
+            guard let answer = await report(overdue, ["detail": .string(text)]) else { return }
+            connections = answer["connections"]?.stringsValue ?? []
+            checkpoint(.reported)
+            if connections.isEmpty { return }
+        }
+        throw AdapterFailure(
+            "enforce the cleanup of",
+            overdue.app,
+            "processes of it are left on the bus: \(connections.joined(separator: ", "))",
+            remedy: "See busctl status NAME; let one unit run the app, and name it in the manifest"
+        )
+    }
+
+    /// - Returns: the answer; `nil` where the broker does not take the report: it hands the app over once more, if that is due.
+    @discardableResult
+    private func report(_ overdue: Overdue, _ result: BrokerProtocol.Fields) async -> BrokerProtocol.Fields? {
+        let fields: BrokerProtocol.Fields = [
+            "app": .string(overdue.app), "user": .uint32(overdue.user), "sessions": overdue.sessions,
+        ]
+        do throws(SharedDeviceError) {
+            return try await broker.call(
+                .reportEnforcement,
+                fields.merging(result) { $1 },
+                attempted: "report the enforced cleanup of \(overdue.app)"
+            )
+        } catch {
+            log("\(error)")
+            return nil
+        }
+    }
+
+    /// Starts the units that are to run always.
+    private func startUnits() async {
+        for manifest in manifests.withLock({ $0 }) {
+            guard let cleanup = manifest.cleanup, cleanup.startsAgain else { continue }
+            do throws(AdapterFailure) {
+                try await cleanup.program(mark: mark(manifest.identifier)).start()
+            } catch {
+                log("\(error)")
+            }
+        }
+    }
+}
+
+extension AppCleanup {
+    /// Whether the enforcement starts the app again. An adapter starts its program itself.
+    fileprivate var startsAgain: Bool { cleaner == .app && start == .always }
+}

@@ -1,0 +1,134 @@
+import DBusTransport
+import DeviceConfiguration
+import FoundationEssentials
+import SharedDevice
+
+/// The secrets that a session's programs have stored: those that the running service of the Secret Service shows, and the files.
+///
+/// A keyring that is open is emptied, item by item, and stays: the session needs one to store in. A keyring that is locked is deleted. Without a
+/// service the files are deleted.
+struct Keyring: Sendable {
+    static let root = "/org/freedesktop/secrets"
+    static let interface = "org.freedesktop.Secret"
+
+    private struct Collection {
+        let path: String
+        let isLocked: Bool
+        let items: [String]
+    }
+
+    let places: TracePlaces
+    let files: TraceFiles
+
+    func look() async throws(AdapterFailure) -> TraceFinding {
+        let collections = try await Self.collections()
+        let items = collections?.reduce(0) { $0 + $1.items.count } ?? 0
+        let found = try await files.look(at: try await paths(isServed: collections != nil))
+        return Self.finding(items, found)
+    }
+
+    func remove() async throws(AdapterFailure) -> TraceFinding {
+        // A wallet that is open is written at its end.
+        for (service, number) in zip(SessionService.wallets, [6, 5]) {
+            try await service.call("/modules/kwalletd\(number)", "org.kde.KWallet", "closeAllWallets")
+        }
+        let collections = try await Self.collections()
+        for collection in collections ?? [] {
+            if collection.isLocked {
+                try await Self.delete(collection.path, "Collection")
+            } else {
+                for item in collection.items { try await Self.delete(item, "Item") }
+            }
+        }
+        let items = collections?.reduce(0) { $0 + $1.items.count } ?? 0
+        let removed = try await files.remove(try await paths(isServed: collections != nil))
+        let left = try await Self.collections()?.reduce(0) { $0 + $1.items.count } ?? 0
+        guard left == 0 else {
+            throw AdapterFailure(
+                "empty",
+                "the keyring",
+                "\(left) \(left == 1 ? "item is" : "items are") in it again",
+                remedy: "End the program that stores them before the session ends"
+            )
+        }
+        return Self.finding(items, removed)
+    }
+
+    private static func finding(_ items: Int, _ files: TraceFinding) -> TraceFinding {
+        let stored = items == 0 ? nil : "\(items) \(items == 1 ? "item" : "items")"
+        guard case .traces(let text) = files else { return stored.map { .traces($0) } ?? files }
+        return .traces([stored, text].compactMap(\.self).joined(separator: ", "))
+    }
+
+    /// The files that go. A keyring of the running service stays, because the service has emptied it, or deleted it.
+    private func paths(isServed: Bool) async throws(AdapterFailure) -> [String] {
+        guard isServed else { return places.keyrings + places.wallets }
+        let folders = places.keyrings
+        let found = await onSystemThread {
+            Result<[String], AdapterFailure>(catching: { () throws(AdapterFailure) in
+                try Self.others(in: folders)
+            })
+        }
+        return try found.get() + places.wallets
+    }
+
+    /// What is in the folders beside keyrings of the service. A folder that is not there has nothing.
+    static func others(in folders: [String]) throws(AdapterFailure) -> [String] {
+        var others: [String] = []
+        for folder in folders {
+            do {
+                others += try FileManager.default.contentsOfDirectory(atPath: folder)
+                    .filter { !$0.hasSuffix(".keyring") && $0 != "default" }.sorted().map { "\(folder)/\($0)" }
+            } catch let error as CocoaError where error.code == .fileReadNoSuchFile {
+                continue
+            } catch {
+                throw AdapterFailure(
+                    "list",
+                    folder,
+                    systemReason(error),
+                    remedy: "Let the session's user read the folder, or leave the step out (--without keyring)"
+                )
+            }
+        }
+        return others
+    }
+
+    /// The service's collections; `nil` where no service runs.
+    private static func collections() async throws(AdapterFailure) -> [Collection]? {
+        let service = SessionService.secrets
+        guard try await service.runs() else { return nil }
+        let paths = try await service.property("Collections", of: root, "\(interface).Service")
+        var collections: [Collection] = []
+        for path in paths?.elementsValue?.compactMap(\.stringValue) ?? [] {
+            let collection = "\(interface).Collection"
+            let items = try await service.property("Items", of: path, collection)
+            let isLocked = try await service.property("Locked", of: path, collection)?.booleanValue
+            collections.append(
+                Collection(
+                    path: path,
+                    isLocked: isLocked ?? true,
+                    items: items?.elementsValue?.compactMap(\.stringValue) ?? []
+                )
+            )
+        }
+        return collections
+    }
+
+    /// Whether the service has a collection whose items nobody can see.
+    static func hasLockedCollection() async throws(AdapterFailure) -> Bool {
+        try await collections()?.contains(where: \.isLocked) ?? false
+    }
+
+    /// Deletes an object of the service. It may answer with a prompt for a person, and nobody is there for it.
+    static func delete(_ path: String, _ kind: String) async throws(AdapterFailure) {
+        let prompt = try await SessionService.secrets.call(path, "\(interface).\(kind)", "Delete")?.stringValue
+        guard let prompt, prompt != "/" else { return }
+        _ = try? await SessionService.secrets.call(prompt, "\(Self.interface).Prompt", "Dismiss")
+        throw AdapterFailure(
+            "delete",
+            path,
+            "the keyring's service wants to ask somebody first",
+            remedy: "Let the session's keyring be opened at its sign-in, or leave the step out (--without keyring)"
+        )
+    }
+}

@@ -1,0 +1,87 @@
+import FoundationEssentials
+import Glibc
+
+/// The user's jobs in the queues of CUPS.
+struct PrintQueue: Sendable {
+    private static let socket = "/run/cups/cups.sock"
+
+    let user: String
+    let tools: SessionTools
+
+    func look() async throws(AdapterFailure) -> TraceFinding {
+        if let reason = try await absence() { return .absent(reason) }
+        let (waiting, finished) = (try await jobs("not-completed"), try await jobs("completed"))
+        return Self.finding(waiting.count, finished.count)
+    }
+
+    /// Cancels what waits. By CUPS's own rules a user can cancel a job by its name, and nothing that is finished.
+    func cancelJobs() async throws(AdapterFailure) -> TraceFinding {
+        if let reason = try await absence() { return .absent(reason) }
+        let waiting = try await jobs("not-completed")
+        for job in waiting {
+            let (status, text) = try await tools.output(of: "cancel", ["-x", job])
+            // A job that has ended meanwhile is an error of the command, too.
+            guard status != 0, try await jobs("not-completed").contains(job) else { continue }
+            throw AdapterFailure(
+                "cancel",
+                job,
+                text.split(separator: "\n").first.map(String.init) ?? "cancel ended with status \(status)",
+                remedy: "See the policy of the print service (cupsd.conf)"
+            )
+        }
+        let (again, finished) = (try await jobs("not-completed"), try await jobs("completed"))
+        guard again.isEmpty, finished.isEmpty else {
+            throw AdapterFailure(
+                "remove",
+                "the print jobs of \(user)",
+                again.isEmpty
+                    ? "the print service keeps \(Self.words(finished.count)) that are finished, with their documents"
+                    : "\(Self.words(again.count)) came meanwhile",
+                remedy:
+                    "Write “PreserveJobHistory No” and “PreserveJobFiles No” into cupsd.conf, or leave the step out (--without print-queue)"
+            )
+        }
+        return Self.finding(waiting.count, 0)
+    }
+
+    private static func words(_ count: Int) -> String { "\(count) \(count == 1 ? "job" : "jobs")" }
+
+    private static func finding(_ waiting: Int, _ finished: Int) -> TraceFinding {
+        let parts = [
+            waiting == 0 ? nil : "\(words(waiting)) waiting", finished == 0 ? nil : "\(words(finished)) finished",
+        ]
+        let text = parts.compactMap(\.self).joined(separator: ", ")
+        return text.isEmpty ? .nothing : .traces(text)
+    }
+
+    /// Why there is nothing to ask; `nil` where a print service answers.
+    private func absence() async throws(AdapterFailure) -> String? {
+        guard tools.has("lpstat"), tools.has("cancel") else {
+            guard access(Self.socket, F_OK) == 0 else { return "no print service is installed" }
+            throw AdapterFailure(
+                "ask",
+                "the print service",
+                "lpstat and cancel are not installed",
+                remedy: "Install cups-client, or leave the step out (--without print-queue)"
+            )
+        }
+        let (_, text) = try await tools.output(of: "lpstat", ["-r"])
+        return text.hasPrefix("scheduler is running") ? nil : "the print service does not run"
+    }
+
+    /// The names of the user's jobs, such as `printer-7`.
+    private func jobs(_ which: String) async throws(AdapterFailure) -> [String] {
+        let (status, text) = try await tools.output(of: "lpstat", ["-W", which, "-u", user])
+        // A user whom it has never seen has no jobs either.
+        guard status == 0 else {
+            let reason = text.split(separator: "\n").first.map(String.init)
+            throw AdapterFailure(
+                "list",
+                "the print jobs of \(user)",
+                reason ?? "lpstat ended with status \(status)",
+                remedy: "Try lpstat in the session"
+            )
+        }
+        return text.split(separator: "\n").compactMap { $0.split(separator: " ").first.map(String.init) }
+    }
+}

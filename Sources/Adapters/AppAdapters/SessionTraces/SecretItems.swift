@@ -1,0 +1,61 @@
+import DBusTransport
+
+/// The items of one program, or of one family of programs, in the session's keyring.
+package enum SecretItems {
+    /// Deletes the items that programs have stored under a schema (`xdg:schema`).
+    ///
+    /// - Returns: how many there were; 0 also where no Secret Service runs.
+    /// - Throws: ``AdapterFailure`` where one is left, or where a locked keyring could have one.
+    package static func remove(schema: String) async throws(AdapterFailure) -> Int {
+        let (items, locked) = try await search(schema)
+        guard locked.isEmpty else {
+            throw AdapterFailure(
+                "delete",
+                "the items of \(schema)",
+                "\(locked.count) of them \(locked.count == 1 ? "is" : "are") in a locked keyring",
+                remedy: "Let the session's keyring be opened at its sign-in"
+            )
+        }
+        for item in items { try await Keyring.delete(item, "Item") }
+        let (left, _) = try await search(schema)
+        guard left.isEmpty else {
+            throw AdapterFailure(
+                "delete",
+                "the items of \(schema)",
+                "\(left.count) \(left.count == 1 ? "item is" : "items are") there again",
+                remedy: "End the program that stores them"
+            )
+        }
+        return items.count
+    }
+
+    /// The items that can be had, and those in locked keyrings, by their paths.
+    private static func search(_ schema: String) async throws(AdapterFailure) -> (open: [String], locked: [String]) {
+        let service = SessionService.secrets
+        guard try await service.runs() else { return ([], []) }
+        let attributes = DBusValue.dictionary(
+            [DBusValue.DictionaryEntry(.string("xdg:schema"), .string(schema))],
+            key: "s",
+            value: "s"
+        )
+        let answer = try await service.values(
+            Keyring.root,
+            "\(Keyring.interface).Service",
+            "SearchItems",
+            [attributes]
+        )
+        func paths(_ index: Int) -> [String] {
+            guard answer.indices.contains(index) else { return [] }
+            return answer[index].elementsValue?.compactMap(\.stringValue) ?? []
+        }
+        if try await Keyring.hasLockedCollection() {
+            throw AdapterFailure(
+                "look for",
+                "the items of \(schema)",
+                "a keyring is locked",
+                remedy: "Let the session's keyring be opened at its sign-in"
+            )
+        }
+        return (paths(0), paths(1))
+    }
+}

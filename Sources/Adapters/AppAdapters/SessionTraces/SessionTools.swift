@@ -1,0 +1,49 @@
+import FoundationEssentials
+import Glibc
+import SharedDevice
+
+/// The programs of a session that its traces are removed with.
+struct SessionTools: Sendable {
+    /// How long one of them may take.
+    private static let patience = Duration.seconds(15)
+
+    private let folders: [String]
+
+    init(environment: [String: String]) {
+        folders = (environment["PATH"] ?? "/usr/bin:/bin").split(separator: ":").map(String.init)
+    }
+
+    func has(_ name: String) -> Bool { folders.contains { access("\($0)/\(name)", X_OK) == 0 } }
+
+    /// Runs one to its end, in the language of programs.
+    ///
+    /// - Returns: its status, and what it wrote to both of its outputs.
+    /// - Throws: ``AdapterFailure`` if it does not start, or is killed because it takes too long.
+    func output(of name: String, _ arguments: [String]) async throws(AdapterFailure) -> (status: Int32, text: String) {
+        let words = ([name] + arguments).joined(separator: " ")
+        do throws(HelperProcess.Failure) {
+            let (status, text) = try await HelperProcess.output(
+                of: "env",
+                ["LC_ALL=C", name] + arguments,
+                patience: Self.patience
+            )
+            guard let status, status < 128 else {
+                throw HelperProcess.Failure("it did not end within \(Self.patience)")
+            }
+            return (status, text)
+        } catch {
+            throw AdapterFailure("run", words, error.description, remedy: "Try it in the session")
+        }
+    }
+
+    /// Runs one whose child stays behind: nobody waits for what that one writes.
+    ///
+    /// - Throws: ``AdapterFailure`` unless it ends with status 0.
+    func run(_ name: String, _ arguments: [String]) async throws(AdapterFailure) {
+        let shell = #"exec "$@" >/dev/null 2>&1"#
+        let (status, _) = try await output(of: "sh", ["-c", shell, "sh", name] + arguments)
+        guard status != 0 else { return }
+        let words = ([name] + arguments).joined(separator: " ")
+        throw AdapterFailure("run", words, "it ended with status \(status)", remedy: "Try it in the session")
+    }
+}

@@ -1,0 +1,66 @@
+import DeviceConfiguration
+import FoundationEssentials
+import Glibc
+import SharedDevice
+
+/// Counts and deletes traces that are files. A path is looked at by its text first, as those of a manifest are, and then deleted by ``DeclaredPath``.
+struct TraceFiles: Sendable {
+    let home: String
+    /// A directory that has to outlast the deletion.
+    let kept: String
+
+    static func isThere(_ path: String) -> Bool {
+        var status = stat()
+        return lstat(path, &status) == 0
+    }
+
+    /// How much there is. What cannot be read is not counted; the deletion says so.
+    func look(at paths: [String]) async throws(AdapterFailure) -> TraceFinding {
+        for path in paths where Self.isThere(path) { try check(path) }
+        return await onSystemThread {
+            var (files, bytes) = (0, 0)
+            for path in paths {
+                let below = (try? FileManager.default.subpathsOfDirectory(atPath: path)) ?? []
+                for file in [path] + below.map({ "\(path)/\($0)" }) {
+                    var status = stat()
+                    guard lstat(file, &status) == 0, status.st_mode & S_IFMT != S_IFDIR else { continue }
+                    files += 1
+                    bytes += status.st_mode & S_IFMT == S_IFREG ? Int(status.st_size) : 0
+                }
+            }
+            return .files(files, bytes)
+        }
+    }
+
+    /// Deletes what is at the paths; a directory stays, empty. All of them are tried.
+    ///
+    /// - Throws: ``AdapterFailure``: the first of what could not be deleted.
+    func remove(_ paths: [String]) async throws(AdapterFailure) -> TraceFinding {
+        var problem: AdapterFailure?
+        var allowed: [String] = []
+        for path in paths where Self.isThere(path) {
+            do throws(AdapterFailure) {
+                try check(path)
+                allowed.append(path)
+            } catch {
+                problem = problem ?? error
+            }
+        }
+        let removed = try await Deletion(paths: allowed, user: geteuid()).run()
+        if let problem { throw problem }
+        return .files(removed.files, removed.bytes)
+    }
+
+    private func check(_ path: String) throws(AdapterFailure) {
+        let remedy = "Name the directory itself in the session's settings, or leave the step out (--without)"
+        do throws(CleanupFlaw) {
+            _ = try CleanupPath.checked(path, home: home, keeping: [kept])
+        } catch {
+            throw AdapterFailure("delete", path, error.message, remedy: remedy)
+        }
+        var status = stat()
+        // The link would go, and what it leads to would stay.
+        guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFLNK else { return }
+        throw AdapterFailure("delete", path, "it is a symbolic link, and no link is followed", remedy: remedy)
+    }
+}

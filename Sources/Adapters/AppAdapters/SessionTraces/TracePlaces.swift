@@ -1,0 +1,128 @@
+import DeviceConfiguration
+import FoundationEssentials
+import Glibc
+
+/// Where a session keeps traces as files: by the XDG base directories, the user's directories and the mounted file systems. Pure but for its
+/// beginning.
+package struct TracePlaces: Sendable {
+    /// The home directory, without links: it is the administrator's choice, and a link below it the person's.
+    let home: String
+    private let namedHome: String
+    private let environment: [String: String]
+    /// The content of `user-dirs.dirs`.
+    private let userDirectories: String
+    /// The content of `/proc/self/mounts`.
+    private let mounts: String
+    private let user: UInt32
+
+    /// Reads what the session says of its directories.
+    init(environment: [String: String], user: SystemUser) {
+        let named = environment["HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? user.home ?? "/nonexistent"
+        let home = pathWithoutLinks(named)
+        let bare = TracePlaces(
+            home: home,
+            namedHome: named,
+            environment: environment,
+            userDirectories: "",
+            mounts: "",
+            user: user.number
+        )
+        let read = { (path: String) in (try? String(contentsOfFile: path, encoding: .utf8)) ?? "" }
+        self.init(
+            home: home,
+            namedHome: named,
+            environment: environment,
+            userDirectories: read("\(bare.configuration)/user-dirs.dirs"),
+            mounts: read("/proc/self/mounts"),
+            user: user.number
+        )
+    }
+
+    package init(
+        home: String,
+        namedHome: String? = nil,
+        environment: [String: String],
+        userDirectories: String,
+        mounts: String,
+        user: UInt32
+    ) {
+        self.home = home
+        self.namedHome = namedHome ?? home
+        self.environment = environment
+        self.userDirectories = userDirectories
+        self.mounts = mounts
+        self.user = user
+    }
+
+    private var configuration: String { base("XDG_CONFIG_HOME", ".config") }
+    private var data: String { base("XDG_DATA_HOME", ".local/share") }
+    private var cache: String { base("XDG_CACHE_HOME", ".cache") }
+
+    /// GNOME's keyrings.
+    package var keyrings: [String] { ["\(data)/keyrings", "\(home)/.gnome2/keyrings"] }
+    /// KDE's.
+    package var wallets: [String] { ["\(data)/kwalletd"] }
+
+    /// The files and directories of a kind of trace that is kept in files.
+    package func paths(of trace: SessionTrace) -> [String] {
+        switch trace {
+        case .recentFiles:
+            [
+                "\(data)/recently-used.xbel", "\(home)/.recently-used.xbel", "\(home)/.recently-used",
+                // KDE's, and those of its activities.
+                "\(data)/RecentDocuments", "\(data)/kactivitymanagerd/resources",
+            ]
+        case .downloads: downloads
+        case .trash: ["\(data)/Trash"] + trashesOfMounts
+        case .thumbnails: ["\(cache)/thumbnails", "\(home)/.thumbnails"]
+        case .keyring: keyrings + wallets
+        case .clipboard, .printQueue: []
+        }
+    }
+
+    /// Where browsers put downloads by the environment, and where by the user's directories.
+    private var downloads: [String] {
+        let named = environment["XDG_DOWNLOAD_DIR"].flatMap { $0.hasPrefix("/") ? inHome($0) : nil }
+        let written = userDirectories.split(separator: "\n").compactMap { line -> String? in
+            guard let match = line.wholeMatch(of: /\s*XDG_DOWNLOAD_DIR="(.*)"\s*/) else { return nil }
+            let text = String(match.1).replacing(/\\(.)/) { String($0.1) }
+            if text.hasPrefix("$HOME") { return home + text.dropFirst("$HOME".count) }
+            return text.hasPrefix("/") ? inHome(text) : nil
+        }
+        let all = [named].compactMap(\.self) + (written.last.map { [$0] } ?? ["\(home)/Downloads"])
+        return all.reduce(into: []) { paths, path in
+            let path = path.count > 1 && path.hasSuffix("/") ? String(path.dropLast()) : path
+            if !paths.contains(path) { paths.append(path) }
+        }
+    }
+
+    /// Trashes at the top of other file systems, as the specification of the trash has them. Only of disks: to look at a server that does not
+    /// answer would hold up the cleanup.
+    private var trashesOfMounts: [String] {
+        mounts.split(separator: "\n").flatMap { line -> [String] in
+            let fields = line.split(separator: " ")
+            guard fields.count > 1, fields[0].hasPrefix("/dev/") else { return [] }
+            let place = String(fields[1]).replacing(/\\([0-7]{3})/) { match in
+                String(UnicodeScalar(UInt8(match.1, radix: 8) ?? 0x3f))
+            }
+            let top = place == "/" ? "" : place
+            return ["\(top)/.Trash-\(user)", "\(top)/.Trash/\(user)"].filter { TraceFiles.isThere($0) }
+        }
+    }
+
+    private func base(_ name: String, _ standard: String) -> String {
+        environment[name].flatMap { $0.hasPrefix("/") ? inHome($0) : nil } ?? "\(home)/\(standard)"
+    }
+
+    /// The same path by way of the home directory without links.
+    private func inHome(_ path: String) -> String {
+        CleanupPath.isSame(path, orBelow: namedHome) ? home + path.dropFirst(namedHome.count) : path
+    }
+}
+
+/// The path without symbolic links, where it is there; else the path.
+package func pathWithoutLinks(_ path: String) -> String {
+    guard let resolved = realpath(path, nil) else { return path }
+    defer { free(resolved) }
+    return String(cString: resolved)
+}

@@ -1,0 +1,55 @@
+import AppAdapters
+import ArgumentParser
+import DBusTransport
+import DeviceConfiguration
+import Glibc
+import SharedDevice
+
+struct EnforceCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "enforce",
+        abstract: "Stops apps that are late with their cleanup, and deletes their data.",
+        discussion: """
+            For the cleanup policy “enforced”. The broker says which apps are late, their manifests what to stop and to delete. On the system bus \
+            the broker takes only root's unit shared-device-enforcement.service for it.
+            """
+    )
+
+    @OptionGroup var options: CleanupOptions
+
+    @Option(
+        name: .customLong("state"),
+        help: ArgumentHelp(
+            "The directory that has the adapters' records, each in a directory of its app's identifier.",
+            discussion: "Otherwise \(AppCleanup.stateDirectory) for root, and $XDG_STATE_HOME for others.",
+            valueName: "dir"
+        )
+    )
+    var stateDirectory: String?
+
+    func run() async throws {
+        let (end, updates) = try options.begin()
+        let bus = options.chosenBus
+        let directory = stateDirectory ?? (options.isRoot ? AppCleanup.stateDirectory : nil)
+        let enforcer: Enforcer
+        do {
+            enforcer = try Enforcer(
+                bus: bus,
+                mark: { app in
+                    let own = directory.map { "\($0)/\(app)" }
+                    return SharedDeviceApplication(identifier: app, bus: bus, stateDirectory: own).stateDirectory
+                },
+                log: { log($0) }
+            )
+        } catch {
+            log("\(error)")
+            throw ExitCode(EX_TEMPFAIL)
+        }
+        Task {
+            await enforcer.run(updates)
+            // With what it has under way: somebody may sign in from here on, whose data that would delete.
+            _exit(EX_TEMPFAIL)
+        }
+        await end.first()
+    }
+}

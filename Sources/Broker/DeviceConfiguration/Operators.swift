@@ -1,0 +1,82 @@
+package import Glibc
+
+/// Who may see the device and sign out, beside its administrators: users by name, and groups by name after a `%`, as in sudoers.
+///
+/// The names are looked up when the file is read. Of a group, whom the system's group database lists counts; that it is somebody's first
+/// group does not. A name that the system does not know, or of which its databases say nothing, gives nobody a right, and is no mistake that keeps the file out of force: a user may
+/// be removed after the file was written.
+package struct Operators: Sendable, Equatable {
+    /// As they are written.
+    package let names: [String]
+    /// The users that they stand for.
+    package let users: Set<uid_t>
+    /// Those that the system does not know.
+    package let unknown: [String]
+
+    /// Nobody.
+    package init() { (names, users, unknown) = ([], [], []) }
+
+    /// Asks the system's databases, and so may block.
+    package init(_ names: [String]) {
+        self.names = names
+        var users: Set<uid_t> = []
+        var unknown: [String] = []
+        for name in names {
+            if let found = Self.users(of: name) { users.formUnion(found) } else { unknown.append(name) }
+        }
+        (self.users, self.unknown) = (users, unknown)
+    }
+
+    /// - Returns: `nil` where there is no such user or group.
+    private static func users(of name: String) -> [uid_t]? {
+        guard name.first == "%" else { return user(name).map { [$0] } }
+        return members(of: String(name.dropFirst()))?.compactMap(user)
+    }
+
+    private static func user(_ name: String) -> uid_t? {
+        do throws(SystemUser.LookupFailure) { return try SystemUser(name: name)?.number } catch { return nil }
+    }
+
+    private static func members(of name: String) -> [String]? {
+        guard !name.isEmpty, !name.utf8.contains(0) else { return nil }
+        do throws(SystemUser.LookupFailure) {
+            return try SystemDatabase.lookUp(
+                name,
+                group(),
+                { getgrnam_r(name, $0, $1, $2, $3) },
+                read: { texts($0.gr_mem) }
+            )
+        } catch {
+            return nil
+        }
+    }
+
+    private static func texts(_ list: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?) -> [String] {
+        guard var next = list else { return [] }
+        var texts: [String] = []
+        while let text = next.pointee {
+            texts.append(String(cString: text))
+            next += 1
+        }
+        return texts
+    }
+}
+
+extension Operators: Codable {
+    package init(from decoder: any Decoder) throws {
+        let names = try decoder.singleValueContainer().decode([String].self)
+        if names.contains("") || names.contains("%") {
+            throw DecodingError.invalid(
+                "it has a name without letters",
+                remedy: "write users' names, and groups' after a %, such as \"ada\" and \"%helpdesk\"",
+                at: decoder.codingPath
+            )
+        }
+        self.init(names)
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(names)
+    }
+}

@@ -1,0 +1,198 @@
+package import Identity
+import StrictJSON
+
+/// The organisation's own provider of identities (OpenID Connect), and how this device goes about with it: the keys of the managed configuration
+/// that mean something where `identity` is `oidc`.
+///
+/// The client's secret is none of them: people may read the file.
+package struct OrganisationSettings: Sendable, Equatable {
+    /// What the provider calls itself, to the last slash.
+    package var issuer: IssuerAddress
+    /// By which name the provider knows this device.
+    package var clientIdentifier: String
+    /// What is asked for at each sign-in. `openid` is among them.
+    package var scopes = ["openid", "profile", "email"]
+    package var offlineAccess = OfflineAccess.never
+    /// How people may get to the provider's page; at least one.
+    package var signInMethods = SignInStart.Method.allCases
+    /// The ports that a browser may come back to, as the provider knows them; empty: any free one.
+    package var loopbackPorts = PortList([])
+    /// The absolute path of a PEM file with the authorities that the provider is trusted by; `nil`: the system's.
+    package var trustAnchors: String?
+    /// The claim that has the person's tenant.
+    package var tenantClaim = "tid"
+    /// Whoever has it may join the device; `nil`: nobody who signs in.
+    package var administratorClaim: RequiredClaim?
+    package var endpoints = ProviderEndpoints()
+    /// How often the provider is asked whether the person may still be signed in.
+    package var remoteCheckInterval = Seconds(300)
+    /// How long a session lasts without an answer of the provider.
+    package var offlineGrace = Seconds(43_200)
+    package var onProviderSessionEnd = SessionEndAction.signOut
+    /// Where the provider tells of the end of its sessions; `nil`: nowhere.
+    package var backChannelLogout: ListeningAddress?
+
+    package init(issuer: IssuerAddress, clientIdentifier: String) {
+        self.issuer = issuer
+        self.clientIdentifier = clientIdentifier
+    }
+
+    /// Whether tokens that were issued under the other settings are still this client's.
+    package func isSameClient(as other: OrganisationSettings) -> Bool {
+        issuer == other.issuer && clientIdentifier.utf8.elementsEqual(other.clientIdentifier.utf8)
+    }
+}
+
+extension OrganisationSettings: Codable {
+    /// The keys as they are written, in the order in which people are shown them.
+    package enum Key: String, CodingKey, CaseIterable {
+        case issuer = "oidcIssuer"
+        case clientIdentifier = "oidcClientID"
+        case scopes = "oidcScopes"
+        case offlineAccess = "oidcOfflineAccess"
+        case signInMethods = "oidcSignInMethods"
+        case loopbackPorts = "oidcLoopbackPorts"
+        case trustAnchors = "oidcTrustAnchors"
+        case tenantClaim = "oidcTenantClaim"
+        case administratorClaim = "oidcAdministratorClaim"
+        case endpoints = "oidcEndpoints"
+        case remoteCheckInterval, offlineGrace, onProviderSessionEnd, backChannelLogout
+    }
+
+    package typealias CodingKeys = Key
+
+    package init(from decoder: any Decoder) throws {
+        let values = try decoder.container(keyedBy: Key.self)
+        issuer = try values.needed(
+            .issuer,
+            "write what the provider calls itself, such as https://login.example.com/realm"
+        )
+        clientIdentifier = try values.needed(
+            .clientIdentifier,
+            "write the name by which the provider knows this device"
+        )
+        guard Self.isClientIdentifier(clientIdentifier) else {
+            throw DecodingError.invalid(
+                "“\(clientIdentifier.printable(64))” is no client ID",
+                remedy: "write it as the provider shows it: printable ASCII, 255 characters at most",
+                at: [Key.clientIdentifier]
+            )
+        }
+        scopes = try values.scopes(.scopes) ?? scopes
+        guard scopes.contains("openid") else {
+            throw DecodingError.invalid("“openid” is missing", remedy: "add openid to the list", at: [Key.scopes])
+        }
+        offlineAccess = try values.word(.offlineAccess) ?? offlineAccess
+        if let methods: [String] = try values.optional(.signInMethods) {
+            signInMethods = try Self.methods(methods)
+        }
+        loopbackPorts = try values.optional(.loopbackPorts) ?? loopbackPorts
+        trustAnchors = try values.text(
+            .trustAnchors,
+            "is no absolute path of a file",
+            remedy: "write the path of a PEM file from / on, or leave the key out",
+            where: { $0.hasPrefix("/") && !$0.hasSuffix("/") && !$0.utf8.contains(0) }
+        )
+        tenantClaim =
+            try values.text(
+                .tenantClaim,
+                "is no claim's name",
+                remedy: "write one word, such as tid, or leave the key out",
+                where: AppIdentifier.isPlausible
+            ) ?? tenantClaim
+        administratorClaim = try values.optional(.administratorClaim)
+        endpoints = try values.optional(.endpoints) ?? endpoints
+        remoteCheckInterval = try values.seconds(.remoteCheckInterval, 60...86_400) ?? remoteCheckInterval
+        offlineGrace = try values.optional(.offlineGrace) ?? offlineGrace
+        onProviderSessionEnd = try values.word(.onProviderSessionEnd) ?? onProviderSessionEnd
+        backChannelLogout = try values.optional(.backChannelLogout)
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var values = encoder.container(keyedBy: Key.self)
+        try values.encode(issuer, forKey: .issuer)
+        try values.encode(clientIdentifier, forKey: .clientIdentifier)
+        try values.encode(scopes, forKey: .scopes)
+        try values.encode(offlineAccess, forKey: .offlineAccess)
+        try values.encode(signInMethods.map(\.rawValue), forKey: .signInMethods)
+        try values.encode(loopbackPorts, forKey: .loopbackPorts)
+        try values.encodeIfPresent(trustAnchors, forKey: .trustAnchors)
+        try values.encode(tenantClaim, forKey: .tenantClaim)
+        try values.encodeIfPresent(administratorClaim, forKey: .administratorClaim)
+        try values.encode(endpoints, forKey: .endpoints)
+        try values.encode(remoteCheckInterval, forKey: .remoteCheckInterval)
+        try values.encode(offlineGrace, forKey: .offlineGrace)
+        try values.encode(onProviderSessionEnd, forKey: .onProviderSessionEnd)
+        try values.encodeIfPresent(backChannelLogout, forKey: .backChannelLogout)
+    }
+
+    private static func isClientIdentifier(_ text: String) -> Bool {
+        (1...255).contains(text.utf8.count) && text.utf8.allSatisfy { (0x20...0x7E).contains($0) }
+    }
+
+    private static func methods(_ names: [String]) throws -> [SignInStart.Method] {
+        let methods = names.compactMap(SignInStart.Method.init)
+        guard !names.isEmpty, methods.count == names.count, Set(methods).count == names.count else {
+            throw DecodingError.invalid(
+                "it is no list of ways to sign in",
+                remedy: "write browser, deviceCode or both, each once, or leave the key out",
+                at: [Key.signInMethods]
+            )
+        }
+        return methods
+    }
+}
+
+extension KeyedDecodingContainer<OrganisationSettings.Key> {
+    /// A value without which no provider can be asked.
+    fileprivate func needed<Value: Decodable>(_ key: Key, _ remedy: String) throws -> Value {
+        guard let value: Value = try optional(key) else {
+            throw DecodingError.invalid(
+                "the key is absent, and \"identity\": \"oidc\" needs it",
+                remedy: remedy,
+                at: [key]
+            )
+        }
+        return value
+    }
+
+    fileprivate func seconds(_ key: Key, _ range: ClosedRange<Double>) throws -> Seconds? {
+        guard let seconds: Seconds = try optional(key) else { return nil }
+        guard range.contains(seconds.value) else {
+            let (least, most) = (Int(range.lowerBound), Int(range.upperBound))
+            throw DecodingError.invalid(
+                "it is \(seconds.value) seconds",
+                remedy: "write a number from \(least) to \(most), or leave the key out",
+                at: [key]
+            )
+        }
+        return seconds
+    }
+}
+
+extension KeyedDecodingContainer {
+    /// One of a few words.
+    func word<Word: RawRepresentable<String> & CaseIterable>(_ key: Key) throws -> Word? {
+        guard let text: String = try optional(key) else { return nil }
+        guard let word = Word(rawValue: text) else {
+            let words = Word.allCases.map(\.rawValue)
+            let choice = words.dropLast().joined(separator: ", ") + " or " + (words.last ?? "")
+            let remedy = "write \(choice), or leave the key out"
+            throw DecodingError.invalid("it is “\(text)”", remedy: remedy, at: [key])
+        }
+        return word
+    }
+
+    /// Names of what a token permits (RFC 6749, section 3.3), each once.
+    func scopes(_ key: Key) throws -> [String]? {
+        guard let scopes: [String] = try optional(key) else { return nil }
+        guard Set(scopes).count == scopes.count, scopes.allSatisfy(AccessToken.isScope) else {
+            throw DecodingError.invalid(
+                "it is no list of scopes",
+                remedy: "write each as one word of visible ASCII, and once, or leave the key out",
+                at: [key]
+            )
+        }
+        return scopes
+    }
+}

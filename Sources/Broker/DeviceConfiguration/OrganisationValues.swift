@@ -1,0 +1,201 @@
+import FoundationEssentials
+import Glibc
+import StrictJSON
+
+// The values of the keys about the organisation's provider. Each checks itself when it is decoded, and is written as it was read.
+
+/// Whether tokens are asked for that outlive the provider's own session (`offline_access`). The raw values are in files.
+package enum OfflineAccess: String, Sendable, Codable, CaseIterable {
+    /// The end of the provider's session ends the device's, too.
+    case never
+    case always
+}
+
+/// What follows when the provider has ended its session. The raw values are in files.
+package enum SessionEndAction: String, Sendable, Codable, CaseIterable {
+    case signOut
+    /// The session stays, and the person signs in again before the next token.
+    case reauthenticate
+}
+
+/// The name of a provider, which is an address without a query (OpenID Connect Discovery 1.0, section 1.2).
+package struct IssuerAddress: Sendable, Equatable, Codable {
+    package let text: String
+
+    package init(from decoder: any Decoder) throws {
+        text = try WebAddress(from: decoder).text
+        // The description's address is longer than the name.
+        guard let address = HTTPAddress(text + "/.well-known/oauth-authorization-server"), !address.hasQuery else {
+            throw DecodingError.invalid(
+                "“\(text)” is no name of a provider",
+                remedy:
+                    "write the address without what follows ? and #, and at most 4000 bytes, as the provider's own description has it",
+                at: decoder.codingPath
+            )
+        }
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(text)
+    }
+
+    /// The provider compares each byte; Swift takes some texts of other bytes for the same.
+    package static func == (left: IssuerAddress, right: IssuerAddress) -> Bool {
+        left.text.utf8.elementsEqual(right.text.utf8)
+    }
+}
+
+/// Ports of this machine, each once.
+package struct PortList: Sendable, Equatable, Codable, WrittenForm {
+    static let form = "an array of numbers from 1024 to 65535, each once"
+    private static let most = 16
+
+    package let ports: [UInt16]
+
+    package init(_ ports: [UInt16]) { self.ports = ports }
+
+    package init(from decoder: any Decoder) throws {
+        let numbers: [Double]
+        do {
+            numbers = try decoder.singleValueContainer().decode([Double].self)
+        } catch {
+            throw DecodingError.otherForm(Self.self, at: decoder.codingPath)
+        }
+        ports = numbers.compactMap(UInt16.init(exactly:)).filter { $0 >= 1024 }
+        guard ports.count == numbers.count, Set(ports).count == ports.count, ports.count <= Self.most else {
+            throw DecodingError.invalid(
+                "it is no list of \(Self.most) ports at most",
+                remedy: "write \(Self.form), or leave the key out",
+                at: decoder.codingPath
+            )
+        }
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(ports)
+    }
+}
+
+/// A claim, and the value that it has to have: `NAME=VALUE`.
+package struct RequiredClaim: Sendable, Equatable, Codable {
+    package let name: String
+    /// One of the claim's values where it has several.
+    package let value: String
+
+    package init(from decoder: any Decoder) throws {
+        let text = try decoder.singleValueContainer().decode(String.self)
+        let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        guard parts.count == 2, AppIdentifier.isPlausible(parts[0]), !parts[1].isEmpty else {
+            throw DecodingError.invalid(
+                "“\(text)” names no claim and its value",
+                remedy: "write NAME=VALUE, such as roles=device-administrator, or leave the key out",
+                at: decoder.codingPath
+            )
+        }
+        (name, value) = (parts[0], parts[1])
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode("\(name)=\(value)")
+    }
+}
+
+/// Addresses of the provider's that count before its own description, by the description's names for them (RFC 8414, section 2).
+package struct ProviderEndpoints: Sendable, Equatable, Codable, WrittenForm {
+    static let form = "an object of addresses, such as {\"token_endpoint\": \"https://login.example.com/token\"}"
+    /// The names that mean something.
+    package static let names = [
+        "authorization_endpoint", "device_authorization_endpoint", "end_session_endpoint", "jwks_uri",
+        "revocation_endpoint", "token_endpoint", "userinfo_endpoint",
+    ]
+
+    package let addresses: [String: String]
+
+    package init() { addresses = [:] }
+
+    package init(from decoder: any Decoder) throws {
+        let members: [String: WebAddress]
+        do {
+            members = try decoder.singleValueContainer().decode([String: WebAddress].self)
+        } catch DecodingError.typeMismatch, DecodingError.valueNotFound {
+            throw DecodingError.otherForm(Self.self, at: decoder.codingPath)
+        }
+        if let unknown = members.keys.sorted().first(where: { !Self.names.contains($0) }) {
+            throw DecodingError.invalid(
+                "“\(unknown.printable(64))” is no endpoint",
+                remedy: "write \(Self.names.joined(separator: ", ")), or leave the key out",
+                at: decoder.codingPath
+            )
+        }
+        addresses = members.mapValues(\.text)
+        if let text = addresses.values.sorted().first(where: { HTTPAddress($0) == nil }) {
+            throw DecodingError.invalid(
+                "“\(text.printable(64))” has a fragment, which no server is sent",
+                remedy: "write the address without what follows #",
+                at: decoder.codingPath
+            )
+        }
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(addresses)
+    }
+}
+
+/// Where something listens: `ADDRESS:PORT` with a numeric address, or the absolute path of a socket.
+package enum ListeningAddress: Sendable, Equatable, Codable {
+    /// The address without brackets.
+    case network(address: String, port: UInt16)
+    case socket(path: String)
+
+    /// Fails for anything else: names would have to be looked up.
+    package init?(_ text: String) {
+        if text.hasPrefix("/") {
+            // As much as the kernel takes for a socket.
+            guard text.utf8.count < 108, !text.hasSuffix("/"), !text.utf8.contains(0) else { return nil }
+            self = .socket(path: text)
+            return
+        }
+        guard let match = text.wholeMatch(of: /(?:\[([0-9a-fA-F:]+)\]|([0-9]+\.[0-9]+\.[0-9]+\.[0-9]+)):([0-9]{1,5})/),
+            let port = UInt16(match.3), port > 0, let address = match.1 ?? match.2
+        else { return nil }
+        guard Self.isNumeric(String(address), family: match.1 == nil ? AF_INET : AF_INET6) else { return nil }
+        self = .network(address: String(address), port: port)
+    }
+
+    private static func isNumeric(_ address: String, family: CInt) -> Bool {
+        var bytes = in6_addr()
+        return inet_pton(family, address, &bytes) == 1
+    }
+
+    package init(from decoder: any Decoder) throws {
+        let text = try decoder.singleValueContainer().decode(String.self)
+        guard let address = ListeningAddress(text) else {
+            throw DecodingError.invalid(
+                "“\(text)” is no address to listen at",
+                remedy:
+                    "write ADDRESS:PORT with a numeric address, such as 127.0.0.1:8443, or a socket's absolute path, or "
+                    + "leave the key out",
+                at: decoder.codingPath
+            )
+        }
+        self = address
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(text)
+    }
+
+    /// As it is written.
+    package var text: String {
+        switch self {
+        case .network(let address, let port): address.contains(":") ? "[\(address)]:\(port)" : "\(address):\(port)"
+        case .socket(let path): path
+        }
+    }
+}

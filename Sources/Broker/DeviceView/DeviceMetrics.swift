@@ -1,0 +1,94 @@
+import FoundationEssentials
+package import SharedDevice
+
+/// A device as metrics, in the text form of OpenMetrics 1.0. Pure.
+///
+/// Every metric is a gauge: node_exporter reads files by the older text form of Prometheus, to which the form of gauges is the same and types such as
+/// `info` are an error. No metric names a person, and no app: their names come from other processes, and would be labels without bound.
+package struct DeviceMetrics {
+    private var text = ""
+
+    /// - Parameters:
+    ///   - device: `nil` where the broker does not answer. Then nothing is said of who is signed in: unknown is not nobody.
+    ///   - round: the newest one.
+    /// - Returns: the whole exposition.
+    package static func text(_ device: ObservedDevice?, _ round: CleanupReport?) -> String {
+        var metrics = DeviceMetrics()
+        metrics.add("up", "Whether the broker answers.", device == nil ? 0 : 1)
+        if let device { metrics.describe(device) }
+        if device != nil, let round { metrics.describe(round) }
+        return metrics.text + "# EOF\n"
+    }
+
+    private mutating func describe(_ device: ObservedDevice) {
+        let labels = [("mode", device.mode), ("policy", device.cleanupPolicy), ("version", device.brokerVersion)]
+        add("information", "The device's mode, its cleanup policy and the broker's version, as labels.", [(labels, 1)])
+        add("signed_in", "Whether somebody is signed in.", device.account == nil ? 0 : 1)
+        if device.account != nil, let since = device.signedInAt {
+            add("session_start_seconds", "When the session began, in seconds since 1970.", since.timeIntervalSince1970)
+        }
+        add("sign_in_held_apps", "Apps that the next sign-in waits for.", Double(device.signInHeldFor.count))
+        let states: [(String, (ObservedDevice.App) -> Bool)] = [
+            ("running", \.isRunning), ("holding", \.holdsData), ("owing", { !$0.owes.isEmpty }),
+            ("not_startable", { $0.startProblem != nil }),
+        ]
+        add(
+            "apps",
+            "Apps that run, hold data of who is signed in, owe a cleanup, or are not started by the bus.",
+            states.map { state, isSo in ([("state", state)], Double(device.apps.count(where: isSo))) }
+        )
+        add(
+            "problems",
+            "What is wrong with the device, by its kind.",
+            ObservedDevice.Problem.Kind.allCases.map { kind in
+                ([("kind", kind.rawValue)], Double(device.problems.count { $0.kind == kind }))
+            }
+        )
+    }
+
+    private mutating func describe(_ round: CleanupReport) {
+        add(
+            "cleanup_start_seconds",
+            "When the last session ended, in seconds since 1970.",
+            round.endedAt.timeIntervalSince1970
+        )
+        add(
+            "cleanup_apps",
+            "Apps of the last session's cleanup, by how far they are.",
+            CleanupReport.Progress.allCases.map { progress in
+                ([("progress", progress.rawValue)], Double(round.apps.count { $0.progress == progress }))
+            }
+        )
+        guard round.isComplete else { return }
+        add(
+            "cleanup_duration_seconds",
+            "How long the last session's cleanup took, from the sign-out to the last report.",
+            round.apps.compactMap(\.finishedAfter).max() ?? 0
+        )
+    }
+
+    private mutating func add(_ name: String, _ help: String, _ value: Double) { add(name, help, [([], value)]) }
+
+    private mutating func add(_ name: String, _ help: String, _ samples: [([(String, String)], Double)]) {
+        let name = "shared_device_\(name)"
+        text += "# TYPE \(name) gauge\n"
+        if name.hasSuffix("_seconds") { text += "# UNIT \(name) seconds\n" }
+        text += "# HELP \(name) \(help)\n"
+        for (labels, value) in samples {
+            let list = labels.map { "\($0.0)=\"\(Self.escaped($0.1))\"" }.joined(separator: ",")
+            let number = Int(exactly: value).map { "\($0)" } ?? "\(value)"
+            text += "\(name)\(list.isEmpty ? "" : "{\(list)}") \(number)\n"
+        }
+    }
+
+    private static func escaped(_ text: String) -> String {
+        text.unicodeScalars.map { scalar in
+            switch scalar {
+            case "\\": "\\\\"
+            case "\"": "\\\""
+            case "\n": "\\n"
+            default: String(scalar)
+            }
+        }.joined()
+    }
+}

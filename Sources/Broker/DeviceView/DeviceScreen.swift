@@ -1,0 +1,230 @@
+import DeviceConfiguration
+package import FoundationEssentials
+import SharedDevice
+
+/// The console as lines of a terminal. Pure.
+package struct DeviceScreen {
+    /// What stands at the bottom.
+    package enum Footer: Sendable, Equatable {
+        /// Nothing: nobody types here.
+        case none
+        /// What keys do.
+        case keys
+        /// Whether to end this session.
+        case question(UInt64)
+        /// What came of it.
+        case message(String)
+    }
+
+    let view: DeviceView
+    let now: Date
+    let columns: Int
+    let clock: (Date) -> String
+    let names: AppNames
+
+    /// - Parameters:
+    ///   - now: by the device's clock.
+    ///   - columns: how wide the screen is. No line is wider.
+    ///   - rows: how many lines there may be; `nil` means any number.
+    ///   - clock: a time as people read it, by the local clock.
+    package static func lines(
+        _ view: DeviceView,
+        at now: Date,
+        columns: Int,
+        rows: Int? = nil,
+        footer: Footer = .none,
+        clock: @escaping (Date) -> String
+    ) -> [ScreenLine] {
+        let keys = view.device?.apps.map(\.identifier) ?? []
+        let others = (view.round?.apps.map(\.identifier) ?? []) + view.entries.compactMap(\.app)
+        let names = AppNames(keys + others + (view.device?.signInHeldFor ?? []))
+        let screen = DeviceScreen(view: view, now: now, columns: max(1, columns), clock: clock, names: names)
+        let bottom = screen.footer(footer)
+        let space = rows.map { max(0, $0 - bottom.count) }
+        let content = screen.content(rows: space)
+        return (content.prefix(space ?? content.count) + bottom.suffix(rows ?? bottom.count))
+            .map { $0.clipped(to: screen.columns) }
+    }
+
+    private func content(rows: Int?) -> [ScreenLine] {
+        let head = head()
+        guard view.device != nil else { return head }
+        let known = [round(), apps(), log()].filter { !$0.isEmpty }
+        // What is below may be out of date.
+        let sections = view.link == .answers ? known : known.map { $0.map { $0.dimmed() } }
+        guard let rows else { return head + sections.flatMap { [ScreenLine()] + $0 } }
+        var lines = head
+        for (index, section) in sections.enumerated() {
+            let left = rows - lines.count - 1
+            // Of what is left, each section leaves half to those after it, and takes what they do not need.
+            let others = sections[(index + 1)...].reduce(0) { $0 + $1.count + 1 }
+            lines += Self.shortened(section, to: min(left, max(left / 2, left - others)))
+        }
+        return lines
+    }
+
+    /// The section below an empty line; a line at its end says how much is missing.
+    private static func shortened(_ section: [ScreenLine], to rows: Int) -> [ScreenLine] {
+        guard rows >= 2 else { return [] }
+        guard section.count > rows else { return [ScreenLine()] + section }
+        let missing = section.count - rows + 1
+        return [ScreenLine()] + section.prefix(rows - 1) + [ScreenLine("  … \(missing) more", .dim)]
+    }
+
+    // MARK: Who is signed in
+
+    private func head() -> [ScreenLine] {
+        let device = view.device
+        let title = device?.organization.map { "Shared device of \($0)" } ?? "Shared device"
+        let time = clock(now)
+        var first = ScreenLine(title, .strong).clipped(to: max(1, columns - time.count - 2))
+        first.pad(to: columns - time.count)
+        first.add(time, .dim)
+        var lines = [first] + session()
+        guard let device else { return lines }
+        if view.link == .answers { lines += wrapped(detail(device), .plain) }
+        lines += wrapped(Words.policy(of: device), .dim)
+        for problem in device.problems { lines += wrapped("⚠ \(problem.text)", .bad) }
+        return lines
+    }
+
+    private func session() -> [ScreenLine] {
+        switch (view.link, view.device) {
+        case (.asking, _): [ScreenLine("Asking the broker …", .dim)]
+        case (.denied, _):
+            wrapped(
+                "? You may not see this device: run it as root, or be one of the configuration’s “operators”.",
+                .bad
+            )
+        case (.gone, nil): wrapped("? Unknown: the broker does not answer.", .bad)
+        case (.gone, let device?):
+            wrapped(
+                "? Unknown: the broker does not answer. At its last answer, \(clock(device.time)), "
+                    + "\(device.account ?? "nobody") was signed in.",
+                .bad
+            )
+        case (.answers, let device?) where device.mode != "shared": [ScreenLine("This device is personal", .strong)]
+        case (.answers, let device): [ScreenLine(device?.account.map { "● \($0)" } ?? "○ Nobody is signed in", .strong)]
+        }
+    }
+
+    private func detail(_ device: ObservedDevice) -> String {
+        if device.account != nil {
+            guard let since = device.signedInAt else { return "Signed in." }
+            return
+                "Signed in since \(clock(since)), for \(Words.span(max(1, now.timeIntervalSince(since).rounded(.down))))."
+        }
+        guard device.signInHeldFor.isEmpty else {
+            return "The next sign-in waits for \(device.signInHeldFor.map { names[$0] }.joined(separator: ", "))."
+        }
+        return "The device is ready for the next person."
+    }
+
+    private func wrapped(_ text: String, _ style: ScreenLine.Style) -> [ScreenLine] {
+        ScreenLine.wrapped(text, columns: columns).prefix(3).map { ScreenLine($0, style) }
+    }
+
+    // MARK: The round, the apps, the log
+
+    private func round() -> [ScreenLine] {
+        guard let round = view.round else { return [] }
+        // Without an answer, nobody knows what became of those who owe.
+        let time = view.link == .answers ? now : view.device?.time ?? now
+        let waterfall = Waterfall(round, at: time) { names[$0] }
+        let summary = Waterfall.summary(of: round, at: time)
+        var title = ScreenLine("CLEANUP", .strong)
+        title.add(" of session \(round.session), which ended at \(clock(round.endedAt))", .dim)
+        var lines = [title] + wrapped(summary.text, summary.style)
+        guard !round.apps.isEmpty else { return lines }
+        let name = min(24, waterfall.rows.map { ScreenLine.columns($0.name) }.max() ?? 0)
+        let state = waterfall.rows.map { ScreenLine.columns($0.state) }.max() ?? 0
+        let start = 2 + name + 2 + state + 2
+        // On a narrow screen each row has two lines.
+        let isWide = columns - start >= 20
+        let indent = isWide ? start : 2
+        let track = max(1, columns - indent)
+        for row in waterfall.rows {
+            var line = ScreenLine("  ")
+            line.add(row.name)
+            line = line.clipped(to: 2 + name)
+            line.pad(to: 2 + name + 2)
+            line.add(row.state, row.style)
+            if !isWide {
+                lines.append(line)
+                line = ScreenLine()
+            }
+            line.pad(to: indent)
+            line.add(waterfall.bar(of: row, columns: track), row.style)
+            lines.append(line)
+        }
+        var axis = ScreenLine()
+        let end = Words.span(waterfall.length)
+        axis.pad(to: indent)
+        axis.add("sign-out", .dim)
+        axis.pad(to: columns - end.count)
+        axis.add(end, .dim)
+        return lines + [axis]
+    }
+
+    private func apps() -> [ScreenLine] {
+        guard let apps = view.device?.apps, !apps.isEmpty else { return [] }
+        let width = min(24, apps.map { ScreenLine.columns(names[$0.identifier]) }.max() ?? 0)
+        let rows = apps.flatMap { app -> [ScreenLine] in
+            var line = ScreenLine("  ")
+            line.add(names[app.identifier])
+            line = line.clipped(to: 2 + width)
+            line.pad(to: 2 + width + 2)
+            line.add(app.isRunning ? "● runs        " : "○ does not run", app.isRunning ? .good : .dim)
+            if app.holdsData { line.add("  ▪ holds data", .strong) }
+            if let first = app.owes.first {
+                let what = app.owes.count == 1 ? "session \(first)" : Words.count(app.owes.count, "session")
+                line.add("  ! owes \(what)", .bad)
+            }
+            return [line] + (app.startProblem.map { [ScreenLine("    \($0)", .bad)] } ?? [])
+        }
+        return [ScreenLine("APPS", .strong)] + rows
+    }
+
+    /// Newest first: what does not fit is what is longest ago.
+    private func log() -> [ScreenLine] {
+        guard !view.entries.isEmpty else { return [] }
+        let width = min(12, view.entries.map { ScreenLine.columns($0.event) }.max() ?? 0)
+        let rows = view.entries.reversed().map { entry in
+            var line = ScreenLine("  \(clock(entry.at))  ", .dim)
+            let place = line.width
+            line.add(entry.event, Self.style(entry.event))
+            line.pad(to: place + width)
+            if let session = entry.session { line.add("  session \(session)", .dim) }
+            if let app = entry.app { line.add("  \(names[app])") }
+            if let detail = entry.detail { line.add("  \(detail)", .dim) }
+            return line
+        }
+        return [ScreenLine("LOG", .strong)] + rows
+    }
+
+    private static func style(_ event: String) -> ScreenLine.Style {
+        switch event {
+        case "failed", "refused", "waived", "enforced", "not-enforced": .bad
+        case "expired", "interrupted": .waits
+        case "completed", "finished": .good
+        default: .plain
+        }
+    }
+
+    // MARK: The bottom
+
+    private func footer(_ footer: Footer) -> [ScreenLine] {
+        switch footer {
+        case .none: return []
+        case .keys:
+            return [ScreenLine(), ScreenLine(view.openSession != nil ? "s sign out   q quit" : "q quit", .dim)]
+        case .question(let session):
+            guard view.openSession == session, let device = view.device, let account = device.account else {
+                return self.footer(.keys)
+            }
+            let question = wrapped("Sign \(account) out? \(Words.consequence(of: device))", .bad)
+            return [ScreenLine()] + question + [ScreenLine("y yes   n no", .strong)]
+        case .message(let text): return [ScreenLine()] + wrapped(text, .bad)
+        }
+    }
+}

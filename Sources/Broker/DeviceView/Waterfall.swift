@@ -1,0 +1,118 @@
+import FoundationEssentials
+import SharedDevice
+
+/// A round of cleanup as rows on one time axis, from the sign-out to the last report, or to now where somebody still owes. The signs are those of the
+/// console. Pure.
+struct Waterfall {
+    struct Row {
+        let name: String
+        /// How far it is, with its sign.
+        let state: String
+        let style: ScreenLine.Style
+        let app: CleanupReport.App
+    }
+
+    let rows: [Row]
+    /// How many seconds the axis has.
+    let length: Double
+
+    /// - Parameters:
+    ///   - name: what is shown for an app.
+    ///   - now: by the device's clock.
+    init(_ round: CleanupReport, at now: Date, name: (String) -> String) {
+        let elapsed = max(0, now.timeIntervalSince(round.endedAt))
+        let named = round.apps.map { (name: name($0.identifier), app: $0) }
+        // Who owes comes first.
+        let sorted = named.sorted {
+            let (one, other) = ($0.app.progress.isSettled, $1.app.progress.isSettled)
+            return one != other ? other : $0.name < $1.name
+        }
+        rows = sorted.map { Row(name: $0.name, state: Self.state($0.app), style: Self.style($0.app), app: $0.app) }
+        let times = round.apps.flatMap { [$0.toldAfter, $0.begunAfter, $0.finishedAfter] }.compactMap(\.self)
+        length = max(0.01, round.owing.isEmpty ? 0 : elapsed, times.max() ?? 0)
+    }
+
+    private static func state(_ app: CleanupReport.App) -> String {
+        let words =
+            switch app.progress {
+            case .owed: "○ has not heard of it"
+            case .told: "◔ was told"
+            case .begun: "◑ cleans up"
+            case .failed: "✗ failed"
+            case .finished: "✓ clean" + (app.finishedAfter.map { " after \(Words.span($0))" } ?? "")
+            case .waived: "W waived"
+            case .enforced: "E stopped, data deleted"
+            }
+        return app.progress.isSettled || app.isRunning ? words : "\(words), does not run"
+    }
+
+    private static func style(_ app: CleanupReport.App) -> ScreenLine.Style {
+        switch app.progress {
+        case .owed, .told, .begun: .waits
+        case .finished: .good
+        case .failed, .waived, .enforced: .bad
+        }
+    }
+
+    /// The way of an app in so many columns: `·` until it heard of the sign-out, `╌` until it began, `━` until it ended, and a letter at each of these.
+    func bar(of row: Row, columns: Int) -> String {
+        let app = row.app
+        // Bounded before it becomes a number of columns: a stranger's times may be of any size.
+        let column = { (time: Double) in
+            length > 0 ? min(columns - 1, Int(min(1, max(0, time / length)) * Double(columns))) : 0
+        }
+        let end = app.progress.isSettled ? app.finishedAfter ?? app.begunAfter ?? app.toldAfter ?? 0 : length
+        var cells = (0...column(end)).map { cell -> Character in
+            if let begun = app.begunAfter, column(begun) <= cell { return "━" }
+            if let told = app.toldAfter, column(told) <= cell { return "╌" }
+            return "·"
+        }
+        var marks: [(letter: Character, time: Double)] = []
+        if let told = app.toldAfter { marks.append(("T", told)) }
+        if let begun = app.begunAfter { marks.append(("B", begun)) }
+        if let ended = app.finishedAfter, let letter = Self.letter(app.progress) { marks.append((letter, ended)) }
+        // Letters of the same column stand beside each other, in their order.
+        var places = marks.map { column($0.time) }
+        for index in places.indices.dropFirst() { places[index] = max(places[index], places[index - 1] + 1) }
+        for index in places.indices.reversed() {
+            places[index] = min(places[index], index + 1 < places.count ? places[index + 1] - 1 : columns - 1)
+        }
+        for (place, mark) in zip(places, marks) where place >= 0 {
+            while cells.count <= place { cells.append("━") }
+            cells[place] = mark.letter
+        }
+        return String(cells)
+    }
+
+    private static func letter(_ progress: CleanupReport.Progress) -> Character? {
+        switch progress {
+        case .finished: "F"
+        case .failed: "!"
+        case .waived: "W"
+        case .enforced: "E"
+        case .owed, .told, .begun: nil
+        }
+    }
+
+    /// The round in a sentence.
+    static func summary(of round: CleanupReport, at now: Date) -> (text: String, style: ScreenLine.Style) {
+        let (all, owing) = (round.apps.count, round.owing)
+        let last = Words.span(round.apps.compactMap(\.finishedAfter).max() ?? 0)
+        guard owing.isEmpty else {
+            let time = Words.span(max(0, now.timeIntervalSince(round.endedAt)))
+            let failed = owing.count { $0.progress == .failed }
+            var text = "\(owing.count) of \(all) \(owing.count == 1 ? "owes" : "owe") a cleanup for \(time)"
+            if failed > 0 { text += "; \(failed) failed" }
+            if round.outcome == .expired { text += "; nobody waits for them any more" }
+            let isBad = failed > 0 || round.outcome == .expired
+            return ("\(failed > 0 ? "✗" : "◑") \(text).", isBad ? .bad : .waits)
+        }
+        let (waived, enforced) = (
+            round.apps.count { $0.progress == .waived }, round.apps.count { $0.progress == .enforced }
+        )
+        if all == 0 { return ("✓ No app held data.", .good) }
+        if waived > 0 { return ("W Closed after \(last): \(waived) of \(all) waived by an administrator.", .bad) }
+        if enforced > 0 { return ("E Complete after \(last): \(enforced) of \(all) stopped, data deleted.", .bad) }
+        return ("✓ Every app reported its data deleted, the last one after \(last).", .good)
+    }
+}

@@ -1,0 +1,225 @@
+import DBusTransport
+import DeviceConfiguration
+import DeviceStorage
+import FoundationEssentials
+import SharedDevice
+
+/// What administrators see and do, and who may.
+extension BrokerState {
+    /// What somebody may be permitted beside taking part as an app.
+    package enum Right: String, Sendable {
+        case status
+        case signOut = "sign-out"
+        case waive
+
+        /// polkit's name of it.
+        var action: String { "org.notifycenter.shared-device.\(rawValue)" }
+        /// Whether the managed configuration's operators have it: they change nothing but who is signed in.
+        var isOperators: Bool { self != .waive }
+    }
+
+    /// A request that waits for somebody outside of the broker's state.
+    struct Consulted: Sendable {
+        enum Reason: Sendable {
+            /// polkit is asked.
+            case permission
+            /// The log is read, after so many writes to it; nobody waits for entries after `until`.
+            case log(writes: UInt64, until: Duration)
+        }
+
+        let request: Request
+        let user: UInt32
+        let reason: Reason
+    }
+
+    /// How many requests of one user wait for polkit or for the log at a time.
+    static let consultationsOfUser = 8
+
+    // MARK: Rights
+
+    /// Whether the caller may do this: root and the broker's user, operators, and whom polkit permits it.
+    ///
+    /// - Returns: `false` if polkit is asked; its answer goes on with the request.
+    mutating func permit(_ right: Right, _ request: Request, _ caller: Caller) throws(Refusal) -> Bool {
+        if caller.isAdministrator || right.isOperators && policy.operators.contains(caller.user) { return true }
+        try consult(request, caller.user, .permission)
+        effects.append(
+            .authorise(request.number, connection: request.connection, right, isInteractive: request.isInteractive)
+        )
+        return false
+    }
+
+    private mutating func consult(
+        _ request: Request,
+        _ user: UInt32,
+        _ reason: Consulted.Reason
+    ) throws(Refusal) {
+        guard consulted.values.count(where: { $0.user == user }) < Self.consultationsOfUser else {
+            throw .tooManyQuestions
+        }
+        consulted[request.number] = Consulted(request: request, user: user, reason: reason)
+    }
+
+    /// Refuses what these users wait to see; where polkit lets them, they ask again. A sign-out of theirs that waits for the disk is done.
+    mutating func refuseFormerOperators(_ users: Set<UInt32>) {
+        guard !users.isEmpty else { return }
+        func isTheirs(_ request: Request) -> Bool {
+            guard request.call.right == .status, let caller = connected[request.connection]?.caller else {
+                return false
+            }
+            return users.contains(caller.user) && !caller.isAdministrator
+        }
+        let isAsked: (Consulted) -> Bool = { if case .permission = $0.reason { true } else { false } }
+        let held = waiting.values.map(\.request) + consulted.values.filter { !isAsked($0) }.map(\.request)
+        for request in held.filter(isTheirs).sorted(by: { $0.number < $1.number }) {
+            waiting[request.number] = nil
+            consulted[request.number] = nil
+            refuse(request, .notPermitted)
+        }
+    }
+
+    /// polkit has answered. Whoever has left meanwhile is in ``consulted`` no more.
+    mutating func authorised(_ number: UInt64, _ isGranted: Bool) {
+        guard let entry = consulted.removeValue(forKey: number) else { return }
+        do throws(Refusal) {
+            guard isGranted else { throw .notPermitted }
+            if let fields = try administer(entry.request) { reply(number, fields) }
+        } catch {
+            refuse(entry.request, error)
+        }
+    }
+
+    /// Carries out what needs a right. The caller has it.
+    ///
+    /// - Returns: the answer; `nil` if the request waits.
+    mutating func administer(_ request: Request) throws(Refusal) -> BrokerProtocol.Fields? {
+        switch request.call {
+        case .signOutAnyone(let identifier, let session, let reason):
+            try signOut(request, identifier, session, cause: reason)
+        case .waive(let app, let user, let session, let reason): waive(request, app, user, session, reason)
+        case .runningApps: runningApps
+        case .status: status(request)
+        case .log: try readLog(request)
+        case .anyRound: round(request)
+        default: [:]
+        }
+    }
+
+    // MARK: The device
+
+    /// Whoever waits for the status waits for its problems, too, and these come and go without any other change of the device.
+    mutating func noteProblems() {
+        let starts = wakes.sorted { $0.key < $1.key }.map(\.value.problem)
+        let next = ([disk.problem, loginProblem, enforcementProblem] + starts).compactMap(\.self) + enforcementProblems
+        guard next != problems else { return }
+        problems = next
+        touch()
+    }
+
+    /// The device, at once if it is not as the caller knows it.
+    mutating func status(_ request: Request, isLate: Bool = false, until: Duration? = nil) -> BrokerProtocol.Fields? {
+        guard case .status(let known, let patience) = request.call else { return [:] }
+        let deadline = until ?? now.uptime + patience
+        if revision != known || isLate || deadline <= now.uptime { return status }
+        wait(request, until: deadline, for: .status)
+        return nil
+    }
+
+    private var status: BrokerProtocol.Fields {
+        var fields = deviceInformation
+        fields["revision"] = .uint64(revision)
+        fields["time"] = .double(now.wall.timeIntervalSince1970)
+        fields["account"] = device.account?.fields
+        if device.account != nil, let session = ledger.sessions[device.epoch] {
+            fields["signedInAt"] = .double(session.startedAt.timeIntervalSince1970)
+        }
+        fields["cleanupPolicy"] = .string(policy.cleanup.kind.rawValue)
+        fields["cleanupTimeout"] = policy.cleanup.timeout.map { .double($0 / .seconds(1)) }
+        fields["rounds"] = .array(ledger.rounds.suffix(Self.keptRounds).map { .uint64($0) }, of: "t")
+        fields["apps"] = .array(apps, of: "a{sv}")
+        fields["enforcementProblems"] = .array(enforcementProblems.map { .string($0) }, of: "s")
+        return fields
+    }
+
+    /// Apps with a manifest, and whoever runs, holds data or owes a cleanup.
+    private var apps: [DBusValue] {
+        let running = Set(connected.values.flatMap(\.apps.values))
+        let holding = device.account == nil ? [] : Set((ledger.parts[device.epoch] ?? [:]).keys)
+        let debtors = ledger.debtors
+        let known = running.union(holding).union(debtors)
+        let others = Set(manifests.map(\.identifier)).subtracting(known.map(\.app))
+        let entries = known.sorted().map { participant -> BrokerProtocol.Fields in
+            [
+                "identifier": .string(participant.app),
+                "user": .uint32(participant.user),
+                "isRunning": .boolean(running.contains(participant)),
+                "holdsData": .boolean(holding.contains(participant)),
+                "owes": .array(ledger.owed(by: participant).map { .uint64($0.epoch) }, of: "t"),
+            ]
+        }
+        return (entries + others.sorted().map { ["identifier": .string($0)] }).map { fields in
+            guard let app = fields["identifier"]?.stringValue, let problem = wakes[app]?.problem else {
+                return .fields(fields)
+            }
+            return .fields(fields.merging(["startProblem": .string(problem)]) { $1 })
+        }
+    }
+
+    // MARK: The log
+
+    /// Has the log read for the request.
+    mutating func readLog(_ request: Request, until: Duration? = nil) throws(Refusal) -> BrokerProtocol.Fields? {
+        guard case .log(let after, let limit, let patience) = request.call,
+            let user = connected[request.connection]?.caller.user
+        else { throw .requestAbandoned }
+        let deadline = until ?? now.uptime + patience
+        try consult(request, user, .log(writes: disk.logWrites, until: deadline))
+        let filter = after.map { AuditLog.Filter(after: $0, first: limit) } ?? AuditLog.Filter(last: limit)
+        effects.append(.readLog(request.number, filter))
+        return nil
+    }
+
+    /// The log was read. Without entries the request waits for the next ones.
+    mutating func logRead(_ number: UInt64, _ result: Result<[AuditLog.Line], StoreError>) {
+        guard let entry = consulted.removeValue(forKey: number), case .log(let writes, let until) = entry.reason,
+            case .log(let after, _, _) = entry.request.call
+        else { return }
+        switch result {
+        case .failure(let error): refuse(entry.request, .failed("\(error)"))
+        case .success(let lines):
+            if !lines.isEmpty || after == nil || until <= now.uptime { return reply(number, Self.logFields(lines)) }
+            wait(entry.request, until: until, for: .log(writes: writes))
+            // There may be entries since it was read. Otherwise nobody who waits is looked at: such questions may come without end.
+            if writes != disk.logWrites { isTouched = true }
+        }
+    }
+
+    /// Without the person: whoever watches a device need not learn who used it when.
+    static func logFields(_ lines: [AuditLog.Line]) -> BrokerProtocol.Fields {
+        let entries = lines.map { line -> DBusValue in
+            var fields: BrokerProtocol.Fields = [
+                "sequence": .uint64(UInt64(clamping: line.sequence)),
+                "at": .double(line.entry.at.timeIntervalSince1970),
+                "event": .string(line.entry.event.rawValue),
+            ]
+            fields["session"] = line.entry.session.map { .uint64($0) }
+            fields["app"] = line.entry.app.map { .string($0) }
+            fields["user"] = line.entry.user.map { .uint32($0) }
+            fields["detail"] = line.entry.detail.map { .string($0) }
+            return .fields(fields)
+        }
+        return ["entries": .array(entries, of: "a{sv}")]
+    }
+}
+
+extension Request.Call {
+    /// What the caller needs beside being an app; `nil` where that is enough, or where only root may do it.
+    var right: BrokerState.Right? {
+        switch self {
+        case .runningApps, .status, .log, .anyRound: .status
+        case .signOutAnyone: .signOut
+        case .waive: .waive
+        default: nil
+        }
+    }
+}

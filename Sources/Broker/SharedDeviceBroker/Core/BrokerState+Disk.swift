@@ -1,0 +1,125 @@
+package import DeviceConfiguration
+package import FoundationEssentials
+import Identity
+import Logging
+import SharedDevice
+
+// What is to be on the disk, and when. The store itself is the engine's.
+extension BrokerState {
+    struct Disk: Sendable {
+        /// The number of the latest change.
+        var changes: UInt64 = 0
+        /// All changes up to this number are on the disk.
+        var committed: UInt64 = 0
+        var isWriting = false
+        /// When the next write begins at the latest; `nil` where nothing is to be written.
+        var due: Duration?
+        /// Whether the write under way has entries of the log, and how many such writes have ended well.
+        var writesLog = false
+        var logWrites: UInt64 = 0
+        /// Why the last write failed; `nil` if it did not.
+        var problem: String?
+    }
+
+    /// The pause after a write that failed.
+    static let diskPause = Duration.seconds(1)
+    /// How long a change may stay in memory that a crash may lose.
+    static let lazyWrite = Duration.milliseconds(200)
+    /// How many entries of the log wait for a disk that fails. The oldest go first.
+    static let longestLog = 5000
+    /// How many complete rounds are kept for later questions, and how long names of accounts whose data an app never deleted.
+    static let keptRounds = 100
+    static let keptNames: TimeInterval = 30 * 24 * 3600
+
+    /// Something has changed that the disk is to have.
+    ///
+    /// - Returns: the change's number.
+    @discardableResult
+    mutating func needsDisk(within delay: Duration) -> UInt64 {
+        disk.changes += 1
+        let due = now.uptime + delay
+        // After a failure the pause stays; whoever needs the disk is refused meanwhile.
+        if disk.problem == nil || disk.due == nil { disk.due = min(disk.due ?? due, due) }
+        return disk.changes
+    }
+
+    /// Somebody waits for the disk to have all changes up to now.
+    mutating func urge() {
+        if disk.committed < disk.changes, disk.problem == nil { disk.due = min(disk.due ?? now.uptime, now.uptime) }
+        isTouched = true
+    }
+
+    mutating func enterLog(
+        _ event: AuditEntry.Event,
+        session: UInt64? = nil,
+        participant: Participant? = nil,
+        app: String? = nil,
+        account: Account? = nil,
+        detail: String? = nil
+    ) {
+        let entry = AuditEntry(
+            event: event,
+            at: now.wall,
+            session: session,
+            app: participant?.app ?? app,
+            user: participant?.user,
+            account: account?.identifier.lowercased(),
+            accountName: account?.username,
+            detail: detail
+        )
+        log.append(entry)
+        if log.count > Self.longestLog { log.removeFirst(log.count - Self.longestLog) }
+        effects.append(.journal(entry))
+        needsDisk(within: Self.lazyWrite)
+    }
+
+    mutating func prune() {
+        ledger.prune(keeping: Self.keptRounds, namesSince: now.wall.addingTimeInterval(-Self.keptNames))
+    }
+
+    mutating func writeIfDue() {
+        guard !disk.isWriting, let due = disk.due, due <= now.uptime else { return }
+        var batch = Batch(number: disk.changes)
+        if isDeviceDirty { batch.device = pending?.next ?? device }
+        if isMembershipDirty { batch.membership = .some(membership) }
+        if isProviderDirty {
+            batch.provider = .some(providerRow)
+            batch.providerOwner = pending?.next ?? device
+        }
+        for number in provider.outbox.changes { batch.outbox[number] = .some(provider.outbox.entries[number]) }
+        provider.outbox.changes = []
+        let changes = ledger.takeChanges()
+        for number in changes.sessions { batch.sessions[number] = .some(ledger.sessions[number]) }
+        for (number, participants) in changes.parts {
+            for participant in participants {
+                batch.parts[number, default: [:]][participant] = .some(ledger.parts[number]?[participant])
+            }
+        }
+        batch.log = log
+        batch.erases = erases || batch.sessions.values.contains { $0?.account == nil }
+        (isDeviceDirty, isMembershipDirty, isProviderDirty, erases, log) = (false, false, false, false, [])
+        disk.isWriting = true
+        disk.writesLog = !batch.log.isEmpty
+        disk.due = nil
+        effects.append(.commit(batch))
+    }
+
+    mutating func commitFailed(_ batch: Batch, _ problem: String) {
+        disk.isWriting = false
+        isTouched = true
+        isDeviceDirty = isDeviceDirty || batch.device != nil
+        isMembershipDirty = isMembershipDirty || batch.membership != nil
+        isProviderDirty = isProviderDirty || batch.provider != nil
+        provider.outbox.changes.formUnion(batch.outbox.keys)
+        erases = erases || batch.erases
+        ledger.putBack(batch.changes)
+        log = (batch.log + log).suffix(Self.longestLog)
+        if disk.problem == nil { effects.append(.note(.error, "not on the disk yet", ["reason": problem])) }
+        disk.problem = problem
+        disk.due = now.uptime + Self.diskPause
+        if let pending, pending.change <= batch.number { dropPendingSignIn(because: .notStored(problem)) }
+    }
+
+    /// Whether everything is on the disk.
+    package var isOnDisk: Bool { !disk.isWriting && disk.due == nil }
+}

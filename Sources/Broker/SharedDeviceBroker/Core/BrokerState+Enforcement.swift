@@ -1,0 +1,234 @@
+import DBusTransport
+import DeviceConfiguration
+import FoundationEssentials
+import Logging
+import SharedDevice
+
+/// Enforced cleanup: who is late, who is handed to the program that stops and deletes, and what it reports.
+///
+/// An app is handed over once its deadline has passed while nobody is signed in. From then on until the report nobody signs in, and the app's own
+/// calls are refused: it neither cleans up nor starts anew while its data is deleted. An app that is late by its own fault cannot move the deadline.
+struct Enforcement: Sendable {
+    /// An app that is being stopped and whose data is being deleted.
+    struct Claim: Sendable, Equatable {
+        /// The process that does it.
+        let connection: String
+        /// The sessions whose data it deletes.
+        let sessions: Set<UInt64>
+    }
+
+    /// A try that failed.
+    struct Failure: Sendable {
+        let problem: String
+        /// When the app is handed over again.
+        let next: Duration
+        let pause: Duration
+    }
+
+    var claims: [Participant: Claim] = [:]
+    var failures: [Participant: Failure] = [:]
+    /// The connections of programs that enforce.
+    var programs: Set<String> = []
+    /// Who was late at the last look, for the log.
+    var late: Set<Participant> = []
+
+    static let firstPause = Duration.seconds(5)
+    static let longestPause = Duration.seconds(60)
+}
+
+extension BrokerState {
+    // MARK: Who is late
+
+    /// Whoever owes a cleanup that can be enforced, with the deadline. Nobody while somebody is signed in: the data of the present user would go with
+    /// that of earlier ones.
+    private var deadlines: [Participant: CleanupLedger.Overdue] {
+        guard let deadline = policy.cleanup.deadline, device.account == nil, pending == nil else { return [:] }
+        return ledger.deadlines(deadline, at: now).filter { isEnforceable($0.key) }
+    }
+
+    private func isEnforceable(_ participant: Participant) -> Bool {
+        eligibility.manifest(of: participant.app)?.cleanup?.user.number == participant.user
+    }
+
+    /// When the next app is late, or is tried again.
+    var nextDue: Duration? {
+        let times = deadlines.values.map(\.due) + enforcement.failures.values.map(\.next)
+        return times.filter { $0 > now.uptime }.min()
+    }
+
+    /// Notes who has become late, and has those looked at who wait for it.
+    mutating func noteOverdue() {
+        let deadlines = deadlines
+        let late = Set(deadlines.filter { $0.value.due <= now.uptime }.keys)
+        for participant in late.subtracting(enforcement.late).sorted() {
+            let details = ["app": participant.app, "user": "\(participant.user)"]
+            effects.append(.note(.warning, "the deadline of a cleanup has passed", details))
+            if let problem = enforcementProblem { effects.append(.note(.error, "not enforced", ["reason": problem])) }
+        }
+        enforcement.late = late
+        enforcement.failures = enforcement.failures.filter { deadlines[$0.key] != nil }
+        if !late.isEmpty { isTouched = true }
+    }
+
+    /// Why no cleanup is enforced although the policy wants it; `nil` if that is in order.
+    var enforcementProblem: String? {
+        guard policy.cleanup.deadline != nil, enforcement.programs.isEmpty else { return nil }
+        return "no program enforces cleanups: an app that hangs keeps the device closed; run: systemctl status "
+            + AppCleanup.enforcementUnit
+    }
+
+    /// What keeps cleanups from being enforced, each an app's identifier and a sentence about it.
+    var enforcementProblems: [String] {
+        guard policy.cleanup.deadline != nil else { return [] }
+        let failed = enforcement.failures.map { "\($0.app) \($1.problem)" }
+        let hopeless = ledger.debtors.filter { !isEnforceable($0) }.map {
+            "\($0.app) has no manifest with “cleanup” for user \($0.user): it has to clean up by itself, or an administrator "
+                + "waives the cleanup"
+        }
+        return (failed + hopeless).sorted()
+    }
+
+    // MARK: The program that enforces
+
+    /// Whether the caller is the program that enforces: root's unit, or, on a bus that one user reaches, a program of the broker's user that is no app.
+    private func checkEnforces(_ caller: Caller) throws(Refusal) {
+        let isProgram =
+            requiresProof
+            ? caller.user == 0 && caller.credentials.unit == AppCleanup.enforcementUnit
+            : caller.isAdministrator && connected[caller.connection]?.apps.isEmpty == true
+        guard isProgram else { throw .notEnforcing }
+    }
+
+    /// Hands over who is late; with nobody late, waits.
+    ///
+    /// - Returns: the answer; `nil` if the request waits, for somebody who is late or for the disk.
+    mutating func overdue(
+        _ request: Request,
+        _ caller: Caller,
+        isLate: Bool = false,
+        until: Duration? = nil
+    ) throws(Refusal) -> BrokerProtocol.Fields? {
+        guard case .overdue(let patience) = request.call else { return [:] }
+        try checkEnforces(caller)
+        if enforcement.programs.insert(caller.connection).inserted { touch() }
+        releaseForgotten(caller.connection)
+        let claimed = claimOverdue(for: caller.connection)
+        let fields: BrokerProtocol.Fields = ["overdue": .array(claimed, of: "a{sv}")]
+        if !claimed.isEmpty {
+            // On the disk first: a broker that starts anew has to wait for the report, too.
+            wait(request, for: .stored(fields, nil))
+            return nil
+        }
+        let deadline = until ?? now.uptime + patience
+        if isLate || deadline <= now.uptime { return fields }
+        wait(request, until: deadline, for: .overdue)
+        return nil
+    }
+
+    /// A program that asks is at nothing. What an earlier run of the broker had handed to it, it does not report any more.
+    private mutating func releaseForgotten(_ connection: String) {
+        for (participant, sessions) in ledger.entries(of: connection).sorted(by: { $0.key < $1.key })
+        where enforcement.claims[participant]?.connection != connection {
+            ledger.release(sessions, of: participant, on: connection, at: now)
+            for session in sessions.sorted() { noteCompletion(session) }
+            needsDisk(within: .zero)
+            touch()
+        }
+    }
+
+    /// How many apps are handed over at a time. The rest follows with the next question.
+    private static let claimsOfQuestion = 64
+
+    private mutating func claimOverdue(for connection: String) -> [DBusValue] {
+        for (participant, overdue) in deadlines.sorted(by: { $0.key < $1.key })
+        where overdue.due <= now.uptime && enforcement.claims[participant] == nil
+            && enforcement.failures[participant].map({ $0.next <= now.uptime }) ?? true
+            && enforcement.claims.count < Self.claimsOfQuestion
+        {
+            ledger.claim(overdue.sessions, of: participant, on: connection)
+            enforcement.claims[participant] = Enforcement.Claim(connection: connection, sessions: overdue.sessions)
+            needsDisk(within: .zero)
+            touch()
+        }
+        // Its earlier ones, too: it may not have had the answer.
+        return enforcement.claims.filter { $0.value.connection == connection }.sorted { $0.key < $1.key }
+            .map { participant, claim in
+                .fields([
+                    "app": .string(participant.app), "user": .uint32(participant.user),
+                    "sessions": .array(claim.sessions.sorted().map { .uint64($0) }, of: "t"),
+                    "connections": connections(of: participant, claim),
+                ])
+            }
+    }
+
+    /// Without the part that names the bus: the program is on the same one.
+    private func connections(of participant: Participant, _ claim: Enforcement.Claim) -> DBusValue {
+        let names = ledger.connections(of: participant, in: claim.sessions, but: claim.connection)
+            .compactMap { name in name.firstIndex(of: ":").map { String(name[$0...]) } }
+        return .array(names.sorted().map { .string($0) }, of: "s")
+    }
+
+    /// Takes the program's report on one app: that it was stopped and its data deleted, or why not. It counts only from whom the app was handed to, for
+    /// the sessions for which it was, and while no process is left that was given the account.
+    mutating func reportEnforcement(
+        _ request: Request,
+        _ caller: Caller
+    ) throws(Refusal) -> BrokerProtocol.Fields? {
+        guard case .enforced(let app, let user, let sessions, let detail, let problem) = request.call else {
+            return [:]
+        }
+        try checkEnforces(caller)
+        let participant = Participant(app: app, user: user)
+        guard let claim = enforcement.claims[participant], claim.connection == caller.connection,
+            claim.sessions == sessions
+        else { throw .notHandedOver }
+        if let problem {
+            let pause = enforcement.failures[participant]?.pause ?? Enforcement.firstPause
+            enforcement.failures[participant] = Enforcement.Failure(
+                problem: problem,
+                next: now.uptime + pause,
+                pause: min(pause * 2, Enforcement.longestPause)
+            )
+            enforcement.claims[participant] = nil
+            ledger.release(claim.sessions, of: participant, on: claim.connection, at: now)
+            for session in claim.sessions.sorted() {
+                enterRepeatable(.notEnforced, "enforcement", session, participant, detail: problem)
+                noteCompletion(session)
+            }
+            effects.append(.note(.error, "a cleanup could not be enforced", ["app": app, "reason": problem]))
+        } else {
+            let left = connections(of: participant, claim)
+            if left.stringsValue?.isEmpty == false { return ["connections": left] }
+            enforcement.claims[participant] = nil
+            enforcement.failures[participant] = nil
+            for session in ledger.enforce(claim.sessions, of: participant, detail: detail, at: now) {
+                noteSettled(.enforced, session, participant, detail: detail)
+            }
+        }
+        needsDisk(within: .zero)
+        // The app's own processes were refused meanwhile.
+        effects.append(.announce(modeChanged: false))
+        touch()
+        wait(request, for: .stored([:], nil))
+        return nil
+    }
+
+    /// The program has left the bus. What it was about is for its successor.
+    mutating func enforcerLeft(_ connection: String) {
+        guard enforcement.programs.remove(connection) != nil else { return }
+        for (participant, claim) in enforcement.claims.sorted(by: { $0.key < $1.key })
+        where claim.connection == connection {
+            enforcement.claims[participant] = nil
+            ledger.release(claim.sessions, of: participant, on: connection, at: now)
+            for session in claim.sessions.sorted() { noteCompletion(session) }
+            needsDisk(within: .zero)
+            effects.append(.announce(modeChanged: false))
+        }
+        if let problem = enforcementProblem { effects.append(.note(.error, "not enforced", ["reason": problem])) }
+    }
+
+    /// An app that is being stopped gets no answer, and a late receipt of it does not count.
+    func checkNotEnforced(_ participant: Participant) throws(Refusal) {
+        guard enforcement.claims[participant] == nil else { throw .isEnforced }
+    }
+}

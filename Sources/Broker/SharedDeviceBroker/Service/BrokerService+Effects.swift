@@ -1,0 +1,145 @@
+import DBusTransport
+import DeviceConfiguration
+import DeviceStorage
+import Dispatch
+import FoundationEssentials
+import Identity
+import Logging
+import NotifyCenter
+import SharedDevice
+import Synchronization
+
+/// What the service does about the reducer's effects.
+extension BrokerService {
+    /// Carries out an effect, on whichever thread brought the event. Nothing here waits.
+    func perform(_ effect: Effect) {
+        switch effect {
+        case .reply(let number, let result): interface.reply(number, result)
+        case .noteState(let state): note(state)
+        case .announce(let modeChanged): announce(modeChanged)
+        case .commit(let batch): commit(batch)
+        case .authenticate(let number, let credentials):
+            ask(
+                { provider throws(IdentityError) in try await provider.authenticate(credentials) },
+                answer: { .authenticated(number, $0) }
+            )
+        case .issueToken(let number, let identity, let scopes):
+            ask(
+                { provider throws(IdentityError) in try await provider.issueToken(for: identity, scopes: scopes) },
+                answer: { .issued(number, $0) }
+            )
+        case .endProviderSession(let identity):
+            // The device stays signed out even if the provider fails.
+            Task { [provider] in try? await provider.endSession(for: identity) }
+        case .beginSignIn, .completeSignIn, .pollSignIn, .cancelSignIn, .renew, .tellSessionEnd:
+            organisation.ask(effect)
+        case .startService(let app, let name): startService(app, name)
+        case .endLogins(let sessions): endLogins(sessions)
+        case .allowShutdown: login.withLock { $0 }?.allowShutdown()
+        case .authorise(let number, let caller, let right, let isInteractive):
+            // Only the system bus lets nobody else take polkit's name.
+            guard options.bus == .system else { return engine.submit(.authorised(number, false)) }
+            Task { [engine, connection] in
+                let polkit = PolkitAuthority(connection: connection)
+                engine.submit(.authorised(number, await polkit.permits(caller, right, isInteractive: isInteractive)))
+            }
+        case .readLog(let number, let filter): readLog(number, filter)
+        case .keepActivity(let date):
+            // One that finds no room is followed by another.
+            disk.submit { [activity, log] in
+                if let problem = activity.write(date) {
+                    log.warning("a restart will not know of the last activity", metadata: ["reason": "\(problem)"])
+                }
+            }
+        case .journal(let entry): log.info("\(entry.event.rawValue)", metadata: entry.metadata)
+        case .note(let level, let text, let details):
+            log.log(level: level, "\(text)", metadata: details.mapValues { "\($0)" })
+        }
+    }
+
+    /// Asks the identity provider, and brings its answer as an event.
+    private func ask<Value: Sendable>(
+        _ question: @escaping @Sendable (any IdentityProvider) async throws(IdentityError) -> Value,
+        answer event: @escaping @Sendable (Result<Value, IdentityError>) -> Event
+    ) {
+        Task { [engine, provider] in
+            do throws(IdentityError) {
+                engine.submit(event(.success(try await question(provider))))
+            } catch {
+                engine.submit(event(.failure(error)))
+            }
+        }
+    }
+
+    /// How long a disk that stands still may hold up a broadcast.
+    private static let notePatience = DispatchTimeInterval.milliseconds(50)
+
+    /// The only effect that may wait: after the broadcast, no start of the broker may bring the session back.
+    private func note(_ state: DeviceState) {
+        let isNoted = DispatchSemaphore(value: 0)
+        let isTaken = notes.submit { [store, log] in
+            if let problem = store.note(state, at: Date()) {
+                log.error("a sign-out is not noted: a restart may undo it", metadata: ["reason": "\(problem)"])
+            }
+            isNoted.signal()
+        }
+        guard isTaken, isNoted.wait(timeout: .now() + Self.notePatience) == .success else {
+            let reason = "the disk does not keep up"
+            return log.error("a sign-out is not noted yet: a restart may undo it", metadata: ["reason": "\(reason)"])
+        }
+    }
+
+    private func announce(_ modeChanged: Bool) {
+        do throws(DBusError) {
+            try center.post(.sharedModeCurrentAccountChanged)
+            if modeChanged { try center.post(NotificationName(BrokerProtocol.modeChangedNotification)) }
+        } catch {
+            // When the bus is back, all are told to ask.
+            log.warning("not announced", metadata: ["reason": "\(error)"])
+        }
+    }
+
+    private func commit(_ batch: Batch) {
+        let isTaken = disk.submit { [store, engine, disk, log] in
+            do throws(StoreError) {
+                try store.commit(batch)
+                engine.submit(.committed(batch.number))
+            } catch {
+                engine.submit(.commitFailed(batch, "\(error)"))
+            }
+            guard batch.erases else { return }
+            let erase: @Sendable () -> Void = {
+                store.database.eraseRemnants()
+                guard let remnants = store.database.remnants else { return }
+                log.warning("left in the store's file", metadata: ["reason": "\(remnants)"])
+            }
+            // After what waits already: nobody waits for this.
+            if !disk.submit(erase) { erase() }
+        }
+        if !isTaken { engine.submit(.commitFailed(batch, "the disk does not keep up")) }
+    }
+
+    private func readLog(_ number: UInt64, _ filter: AuditLog.Filter) {
+        let isTaken = reads.submit { [store, engine] in
+            let log = AuditLog(database: store.database)
+            engine.submit(.logRead(number, Result { () throws(StoreError) in try log.lines(filter) }))
+        }
+        guard !isTaken else { return }
+        let problem = "too many others read it at this moment; ask again"
+        engine.submit(.logRead(number, .failure(StoreError(.busy, attempted: "read the audit log", message: problem))))
+    }
+
+    private func startService(_ app: String, _ name: String) {
+        Task { [engine, connection] in
+            let outcome: ServiceStart
+            do throws(DBusError) {
+                // 1 means that the bus started it, 2 that it was running.
+                let answer = try await connection.callBus("StartServiceByName", [.string(name), .uint32(0)])
+                outcome = answer.first?.unsignedValue == 1 ? .started : .running
+            } catch {
+                outcome = error.code == .disconnected || error.code == .closed ? .noBus : .failed(error.message)
+            }
+            engine.submit(.serviceStarted(app: app, outcome))
+        }
+    }
+}

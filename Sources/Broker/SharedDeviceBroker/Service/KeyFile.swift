@@ -1,0 +1,41 @@
+package import DeviceStorage
+import Glibc
+
+/// The file in which services of this device find the keys that its tokens are checked with. Anybody may read it, and the broker alone writes it.
+package struct KeyFile: Sendable {
+    /// Its path.
+    package let path: String
+
+    package init(path: String) { self.path = path }
+
+    /// `keys.json` in the directory that systemd has made for the service (`RuntimeDirectory=`); `nil` where it has made none.
+    package static func path(environment: [String: String]) -> String? {
+        environment["RUNTIME_DIRECTORY"].flatMap { $0.hasPrefix("/") ? $0 + "/keys.json" : nil }
+    }
+
+    /// Puts a new content in the place of the old one, so that a reader finds the one or the other. Blocks its thread for the file system.
+    ///
+    /// - Throws: ``StoreError``.
+    package func write(_ text: String) throws(StoreError) {
+        let new = path + ".new"
+        unlink(new)
+        // Nobody else may write to the directory; where somebody may, a link of theirs leads nowhere.
+        let file = open(new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o644)
+        guard file >= 0 else { throw failure() }
+        // The umask of a service that keeps secrets takes the rights of others away.
+        let bytes = Array((text + "\n").utf8)
+        let isWritten = fchmod(file, 0o644) == 0 && Glibc.write(file, bytes, bytes.count) == bytes.count
+        let problem = isWritten ? nil : failure()
+        close(file)
+        if let problem {
+            unlink(new)
+            throw problem
+        }
+        guard rename(new, path) == 0 else { throw failure() }
+    }
+
+    /// By `errno`.
+    private func failure() -> StoreError {
+        PrivateFiles.failure(errno, attempted: "give out the keys of tokens in \(path)", otherwise: .failed)
+    }
+}

@@ -1,0 +1,118 @@
+import DeviceStorage
+import FoundationEssentials
+package import Identity
+import SQLite
+import SharedDevice
+
+/// What the disk has of the organisation's provider: the open session's record, and the ends that the provider does not know of. Records are
+/// sealed; without a key for that, none is on the disk.
+struct ProviderRows: Sendable {
+    /// What was read.
+    struct Content: Sendable {
+        var session: ProviderSession?
+        var outbox: [UInt64: ProviderOutbox.Entry] = [:]
+        /// Why records could not be opened, for the log.
+        var problems: [String] = []
+    }
+
+    let sealer: (any RecordSealer)?
+
+    // MARK: Reading
+
+    /// - Parameters:
+    ///   - state: the device's, by its own row. A record of another session is not opened.
+    func content(_ db: SQLiteConnection, of state: DeviceState, at now: Moment) throws -> Content {
+        var content = Content()
+        if let account = state.account {
+            let selection = "SELECT * FROM provider_session WHERE epoch = ?"
+            let found = try db.row(selection, state.epoch) { row in
+                session(row, account: account.identifier, epoch: state.epoch, &content.problems)
+            }
+            content.session = found ?? nil
+        }
+        let ends = try db.rows("SELECT * FROM provider_end", as: { end($0, at: now, &content.problems) })
+        for (number, entry) in ends.compactMap({ $0 }) { content.outbox[number] = entry }
+        return content
+    }
+
+    private func session(
+        _ row: borrowing SQLiteRow,
+        account: String,
+        epoch: UInt64,
+        _ problems: inout [String]
+    ) -> ProviderSession? {
+        guard let issuer: String = row["issuer"], let client: String = row["client"],
+            let checked: Double = row["checked_at"], DeviceStore.isTime(checked)
+        else {
+            problems.append("the provider's row makes no sense; tokens need a new sign-in")
+            return nil
+        }
+        let sealed: [UInt8]? = row["record"]
+        let use = RecordUse.session(epoch: epoch, issuer: issuer, account: account)
+        return ProviderSession(
+            issuer: issuer,
+            client: client,
+            record: sealed.flatMap { open($0, use, &problems) },
+            checkedAt: Date(timeIntervalSince1970: checked)
+        )
+    }
+
+    private func end(
+        _ row: borrowing SQLiteRow,
+        at now: Moment,
+        _ problems: inout [String]
+    ) -> (UInt64, ProviderOutbox.Entry)? {
+        guard let number: UInt64 = row["number"], let added: Double = row["added_at"], DeviceStore.isTime(added),
+            let tries: Int = row["tries"], tries >= 0, let sealed: [UInt8] = row["record"],
+            let record = open(sealed, .ending(number: number), &problems)
+        else { return nil }
+        let date = Date(timeIntervalSince1970: added)
+        return (number, ProviderOutbox.Entry(record: record, addedAt: date, tries: tries, next: now.uptime))
+    }
+
+    private func open(_ sealed: [UInt8], _ use: RecordUse, _ problems: inout [String]) -> ProviderRecord? {
+        guard let sealer else {
+            problems.append("a provider's record cannot be opened without its key; tokens need a new sign-in")
+            return nil
+        }
+        do throws(RecordUnreadable) {
+            return try sealer.open(sealed, for: use)
+        } catch {
+            problems.append(error.description)
+            return nil
+        }
+    }
+
+    // MARK: Writing
+
+    /// Makes the rows as the batch has them.
+    func save(_ batch: Batch, to db: SQLiteConnection) throws {
+        if let session = batch.provider { try save(session, batch.providerOwner, to: db) }
+        for (number, entry) in batch.outbox {
+            try db.run("DELETE FROM provider_end WHERE number = ?", number)
+            guard let entry, let sealer else { continue }
+            try db.run(
+                "INSERT INTO provider_end (number, record, added_at, tries) VALUES (?, ?, ?, ?)",
+                number,
+                try sealer.seal(entry.record, for: .ending(number: number)),
+                entry.addedAt.timeIntervalSince1970,
+                entry.tries
+            )
+        }
+    }
+
+    private func save(_ session: ProviderSession?, _ owner: DeviceState?, to db: SQLiteConnection) throws {
+        // Any other session's, too: there is one at a time.
+        try db.run("DELETE FROM provider_session")
+        guard let session, let owner, let account = owner.account else { return }
+        let use = RecordUse.session(epoch: owner.epoch, issuer: session.issuer, account: account.identifier)
+        try db.run(
+            "INSERT INTO provider_session (epoch, issuer, client, record, checked_at) VALUES (?, ?, ?, ?, ?)",
+            owner.epoch,
+            session.issuer,
+            session.client,
+            try session.record.flatMap { record in try sealer.map { try $0.seal(record, for: use) } },
+            session.checkedAt.timeIntervalSince1970
+        )
+    }
+}

@@ -1,0 +1,62 @@
+import DBusTransport
+import DeviceConfiguration
+import Glibc
+import Identity
+import IdentityService
+import OpenIDConnect
+import Synchronization
+
+/// `shared-device provider check`, as far as this process carries it out: with its own secret, authorities and right to the network, so that what works
+/// here works for a sign-in.
+final class CheckMethod: Sendable {
+    private let connection: DBusConnection
+    private let current: CurrentProvider
+    private let isUnderWay = Locked(false)
+
+    init(connection: DBusConnection, current: CurrentProvider) {
+        self.connection = connection
+        self.current = current
+    }
+
+    var method: DBusInterface.Method {
+        DBusInterface.Method(
+            IdentityProtocol.checkMethod,
+            out: [.init("answer", "a{sv}")],
+            maximumBodyBytes: 0
+        ) { [self] call in
+            guard await isAdministrator(call.sender) else {
+                throw MethodFailure(
+                    name: "org.freedesktop.DBus.Error.AccessDenied",
+                    message: "only an administrator of this device may have its provider checked; run as root"
+                )
+            }
+            let isFirst = isUnderWay.withLock { isUnderWay in
+                defer { isUnderWay = true }
+                return !isUnderWay
+            }
+            guard isFirst else {
+                throw IdentityError(.busy, "a check is under way already; wait for its end").failure
+            }
+            defer { isUnderWay.withLock { $0 = false } }
+            do throws(IdentityError) {
+                return [ProviderCheckStep.fields(try await check()).value]
+            } catch {
+                throw error.failure
+            }
+        }
+    }
+
+    /// Root, and on a bus of one user's own that user.
+    private func isAdministrator(_ sender: String) async -> Bool {
+        guard let user = try? await connection.credentials(of: sender).userID else { return false }
+        return user == 0 || user == geteuid()
+    }
+
+    private func check() async throws(IdentityError) -> [ProviderCheckStep] {
+        _ = try current.provider.get()
+        guard let client = current.client, let settings = current.settings else { return [] }
+        // Any port is as good as another where none is named.
+        let port = settings.loopbackPorts.ports.first ?? 49_152
+        return await client.check(redirect: "http://127.0.0.1:\(port)/callback", scopes: settings.scopes)
+    }
+}

@@ -1,0 +1,46 @@
+import FoundationEssentials
+import Glibc
+import Identity
+
+/// The client's secret, by which the provider knows this device: a systemd credential (systemd.exec(5), “Credentials”), and nothing else. It is in no
+/// file that people read, no argument and no variable of the environment.
+enum ClientSecret {
+    /// Why there is none although there should be one.
+    struct Unusable: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    private static let name = "oidc-client-secret"
+    private static let longest = 4096
+
+    /// - Parameter environment: this process's: `CREDENTIALS_DIRECTORY` names the directory.
+    /// - Returns: `nil` where there is no such credential: a public client.
+    /// - Throws: ``Unusable``.
+    static func read(environment: [String: String]) throws(Unusable) -> Secret? {
+        guard let directory = environment["CREDENTIALS_DIRECTORY"] else { return nil }
+        let path = directory + "/" + name
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+        guard descriptor >= 0 else {
+            guard errno != ENOENT else { return nil }
+            throw Unusable(description: "\(path) cannot be read: \(String(cString: strerror(errno)))")
+        }
+        defer { close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: longest + 2)
+        defer { bytes.withUnsafeMutableBytes { bytes in bytes.baseAddress.map { explicit_bzero($0, bytes.count) } } }
+        var count = 0
+        while count < bytes.count {
+            let more = bytes[count...].withUnsafeMutableBytes { Glibc.read(descriptor, $0.baseAddress, $0.count) }
+            if more == 0 { break }
+            guard more > 0 || errno == EINTR else {
+                throw Unusable(description: "\(path) cannot be read: \(String(cString: strerror(errno)))")
+            }
+            count += max(0, more)
+        }
+        // Whoever wrote it by `echo` has ended the line.
+        if count > 0, bytes[count - 1] == UInt8(ascii: "\n") { count -= 1 }
+        guard (1...longest).contains(count), !bytes[..<count].contains(0) else {
+            throw Unusable(description: "\(path) has to have 1 to \(longest) bytes, none of them zero")
+        }
+        return Secret(bytes: bytes[..<count])
+    }
+}

@@ -1,0 +1,156 @@
+import ArgumentParser
+import DBusTransport
+import Fleet
+import FoundationEssentials
+import Glibc
+
+struct FleetCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "fleet",
+        abstract: "Signs out many devices, and shows which of them have done it.",
+        discussion: "Asks shared-device-controller, on the machine that it runs on.",
+        subcommands: [
+            FleetSignOutCommand.self, FleetStatusCommand.self, FleetOrdersCommand.self, FleetDevicesCommand.self,
+            FleetDeviceCommand.self,
+        ]
+    )
+}
+
+struct FleetSignOutCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "sign-out",
+        abstract: "Orders devices to sign out whoever is signed in.",
+        discussion: """
+            Prints the order's number once it is recorded, then counts as they change, then who is not done, the worst first. The order \
+            stands until a later one takes its place, also for devices that are off.
+            Exit status: 0 each device has reported that the session is over and that each app has deleted its data, or was waived; 75 the time \
+            is over and some have not; 69 it is recorded, but the MQTT server is out of reach, or no controller answers; 77 not permitted.
+            """
+    )
+
+    @Flag(help: "All devices.")
+    var all = false
+
+    @Option(name: .customLong("device"), help: ArgumentHelp("A device; may be given several times.", valueName: "name"))
+    var devices: [String] = []
+
+    @Option(help: ArgumentHelp("The devices of this group, as it is now.", valueName: "name"))
+    var group: String?
+
+    @Option(help: ArgumentHelp("Spares sessions newer than this one.", valueName: "number"))
+    var session: UInt64?
+
+    @Option(help: ArgumentHelp("Why, for the devices' logs. Name no person.", valueName: "text"))
+    var reason: String
+
+    @Option(help: ArgumentHelp("How many seconds to wait for the devices.", valueName: "seconds"))
+    var wait: Double = 30
+
+    @Flag(help: "Prints a JSON object at the end, for programs.")
+    var json = false
+
+    @OptionGroup var controller: FleetOptions
+
+    func validate() throws {
+        guard [all, !devices.isEmpty, group != nil].count(where: { $0 }) == 1 else {
+            throw ValidationError("name --all, --device or --group, and only one of them")
+        }
+        guard (0...86400).contains(wait) else { throw ValidationError("--wait needs a number from 0 to 86400") }
+    }
+
+    private var request: FleetClient.Fields {
+        var request: FleetClient.Fields = ["reason": .string(reason)]
+        if all { request["all"] = .boolean(true) }
+        if let group { request["group"] = .string(group) }
+        if !devices.isEmpty { request["devices"] = .array(devices.map { .string($0) }, of: "s") }
+        if let session { request["session"] = .uint64(session) }
+        return request
+    }
+
+    func run() throws {
+        try reportingFailure {
+            let client = try controller.connect()
+            guard let number = try client.call(.signOut, request)["order"]?.unsignedValue else {
+                throw CommandFailure(status: EX_SOFTWARE, description: "the controller's answer lacks “order”")
+            }
+            if !json { try emit("recorded: order \(number)") }
+            let progress = try client.follow(number, within: wait) { if !json { try emit($0) } }
+            try emit(
+                json ? Form.json(progress) : progress.table.joined(separator: "\n"),
+                unless: progress.isDone && !json
+            )
+            guard !progress.isDone else { return }
+            throw CommandFailure(
+                status: progress.connected ? EX_TEMPFAIL : EX_UNAVAILABLE,
+                description: progress.connected
+                    ? "\(progress.undoneCount) of \(progress.total) devices are not done; order \(number) stands, see "
+                        + "“fleet status”"
+                    : "order \(number) is recorded, but the MQTT server is out of reach; devices get it when it is back"
+            )
+        }
+    }
+}
+
+/// Writes the text, unless there is nothing to say.
+private func emit(_ text: String, unless isNothing: Bool) throws(CommandFailure) {
+    if !isNothing, !text.isEmpty { try emit(text) }
+}
+
+extension FleetClient {
+    /// Follows an order until all devices are done, or for so many seconds.
+    ///
+    /// - Parameter changed: gets the counts in a line, each time they are others.
+    fileprivate func follow(
+        _ number: UInt64,
+        within seconds: Double,
+        changed: (String) throws -> Void
+    ) throws -> OrderProgress {
+        let deadline = ContinuousClock.now + .seconds(seconds)
+        var (revision, shown): (UInt64?, String?)
+        while true {
+            let left = max(0, ContinuousClock.now.duration(to: deadline) / .seconds(1))
+            var request: Fields = ["order": .uint64(number), "wait": .double(min(left, FleetProtocol.longestWait))]
+            if let revision { request["revision"] = .uint64(revision) }
+            let fields = try call(.getOrder, request)
+            revision = fields["revision"]?.unsignedValue
+            let progress = OrderProgress(fields)
+            if progress.line != shown {
+                try changed("  " + progress.line)
+                shown = progress.line
+            }
+            if progress.isDone || left <= 0 { return progress }
+        }
+    }
+}
+
+struct FleetStatusCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status",
+        abstract: "Shows how far the devices are with an order.",
+        discussion: "Exit status: 0 all are done; 75 some are not."
+    )
+
+    @Option(help: ArgumentHelp("The order; otherwise the last one.", valueName: "number"))
+    var order: UInt64?
+
+    @Flag(help: "As a JSON object, for programs.")
+    var json = false
+
+    @OptionGroup var controller: FleetOptions
+
+    func run() throws {
+        try reportingFailure {
+            let request: FleetClient.Fields = order.map { ["order": .uint64($0)] } ?? [:]
+            let progress = OrderProgress(try controller.connect().call(.getOrder, request))
+            if json {
+                try emit(Form.json(progress))
+            } else {
+                let time = progress.at.map { " of \(Form.time($0))" } ?? ""
+                let reason = progress.reason.isEmpty ? "" : ": \(Terminal.printable(progress.reason))"
+                let lines = [Terminal.bold("order \(progress.order)\(time)\(reason)"), progress.line] + progress.table
+                try emit(lines.joined(separator: "\n"))
+            }
+            if !progress.isDone { throw ExitCode(EX_TEMPFAIL) }
+        }
+    }
+}

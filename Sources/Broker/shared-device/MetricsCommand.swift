@@ -1,0 +1,58 @@
+import ArgumentParser
+import DBusTransport
+import DeviceConfiguration
+import DeviceView
+import FoundationEssentials
+import Glibc
+import SharedDevice
+
+struct MetricsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "metrics",
+        abstract: "Writes the device as metrics, in the text form of OpenMetrics.",
+        discussion: """
+            For monitoring, for instance by node_exporter's textfile collector: run it each minute with --output FILE.prom. No \
+            metric names a person or an app. Where the broker does not answer, shared_device_up is 0, and nothing is said of who \
+            is signed in. It needs the right to see the device, as “watch” does.
+            """
+    )
+
+    @Option(help: ArgumentHelp("The file that is replaced, in one step; otherwise standard output.", valueName: "file"))
+    var output: String?
+
+    @OptionGroup var bus: BusOptions
+
+    func validate() throws {
+        if output?.isEmpty == true { throw ValidationError("--output needs the name of a file") }
+    }
+
+    func run() throws {
+        try reportingFailure {
+            let text = try metrics()
+            guard let output else { return try emit(String(text.dropLast())) }
+            do {
+                try replaceFile(output, by: text)
+            } catch {
+                throw CommandFailure(
+                    status: EX_CANTCREAT,
+                    description: "cannot write \(output): \(systemReason(error))"
+                )
+            }
+        }
+    }
+
+    /// - Throws: ``SharedDeviceError`` where the broker refuses to answer; one that is not there is a metric.
+    private func metrics() throws(SharedDeviceError) -> String {
+        do throws(SharedDeviceError) {
+            let broker = try bus.connect()
+            let device = ObservedDevice(try broker.callAndWait(.getStatus, attempted: "read the device's status"))
+            guard let session = device.rounds.last else { return DeviceMetrics.text(device, nil) }
+            let question: BrokerProtocol.Fields = ["session": .uint64(session), "administration": .boolean(true)]
+            let answer = try broker.callAndWait(.getRound, question, attempted: "read the last cleanup")
+            return DeviceMetrics.text(device, try? CleanupReport(answer["round"]))
+        } catch {
+            guard error.code == .brokerUnavailable else { throw error }
+            return DeviceMetrics.text(nil, nil)
+        }
+    }
+}

@@ -1,0 +1,107 @@
+import ArgumentParser
+import DBusTransport
+import Glibc
+import Identity
+import IdentityService
+
+struct ProviderCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "provider",
+        abstract: "About the organisation's identity provider.",
+        subcommands: [ProviderCheckCommand.self]
+    )
+}
+
+struct ProviderCheckCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "check",
+        abstract: "Tries what this device needs of its provider, step by step, and says what helps.",
+        discussion: """
+            shared-device-identity carries it out, under the configuration and with the secret that sign-ins have. Nobody signs in: a code and tokens \
+            that nobody has issued are sent, and the provider's refusals tell how far they got. For root.
+            Exit status: 0 nothing fails; 1 something does; 69 the process does not answer; 78 no provider is configured.
+            """
+    )
+
+    @Flag(help: "As a JSON object, for programs.")
+    var json = false
+
+    @OptionGroup var bus: BusOptions
+
+    /// A provider that hangs in the middle takes ten seconds a step.
+    private static let patience: Duration = .seconds(120)
+
+    func run() throws {
+        try reportingFailure {
+            let steps = try ask()
+            try emit(json ? Form.json(Report(steps)) : steps.map(\.line).joined(separator: "\n"))
+            if steps.contains(where: { $0.outcome == .fails }) { throw ExitCode(1) }
+        }
+    }
+
+    private func ask() throws -> [ProviderCheckStep] {
+        do {
+            let answer = try DBusConnection.open(bus.bus).callAndWait(
+                .methodCall(
+                    destination: IdentityProtocol.busName,
+                    path: IdentityProtocol.path,
+                    interface: IdentityProtocol.interface,
+                    member: IdentityProtocol.checkMethod
+                ),
+                timeout: Self.patience
+            )
+            return try ProviderCheckStep.steps(IdentityFields(answer))
+        } catch let error as DBusError {
+            let error = IdentityError(error)
+            warn(error.description)
+            throw ExitCode(error.code == .providerMisconfigured ? EX_CONFIG : EX_UNAVAILABLE)
+        } catch let error as IdentityError {
+            warn(error.description)
+            throw ExitCode(EX_UNAVAILABLE)
+        }
+    }
+}
+
+/// The properties' names are the JSON's keys, which programs rely on.
+private struct Report: Encodable {
+    struct Step: Encodable {
+        let name: String
+        let outcome: String
+        let text: String
+    }
+
+    let works: Bool
+    let steps: [Step]
+
+    init(_ steps: [ProviderCheckStep]) {
+        works = !steps.contains { $0.outcome == .fails }
+        self.steps = steps.map { Step(name: $0.name.rawValue, outcome: $0.outcome.rawValue, text: $0.text) }
+    }
+}
+
+extension ProviderCheckStep {
+    fileprivate var line: String {
+        let (sign, colour): (String, Terminal.Colour?) =
+            switch outcome {
+            case .works: ("✓", .green)
+            case .fails: ("✗", .red)
+            case .unknown: ("–", nil)
+            }
+        let padding = String(repeating: " ", count: max(0, 13 - title.count))
+        return Terminal.coloured(sign, colour) + " " + title + padding + " " + Terminal.printable(text)
+    }
+
+    private var title: String {
+        switch name {
+        case .tls: "TLS"
+        case .discovery: "description"
+        case .keys: "keys"
+        case .redirect: "browser"
+        case .deviceCode: "device code"
+        case .client: "client"
+        case .refresh: "refresh"
+        case .revocation: "revocation"
+        case .endSession: "end session"
+        }
+    }
+}

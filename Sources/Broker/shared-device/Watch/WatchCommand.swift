@@ -1,0 +1,139 @@
+import ArgumentParser
+import DBusTransport
+import DeviceView
+import FoundationEssentials
+import Glibc
+import SharedDevice
+import SharedDeviceBroker
+
+struct WatchCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "watch",
+        abstract: "Shows the device on the terminal, and keeps what it shows up to date.",
+        discussion: """
+            Who is signed in, the last cleanup as a waterfall (T told, B begun, F clean, ! failed, W waived, E enforced), the \
+            apps, the log. Keys: s signs out, after a question; q ends. It needs the right to see the device: root, an \
+            operator of the managed configuration, or whom polkit permits it. While the broker does not answer, who is signed \
+            in is unknown.
+
+            Where standard output is no terminal, it is written anew at each change. With --json each change is one line: \
+            {"broker":"answers","device":{…},"round":{…}}; other values of "broker" are "gone" and "denied".
+            """
+    )
+
+    @Flag(help: "One JSON object for each change, for programs.")
+    var json = false
+
+    @OptionGroup var bus: BusOptions
+
+    func run() throws {
+        // A reader that is gone is an error of the write.
+        signal(SIGPIPE, SIG_IGN)
+        try reportingFailure {
+            let screen = json ? nil : TerminalScreen()
+            let events = try WatchEvents(hasScreen: screen != nil)
+            let watch = DeviceWatch(try bus.connect(), onChange: events.wake)
+            watch.start(withLog: !json)
+            if var screen {
+                try show(watch, events, on: &screen)
+            } else {
+                try write(watch, events)
+            }
+        }
+    }
+
+    /// The time of day, with the date where that is not today's.
+    private static func clock(at now: Date) -> (Date) -> String {
+        let today = Form.time(now).prefix(10)
+        return { date in
+            let text = Form.time(date)
+            return text.hasPrefix(today) ? String(text.dropFirst(11)) : text
+        }
+    }
+
+    // MARK: To a file or a program
+
+    private struct Line: Encodable {
+        let broker: DeviceView.Link
+        let device: ObservedDevice?
+        let round: Round?
+    }
+
+    private func write(_ watch: DeviceWatch, _ events: WatchEvents) throws {
+        var last = DeviceView()
+        while true {
+            _ = events.next(withKeys: false, patience: -1)
+            let view = watch.view
+            // An answer after the longest wait has only another time.
+            guard
+                view.link != last.link || view.device?.revision != last.device?.revision || view.round != last.round
+                    || !json && view.entries != last.entries
+            else { continue }
+            last = view
+            if json {
+                let round = view.round.map { Round($0, knowsRunning: true) }
+                try emit(Form.json(Line(broker: view.link, device: view.device, round: round), pretty: false))
+            } else {
+                let now = Date()
+                let lines = DeviceScreen.lines(view, at: now, columns: 100, clock: Self.clock(at: now))
+                try emit(lines.map { $0.text(isColoured: false) }.joined(separator: "\n") + "\n")
+            }
+        }
+    }
+
+    // MARK: On a terminal
+
+    private func show(_ watch: DeviceWatch, _ events: WatchEvents, on screen: inout TerminalScreen) throws {
+        screen.enter()
+        defer { screen.leave() }
+        var footer = DeviceScreen.Footer.keys
+        while true {
+            let size = screen.currentSize()
+            let now = Date()
+            // Whoever is signed in now is not whom the question was about.
+            if case .question(let session) = footer, watch.view.openSession != session { footer = .keys }
+            let shown = footer == .keys ? watch.message.map { .message($0) } ?? footer : footer
+            let lines = DeviceScreen.lines(
+                watch.view,
+                at: now,
+                columns: size.columns,
+                rows: size.rows,
+                footer: screen.hasKeys ? shown : .none,
+                clock: Self.clock(at: now)
+            )
+            try screen.draw(lines, size: size)
+            // How long somebody is signed in, or an app owes, grows.
+            switch events.next(withKeys: screen.hasKeys, patience: 1000) {
+            case .changed, .time, .signal(SIGWINCH): break
+            case .closed: return
+            case .signal(let signal):
+                screen.leave()
+                WatchEvents.obey(signal)
+                // It was stopped, and goes on.
+                screen.enter()
+            case .keys(let bytes):
+                watch.dismissMessage()
+                guard let next = Self.footer(after: bytes, footer, watch) else { return }
+                footer = next
+            }
+        }
+    }
+
+    /// - Returns: what is at the bottom from here on; `nil` ends the command.
+    private static func footer(
+        after keys: [UInt8],
+        _ footer: DeviceScreen.Footer,
+        _ watch: DeviceWatch
+    ) -> DeviceScreen.Footer? {
+        // What a key with a name of its own sends begins with ESC. Several at once were pasted, and answer no question.
+        guard keys.count == 1, let key = keys.first else { return .keys }
+        switch (UnicodeScalar(key), footer) {
+        case ("y", .question(let session)), ("Y", .question(let session)): watch.signOut(session)
+        case (_, .question): break
+        case ("q", _): return nil
+        case ("s", _): if let session = watch.view.openSession { return .question(session) }
+        default: break
+        }
+        return .keys
+    }
+}

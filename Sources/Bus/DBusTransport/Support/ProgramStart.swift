@@ -1,0 +1,92 @@
+import CLinux
+import Glibc
+
+/// Starts programs as they expect it: with the descriptors that they are given and no others, and with default handling of every signal, whatever
+/// this process ignores or blocks.
+package enum ProgramStart {
+    /// What a program gets as one of its descriptors.
+    package enum Descriptor: Sendable {
+        /// `/dev/null`.
+        case nothing
+        /// The one that this process has under the same number.
+        case inherited
+        case descriptor(CInt)
+    }
+
+    /// Why a program does not start, as an error number.
+    package struct Failure: Error, CustomStringConvertible {
+        package let code: CInt
+        package var description: String { String(cString: strerror(code)) }
+    }
+
+    /// Starts a program, which is looked up in `PATH` where its name has no slash.
+    ///
+    /// - Parameters:
+    ///   - arguments: what follows the program on its command line.
+    ///   - environment: all of its variables.
+    ///   - descriptors: its descriptors from 0 on; those beyond are closed.
+    ///   - leadsGroup: whether it is in a process group of its own, so that it can be ended with its children, and the terminal's signals do not
+    ///     reach it.
+    /// - Returns: the process id, for ``collect(_:)``.
+    package static func spawn(
+        _ program: String,
+        _ arguments: [String],
+        environment: [String: String],
+        descriptors: [Descriptor],
+        leadsGroup: Bool
+    ) throws(Failure) -> Int32 {
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        for (number, source) in descriptors.enumerated() {
+            switch source {
+            case .nothing: posix_spawn_file_actions_addopen(&actions, CInt(number), "/dev/null", O_RDWR, 0)
+            case .inherited: break
+            case .descriptor(let source): posix_spawn_file_actions_adddup2(&actions, source, CInt(number))
+            }
+        }
+        // Other libraries open descriptors that children inherit, for instance Foundation's pipes.
+        _ = CLinux_closeFrom(&actions, CInt(descriptors.count))
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var all = sigset_t()
+        sigfillset(&all)
+        posix_spawnattr_setsigdefault(&attributes, &all)
+        var none = sigset_t()
+        sigemptyset(&none)
+        posix_spawnattr_setsigmask(&attributes, &none)
+        let group = leadsGroup ? POSIX_SPAWN_SETPGROUP : 0
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | group))
+        var argv = ([program] + arguments).map { strdup($0) } + [nil]
+        var envp = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
+        defer { for text in argv + envp { free(text) } }
+        var identifier: Int32 = 0
+        var code = posix_spawnp(&identifier, program, &actions, &attributes, &argv, &envp)
+        // Right after its installation, a program may still be open for writing in a child of the installer.
+        for _ in 0..<20 where code == ETXTBSY {
+            usleep(10_000)
+            code = posix_spawnp(&identifier, program, &actions, &attributes, &argv, &envp)
+        }
+        guard code == 0 else { throw Failure(code: code) }
+        return identifier
+    }
+
+    /// Waits on this thread for the end of a child, without collecting it: its number stays its own.
+    package static func waitForEnd(of identifier: Int32) {
+        var information = siginfo_t()
+        while waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
+    }
+
+    /// Waits on this thread for the end of a child, and collects it.
+    ///
+    /// - Returns: its exit status, or 128 and the signal; `nil` if somebody else in this process has collected it.
+    package static func collect(_ identifier: Int32) -> Int32? {
+        var status: Int32 = 0
+        while waitpid(identifier, &status, 0) < 0 {
+            guard errno == EINTR else { return nil }
+        }
+        let signal = status & 0x7F
+        return signal == 0 ? (status >> 8) & 0xFF : 128 + signal
+    }
+}

@@ -1,0 +1,7 @@
+#ifndef CMOSQUITTO_SHIM_H
+#define CMOSQUITTO_SHIM_H
+
+#include <mosquitto.h>
+#include <mqtt_protocol.h>
+
+#endif

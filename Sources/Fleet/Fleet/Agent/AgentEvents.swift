@@ -1,0 +1,112 @@
+/// What time it is on a device.
+package struct Moment: Sendable, Hashable {
+    /// Seconds since the machine started, with those in which it slept.
+    package let uptime: Double
+    /// Seconds since 1970 by the wall clock, which may jump.
+    package let wall: Double
+    /// Names the run of the machine that `uptime` belongs to.
+    package let boot: String
+
+    package init(uptime: Double, wall: Double, boot: String) {
+        self.uptime = uptime
+        self.wall = wall
+        self.boot = boot
+    }
+
+    /// The seconds since an earlier moment, by the clock that says more: whoever sets the wall clock back gains nothing, and neither does a
+    /// machine that was off.
+    func seconds(since other: Moment) -> Double {
+        max(boot == other.boot ? uptime - other.uptime : 0, wall - other.wall, 0)
+    }
+}
+
+/// The device as its broker says it is.
+package struct DeviceView: Sendable, Hashable {
+    package let mode: String
+    /// The session, while somebody is signed in; else the number of the last change.
+    package let epoch: UInt64
+    package let isSignedIn: Bool
+    /// The rounds that are open, and the newest one.
+    package let rounds: [DeviceReport.Round]
+
+    package init(mode: String, epoch: UInt64, isSignedIn: Bool, rounds: [DeviceReport.Round]) {
+        self.mode = mode
+        self.epoch = epoch
+        self.isSignedIn = isSignedIn
+        self.rounds = rounds
+    }
+}
+
+/// What the agent learns.
+package enum AgentEvent: Sendable, Hashable {
+    /// The server has accepted the agent.
+    case connected
+    case disconnected
+    case desired(OrderScope, FleetOrder)
+    case heartbeat(highest: UInt64)
+    /// Something on a topic of the fleet's that means nothing.
+    case foreign(String)
+    case device(DeviceView)
+    /// The broker does not answer, or refuses to.
+    case deviceUnknown(String)
+    /// The answer to ``AgentEffect/signOut(session:reason:)``.
+    case signOutAnswered(SignOutAnswer)
+    /// What the agent knows is on the disk; or not, and why.
+    case stored(problem: String?)
+    case clockSynchronised(Bool)
+    /// Time has passed.
+    case tick
+
+    package enum SignOutAnswer: Sendable, Hashable {
+        /// The session is over.
+        case ended
+        /// It was over before.
+        case overAlready
+        case refused(String)
+        case failed(String)
+    }
+}
+
+/// What the agent has to do, in this order.
+package enum AgentEffect: Sendable, Hashable {
+    case subscribe
+    case publishPresence
+    case publish(DeviceReport)
+    /// Keep this over a restart. Effects that follow wait for it.
+    case store(AgentMemory)
+    case signOut(session: UInt64, reason: String)
+    /// Ask the broker now. From here on ``AgentEvent/device(_:)`` and ``AgentEvent/deviceUnknown(_:)`` answer this question, or a later one.
+    case askDevice
+    /// For the administrator's log.
+    case note(String)
+}
+
+/// What an agent knows after a restart.
+package struct AgentMemory: Sendable, Hashable {
+    /// An order that was begun: the session that it ends, so that it ends no later one after a crash.
+    package struct Intent: Sendable, Hashable {
+        package let order: UInt64
+        package let session: UInt64
+
+        package init(order: UInt64, session: UInt64) { (self.order, self.session) = (order, session) }
+    }
+
+    /// The session that is open, and since when at the least.
+    package struct Session: Sendable, Hashable {
+        package let epoch: UInt64
+        package let since: Moment
+
+        package init(epoch: UInt64, since: Moment) { (self.epoch, self.since) = (epoch, since) }
+    }
+
+    package var seen = DeviceReport.Seen()
+    package var intents: [OrderScope: Intent] = [:]
+    package var result: DeviceReport.Result?
+    /// No report has a higher number.
+    package var sequenceLimit: UInt64 = 0
+    /// When the controller was last heard of.
+    package var contact: Moment?
+    package var session: Session?
+
+    package init() {}
+}

@@ -1,0 +1,188 @@
+/// A device's agent, as a value: events in, effects out. It carries out orders at least once and never twice, whatever the server repeats,
+/// forgets or brings in another order.
+package struct AgentState: Sendable {
+    /// What the device's administrator has decided.
+    package struct Policy: Sendable, Hashable {
+        /// After so many seconds without a heartbeat the device signs out.
+        package var contactTimeout: Double?
+        /// Whether nobody stays signed in until the controller is heard of again.
+        package var requiresContact = false
+
+        package init(contactTimeout: Double? = nil, requiresContact: Bool = false) {
+            self.contactTimeout = contactTimeout
+            self.requiresContact = requiresContact
+        }
+    }
+
+    /// Why a sign-out is under way.
+    enum Cause: Hashable {
+        case order(OrderScope, FleetOrder)
+        case noContact
+    }
+
+    /// What keeps the agent from its work; the newest of each kind is told.
+    enum Problem: Int, Hashable {
+        case broker, refused, failed, disk, foreign, noContact
+    }
+
+    /// The least time between two reports, in seconds.
+    static let reportInterval = 1.0
+    /// The least time between two subscriptions that a heartbeat causes.
+    static let subscriptionInterval = 10.0
+    /// How long the agent waits after the broker has refused a sign-out, or has failed.
+    static let retryInterval = 5.0
+    /// How many numbers of reports are taken at once, so that not each report is stored.
+    static let sequenceBlock: UInt64 = 1 << 20
+
+    let policy: Policy
+    var memory: AgentMemory
+    var sequence: UInt64
+    var isConnected = false
+    /// `nil` while the broker does not answer, and until it has answered the last question.
+    var view: DeviceView?
+    /// Whether an answer of the broker's is to come. Until then nothing is reported: what the agent knows may be from before a sign-out.
+    var isAsking = true
+    /// Orders that are not carried out, the highest of each scope.
+    var orders: [OrderScope: FleetOrder] = [:]
+    var underWay: Cause?
+    var retryAt: Double?
+    var problems: [Problem: String] = [:]
+    var foreignCount: UInt64 = 0
+    var isClockSynchronised = false
+    var lastReport: (content: DeviceReport, uptime: Double)?
+    var isReportDue = false
+    var subscribedAt: Double?
+    var effects: [AgentEffect] = []
+
+    /// An agent that starts.
+    ///
+    /// - Parameter memory: what the disk has; a new one where it has nothing.
+    package init(policy: Policy, memory: AgentMemory, now: Moment) {
+        self.policy = policy
+        self.memory = memory
+        // Also where the disk was lost, the numbers go on: nobody sends a million reports a second.
+        let byClock = UInt64(min(max(now.wall, 0), 0x1p32)) * Self.sequenceBlock
+        sequence = max(memory.sequenceLimit, byClock)
+    }
+
+    /// What the agent does about an event.
+    package mutating func handle(_ event: AgentEvent, now: Moment) -> [AgentEffect] {
+        switch event {
+        case .connected:
+            isConnected = true
+            subscribedAt = now.uptime
+            isReportDue = true
+            effects += [.subscribe, .publishPresence]
+        case .disconnected: isConnected = false
+        case .desired(let scope, let order): take(order, scope)
+        case .heartbeat(let highest): hear(highest, now)
+        case .foreign(let text):
+            foreignCount += 1
+            problems[.foreign] = "\(foreignCount) messages meant nothing; the last one: \(text)"
+        case .device(let view): take(view, now)
+        case .deviceUnknown(let reason):
+            (view, isAsking) = (nil, false)
+            problems[.broker] = reason
+        case .signOutAnswered(let answer): finish(answer, now)
+        case .stored(let problem): problems[.disk] = problem
+        case .clockSynchronised(let isSynchronised): isClockSynchronised = isSynchronised
+        case .tick: break
+        }
+        advance(now)
+        report(now)
+        defer { effects = [] }
+        return effects
+    }
+
+    /// When the agent wants a ``AgentEvent/tick``, by the uptime; `nil` where nothing waits for time.
+    package func wake(now: Moment) -> Double? {
+        var times: [Double] = []
+        if isReportDue, isConnected, !isAsking, let lastReport { times.append(lastReport.uptime + Self.reportInterval) }
+        if let retryAt { times.append(retryAt) }
+        if let left = secondsLeft(now) { times.append(now.uptime + left) }
+        return times.min()
+    }
+
+    // MARK: What it hears
+
+    private mutating func take(_ order: FleetOrder, _ scope: OrderScope) {
+        guard order.number > memory.seen[scope] else {
+            // Carried out before: the answer may have been lost.
+            isReportDue = true
+            return
+        }
+        guard order.number > orders[scope]?.number ?? 0 else { return }
+        orders[scope] = order
+        // Somebody may have signed in since the broker last answered.
+        ask()
+    }
+
+    mutating func ask() {
+        (view, isAsking) = (nil, true)
+        effects.append(.askDevice)
+    }
+
+    private mutating func hear(_ highest: UInt64, _ now: Moment) {
+        // Stored now and then: a flash memory does not bear each minute.
+        let step = (policy.contactTimeout ?? .infinity) / 10
+        let isOld = memory.contact.map { now.seconds(since: $0) >= step || $0.boot != now.boot } ?? true
+        problems[.noContact] = nil
+        heard = now
+        if isOld {
+            memory.contact = now
+            effects.append(.store(memory))
+        }
+        let isKnown = max(memory.seen.all, orders[.all]?.number ?? 0) >= highest
+        let mayAsk = subscribedAt.map { now.uptime - $0 >= Self.subscriptionInterval } ?? true
+        if !isKnown, mayAsk {
+            subscribedAt = now.uptime
+            effects.append(.subscribe)
+        }
+    }
+
+    /// When the controller was last heard of in this run of the agent.
+    var heard: Moment?
+
+    private mutating func take(_ new: DeviceView, _ now: Moment) {
+        problems[.broker] = nil
+        (view, isAsking) = (new, false)
+        let session = new.isSignedIn ? new.epoch : nil
+        guard session != memory.session?.epoch else { return }
+        memory.session = session.map { AgentMemory.Session(epoch: $0, since: now) }
+        // Without a limit of time nobody asks later when it began.
+        if policy.contactTimeout != nil { effects.append(.store(memory)) }
+    }
+
+    // MARK: Reports
+
+    private mutating func report(_ now: Moment) {
+        var content = DeviceReport()
+        content.seen = memory.seen
+        content.result = memory.result
+        content.contactTimeout = policy.contactTimeout.map { UInt64($0) }
+        content.isClockSynchronised = isClockSynchronised
+        content.problems = problems.sorted { $0.key.rawValue < $1.key.rawValue }.prefix(DeviceReport.mostProblems)
+            .map { String($0.value.prefix(DeviceReport.longestText)) }
+        // Without a view it says nothing of rounds, and so proves nothing.
+        if let view {
+            content.mode = view.mode
+            content.session = view.isSignedIn ? view.epoch : nil
+            content.rounds = view.rounds
+        }
+        if content != lastReport?.content { isReportDue = true }
+        guard isReportDue, isConnected, !isAsking,
+            now.uptime >= (lastReport?.uptime ?? -.infinity) + Self.reportInterval
+        else {
+            return
+        }
+        isReportDue = false
+        lastReport = (content, now.uptime)
+        sequence += 1
+        if sequence > memory.sequenceLimit {
+            memory.sequenceLimit = sequence + Self.sequenceBlock
+            effects.append(.store(memory))
+        }
+        content.sequence = sequence
+        effects.append(.publish(content))
+    }
+}

@@ -1,0 +1,36 @@
+/// What the controller and the command say to each other: the D-Bus service `org.notifycenter.SharedDeviceFleet1`. Requests and answers are
+/// dictionaries, so that both can grow.
+package enum FleetProtocol {
+    package static let busName = "org.notifycenter.SharedDeviceFleet1"
+    package static let path = "/org/notifycenter/SharedDeviceFleet"
+    package static let interface = "org.notifycenter.SharedDeviceFleet1"
+
+    /// The names of errors.
+    package enum Failure: String, Sendable {
+        case notPermitted = "not_permitted"
+        case invalidRequest = "invalid_request"
+        case failed
+
+        package var name: String { "\(interface).Error.\(rawValue)" }
+    }
+
+    package enum Method: String, Sendable, CaseIterable {
+        /// `all`, `devices` or `group`; `session`, `reason` → `order`, `isConnected`.
+        case signOut = "SignOut"
+        /// `order` (the last one), `revision`, `wait` → `order`, `revision`, `counts`, `undone` of the devices, the worst first.
+        case getOrder = "GetOrder"
+        /// `after`, `limit` → `orders`, the newest first.
+        case getOrders = "GetOrders"
+        /// `after`: a name; `limit` → `devices` in the order of their names, and how the controller is.
+        case getDevices = "GetDevices"
+        /// `devices`; `groups` to list them, none to take them off the list.
+        case listDevices = "ListDevices"
+    }
+
+    /// The most devices in one request.
+    package static let mostNamed = 10_000
+    /// The most devices in one answer.
+    package static let mostDevices = 1000
+    /// The longest that a question may stay open, in seconds.
+    package static let longestWait = 60.0
+}

@@ -1,0 +1,166 @@
+package import StrictJSON
+
+/// A device's state, as its agent says it. No person's name is in it.
+package struct DeviceReport: Sendable, Hashable {
+    /// The highest orders that were carried out.
+    package struct Seen: Sendable, Hashable {
+        package var all: UInt64 = 0
+        package var own: UInt64 = 0
+
+        package init(all: UInt64 = 0, own: UInt64 = 0) { (self.all, self.own) = (all, own) }
+
+        package subscript(_ scope: OrderScope) -> UInt64 {
+            get { scope == .all ? all : own }
+            set { if scope == .all { all = newValue } else { own = newValue } }
+        }
+    }
+
+    /// What became of an order.
+    package enum Outcome: String, Sendable, Hashable {
+        case signedOut = "signed-out"
+        case nobody
+        case sessionOver = "session-over"
+        /// The broker does not let the agent sign anybody out.
+        case refused
+    }
+
+    /// What became of the highest order.
+    package struct Result: Sendable, Hashable {
+        package let order: UInt64
+        package let outcome: Outcome
+        /// The newest session that is over.
+        package let ended: UInt64
+
+        package init(order: UInt64, outcome: Outcome, ended: UInt64) {
+            self.order = order
+            self.outcome = outcome
+            self.ended = ended
+        }
+    }
+
+    /// The cleanups after one session, by the receipts of the apps.
+    package struct Round: Sendable, Hashable {
+        package struct Debt: Sendable, Hashable {
+            package let app: String
+            /// `owed`, `told`, `begun` or `failed`.
+            package let progress: String
+
+            package init(app: String, progress: String) { (self.app, self.progress) = (app, progress) }
+        }
+
+        package let session: UInt64
+        /// How many apps have given their receipt.
+        package let finished: UInt64
+        /// How many an administrator of the device has let off.
+        package let waived: UInt64
+        /// The apps that owe, or the first of them.
+        package let owing: [Debt]
+        /// How many more owe.
+        package let more: UInt64
+
+        package init(session: UInt64, finished: UInt64, waived: UInt64 = 0, owing: [Debt], more: UInt64 = 0) {
+            self.session = session
+            self.finished = finished
+            self.waived = waived
+            self.owing = owing
+            self.more = more
+        }
+
+        package var owes: UInt64 { UInt64(owing.count) + more }
+    }
+
+    /// The mode while the device's broker does not answer. Such a report proves nothing.
+    package static let unknownMode = "unknown"
+    /// The limits of a report, so that it stays below ``FleetEvent/largest``.
+    package static let (mostRounds, mostDebts, mostProblems, longestText) = (16, 40, 8, 200)
+
+    package var seen = Seen()
+    package var result: Result?
+    /// `shared`, `personal` or ``unknownMode``.
+    package var mode = unknownMode
+    /// The open session, by its epoch.
+    package var session: UInt64?
+    /// The rounds that are open, and the last one that an order asked for.
+    package var rounds: [Round] = []
+    /// After how many seconds without contact the device signs out by itself.
+    package var contactTimeout: UInt64?
+    package var isClockSynchronised = false
+    /// Grows with each report of the device's.
+    package var sequence: UInt64 = 0
+    package var problems: [String] = []
+
+    package init() {}
+}
+
+// MARK: JSON
+
+extension DeviceReport {
+    package var json: JSONValue {
+        var members: [String: JSONValue] = [
+            "seen": .object(["all": .number(seen.all), "own": .number(seen.own)]), "mode": .string(mode),
+            "session": session.map { .object(["epoch": .number($0)]) } ?? .null,
+            "rounds": .array(rounds.map(\.json)), "clockSynchronised": .boolean(isClockSynchronised),
+            "sequence": .number(sequence), "problems": .array(problems.map { .string($0) }),
+        ]
+        if let result {
+            members["result"] = .object([
+                "order": .number(result.order), "outcome": .string(result.outcome.rawValue),
+                "ended": .number(result.ended),
+            ])
+        }
+        if let contactTimeout { members["contactTimeout"] = .number(contactTimeout) }
+        return .object(members)
+    }
+
+    package init(_ json: JSONValue) throws(FleetMessageError) {
+        guard let seen = json["seen"] else { throw FleetMessageError("it lacks “seen”") }
+        self.seen = Seen(all: try seen.whole("all"), own: try seen.whole("own"))
+        if let result = json["result"], result != .null {
+            guard let outcome = result["outcome"]?.string.flatMap(Outcome.init(rawValue:)) else {
+                throw FleetMessageError("“outcome” is none that is known")
+            }
+            self.result = Result(order: try result.whole("order"), outcome: outcome, ended: try result.whole("ended"))
+        }
+        mode = try json.words("mode", atMost: 20)
+        if let session = json["session"], session != .null { self.session = try session.whole("epoch") }
+        guard let rounds = json["rounds"]?.array, rounds.count <= Self.mostRounds else {
+            throw FleetMessageError("“rounds” is no list of at most \(Self.mostRounds)")
+        }
+        for round in rounds { self.rounds.append(try Round(round)) }
+        contactTimeout = try json.wholeIfThere("contactTimeout")
+        isClockSynchronised = json["clockSynchronised"]?.boolean ?? false
+        sequence = try json.whole("sequence")
+        problems = (json["problems"]?.strings ?? []).prefix(Self.mostProblems).map { $0.printable(Self.longestText) }
+    }
+}
+
+extension DeviceReport.Round {
+    var json: JSONValue {
+        var members: [String: JSONValue] = [
+            "session": .number(session), "finished": .number(finished),
+            "owing": .array(owing.map { .object(["app": .string($0.app), "progress": .string($0.progress)]) }),
+        ]
+        if waived > 0 { members["waived"] = .number(waived) }
+        if more > 0 { members["more"] = .number(more) }
+        return .object(members)
+    }
+
+    init(_ json: JSONValue) throws(FleetMessageError) {
+        guard let owing = json["owing"]?.array, owing.count <= DeviceReport.mostDebts else {
+            throw FleetMessageError("“owing” is no list of at most \(DeviceReport.mostDebts)")
+        }
+        var debts: [Debt] = []
+        for entry in owing {
+            debts.append(
+                Debt(app: try entry.words("app", atMost: 255), progress: try entry.words("progress", atMost: 20))
+            )
+        }
+        self.init(
+            session: try json.whole("session"),
+            finished: try json.whole("finished"),
+            waived: try json.wholeIfThere("waived") ?? 0,
+            owing: debts,
+            more: try json.wholeIfThere("more") ?? 0
+        )
+    }
+}

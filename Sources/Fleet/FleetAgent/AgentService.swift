@@ -1,0 +1,232 @@
+package import DBusTransport
+import Dispatch
+package import Fleet
+import Glibc
+import MQTTClient
+import SharedDevice
+import Synchronization
+
+/// A device's agent: asks its broker, talks to the fleet's MQTT server, and does what ``AgentState`` decides, one event after the other on one
+/// queue.
+package final class AgentService: Sendable {
+    /// Numbers the questions to the broker, so that an answer from before a later question counts for nothing.
+    private struct Asking {
+        var number: UInt64 = 0
+        /// When the queue handles the next tick, by the uptime.
+        var tickAt: Double?
+        var diskProblem: String?
+    }
+
+    private let configuration: FleetConfiguration
+    private let file: AgentFile
+    private let questions: BrokerQuestions
+    private let log: @Sendable (String) -> Void
+    private let queue = DispatchQueue(label: "agent")
+    private let state: Locked<AgentState>
+    private let asking = Locked(Asking())
+    private let client = Locked<MQTTClient?>(nil)
+    private let wishes: (stream: AsyncStream<Void>, continuation: AsyncStream<Void>.Continuation)
+
+    /// - Parameter log: takes a line for the administrator.
+    /// - Throws: ``FleetRefusal`` for a state file that cannot be used; ``SharedDeviceError`` where there is no such bus.
+    package init(
+        _ configuration: FleetConfiguration,
+        stateDirectory: String,
+        bus: Bus,
+        log: @escaping @Sendable (String) -> Void
+    ) throws {
+        self.configuration = configuration
+        self.log = log
+        file = AgentFile(directory: stateDirectory)
+        questions = BrokerQuestions(broker: try BrokerAdministration(bus: bus))
+        state = Locked(AgentState(policy: configuration.policy, memory: try file.read(), now: .now))
+        wishes = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    }
+
+    /// Serves until the task is cancelled. Then the server is told that the device is gone.
+    ///
+    /// - Throws: ``MQTTError`` where the system grants no thread.
+    package func run() async throws {
+        var options = MQTTOptions(
+            host: configuration.host,
+            port: configuration.port,
+            clientIdentifier: configuration.name,
+            certificates: .init(
+                authority: configuration.authority,
+                certificate: configuration.certificate,
+                key: configuration.key
+            )
+        )
+        options.will = presence(isOnline: false)
+        // Under the lock: the first event finds the client in its place.
+        try client.withLock { [options] client throws(MQTTError) in
+            client = try MQTTClient(options) { [weak self] event in self?.take(event) }
+        }
+        async let polling: Void = poll()
+        async let asking: Void = ask()
+        _ = await (polling, asking)
+        await withCheckedContinuation { continuation in
+            queue.async { [self] in
+                let client = client.withLock { $0 }
+                try? client?.publish(presence(isOnline: false))
+                client?.closeAndWait()
+                continuation.resume()
+            }
+        }
+    }
+
+    // MARK: Events
+
+    /// Called on the client's thread, which waits until the event is handled: so nothing piles up.
+    private func take(_ event: MQTTEvent) {
+        switch event {
+        case .connected: queue.sync { handle(.connected) }
+        case .lost(let error):
+            log("\(error)")
+            queue.sync { handle(.disconnected) }
+        case .refused(let error): log("\(error)")
+        case .hasRoom: break
+        case .message(let message):
+            let event = self.event(of: message)
+            queue.sync { handle(event) }
+        }
+    }
+
+    private func event(of message: MQTTMessage) -> AgentEvent {
+        do throws(FleetMessageError) {
+            let content = try FleetEvent(parsing: message.payload).message
+            switch (configuration.topics.topic(message.topic), content) {
+            case (.allDesired, .desired(let order)): return .desired(.all, order)
+            case (.desired(configuration.name), .desired(let order)): return .desired(.own, order)
+            // One that the server kept says nothing of the controller.
+            case (.heartbeat, .heartbeat(let highest)) where !message.isRetained: return .heartbeat(highest: highest)
+            default: return .foreign("it is on the wrong topic")
+            }
+        } catch {
+            return .foreign("\(error)")
+        }
+    }
+
+    /// On the queue.
+    private func handle(_ event: AgentEvent) {
+        let (effects, wake) = state.withLock { state in
+            let now = Moment.now
+            return (state.handle(event, now: now), state.wake(now: now).map { $0 - now.uptime })
+        }
+        for effect in effects { carryOut(effect) }
+        if let wake { tick(after: wake) }
+    }
+
+    /// Has a tick come, unless one comes before. After a minute at the latest: a machine that sleeps keeps no dates.
+    private func tick(after seconds: Double) {
+        let seconds = min(max(seconds, 0), 60)
+        let time = Moment.now.uptime + seconds
+        let isFirst = asking.withLock { asking in
+            guard asking.tickAt.map({ time < $0 - 0.01 }) ?? true else { return false }
+            asking.tickAt = time
+            return true
+        }
+        guard isFirst else { return }
+        queue.asyncAfter(deadline: .now() + seconds) { [weak self] in
+            guard let self else { return }
+            self.asking.withLock { if $0.tickAt == time { $0.tickAt = nil } }
+            self.handle(.tick)
+        }
+    }
+
+    // MARK: Effects
+
+    private func carryOut(_ effect: AgentEffect) {
+        switch effect {
+        case .subscribe: try? client.withLock { $0 }?.subscribe(to: configuration.topics.forDevice(configuration.name))
+        case .publishPresence: try? client.withLock { $0 }?.publish(presence(isOnline: true))
+        // Where it does not go out, the connection is lost, and the next one begins with a report.
+        case .publish(let report):
+            try? client.withLock { $0 }?.publish(message(.reported(report), "\(report.sequence)"))
+        case .store(let memory): store(memory)
+        case .signOut(let session, let reason):
+            Task { [questions, queue] in
+                let answer = await questions.signOut(session, reason: reason)
+                queue.async { self.handle(.signOutAnswered(answer)) }
+            }
+        case .askDevice:
+            asking.withLock { $0.number += 1 }
+            wishes.continuation.yield()
+        case .note(let line): log(line)
+        }
+    }
+
+    private func store(_ memory: AgentMemory) {
+        let problem = file.write(memory)
+        let isNews = asking.withLock { asking in
+            defer { asking.diskProblem = problem }
+            return asking.diskProblem != problem
+        }
+        guard isNews else { return }
+        if let problem { log(problem) }
+        queue.async { self.handle(.stored(problem: problem)) }
+    }
+
+    private func presence(isOnline: Bool) -> MQTTMessage {
+        message(.presence(isOnline: isOnline), isOnline ? "online" : "offline")
+    }
+
+    private func message(_ content: FleetMessage, _ identifier: String) -> MQTTMessage {
+        let topic: FleetTopic =
+            if case .reported = content {
+                .reported(device: configuration.name)
+            } else {
+                .presence(device: configuration.name)
+            }
+        let event = FleetEvent(
+            content,
+            source: "/fleet/\(configuration.topics.fleet)/\(configuration.name)",
+            identifier: identifier,
+            time: Moment.now.wall
+        )
+        return MQTTMessage(
+            topic: configuration.topics.text(topic),
+            payload: event.bytes,
+            isRetained: true,
+            contentType: FleetEvent.contentType
+        )
+    }
+
+    // MARK: The broker
+
+    /// Follows the device as it changes.
+    private func poll() async {
+        var known: UInt64?
+        while !Task.isCancelled { known = await askOnce(after: known) }
+        wishes.continuation.finish()
+    }
+
+    /// Asks when the state wants an answer now.
+    private func ask() async { for await _ in wishes.stream { _ = await askOnce(after: nil) } }
+
+    /// - Returns: the revision of the answer; `nil` where there was none.
+    private func askOnce(after known: UInt64?) async -> UInt64? {
+        let number = asking.withLock { $0.number }
+        let event: AgentEvent
+        var revision: UInt64?
+        do throws(SharedDeviceError) {
+            let answer = try await questions.view(after: known)
+            event = .device(answer.view)
+            revision = answer.revision
+        } catch {
+            // The agent ends: what was known of the device stands.
+            if Task.isCancelled { return nil }
+            event = .deviceUnknown("\(error)")
+        }
+        let isSynchronised = SystemClock.isSynchronised
+        queue.async { [self, event] in
+            // Before the question: an answer of the broker's may make it report.
+            if number == asking.withLock({ $0.number }) {
+                handle(.clockSynchronised(isSynchronised))
+                handle(event)
+            }
+        }
+        if revision == nil { try? await Task.sleep(for: .seconds(1)) }
+        return revision
+    }
+}

@@ -1,0 +1,88 @@
+import DBusTransport
+import Fleet
+import SharedDevice
+
+/// What the agent asks the device's broker. It signs out and reads, and does nothing else (FL-8).
+struct BrokerQuestions: Sendable {
+    /// How long the broker may leave a question open, in seconds.
+    private static let wait = 50.0
+    private static let patience = Duration.seconds(75)
+
+    let broker: BrokerAdministration
+
+    /// The device, at once where its revision is not the known one.
+    func view(after known: UInt64?) async throws(SharedDeviceError) -> (view: DeviceView, revision: UInt64?) {
+        var request: BrokerProtocol.Fields = [:]
+        if let known { (request["revision"], request["wait"]) = (.uint64(known), .double(Self.wait)) }
+        let status = try await broker.call(.getStatus, request, attempted: "ask the broker", timeout: Self.patience)
+        guard let epoch = status["epoch"]?.unsignedValue, let mode = status["mode"]?.stringValue else {
+            throw SharedDeviceError(.brokerFailed, attempted: "ask the broker", message: "its answer lacks “epoch”")
+        }
+        var rounds: [DeviceReport.Round] = []
+        var room = DeviceReport.mostDebts
+        for session in Self.sessions(status) {
+            guard let round = try await round(of: session, room: room) else { continue }
+            room -= round.owing.count
+            rounds.append(round)
+        }
+        let view = DeviceView(mode: mode, epoch: epoch, isSignedIn: status["account"] != nil, rounds: rounds)
+        return (view, status["revision"]?.unsignedValue)
+    }
+
+    /// The sessions that somebody owes a cleanup for, and the newest one that is over; the oldest first.
+    private static func sessions(_ status: BrokerProtocol.Fields) -> [UInt64] {
+        let owed = (status["apps"]?.elementsValue ?? []).compactMap { $0.fieldsValue?["owes"]?.elementsValue }
+        var sessions = Set(owed.joined().compactMap(\.unsignedValue))
+        if let newest = status["rounds"]?.elementsValue?.compactMap(\.unsignedValue).max() { sessions.insert(newest) }
+        let sorted = sessions.sorted()
+        // The newest is what an order has just asked for.
+        return sorted.prefix(DeviceReport.mostRounds - 1) + sorted.dropFirst(DeviceReport.mostRounds - 1).suffix(1)
+    }
+
+    private func round(of session: UInt64, room: Int) async throws(SharedDeviceError) -> DeviceReport.Round? {
+        let answer = try await broker.call(
+            .getRound,
+            ["administration": .boolean(true), "session": .uint64(session)],
+            attempted: "ask the broker for the round of session \(session)"
+        )
+        guard answer["round"] != nil else { return nil }
+        let report: CleanupReport
+        do throws(BrokerProtocol.Malformed) {
+            report = try CleanupReport(answer["round"])
+        } catch {
+            throw SharedDeviceError(
+                .brokerFailed,
+                attempted: "read the round of session \(session)",
+                message: "its answer lacks “\(error.field)”"
+            )
+        }
+        let owing = report.owing
+        let waived = report.apps.count { $0.progress == .waived }
+        return DeviceReport.Round(
+            session: session,
+            finished: UInt64(report.apps.count - owing.count - waived),
+            waived: UInt64(waived),
+            owing: owing.prefix(max(room, 0)).map { .init(app: $0.identifier, progress: $0.progress.rawValue) },
+            more: UInt64(owing.count - min(owing.count, max(room, 0)))
+        )
+    }
+
+    /// Signs out who is signed in with this session, and nobody else.
+    func signOut(_ session: UInt64, reason: String) async -> AgentEvent.SignOutAnswer {
+        do throws(SharedDeviceError) {
+            _ = try await broker.call(
+                .signOutAnyone,
+                ["session": .uint64(session), "reason": .string(reason)],
+                attempted: "sign session \(session) out"
+            )
+            return .ended
+        } catch {
+            switch error.code {
+            case .noCurrentAccount, .currentAccountMismatch: return .overAlready
+            case .notPermitted:
+                return .refused("\(error.message); name the agent's user in “operators” of the managed configuration")
+            default: return .failed("\(error)")
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+package import DBusTransport
+import Dispatch
+package import Fleet
+import Glibc
+import MQTTClient
+import Synchronization
+
+/// A fleet's controller: keeps orders and reports, publishes, and answers the command. All of it happens on one queue, which decides by
+/// ``ControllerState``.
+package final class ControllerService: Sendable {
+    /// What the queue changes, and others read.
+    private struct Core {
+        var state: ControllerState
+        /// Why the disk does not take reports.
+        var problem: String?
+    }
+
+    /// How often reports are stored, in seconds.
+    private static let beat = 0.25
+    /// Reports of one transaction.
+    private static let batch = 5000
+
+    private let configuration: FleetConfiguration
+    private let log: @Sendable (String) -> Void
+    private let queue = DispatchQueue(label: "controller")
+    private let core: Locked<Core>
+    /// The queue's alone: nobody waits for this lock, and those who read the state do not wait for the disk.
+    private let store: Locked<ControllerStore>
+    private let client = Locked<MQTTClient?>(nil)
+    private let connection: DBusConnection
+    private let object = Locked<Observation?>(nil)
+
+    /// - Throws: ``FleetRefusal`` for a state directory that cannot be used; `DBusError` where there is no such bus.
+    package init(
+        _ configuration: FleetConfiguration,
+        stateDirectory: String,
+        bus: Bus,
+        log: @escaping @Sendable (String) -> Void
+    ) throws {
+        self.configuration = configuration
+        self.log = log
+        let store = try ControllerStore(directory: stateDirectory)
+        core = Locked(Core(state: try store.load()))
+        self.store = Locked(store)
+        connection = try DBusConnection.open(bus)
+    }
+
+    /// Takes the bus name and connects to the server.
+    ///
+    /// - Throws: `DBusError` where another controller has the name; `MQTTError` where the system grants no thread.
+    package func start() async throws {
+        let interface = ControllerInterface(service: self, connection: connection)
+        let exported = try connection.export([interface.description], at: FleetProtocol.path)
+        object.withLock { $0 = exported }
+        try await connection.requestName(FleetProtocol.busName)
+        var options = MQTTOptions(
+            host: configuration.host,
+            port: configuration.port,
+            clientIdentifier: configuration.name,
+            certificates: .init(
+                authority: configuration.authority,
+                certificate: configuration.certificate,
+                key: configuration.key
+            )
+        )
+        options.receiveMaximum = 1000
+        // Under the lock: the first event finds the client in its place.
+        try client.withLock { [options] client throws(MQTTError) in
+            client = try MQTTClient(options) { [weak self] event in self?.take(event) }
+        }
+        beat()
+    }
+
+    /// Ends the connection, and stores what was reported.
+    package func stop() {
+        client.withLock { $0 }?.close()
+        queue.sync { storeReports() }
+    }
+
+    // MARK: The server
+
+    /// Called on the client's thread, which waits until the event is handled: so nothing piles up.
+    private func take(_ event: MQTTEvent) {
+        switch event {
+        case .connected:
+            queue.sync {
+                core.withLock { $0.state.connected() }
+                let topics = configuration.topics.forController
+                do throws(MQTTError) {
+                    try client.withLock { $0 }?.subscribe(to: topics)
+                } catch {
+                    log("\(error)")
+                }
+                publish()
+            }
+        case .lost(let error):
+            log("\(error)")
+            queue.sync { core.withLock { $0.state.disconnected() } }
+        case .refused(let error): log("\(error)")
+        case .hasRoom: queue.sync { publish() }
+        case .message(let message): receive(message)
+        }
+    }
+
+    private func receive(_ message: MQTTMessage) {
+        let event: FleetEvent?
+        let problem: FleetMessageError?
+        do throws(FleetMessageError) {
+            (event, problem) = (try FleetEvent(parsing: message.payload), nil)
+        } catch {
+            (event, problem) = (nil, error)
+        }
+        let topic = configuration.topics.topic(message.topic)
+        queue.sync {
+            core.withLock { core in
+                guard let event, let topic else { return core.state.foreign() }
+                let sent = message.isRetained ? nil : event.time
+                core.state.received(topic, event.message, sent: sent, now: Self.wall)
+            }
+            publish()
+        }
+        // An empty payload is how a kept message is taken away.
+        if let problem, !message.payload.isEmpty { log("\(message.topic.suffix(100)): \(problem)") }
+    }
+
+    /// On the queue: hands the server what it has to be told, as far as there is room.
+    private func publish() {
+        guard let client = client.withLock({ $0 }) else { return }
+        while let (topic, content) = core.withLock({ $0.state.nextMessage(now: Self.wall) }) {
+            let event = FleetEvent(
+                content,
+                source: "/fleet/\(configuration.topics.fleet)",
+                identifier: Self.identifier(topic, content),
+                time: Self.wall
+            )
+            let isHeartbeat = topic == .heartbeat
+            let message = MQTTMessage(
+                topic: configuration.topics.text(topic),
+                payload: event.bytes,
+                isRetained: !isHeartbeat,
+                isAcknowledged: !isHeartbeat,
+                contentType: FleetEvent.contentType
+            )
+            do throws(MQTTError) {
+                try client.publish(message)
+            } catch {
+                // Later: when there is room, or with the next connection.
+                return core.withLock { $0.state.notPublished(topic) }
+            }
+        }
+    }
+
+    private static func identifier(_ topic: FleetTopic, _ content: FleetMessage) -> String {
+        switch content {
+        case .desired(let order): "order-\(order.number)"
+        default: "heartbeat-\(UInt64(max(0, uptime * 1000)))"
+        }
+    }
+
+    // MARK: Time
+
+    private func beat() {
+        queue.asyncAfter(deadline: .now() + Self.beat) { [weak self] in
+            guard let self else { return }
+            storeReports()
+            publish()
+            beat()
+        }
+    }
+
+    private func storeReports() {
+        let devices = core.withLock { $0.state.takeUnstored(atMost: Self.batch) }
+        guard !devices.isEmpty else { return }
+        var problem: String?
+        do throws(FleetRefusal) {
+            try store.withLock { store throws(FleetRefusal) in try store.store(devices) }
+        } catch {
+            // They come again from the devices; what counts for an order is in memory.
+            problem = error.description
+        }
+        let isNews = core.withLock { [problem] core in
+            defer { core.problem = problem }
+            return core.problem != problem
+        }
+        if isNews, let problem { log(problem) }
+    }
+
+    static var wall: Double { seconds(CLOCK_REALTIME) }
+    static var uptime: Double { seconds(CLOCK_BOOTTIME) }
+
+    private static func seconds(_ clock: clockid_t) -> Double {
+        var time = timespec()
+        clock_gettime(clock, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+    }
+
+    // MARK: The command
+
+    /// What is known, with the reason why the disk does not take it.
+    func read<Value: Sendable>(_ body: @Sendable (ControllerState, String?) -> Value) -> Value {
+        core.withLock { body($0.state, $0.problem) }
+    }
+
+    /// Changes the state, stores it, and then publishes.
+    ///
+    /// - Throws: ``FleetRefusal``. Where the disk did not take it, nothing has changed.
+    func change<Value: Sendable>(
+        _ body: @escaping @Sendable (inout ControllerState) throws(FleetRefusal) -> (ControllerRecord, Value)
+    ) async throws(FleetRefusal) -> Value {
+        let result: Result<Value, FleetRefusal> = await withCheckedContinuation { continuation in
+            queue.async { [self] in
+                let result = Result { () throws(FleetRefusal) in
+                    var changed = core.withLock { $0.state }
+                    let (record, value) = try body(&changed)
+                    let devices = changed.devices
+                    try store.withLock { store throws(FleetRefusal) in
+                        try store.store(record, devices: devices)
+                    }
+                    // Nobody else changes it meanwhile: this is the queue.
+                    core.withLock { [changed] in $0.state = changed }
+                    return value
+                }
+                publish()
+                continuation.resume(returning: result)
+            }
+        }
+        return try result.get()
+    }
+
+    /// How long a question that waits for a change leaves the state alone: to count 100,000 devices takes a while.
+    static let pause = Duration.milliseconds(250)
+}

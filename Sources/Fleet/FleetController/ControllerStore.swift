@@ -1,0 +1,204 @@
+package import Fleet
+import Glibc
+import SQLite
+import StrictJSON
+
+/// The controller's SQLite file: devices with their last reports, and orders. For one thread at a time, which it blocks.
+package final class ControllerStore {
+    /// What makes each version out of the one before it. A step that was released is never edited.
+    private static let steps = [
+        """
+        PRAGMA application_id = \(applicationIdentifier);
+        CREATE TABLE fleet (id INTEGER PRIMARY KEY CHECK (id = 1), highest INTEGER NOT NULL);
+        CREATE TABLE device (
+            name TEXT NOT NULL PRIMARY KEY,
+            listed INTEGER NOT NULL CHECK (listed IN (0, 1)),
+            groups TEXT NOT NULL,
+            desired INTEGER,
+            desired_session INTEGER,
+            desired_reason TEXT,
+            report TEXT,
+            reported_at REAL,
+            unchanged_since REAL
+        ) WITHOUT ROWID;
+        CREATE TABLE fleet_order (
+            number INTEGER PRIMARY KEY,
+            session INTEGER,
+            reason TEXT NOT NULL,
+            at REAL NOT NULL,
+            everybody INTEGER NOT NULL CHECK (everybody IN (0, 1))
+        );
+        CREATE TABLE order_device (
+            number INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (number, name)
+        ) WITHOUT ROWID;
+        """
+    ]
+    /// "SDF1" in SQLite's header: tells our file from another program's.
+    private static let applicationIdentifier: Int64 = 0x5344_4631
+    private static let limits = JSONLimits(size: 64 << 10, depth: 8, values: 4000)
+
+    private let connection: SQLiteConnection
+    private let path: String
+
+    /// Opens the file, and makes it where it is missing.
+    ///
+    /// - Throws: ``FleetRefusal`` for a file that is damaged, foreign or of a newer version; it is left as it is.
+    package init(directory: String) throws(FleetRefusal) {
+        path = directory + "/fleet.sqlite"
+        // Reports say who uses which device when, by numbers.
+        umask(0o077)
+        do {
+            connection = try SQLiteConnection(path: path, .create, busyTimeout: .seconds(5))
+            try connection.execute(
+                "PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;"
+            )
+            try Self.prepare(connection)
+        } catch {
+            throw FleetRefusal("\(path) cannot be used: \(error); move it away, or name another state directory")
+        }
+    }
+
+    private static func prepare(_ db: SQLiteConnection) throws {
+        let version: Int = try db.value("PRAGMA user_version") ?? 0
+        let isEmpty = try db.value("SELECT count(*) FROM sqlite_master") == 0
+        let isOurs = try db.value("PRAGMA application_id") == applicationIdentifier
+        guard isEmpty && version == 0 || isOurs else { throw FleetRefusal("it is another program's database") }
+        guard version <= steps.count else { throw FleetRefusal("a newer version of this program has changed its form") }
+        guard try db.value("PRAGMA quick_check(1)") == "ok" else { throw FleetRefusal("it is damaged") }
+        let mode: String? = try db.value("PRAGMA journal_mode = WAL")
+        guard mode == "wal" else { throw FleetRefusal("SQLite's write-ahead log does not work here") }
+        guard version < steps.count else { return }
+        try db.write { db in
+            for step in steps[version...] { try db.execute(step) }
+            // Numbers go on also where the file was lost (FL-2).
+            try db.run("INSERT INTO fleet (id, highest) VALUES (1, ?)", Int64(time(nil)))
+            try db.execute("PRAGMA user_version = \(steps.count)")
+        }
+    }
+
+    /// What was stored.
+    package func load() throws(FleetRefusal) -> ControllerState {
+        do {
+            return try connection.read { db in
+                let highest: UInt64? = try db.value("SELECT highest FROM fleet")
+                return ControllerState(
+                    highest: highest ?? UInt64(time(nil)),
+                    orders: try Self.orders(db),
+                    devices: try Self.devices(db)
+                )
+            }
+        } catch {
+            throw FleetRefusal("\(path) cannot be read: \(error); restore it from a copy, or move it away")
+        }
+    }
+
+    private static func devices(_ db: SQLiteConnection) throws -> [String: FleetDevice] {
+        let rows = try db.rows("SELECT * FROM device") { row -> (String, FleetDevice)? in
+            guard let name: String = row["name"] else { return nil }
+            var device = FleetDevice()
+            device.isListed = row["listed"] == 1
+            device.groups = (row["groups"] ?? "").split(separator: " ").map(String.init)
+            if let number: UInt64 = row["desired"] {
+                device.desired = FleetOrder(
+                    number: number,
+                    session: row["desired_session"],
+                    reason: row["desired_reason"] ?? ""
+                )
+            }
+            // A report that an older version understood and this one does not comes again from the device.
+            if let text: String = row["report"],
+                let json = try? JSONValue(parsing: Array(text.utf8), limits: limits)
+            {
+                device.report = try? DeviceReport(json)
+            }
+            device.reportedAt = row["reported_at"]
+            device.unchangedSince = row["unchanged_since"]
+            return (name, device)
+        }
+        return Dictionary(rows.compactMap { $0 }) { first, _ in first }
+    }
+
+    private static func orders(_ db: SQLiteConnection) throws -> [RecordedOrder] {
+        let rows = try db.rows(
+            "SELECT * FROM (SELECT * FROM fleet_order ORDER BY number DESC LIMIT ?) ORDER BY number",
+            Int64(ControllerState.mostOrders)
+        ) { row -> (FleetOrder, Bool, Double)? in
+            guard let number: UInt64 = row["number"], let at: Double = row["at"] else { return nil }
+            let order = FleetOrder(number: number, session: row["session"], reason: row["reason"] ?? "")
+            return (order, row["everybody"] == 1, at)
+        }
+        return try rows.compactMap { $0 }.map { order, isForAll, at in
+            if isForAll { return RecordedOrder(order: order, target: .all, at: at) }
+            let names = try db.rows("SELECT name FROM order_device WHERE number = ?", Int64(order.number)) { row in
+                let name: String? = row[0]
+                return name
+            }
+            return RecordedOrder(order: order, target: .devices(Set(names.compactMap { $0 })), at: at)
+        }
+    }
+
+    // MARK: Writing
+
+    /// Stores what has to be there before an order is published. It is on the disk when this returns.
+    package func store(_ record: ControllerRecord, devices: [String: FleetDevice]) throws(FleetRefusal) {
+        try write { db in
+            switch record {
+            case .listing(let names):
+                for name in names {
+                    if let device = devices[name] {
+                        try Self.save(name, device, db)
+                    } else {
+                        try db.run("DELETE FROM device WHERE name = ?", name)
+                    }
+                }
+            case .order(let recorded):
+                let number = Int64(recorded.number)
+                try db.run("UPDATE fleet SET highest = ?", number)
+                try db.run(
+                    "INSERT INTO fleet_order (number, session, reason, at, everybody) VALUES (?, ?, ?, ?, ?)",
+                    number,
+                    recorded.order.session.map { Int64($0) },
+                    recorded.order.reason,
+                    recorded.at,
+                    Int64(recorded.target == .all ? 1 : 0)
+                )
+                guard case .devices(let names) = recorded.target else { return }
+                for name in names {
+                    try db.run("INSERT INTO order_device (number, name) VALUES (?, ?)", number, name)
+                    if let device = devices[name] { try Self.save(name, device, db) }
+                }
+            }
+        }
+    }
+
+    /// Stores reports.
+    package func store(_ devices: [(String, FleetDevice)]) throws(FleetRefusal) {
+        try write { db in for (name, device) in devices { try Self.save(name, device, db) } }
+    }
+
+    private func write(_ body: (SQLiteConnection) throws -> Void) throws(FleetRefusal) {
+        do {
+            try connection.write(body)
+        } catch {
+            throw FleetRefusal("\(path) cannot be written: \(error); free some space, or let this user write it")
+        }
+    }
+
+    private static func save(_ name: String, _ device: FleetDevice, _ db: SQLiteConnection) throws {
+        try db.run(
+            """
+            INSERT OR REPLACE INTO device (name, listed, groups, desired, desired_session, desired_reason, report, reported_at, unchanged_since)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+            """,
+            name,
+            Int64(device.isListed ? 1 : 0),
+            device.groups.joined(separator: " "),
+            device.desired.map { Int64($0.number) },
+            device.desired?.session.map { Int64($0) },
+            device.desired?.reason,
+            device.report?.json.text,
+            device.reportedAt,
+            device.unchangedSince
+        )
+    }
+}

@@ -1,0 +1,219 @@
+import DBusTransport
+import Dispatch
+import Synchronization
+
+/// A client of an MQTT 5 server, on one thread of its own. It connects, and connects again after each loss, until it is closed or freed.
+///
+/// Nothing of one connection lasts into the next: the server forgets the subscriptions (Clean Start), and messages without an acknowledgement
+/// are dropped. So its owner says everything anew at ``MQTTEvent/connected``.
+package final class MQTTClient: Sendable {
+    private let loop: MQTTLoop
+
+    /// Starts the client.
+    ///
+    /// - Parameter handler: hears of each event on the client's thread, and may block it: the server waits then.
+    /// - Throws: ``MQTTError/Reason/noResources(_:)``.
+    package init(
+        _ options: MQTTOptions,
+        handler: @escaping @Sendable (MQTTEvent) -> Void
+    ) throws(MQTTError) {
+        loop = try MQTTLoop(options, handler)
+        guard QuietThread.start("mqtt", { [loop] in loop.run() }) != nil else {
+            throw MQTTError(.noResources("no thread"), attempted: loop.attempted)
+        }
+    }
+
+    deinit { loop.close() }
+
+    /// Sends a message. It returns before the server has it.
+    ///
+    /// - Throws: ``MQTTError/Reason/full``, ``MQTTError/Reason/notConnected``.
+    package func publish(_ message: MQTTMessage) throws(MQTTError) { try loop.submit(.publish(message)) }
+
+    /// Has the server send messages of these topics, each at most once acknowledged (QoS 1), the kept ones at once.
+    ///
+    /// - Throws: as ``publish(_:)``.
+    package func subscribe(to topics: [String]) throws(MQTTError) { try loop.submit(.subscribe(topics)) }
+
+    /// Ends the connection in order: what was published before is sent, and the server drops the will. Does not wait for it.
+    package func close() { loop.close() }
+
+    /// Ends the connection in order, and blocks this thread until it has ended, for two seconds at most.
+    package func closeAndWait() {
+        loop.close()
+        _ = loop.ended.wait(timeout: .now() + .seconds(2))
+    }
+}
+
+/// The thread's work, and what others tell it. The thread keeps it alive.
+final class MQTTLoop: Sendable {
+    enum Command: Sendable {
+        case publish(MQTTMessage)
+        case subscribe([String])
+
+        var bytes: Int {
+            switch self {
+            case .publish(let message): message.payload.count + message.topic.utf8.count
+            case .subscribe(let topics): topics.reduce(0) { $0 + $1.utf8.count }
+            }
+        }
+    }
+
+    private struct State {
+        var isConnected = false
+        var isClosed = false
+        var commands: [Command] = []
+        /// Of commands and of messages without an acknowledgement.
+        var pending = (messages: 0, bytes: 0)
+        /// Whether somebody was told that there is no room.
+        var wasFull = false
+    }
+
+    /// How long a server may take to accept a client.
+    private static let connectTimeout = Duration.seconds(30)
+
+    private let options: MQTTOptions
+    private let handler: @Sendable (MQTTEvent) -> Void
+    private let state = Locked(State())
+    private let event: EventDescriptor
+    /// Signalled when the thread has nothing more to do.
+    let ended = DispatchSemaphore(value: 0)
+
+    init(_ options: MQTTOptions, _ handler: @escaping @Sendable (MQTTEvent) -> Void) throws(MQTTError) {
+        self.options = options
+        self.handler = handler
+        do throws(DBusError) {
+            event = try EventDescriptor("talk to the MQTT server")
+        } catch {
+            throw MQTTError(.noResources("\(error)"), attempted: "connect to \(options.host):\(options.port)")
+        }
+    }
+
+    var attempted: String { "connect to \(options.host):\(options.port)" }
+
+    // MARK: From any thread
+
+    func submit(_ command: Command) throws(MQTTError) {
+        let (count, capacity) = (command.bytes, options.capacity)
+        let reason: MQTTError.Reason? = state.withLock { state in
+            guard state.isConnected, !state.isClosed else { return .notConnected }
+            guard state.pending.messages < capacity.messages, state.pending.bytes + count <= capacity.bytes else {
+                state.wasFull = true
+                return .full
+            }
+            state.pending.messages += 1
+            state.pending.bytes += count
+            state.commands.append(command)
+            return nil
+        }
+        if let reason { throw MQTTError(reason, attempted: "publish to \(options.host):\(options.port)") }
+        event.signal()
+    }
+
+    func close() {
+        state.withLock { $0.isClosed = true }
+        event.signal()
+    }
+
+    // MARK: On the thread
+
+    private var isClosed: Bool { state.withLock { $0.isClosed } }
+
+    func run() {
+        defer { ended.signal() }
+        var delay = ReconnectDelay(first: options.firstDelay)
+        while !isClosed {
+            let error = serveOneConnection { delay.reset() }
+            state.withLock { state in
+                (state.isConnected, state.commands, state.pending, state.wasFull) = (false, [], (0, 0), false)
+            }
+            if isClosed { return }
+            handler(.lost(error))
+            pause(delay.next(fraction: .random(in: 0...1)))
+        }
+    }
+
+    /// Serves a connection until it is lost or the client is closed, and returns why.
+    private func serveOneConnection(accepted: () -> Void) -> MQTTError {
+        let session: MosquittoSession
+        do throws(MQTTError) {
+            session = try MosquittoSession(options)
+        } catch {
+            return error
+        }
+        let deadline = ContinuousClock.now + Self.connectTimeout
+        while true {
+            // Taken before the thread waits: what is submitted later signals.
+            event.clear()
+            if let error = carryOut(session) { return error }
+            if let error = session.wait(for: event.descriptor, milliseconds: 1000) { return error }
+            for occurrence in session.takeOccurrences() {
+                switch occurrence {
+                case .accepted:
+                    state.withLock { $0.isConnected = true }
+                    accepted()
+                    handler(.connected)
+                case .message(let message): handler(.message(message))
+                case .settled(let bytes): settle(bytes)
+                case .refused(let error): handler(.refused(error))
+                case .ended(let error): return error
+                }
+            }
+            if !session.isAccepted, ContinuousClock.now > deadline {
+                return MQTTError(.unreachable("the server does not answer"), attempted: attempted)
+            }
+        }
+    }
+
+    /// Hands what was submitted to libmosquitto.
+    ///
+    /// - Returns: why the connection is over.
+    private func carryOut(_ session: MosquittoSession) -> MQTTError? {
+        let (commands, isClosed) = state.withLock { state in
+            defer { state.commands = [] }
+            return (state.commands, state.isClosed)
+        }
+        for command in commands {
+            do throws(MQTTError) {
+                switch command {
+                case .publish(let message): try session.publish(message, bytes: command.bytes)
+                case .subscribe(let topics):
+                    try session.subscribe(to: topics)
+                    settle(command.bytes)
+                }
+            } catch {
+                settle(command.bytes)
+                handler(.refused(error))
+            }
+        }
+        guard isClosed else { return nil }
+        session.disconnect()
+        return MQTTError(.lost("closed"), attempted: attempted)
+    }
+
+    private func settle(_ bytes: Int) {
+        let hasRoom = state.withLock { state in
+            state.pending.messages -= 1
+            state.pending.bytes -= bytes
+            // Half of it, so that this is told once for many messages.
+            guard state.wasFull, state.pending.messages <= options.capacity.messages / 2 else { return false }
+            state.wasFull = false
+            return true
+        }
+        if hasRoom { handler(.hasRoom) }
+    }
+
+    /// Waits, unless the client is closed meanwhile.
+    private func pause(_ duration: Duration) {
+        let deadline = ContinuousClock.now + duration
+        while !isClosed {
+            let left = ContinuousClock.now.duration(to: deadline)
+            guard left > .zero else { return }
+            MosquittoSession.wait(
+                for: event.descriptor,
+                milliseconds: CInt(clamping: Int64(left / .milliseconds(1)) + 1)
+            )
+            event.clear()
+        }
+    }
+}

@@ -1,0 +1,128 @@
+/// A message of a topic.
+package struct MQTTMessage: Sendable, Hashable {
+    package let topic: String
+    package let payload: [UInt8]
+    /// Whether the server keeps it for those who subscribe later; of a message that arrives, whether it was kept.
+    package let isRetained: Bool
+    /// Whether the server has to acknowledge it (QoS 1).
+    package let isAcknowledged: Bool
+    /// The media type of the payload.
+    package let contentType: String?
+
+    package init(
+        topic: String,
+        payload: [UInt8],
+        isRetained: Bool = false,
+        isAcknowledged: Bool = true,
+        contentType: String? = nil
+    ) {
+        self.topic = topic
+        self.payload = payload
+        self.isRetained = isRetained
+        self.isAcknowledged = isAcknowledged
+        self.contentType = contentType
+    }
+}
+
+/// Where a server is, and how this client presents itself.
+package struct MQTTOptions: Sendable {
+    /// The files of a TLS connection, each read anew for each connection.
+    package struct Certificates: Sendable, Hashable {
+        /// The authority that vouches for the server; no other does.
+        package let authority: String
+        package let certificate: String
+        package let key: String
+
+        package init(authority: String, certificate: String, key: String) {
+            self.authority = authority
+            self.certificate = certificate
+            self.key = key
+        }
+    }
+
+    package let host: String
+    package let port: UInt16
+    package let clientIdentifier: String
+    /// `nil` for a connection without TLS, as the tests of speed have it.
+    package let certificates: Certificates?
+    /// What the server publishes when this client is gone without a word.
+    package var will: MQTTMessage?
+    /// How long the server waits with the will, in seconds.
+    package var willDelay: UInt32 = 60
+    /// How long the server keeps the session of a client that is gone, in seconds.
+    package var sessionExpiry: UInt32 = 120
+    /// Seconds without a packet after which either side takes the other for gone.
+    package var keepAlive: CInt = 60
+    /// How many messages the server may have under way to this client.
+    package var receiveMaximum: UInt16 = 20
+    /// How many messages of this client wait for the server's acknowledgement, and how many bytes they have.
+    package var capacity = (messages: 1000, bytes: 16 << 20)
+    /// The first wait before a new attempt is up to so long.
+    package var firstDelay = Duration.seconds(1)
+
+    package init(host: String, port: UInt16, clientIdentifier: String, certificates: Certificates?) {
+        self.host = host
+        self.port = port
+        self.clientIdentifier = clientIdentifier
+        self.certificates = certificates
+    }
+}
+
+/// What a client tells its owner, on its thread and in this order.
+package enum MQTTEvent: Sendable {
+    /// The server has accepted this client. Subscriptions and messages of an earlier connection are forgotten.
+    case connected
+    /// The connection was lost, or there is none. The client tries again by itself.
+    case lost(MQTTError)
+    case message(MQTTMessage)
+    /// There is room again for messages, after `publish` threw `full`.
+    case hasRoom
+    /// The server did not take a message of this client's or a subscription.
+    case refused(MQTTError)
+}
+
+/// Why the server does not do what was asked.
+package struct MQTTError: Error, Sendable, Hashable, CustomStringConvertible {
+    package enum Reason: Sendable, Hashable {
+        /// No connection, in libmosquitto's words or the system's.
+        case unreachable(String)
+        /// One of the two sides could not prove who it is.
+        case untrusted(String)
+        /// The server answered with this reason code of MQTT 5.
+        case refused(code: CInt)
+        /// The connection ended.
+        case lost(String)
+        /// There are as many unacknowledged messages as may be.
+        case full
+        /// There is no connection at the moment.
+        case notConnected
+        /// The system grants no thread or no memory.
+        case noResources(String)
+    }
+
+    package let reason: Reason
+    package let attempted: String
+
+    package init(_ reason: Reason, attempted: String) {
+        self.reason = reason
+        self.attempted = attempted
+    }
+
+    /// What was attempted, what happened, and what helps.
+    package var description: String { "\(attempted): \(reasonText)" }
+
+    private var reasonText: String {
+        switch reason {
+        case .unreachable(let text): "no connection (\(text)); check the network, the name and the port"
+        case .untrusted(let text):
+            "TLS failed (\(text)); check the files of authority, certificate and key, their dates, and whether the server "
+                + "has revoked the certificate"
+        case .refused(0x87): "the server does not permit it; check its access list"
+        case .refused(let code): "the server refuses it (reason 0x\(String(code, radix: 16))); see the server's log"
+        case .lost(let text): "the connection was lost (\(text)); it is made anew"
+        case .full: "too many messages wait for the server's acknowledgement; go on when there is room"
+        case .notConnected: "there is no connection; it is made anew"
+        case .noResources(let text): "the system has no room (\(text)); raise its limits"
+        }
+    }
+}

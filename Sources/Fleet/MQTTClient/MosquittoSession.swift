@@ -1,0 +1,268 @@
+import CMosquitto
+import Glibc
+
+/// One connection of libmosquitto's, for one thread. What the library calls back with is collected and handed out after the call, so that
+/// nobody's code runs inside the library.
+final class MosquittoSession {
+    enum Occurrence {
+        case accepted
+        case message(MQTTMessage)
+        /// A message of so many bytes is acknowledged, or given up.
+        case settled(bytes: Int)
+        case refused(MQTTError)
+        case ended(MQTTError)
+    }
+
+    /// What the callbacks write to. The library has its address.
+    private final class Callbacks {
+        let server: String
+        var occurrences: [Occurrence] = []
+        var isAccepted = false
+        /// The library's last words on a failure.
+        var complaint: String?
+        /// The messages without an acknowledgement, by their numbers: topic and bytes.
+        var published: [CInt: (topic: String, bytes: Int)] = [:]
+
+        init(server: String) { self.server = server }
+
+        static func at(_ address: UnsafeMutableRawPointer?) -> Callbacks? {
+            address.map { Unmanaged<Callbacks>.fromOpaque($0).takeUnretainedValue() }
+        }
+    }
+
+    /// Once for the process, and never undone.
+    private static let isLibraryReady = mosquitto_lib_init() == MOSQ_ERR_SUCCESS.rawValue
+
+    private let handle: OpaquePointer
+    private let callbacks: Callbacks
+
+    /// Connects; the server's acceptance is an occurrence. Blocks while the name is looked up and the connection made.
+    init(_ options: MQTTOptions) throws(MQTTError) {
+        callbacks = Callbacks(server: "\(options.host):\(options.port)")
+        let attempted = "connect to \(callbacks.server)"
+        guard Self.isLibraryReady,
+            let handle = mosquitto_new(options.clientIdentifier, true, Unmanaged.passUnretained(callbacks).toOpaque())
+        else { throw MQTTError(.noResources("libmosquitto does not start"), attempted: attempted) }
+        self.handle = handle
+        setCallbacks()
+        mosquitto_int_option(handle, MOSQ_OPT_PROTOCOL_VERSION, CInt(MQTT_PROTOCOL_V5))
+        mosquitto_int_option(handle, MOSQ_OPT_TCP_NODELAY, 1)
+        try check(setCertificates(options.certificates), attempted)
+        try check(setWill(options), attempted)
+        var properties: OpaquePointer?
+        defer { mosquitto_property_free_all(&properties) }
+        mosquitto_property_add_int32(
+            &properties,
+            CInt(MQTT_PROP_SESSION_EXPIRY_INTERVAL.rawValue),
+            options.sessionExpiry
+        )
+        mosquitto_property_add_int16(&properties, CInt(MQTT_PROP_RECEIVE_MAXIMUM.rawValue), options.receiveMaximum)
+        try check(
+            mosquitto_connect_bind_v5(handle, options.host, CInt(options.port), options.keepAlive, nil, properties),
+            attempted
+        )
+    }
+
+    deinit { mosquitto_destroy(handle) }
+
+    var isAccepted: Bool { callbacks.isAccepted }
+
+    func takeOccurrences() -> [Occurrence] {
+        defer { callbacks.occurrences = [] }
+        return callbacks.occurrences
+    }
+
+    // MARK: Set-up
+
+    private func setCertificates(_ certificates: MQTTOptions.Certificates?) -> CInt {
+        guard let certificates else { return 0 }
+        // Without a file the library would take the system's authorities, or none.
+        let result = mosquitto_tls_set(
+            handle,
+            certificates.authority,
+            nil,
+            certificates.certificate,
+            certificates.key,
+            // A key with a password cannot be used here; without this OpenSSL asks the terminal.
+            { buffer, size, _, _ in
+                if let buffer, size > 0 { buffer.pointee = 0 }
+                return 0
+            }
+        )
+        guard result == 0 else { return result }
+        // 1: the server is checked; with TLS 1.2 at least. The name is checked unless somebody says otherwise.
+        return mosquitto_tls_opts_set(handle, 1, "tlsv1.2", nil)
+    }
+
+    private func setWill(_ options: MQTTOptions) -> CInt {
+        guard let will = options.will else { return 0 }
+        var properties: OpaquePointer?
+        mosquitto_property_add_int32(&properties, CInt(MQTT_PROP_WILL_DELAY_INTERVAL.rawValue), options.willDelay)
+        if let type = will.contentType {
+            mosquitto_property_add_string(&properties, CInt(MQTT_PROP_CONTENT_TYPE.rawValue), type)
+        }
+        let result = mosquitto_will_set_v5(
+            handle,
+            will.topic,
+            CInt(will.payload.count),
+            will.payload,
+            will.isAcknowledged ? 1 : 0,
+            will.isRetained,
+            properties
+        )
+        // Where it succeeds, the properties are the library's.
+        if result != 0 { mosquitto_property_free_all(&properties) }
+        return result
+    }
+
+    private func setCallbacks() {
+        mosquitto_connect_v5_callback_set(handle) { _, address, code, _, _ in
+            guard let callbacks = Callbacks.at(address) else { return }
+            callbacks.isAccepted = code == 0
+            callbacks.occurrences.append(
+                code == 0
+                    ? .accepted
+                    : .ended(MQTTError(.refused(code: code), attempted: "connect to \(callbacks.server)"))
+            )
+        }
+        mosquitto_message_v5_callback_set(handle) { _, address, message, _ in
+            guard let callbacks = Callbacks.at(address), let message = message?.pointee, let topic = message.topic
+            else { return }
+            let payload = UnsafeRawBufferPointer(start: message.payload, count: Int(message.payloadlen))
+            callbacks.occurrences.append(
+                .message(
+                    MQTTMessage(
+                        topic: String(cString: topic),
+                        payload: Array(payload),
+                        isRetained: message.retain,
+                        isAcknowledged: message.qos > 0
+                    )
+                )
+            )
+        }
+        mosquitto_publish_v5_callback_set(handle) { _, address, number, code, _ in
+            guard let callbacks = Callbacks.at(address), let entry = callbacks.published.removeValue(forKey: number)
+            else { return }
+            callbacks.occurrences.append(.settled(bytes: entry.bytes))
+            // 0x10 says that nobody subscribes.
+            guard code >= 0x80 else { return }
+            callbacks.occurrences.append(
+                .refused(MQTTError(.refused(code: code), attempted: "publish to \(entry.topic)"))
+            )
+        }
+        mosquitto_subscribe_v5_callback_set(handle) { _, address, _, count, codes, _ in
+            guard let callbacks = Callbacks.at(address), let codes else { return }
+            for code in UnsafeBufferPointer(start: codes, count: Int(count)) where code >= 0x80 {
+                callbacks.occurrences.append(
+                    .refused(MQTTError(.refused(code: code), attempted: "subscribe at \(callbacks.server)"))
+                )
+            }
+        }
+        mosquitto_disconnect_v5_callback_set(handle) { _, address, code, _ in
+            guard let callbacks = Callbacks.at(address), code >= 0x80 else { return }
+            callbacks.occurrences.append(
+                .ended(MQTTError(.refused(code: code), attempted: "stay connected to \(callbacks.server)"))
+            )
+        }
+        mosquitto_log_callback_set(handle) { _, address, level, text in
+            guard let text, level == MOSQ_LOG_ERR else { return }
+            Callbacks.at(address)?.complaint = String(cString: text)
+        }
+    }
+
+    // MARK: Work
+
+    func publish(_ message: MQTTMessage, bytes: Int) throws(MQTTError) {
+        var properties: OpaquePointer?
+        defer { mosquitto_property_free_all(&properties) }
+        if let type = message.contentType {
+            mosquitto_property_add_string(&properties, CInt(MQTT_PROP_CONTENT_TYPE.rawValue), type)
+        }
+        var number: CInt = 0
+        let result = mosquitto_publish_v5(
+            handle,
+            &number,
+            message.topic,
+            CInt(message.payload.count),
+            message.payload,
+            message.isAcknowledged ? 1 : 0,
+            message.isRetained,
+            properties
+        )
+        try check(result, "publish to \(message.topic)")
+        // One without an acknowledgement may be sent, and told so, before the library returns: nothing waits for it.
+        if message.isAcknowledged {
+            callbacks.published[number] = (message.topic, bytes)
+        } else {
+            callbacks.occurrences.append(.settled(bytes: bytes))
+        }
+    }
+
+    func subscribe(to topics: [String]) throws(MQTTError) {
+        for topic in topics {
+            try check(mosquitto_subscribe_v5(handle, nil, topic, 1, 0, nil), "subscribe to \(topic)")
+        }
+    }
+
+    func disconnect() {
+        mosquitto_disconnect_v5(handle, 0, nil)
+        // What the socket does not take at once is lost; the server then publishes the will, which says the same.
+        while mosquitto_want_write(handle), mosquitto_loop_write(handle, 1) == 0 {}
+    }
+
+    /// Waits until the server or the event has something, and handles the server's.
+    ///
+    /// - Returns: why the connection is over.
+    func wait(for event: CInt, milliseconds: CInt) -> MQTTError? {
+        let socket = mosquitto_socket(handle)
+        guard socket >= 0 else { return ended(MOSQ_ERR_CONN_LOST.rawValue) }
+        let wants = Int16(POLLIN) | (mosquitto_want_write(handle) ? Int16(POLLOUT) : 0)
+        let ready = Self.wait(for: event, socket: socket, wants, milliseconds: milliseconds)
+        var result = MOSQ_ERR_SUCCESS.rawValue
+        if ready & Int16(POLLIN | POLLHUP | POLLERR) != 0 { result = mosquitto_loop_read(handle, 1) }
+        if result == 0, mosquitto_want_write(handle) { result = mosquitto_loop_write(handle, 1) }
+        if result == 0 { result = mosquitto_loop_misc(handle) }
+        return result == 0 || callbacks.occurrences.contains(where: \.isEnd) ? nil : ended(result)
+    }
+
+    /// Waits until the event is signalled, or the socket is as wanted.
+    ///
+    /// - Returns: how the socket is; 0 where nothing is to be done with it.
+    @discardableResult
+    static func wait(for event: CInt, socket: CInt = -1, _ wants: Int16 = 0, milliseconds: CInt) -> Int16 {
+        var watched = [
+            pollfd(fd: event, events: Int16(POLLIN), revents: 0), pollfd(fd: socket, events: wants, revents: 0),
+        ]
+        return poll(&watched, nfds_t(watched.count), milliseconds) > 0 ? watched[1].revents : 0
+    }
+
+    // MARK: Failures
+
+    private func check(_ result: CInt, _ attempted: String) throws(MQTTError) {
+        if result != 0 { throw failure(result, attempted) }
+    }
+
+    private func ended(_ result: CInt) -> MQTTError { failure(result, "stay connected to \(callbacks.server)") }
+
+    private func failure(_ result: CInt, _ attempted: String) -> MQTTError {
+        let words =
+            result == MOSQ_ERR_ERRNO.rawValue
+            ? String(cString: strerror(errno)) : String(cString: mosquitto_strerror(result))
+        let text = callbacks.complaint.map { "\(words): \($0)" } ?? words
+        let reason: MQTTError.Reason =
+            switch mosq_err_t(result) {
+            case MOSQ_ERR_TLS, MOSQ_ERR_TLS_HANDSHAKE: .untrusted(text)
+            case MOSQ_ERR_NOMEM: .noResources(text)
+            case MOSQ_ERR_NO_CONN: .notConnected
+            case MOSQ_ERR_CONN_LOST, MOSQ_ERR_KEEPALIVE: .lost(text)
+            // A file of certificates that cannot be read has no code of its own.
+            case MOSQ_ERR_INVAL: .untrusted(text)
+            default: .unreachable(text)
+            }
+        return MQTTError(reason, attempted: attempted)
+    }
+}
+
+extension MosquittoSession.Occurrence {
+    fileprivate var isEnd: Bool { if case .ended = self { true } else { false } }
+}

@@ -1,0 +1,51 @@
+/// Base64 with the alphabet for addresses, and without padding (RFC 4648, section 5; RFC 7515, section 2).
+package enum Base64URL {
+    private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
+
+    /// The value of each digit by its byte; 0xFF for what is none.
+    private static let values: [UInt8] = {
+        var values = [UInt8](repeating: 0xFF, count: 256)
+        for (value, digit) in digits.enumerated() { values[Int(digit)] = UInt8(value) }
+        return values
+    }()
+
+    /// The text of these bytes.
+    package static func encode(_ bytes: some Sequence<UInt8>) -> String {
+        var text: [UInt8] = []
+        var buffer: UInt32 = 0
+        var bits = 0
+        for byte in bytes {
+            buffer = buffer << 8 | UInt32(byte)
+            bits += 8
+            while bits >= 6 {
+                bits -= 6
+                text.append(digits[Int(buffer >> UInt32(bits) & 0x3F)])
+            }
+            buffer &= (1 << UInt32(bits)) - 1
+        }
+        if bits > 0 { text.append(digits[Int(buffer << UInt32(6 - bits) & 0x3F)]) }
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// The bytes of the text; `nil` where it is not the one text that `encode` makes of them: other characters, padding, bits left over.
+    package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+        guard text.count % 4 != 1 else { return nil }
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(text.count * 3 / 4)
+        var buffer: UInt32 = 0
+        var bits = 0
+        for digit in text {
+            let value = values[Int(digit)]
+            guard value != 0xFF else { return nil }
+            buffer = buffer << 6 | UInt32(value)
+            bits += 6
+            if bits >= 8 {
+                bits -= 8
+                bytes.append(UInt8(truncatingIfNeeded: buffer >> UInt32(bits)))
+            }
+            buffer &= (1 << UInt32(bits)) - 1
+        }
+        // Otherwise one signature had several texts.
+        return buffer == 0 ? bytes : nil
+    }
+}

@@ -1,0 +1,117 @@
+import Crypto
+import CryptoExtras
+import StrictJSON
+
+/// A public key of a signer (RFC 7517).
+package struct JSONWebKey: Sendable {
+    enum Material: Sendable {
+        case rsa(_RSA.Signing.PublicKey)
+        case p256(P256.Signing.PublicKey)
+        case ed25519(Curve25519.Signing.PublicKey)
+    }
+
+    /// `kid`, by which tokens name it.
+    package let identifier: String?
+    /// What tokens may be signed with it by.
+    package let algorithms: Set<SignatureAlgorithm>
+    let material: Material
+
+    /// RSA keys of fewer bits are too weak; ones of more take long to check, and a stranger chose them.
+    package static let rsaSizes = 2048...8192
+
+    /// Why a member of a key set is not used.
+    package enum Flaw: Error, Sendable, Hashable {
+        /// It is for something else than signatures: another `use`, other `key_ops`, a type that is not among ours.
+        case otherPurpose
+        /// `kty`, `crv` and `alg` do not fit each other.
+        case contradiction
+        /// The size or the numbers of the key are not acceptable.
+        case weak
+        /// The secret part stands beside it, so that anybody can sign with it.
+        case published
+        /// A member is missing or no base64url.
+        case malformed
+    }
+
+    /// - Throws: `Flaw` for a key that no token may be checked with.
+    init(_ json: JSONValue) throws(Flaw) {
+        guard json.object != nil else { throw .malformed }
+        guard json["use"] == nil || json["use"]?.string == "sig" else { throw .otherPurpose }
+        if let operations = json["key_ops"] {
+            guard operations.strings?.contains("verify") == true else { throw .otherPurpose }
+        }
+        guard json["d"] == nil else { throw .published }
+        if let identifier = json["kid"] {
+            guard let text = identifier.string else { throw .malformed }
+            self.identifier = text
+        } else {
+            identifier = nil
+        }
+        let fitting: Set<SignatureAlgorithm>
+        switch json["kty"]?.string {
+        case "RSA":
+            (material, fitting) = (.rsa(try Self.rsa(json)), [.rs256, .ps256])
+        case "EC":
+            guard json["crv"]?.string == "P-256" else { throw .otherPurpose }
+            let (x, y) = (try Self.bytes(json, "x"), try Self.bytes(json, "y"))
+            guard x.count == 32, y.count == 32, let key = try? P256.Signing.PublicKey(rawRepresentation: x + y) else {
+                throw .weak
+            }
+            (material, fitting) = (.p256(key), [.es256])
+        case "OKP":
+            guard json["crv"]?.string == "Ed25519" else { throw .otherPurpose }
+            let x = try Self.bytes(json, "x")
+            guard x.count == 32, let key = try? Curve25519.Signing.PublicKey(rawRepresentation: x) else { throw .weak }
+            (material, fitting) = (.ed25519(key), [.edDSA])
+        default:
+            throw .otherPurpose
+        }
+        guard let name = json["alg"] else {
+            algorithms = fitting
+            return
+        }
+        guard let algorithm = name.string.flatMap(SignatureAlgorithm.init), fitting.contains(algorithm) else {
+            throw .contradiction
+        }
+        algorithms = [algorithm]
+    }
+
+    private static func rsa(_ json: JSONValue) throws(Flaw) -> _RSA.Signing.PublicKey {
+        let (modulus, exponent) = (try bytes(json, "n"), try bytes(json, "e"))
+        // Before the library computes with it. A zero in front is no part of the number.
+        let digits = modulus.drop { $0 == 0 }
+        let size = digits.first.map { digits.count * 8 - $0.leadingZeroBitCount } ?? 0
+        guard rsaSizes.contains(size), exponent.count <= 4,
+            let key = try? _RSA.Signing.PublicKey(n: modulus, e: exponent)
+        else { throw .weak }
+        return key
+    }
+
+    private static func bytes(_ json: JSONValue, _ name: String) throws(Flaw) -> [UInt8] {
+        guard let text = json[name]?.string, let bytes = Base64URL.decode(text.utf8) else { throw .malformed }
+        return bytes
+    }
+
+    /// Whether the key made this signature of these bytes.
+    func isValid(_ signature: [UInt8], of bytes: [UInt8], by algorithm: SignatureAlgorithm) -> Bool {
+        switch (algorithm, material) {
+        case (.rs256, .rsa(let key)):
+            key.isValidSignature(
+                .init(rawRepresentation: signature),
+                for: SHA256.hash(data: bytes),
+                padding: .insecurePKCS1v1_5
+            )
+        case (.ps256, .rsa(let key)):
+            key.isValidSignature(.init(rawRepresentation: signature), for: SHA256.hash(data: bytes), padding: .PSS)
+        case (.es256, .p256(let key)):
+            (try? P256.Signing.ECDSASignature(rawRepresentation: signature)).map {
+                key.isValidSignature($0, for: bytes)
+            }
+                ?? false
+        case (.edDSA, .ed25519(let key)):
+            key.isValidSignature(signature, for: bytes)
+        case (.rs256, _), (.ps256, _), (.es256, _), (.edDSA, _):
+            false
+        }
+    }
+}

@@ -1,0 +1,184 @@
+package import HTTPClient
+import Identity
+package import StrictJSON
+
+/// What a person types in on another device (RFC 8628, section 3.2).
+package struct DeviceCode: Sendable, Hashable {
+    package let userCode: String
+    package let address: HTTPAddress
+    /// The same with the code in it, for a QR code.
+    package let completeAddress: HTTPAddress?
+    /// How long the person has.
+    package let lifetime: Duration
+}
+
+/// A sign-in with a code on another device: the device authorization grant (RFC 8628). A value that decides; somebody else asks and waits.
+package struct DeviceGrant: Sendable {
+    /// What the provider says about that may shorten it.
+    package static let longestLifetime: Duration = .seconds(900)
+    /// How long it goes on with nobody who waits for it.
+    package static let patience: Duration = .seconds(30)
+    static let usualInterval: Duration = .seconds(5)
+    /// What `slow_down` adds, for good.
+    static let slowDown: Duration = .seconds(5)
+    /// The longest wait that time-outs lead to.
+    static let longestInterval: Duration = .seconds(60)
+
+    package enum Event: Sendable {
+        case begin
+        /// The provider answered, or did not.
+        case answered(Result<HTTPResponse, HTTPError>)
+        /// The wait is over.
+        case waited
+        /// Somebody asked for the outcome, at the time that comes with it.
+        case awaited
+        case cancelled
+    }
+
+    package enum Effect: Sendable {
+        /// To be sent; its outcome is `answered`.
+        case send(HTTPRequest)
+        /// To be shown to the person.
+        case show(DeviceCode)
+        /// After it comes `waited`.
+        case wait(Duration)
+        case finished(Result<TokenAnswer, SignInError>)
+    }
+
+    private enum Phase {
+        case new
+        case asking
+        case waiting(code: String)
+        case polling(code: String)
+        case ended
+    }
+
+    private let client: ProviderClient
+    private let scopes: [String]
+    private var phase = Phase.new
+    private var interval = usualInterval
+    private var deadline: ContinuousClock.Instant
+    private var awaitedAt: ContinuousClock.Instant
+
+    package init(_ client: ProviderClient, scopes: [String], start: ContinuousClock.Instant) {
+        self.client = client
+        self.scopes = scopes
+        deadline = start + Self.longestLifetime
+        awaitedAt = start
+    }
+
+    /// What follows from an event, in this order. After `finished`, and for an event that does not fit, nothing does.
+    package mutating func handle(_ event: Event, at now: ContinuousClock.Instant) -> [Effect] {
+        do throws(SignInError) {
+            switch (phase, event) {
+            case (.ended, _): return []
+            case (_, .cancelled): throw .cancelled
+            case (_, .awaited):
+                awaitedAt = now
+                return []
+            case (.new, .begin): return [.send(try begin())]
+            case (.asking, .answered(let result)): return try show(result, at: now)
+            case (.waiting(let code), .waited):
+                guard now < deadline, now - awaitedAt <= Self.patience else { throw .expired }
+                phase = .polling(code: code)
+                return [.send(poll(code))]
+            case (.polling(let code), .answered(let result)): return try goOn(code, result)
+            case (.new, _), (.asking, _), (.waiting, _), (.polling, _): return []
+            }
+        } catch {
+            phase = .ended
+            return [.finished(.failure(error))]
+        }
+    }
+
+    // MARK: The code
+
+    private mutating func begin() throws(SignInError) -> HTTPRequest {
+        guard let endpoint = client.metadata.deviceAuthorizationEndpoint else {
+            throw .misconfigured(
+                client.issuer,
+                "names no device_authorization_endpoint; name it in oidcEndpoints, or use the browser"
+            )
+        }
+        phase = .asking
+        return client.request(endpoint, [("scope", scopes.joined(separator: " "))])
+    }
+
+    private mutating func show(
+        _ result: Result<HTTPResponse, HTTPError>,
+        at now: ContinuousClock.Instant
+    ) throws(SignInError) -> [Effect] {
+        let json: JSONValue
+        switch result {
+        case .failure(let error): throw SignInError(error, client.issuer)
+        case .success(let response):
+            switch EndpointAnswer(response) {
+            case .granted(let granted): json = granted
+            case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)
+            case .error(let word, _):
+                throw .misconfigured(client.issuer, "refuses a device code (\(word.printable(64)))")
+            case .empty(let status): throw .misconfigured(client.issuer, "refuses a device code (status \(status))")
+            case .unusable(let reason): throw .unreachable(client.issuer, reason)
+            }
+        }
+        guard let code = json["device_code"]?.string, !code.isEmpty, let userCode = json["user_code"]?.string,
+            (1...64).contains(userCode.utf8.count), userCode.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }),
+            let address = json["verification_uri"]?.string.flatMap(HTTPAddress.init),
+            let lifetime = json["expires_in"]?.number, lifetime > 0
+        else { throw .unreachable(client.issuer, "its device code is not complete") }
+        let time = min(.seconds(min(lifetime, 900)), Self.longestLifetime)
+        deadline = now + time
+        if let seconds = json["interval"]?.number, seconds > 0 {
+            interval = .seconds(max(1, min(seconds, 60)))
+        }
+        phase = .waiting(code: code)
+        let complete = json["verification_uri_complete"]?.string.flatMap(HTTPAddress.init)
+        let shown = DeviceCode(
+            userCode: userCode,
+            address: address,
+            completeAddress: complete,
+            lifetime: time
+        )
+        return [.show(shown), .wait(interval)]
+    }
+
+    // MARK: Polling
+
+    private func poll(_ code: String) -> HTTPRequest {
+        client.request(
+            client.metadata.tokenEndpoint,
+            [("grant_type", "urn:ietf:params:oauth:grant-type:device_code"), ("device_code", code)]
+        )
+    }
+
+    private mutating func goOn(
+        _ code: String,
+        _ result: Result<HTTPResponse, HTTPError>
+    ) throws(SignInError) -> [Effect] {
+        var pause: Duration?
+        switch result {
+        case .failure(let error):
+            guard error.isTemporary, error.reason != .cancelled else { throw SignInError(error, client.issuer) }
+            interval = max(interval, min(interval * 2, Self.longestInterval))
+        case .success(let response):
+            switch EndpointAnswer(response) {
+            case .granted(let json):
+                phase = .ended
+                return [.finished(.success(try TokenAnswer(json, issuer: client.issuer)))]
+            case .error("authorization_pending", _): break
+            case .error("slow_down", _): interval += Self.slowDown
+            case .error("access_denied", _): throw .cancelled
+            case .error("expired_token", _): throw .expired
+            case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)
+            case .error("invalid_grant", _), .empty: throw .anotherSignIn
+            case .error(let word, _):
+                throw .misconfigured(client.issuer, "refuses the device code (\(word.printable(64)))")
+            case .unusable:
+                interval = max(interval, min(interval * 2, Self.longestInterval))
+                pause = response.retryAfter
+            }
+        }
+        phase = .waiting(code: code)
+        return [.wait(max(interval, pause ?? .zero))]
+    }
+}

@@ -1,0 +1,50 @@
+import HTTPClient
+package import Identity
+import JSONWebSignature
+import StrictJSON
+
+/// Who this device is to the provider.
+package struct ClientCredentials: Sendable {
+    package let identifier: String
+    /// `nil` for a public client.
+    package let secret: Secret?
+
+    package init(identifier: String, secret: Secret? = nil) {
+        self.identifier = identifier
+        self.secret = secret
+    }
+}
+
+/// The provider as it describes itself, and this device as the provider knows it: what every request is made of.
+package struct ProviderClient: Sendable {
+    package var metadata: ProviderMetadata
+    package var credentials: ClientCredentials
+
+    package init(metadata: ProviderMetadata, credentials: ClientCredentials) {
+        self.metadata = metadata
+        self.credentials = credentials
+    }
+
+    package var issuer: Issuer { metadata.issuer }
+
+    /// A form with the client's name and secret (RFC 6749, section 2.3.1): the secret in the header, or in the body where the provider takes no other.
+    func request(_ address: HTTPAddress, _ form: [(String, String)]) -> HTTPRequest {
+        var form = form
+        var fields = ["Accept": "application/json"]
+        if let secret = credentials.secret, !metadata.takesSecretInBody {
+            let pair = FormFields.encode(credentials.identifier) + ":" + FormFields.encode(secret.text)
+            fields["Authorization"] = "Basic " + Self.base64(pair)
+        } else {
+            form.append(("client_id", credentials.identifier))
+            if let secret = credentials.secret { form.append(("client_secret", secret.text)) }
+        }
+        let body = Array(FormFields.encode(form).utf8)
+        return HTTPRequest(address, .post(body, contentType: FormFields.contentType), fields: fields)
+    }
+
+    /// Base64 of the usual alphabet, with padding.
+    private static func base64(_ text: String) -> String {
+        let digits = Base64URL.encode(text.utf8).map { $0 == "-" ? "+" : $0 == "_" ? "/" : $0 }
+        return String(digits) + String(repeating: "=", count: (4 - digits.count % 4) % 4)
+    }
+}

@@ -1,0 +1,94 @@
+package import HTTPClient
+package import StrictJSON
+
+/// What a provider says of itself (OpenID Connect Discovery, section 3; RFC 8414, section 2). Nothing is refused because it is not advertised:
+/// providers do more than they say.
+package struct ProviderMetadata: Sendable, Hashable {
+    /// In bytes, of the text.
+    package static let maximumSize = 256 * 1024
+
+    package let issuer: Issuer
+    package var authorizationEndpoint: HTTPAddress?
+    package var tokenEndpoint: HTTPAddress
+    package var keysAddress: HTTPAddress
+    package var deviceAuthorizationEndpoint: HTTPAddress?
+    package var userInfoEndpoint: HTTPAddress?
+    package var revocationEndpoint: HTTPAddress?
+    package var endSessionEndpoint: HTTPAddress?
+    /// Whether each answer of the authorization endpoint has `iss` (RFC 9207).
+    package var answersHaveIssuer: Bool
+    /// Whether the client's secret is taken in the request's body and not in its header.
+    package var takesSecretInBody: Bool
+
+    /// One or both of the documents, as far as they were read.
+    ///
+    /// - Parameter overrides: addresses of the configuration (`oidcEndpoints`), which count before the provider's, by the documents' names.
+    /// - Throws: `SignInError`: `providerMisconfigured`.
+    package init(
+        _ documents: ProviderDocument...,
+        issuer: Issuer,
+        overrides: [String: HTTPAddress] = [:]
+    ) throws(SignInError) {
+        // Some write null for what they have not.
+        func member(_ name: String) -> JSONValue? {
+            documents.lazy.compactMap { $0.json[name] }.first { $0 != .null }
+        }
+        func endpoint(_ name: String) throws(SignInError) -> HTTPAddress? {
+            if let override = overrides[name] { return override }
+            guard let value = member(name) else { return nil }
+            guard let address = value.string.flatMap(HTTPAddress.init) else {
+                throw .misconfigured(
+                    issuer,
+                    "names as \(name) what is no https address: \(value.string ?? "no string")"
+                )
+            }
+            return address
+        }
+        func needed(_ name: String) throws(SignInError) -> HTTPAddress {
+            guard let address = try endpoint(name) else {
+                throw .misconfigured(issuer, "names no \(name); name it in oidcEndpoints")
+            }
+            return address
+        }
+        self.issuer = issuer
+        tokenEndpoint = try needed("token_endpoint")
+        keysAddress = try needed("jwks_uri")
+        authorizationEndpoint = try endpoint("authorization_endpoint")
+        deviceAuthorizationEndpoint = try endpoint("device_authorization_endpoint")
+        userInfoEndpoint = try endpoint("userinfo_endpoint")
+        revocationEndpoint = try endpoint("revocation_endpoint")
+        endSessionEndpoint = try endpoint("end_session_endpoint")
+        answersHaveIssuer = member("authorization_response_iss_parameter_supported")?.boolean ?? false
+        let methods = member("token_endpoint_auth_methods_supported")?.strings ?? []
+        takesSecretInBody = !methods.contains("client_secret_basic") && methods.contains("client_secret_post")
+    }
+}
+
+/// One document in which a provider describes itself, which calls itself by the configured name.
+package struct ProviderDocument: Sendable, Hashable {
+    let json: JSONValue
+
+    /// - Throws: `SignInError`: `providerMisconfigured` for another name, `providerUnavailable` for what is no such document.
+    package init(_ response: HTTPResponse, of issuer: Issuer) throws(SignInError) {
+        guard response.status == 200 else {
+            throw .unreachable(issuer, "its description answers with status \(response.status)")
+        }
+        do throws(JSONError) {
+            json = try JSONValue(parsing: response.body, limits: JSONLimits(size: ProviderMetadata.maximumSize))
+        } catch {
+            throw .unreachable(issuer, "its description is not JSON: \(error)")
+        }
+        guard let name = json["issuer"]?.string else {
+            throw .misconfigured(issuer, "has a description without “issuer”")
+        }
+        guard issuer.isNamed(name) else { throw .issuerDiffers(name, from: issuer) }
+    }
+
+    /// Whether it lacks what the second document may have.
+    package var isIncomplete: Bool {
+        [
+            "authorization_endpoint", "token_endpoint", "jwks_uri", "device_authorization_endpoint",
+            "revocation_endpoint",
+        ].contains { json[$0] == nil }
+    }
+}

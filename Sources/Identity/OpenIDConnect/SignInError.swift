@@ -1,0 +1,110 @@
+import FoundationEssentials
+import HTTPClient
+import StrictJSON
+
+/// Why nobody is signed in, or why a token is not renewed: with what was found, and what helps. Nothing in it is secret.
+package struct SignInError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The raw values go over the wire: OAuth's or OpenID Connect's word where they have one.
+    package enum Code: String, Sendable {
+        /// The answer cannot be believed.
+        case authenticationFailed = "authentication_failed"
+        /// The provider needs the person.
+        case interactionRequired = "interaction_required"
+        /// Configuration and provider do not fit each other.
+        case providerMisconfigured = "provider_misconfigured"
+        /// The provider cannot be reached, or does not work at the moment.
+        case providerUnavailable = "provider_unavailable"
+        /// The time for the sign-in is over.
+        case loginExpired = "login_expired"
+        /// The person does not want to.
+        case userCanceled = "user_canceled"
+    }
+
+    package let code: Code
+    package let description: String
+
+    package init(_ code: Code, _ description: String) {
+        self.code = code
+        self.description = description
+    }
+}
+
+// MARK: Texts
+
+extension SignInError {
+    static func issuerDiffers(_ found: String, from configured: Issuer) -> SignInError {
+        SignInError(
+            .providerMisconfigured,
+            "the provider calls itself \(found.printable(256)), the configuration \(configured); they must be the same, to the last "
+                + "slash"
+        )
+    }
+
+    /// - Parameter reason: algorithm and key, as `SignatureError` says them.
+    static func notSigned(by issuer: Issuer, _ reason: String) -> SignInError {
+        SignInError(.authenticationFailed, "the ID token is not signed by \(issuer) (\(reason))")
+    }
+
+    package static let anotherSignIn = SignInError(
+        .authenticationFailed,
+        "the answer belongs to another sign-in; begin again"
+    )
+
+    static func wrongTime(_ token: Date, now: Date) -> SignInError {
+        SignInError(
+            .authenticationFailed,
+            "the ID token is from \(text(token)), this device's clock says \(text(now)); set the clock, and sign in again"
+        )
+    }
+
+    private static func text(_ date: Date) -> String { date.formatted(.iso8601) }
+
+    static func earlierPerson(_ issuer: Issuer) -> SignInError {
+        SignInError(
+            .authenticationFailed,
+            "\(issuer) took an earlier person's sign-in; close its pages and try again"
+        )
+    }
+
+    /// - Parameter flaw: what is wrong with it, as the end of a sentence.
+    static func badToken(_ issuer: Issuer, _ flaw: String) -> SignInError {
+        SignInError(
+            .authenticationFailed,
+            "a token of \(issuer) is not acceptable: \(flaw); whoever runs \(issuer) has to mend that"
+        )
+    }
+
+    static func redirectRefused(_ redirect: String, _ issuer: Issuer) -> SignInError {
+        SignInError(.providerMisconfigured, "register \(redirect) with \(issuer)")
+    }
+
+    package static let cancelled = SignInError(.userCanceled, "the sign-in was cancelled")
+
+    static let expired = SignInError(.loginExpired, "the code has expired; begin again")
+
+    static func unreachable(_ issuer: Issuer, _ reason: String) -> SignInError {
+        SignInError(.providerUnavailable, "\(issuer) cannot be reached (\(reason.printable(300)))")
+    }
+
+    static func unknownClient(_ issuer: Issuer) -> SignInError {
+        SignInError(.providerMisconfigured, "\(issuer) does not know this device's client ID or secret")
+    }
+
+    static func misconfigured(_ issuer: Issuer, _ what: String) -> SignInError {
+        SignInError(.providerMisconfigured, "\(issuer) \(what.printable(300))")
+    }
+
+    init(_ error: HTTPError, _ issuer: Issuer) {
+        switch error.reason {
+        case .redirected:
+            self = .misconfigured(
+                issuer,
+                "answers \(error.attempted) with another address, which is not followed; name the final one"
+            )
+        case .cancelled:
+            self = .cancelled
+        default:
+            self = .unreachable(issuer, error.description)
+        }
+    }
+}

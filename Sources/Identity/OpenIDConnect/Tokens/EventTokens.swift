@@ -1,0 +1,130 @@
+package import FoundationEssentials
+package import JSONWebSignature
+import StrictJSON
+
+/// The provider's word that a session has ended (OpenID Connect Back-Channel Logout 1.0, section 2.4).
+package struct LogoutToken: Sendable, Hashable {
+    /// `nil` only where there is a session identifier.
+    package let subject: String?
+    package let sessionIdentifier: String?
+    /// `jti`: each counts once.
+    package let identifier: String
+
+    private static let event = "http://schemas.openid.net/event/backchannel-logout"
+    /// How old it may be, in seconds.
+    private static let oldest: Double = 120
+
+    /// - Throws: `SignInError`, also for an ID token that is to pass for a logout token.
+    package init(_ token: VerifiedToken, issuer: Issuer, clientID: String, now: Date) throws(SignInError) {
+        let claims = TokenClaims(token, of: issuer)
+        try claims.checkType(["JWT", "logout+jwt"])
+        try claims.checkIssuer()
+        try claims.checkAudience(clientID)
+        // Errata of 2023 ask for `exp`; glewlwyd, which is older, has none.
+        try claims.checkTimes(now: now, needsEnd: false, oldest: Self.oldest)
+        guard claims.json["events"]?[Self.event]?.object != nil else {
+            throw .badToken(issuer, "it has no logout event")
+        }
+        guard claims.json["nonce"] == nil else { throw .badToken(issuer, "it has a “nonce”") }
+        guard let identifier = claims.text("jti"), (1...255).contains(identifier.utf8.count) else {
+            throw .badToken(issuer, "it has no “jti”")
+        }
+        self.identifier = identifier
+        subject = claims.json["sub"] == nil ? nil : try claims.subject()
+        sessionIdentifier = claims.text("sid")
+        guard subject != nil || sessionIdentifier != nil else {
+            throw .badToken(issuer, "it has neither “sub” nor “sid”")
+        }
+    }
+}
+
+/// What a provider tells of a person or a device (RFC 8417; OpenID Shared Signals Framework 1.0; CAEP and RISC).
+package struct SecurityEventToken: Sendable, Hashable {
+    /// What happened, as far as it concerns us.
+    package enum Event: Sendable, Hashable, CaseIterable {
+        case sessionRevoked, sessionsRevoked, accountDisabled, accountPurged
+        case credentialChange
+        case deviceComplianceChange
+        case verification
+
+        var name: String {
+            let path =
+                switch self {
+                case .sessionRevoked: "caep/event-type/session-revoked"
+                case .credentialChange: "caep/event-type/credential-change"
+                case .deviceComplianceChange: "caep/event-type/device-compliance-change"
+                case .sessionsRevoked: "risc/event-type/sessions-revoked"
+                case .accountDisabled: "risc/event-type/account-disabled"
+                case .accountPurged: "risc/event-type/account-purged"
+                case .verification: "ssf/event-type/verification"
+                }
+            return "https://schemas.openid.net/secevent/" + path
+        }
+    }
+
+    /// Others that the token may have are left out.
+    package let events: Set<Event>
+    /// Whom it is about: `sub_id` of format `iss_sub` with our issuer; `nil` for other formats, and for the stream itself.
+    package let subject: String?
+    /// `jti`, by which it is acknowledged.
+    package let identifier: String
+
+    /// - Throws: `SignInError`, also for an ID token that is to pass for one.
+    package init(_ token: VerifiedToken, issuer: Issuer, audience: String, now: Date) throws(SignInError) {
+        let claims = TokenClaims(token, of: issuer)
+        try claims.checkType(["secevent+jwt"], needed: true)
+        try claims.checkIssuer()
+        try claims.checkAudience(audience)
+        try claims.checkTimes(now: now, needsEnd: false)
+        for name in ["exp", "sub"] where claims.json[name] != nil { throw .badToken(issuer, "it has “\(name)”") }
+        guard let identifier = claims.text("jti"), (1...255).contains(identifier.utf8.count) else {
+            throw .badToken(issuer, "it has no “jti”")
+        }
+        guard let events = claims.json["events"]?.object, !events.isEmpty else {
+            throw .badToken(issuer, "it has no “events”")
+        }
+        self.identifier = identifier
+        self.events = Set(Event.allCases.filter { events[$0.name]?.object != nil })
+        let about = claims.json["sub_id"]
+        // A complex subject has the person as its member `user`.
+        let user = about?["format"]?.string == "complex" ? about?["user"] : about
+        guard user?["format"]?.string == "iss_sub", let name = user?["iss"]?.string, issuer.isNamed(name) else {
+            subject = nil
+            return
+        }
+        guard let subject = user?["sub"]?.string, TokenClaims.isSubject(subject) else {
+            throw .badToken(issuer, "its “sub_id” has no “sub”")
+        }
+        self.subject = subject
+    }
+}
+
+/// Which tokens have been taken already.
+package struct SeenIdentifiers: Sendable {
+    /// Longer than such a token may be old.
+    private static let age: Duration = .seconds(600)
+    private static let capacity = 1000
+
+    private var times: [String: ContinuousClock.Instant] = [:]
+    private var order: [String] = []
+
+    package init() {}
+
+    /// - Returns: `false` where the identifier was taken before. At the limit the oldest is forgotten: that a token is new by its time protects then.
+    package mutating func take(_ identifier: String, at now: ContinuousClock.Instant) -> Bool {
+        while let first = order.first, times[first].map({ now - $0 > Self.age }) ?? true { forgetOldest() }
+        guard times[identifier] == nil else { return false }
+        if order.count >= Self.capacity { forgetOldest() }
+        times[identifier] = now
+        order.append(identifier)
+        return true
+    }
+
+    /// It counts as new again, because nothing came of it.
+    package mutating func forget(_ identifier: String) {
+        times[identifier] = nil
+        order.removeAll { $0 == identifier }
+    }
+
+    private mutating func forgetOldest() { times[order.removeFirst()] = nil }
+}

@@ -1,0 +1,155 @@
+import Crypto
+package import FoundationEssentials
+package import JSONWebSignature
+package import StrictJSON
+
+/// Who has signed in, as the provider says it (OpenID Connect Core, section 2). All of it has been checked.
+package struct IDToken: Sendable, Hashable {
+    package let issuer: Issuer
+    /// 1 to 255 bytes of ASCII.
+    package let subject: String
+    /// `azp`: the client that it was issued to, where it says so.
+    package let authorizedParty: String?
+    /// `auth_time`: when the person proved who they are, where it says so. glewlwyd says 0.
+    package let authenticatedAt: Double?
+    /// `sid`: the provider's name of the session.
+    package let sessionIdentifier: String?
+    /// Whether the provider has signed it; otherwise it is its answer at the userinfo endpoint, which says who, and nothing of the sign-in.
+    package let isSigned: Bool
+    /// All claims.
+    package let claims: JSONValue
+}
+
+/// What an ID token has to say.
+package struct IDTokenExpectation: Sendable {
+    /// What `nonce` has to be.
+    package enum Nonce: Sendable, Hashable {
+        /// As it was sent with the request.
+        case equal(String)
+        /// The request had none, as that of a device code or of a refresh. Some repeat that of the sign-in after a refresh.
+        case absent(or: String?)
+    }
+
+    package var issuer: Issuer
+    package var clientID: String
+    package var nonce: Nonce
+    /// The access token beside it, which `at_hash` is of.
+    package var accessToken: String
+    /// When the request was made: the person has to have signed in since. `nil` after a refresh.
+    package var requestedAt: Date?
+    /// After a refresh: the token of the sign-in, which this one has to agree with.
+    package var earlier: IDToken?
+
+    package init(
+        issuer: Issuer,
+        clientID: String,
+        nonce: Nonce,
+        accessToken: String,
+        requestedAt: Date?,
+        earlier: IDToken? = nil
+    ) {
+        self.issuer = issuer
+        self.clientID = clientID
+        self.nonce = nonce
+        self.accessToken = accessToken
+        self.requestedAt = requestedAt
+        self.earlier = earlier
+    }
+}
+
+extension IDToken {
+    /// What was kept of one that was checked, for the check of those that come with a refresh.
+    package init(
+        kept issuer: Issuer,
+        subject: String,
+        authorizedParty: String?,
+        authenticatedAt: Double?,
+        nonce: String?,
+        isSigned: Bool
+    ) {
+        self.issuer = issuer
+        self.subject = subject
+        self.authorizedParty = authorizedParty
+        self.authenticatedAt = authenticatedAt
+        self.isSigned = isSigned
+        sessionIdentifier = nil
+        claims = .object(nonce.map { ["nonce": .string($0)] } ?? [:])
+    }
+
+    /// What a provider says of a person in answer to an access token (OpenID Connect Core, section 5.3).
+    ///
+    /// - Parameter subject: who it has to be; `nil` for whoever it is.
+    init(userInfo json: JSONValue, issuer: Issuer, subject: String?) throws(SignInError) {
+        guard let name = json["sub"]?.string, TokenClaims.isSubject(name) else {
+            throw .badToken(issuer, "what it says of the person has no “sub”")
+        }
+        guard subject.map({ isSame($0, name) }) ?? true else { throw .anotherSignIn }
+        self.issuer = issuer
+        self.subject = name
+        authorizedParty = nil
+        authenticatedAt = nil
+        sessionIdentifier = nil
+        isSigned = false
+        claims = json
+    }
+
+    /// Checks the claims (OpenID Connect Core, sections 3.1.3.7, 3.1.3.8 and 12.2).
+    ///
+    /// - Parameter now: this device's wall clock.
+    /// - Throws: `SignInError`: `authenticationFailed`, or `providerMisconfigured` where the issuer differs.
+    package init(_ token: VerifiedToken, _ expected: IDTokenExpectation, now: Date) throws(SignInError) {
+        let issuer = expected.issuer
+        let claims = TokenClaims(token, of: issuer)
+        try claims.checkType(["JWT"])
+        try claims.checkIssuer()
+        try claims.checkAudience(expected.clientID)
+        try claims.checkTimes(now: now, needsEnd: true)
+        switch expected.nonce {
+        case .equal(let nonce):
+            guard claims.text("nonce").map({ isSame($0, nonce) }) == true else { throw .anotherSignIn }
+        case .absent(let earlier):
+            let isFine = claims.json["nonce"].map { nonce in earlier.map { nonce == .string($0) } ?? false } ?? true
+            guard isFine else { throw .anotherSignIn }
+        }
+        self.issuer = issuer
+        subject = try claims.subject()
+        authorizedParty = claims.text("azp")
+        sessionIdentifier = claims.text("sid")
+        isSigned = true
+        self.claims = claims.json
+        if let hash = claims.json["at_hash"] {
+            guard hash.string == Self.hash(of: expected.accessToken, for: token.algorithm) else { throw .anotherSignIn }
+        }
+        if let time = claims.json["auth_time"] {
+            guard let seconds = time.number else { throw .badToken(issuer, "its “auth_time” is no number") }
+            authenticatedAt = seconds
+        } else {
+            authenticatedAt = nil
+        }
+        if let time = authenticatedAt, time > 0, let start = expected.requestedAt,
+            time < start.timeIntervalSince1970 - TokenClaims.skew
+        {
+            throw .earlierPerson(issuer)
+        }
+        if let earlier = expected.earlier { try checkAgreement(with: earlier) }
+    }
+
+    /// A refresh renews the session of the same person, and of no other sign-in.
+    private func checkAgreement(with earlier: IDToken) throws(SignInError) {
+        let isSamePerson = issuer == earlier.issuer && isSame(subject, earlier.subject)
+        let isSameSignIn =
+            !earlier.isSigned
+            || authorizedParty == earlier.authorizedParty
+                && (authenticatedAt == nil || authenticatedAt == earlier.authenticatedAt)
+        guard isSamePerson, isSameSignIn else { throw .anotherSignIn }
+    }
+
+    /// The left half of the hash that goes with the algorithm; Ed25519 goes with SHA-512.
+    private static func hash(of accessToken: String, for algorithm: SignatureAlgorithm) -> String {
+        let bytes = Data(accessToken.utf8)
+        return switch algorithm {
+        case .rs256, .ps256, .es256: Base64URL.encode(Array(SHA256.hash(data: bytes)).prefix(16))
+        case .edDSA: Base64URL.encode(Array(SHA512.hash(data: bytes)).prefix(32))
+        }
+    }
+}

@@ -1,0 +1,71 @@
+package import HTTPClient
+package import Identity
+package import StrictJSON
+
+/// What a token endpoint has granted (RFC 6749, section 5.1). The ID token in it is not checked yet.
+package struct TokenAnswer: Sendable {
+    package let accessToken: Secret
+    /// `nil` where the provider gives none, or leaves the old one in force.
+    package let refreshToken: Secret?
+    /// As it came.
+    package let idToken: String?
+    /// What was granted, where that differs from what was asked for.
+    package let scopes: Set<String>?
+    /// How long the access token counts, from now on.
+    package let lifetime: Duration
+
+    /// For a provider that does not say it.
+    private static let usualLifetime = 300.0
+
+    /// - Throws: `SignInError`: `providerUnavailable` for what is no such answer.
+    package init(_ json: JSONValue, issuer: Issuer) throws(SignInError) {
+        func token(_ name: String) throws(SignInError) -> String? {
+            // Some write null for what they do not give.
+            guard let value = json[name], value != .null else { return nil }
+            guard let text = value.string, !text.isEmpty, text.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) else {
+                throw .unreachable(issuer, "its “\(name)” is no token")
+            }
+            return text
+        }
+        guard let access = try token("access_token") else {
+            throw .unreachable(issuer, "its answer has no “access_token”")
+        }
+        guard json["token_type"]?.string?.lowercased() == "bearer" else {
+            throw .misconfigured(
+                issuer,
+                "issues tokens of the type \(json["token_type"]?.string?.quoted ?? "that it does not say")"
+            )
+        }
+        accessToken = Secret(access)
+        refreshToken = try token("refresh_token").map { Secret($0) }
+        idToken = try token("id_token")
+        scopes = json["scope"]?.string.map { Set($0.split(separator: " ").map(String.init)) }
+        // Some write the number as a text.
+        let seconds = json["expires_in"].flatMap { $0.number ?? $0.string.flatMap(Double.init) } ?? Self.usualLifetime
+        guard seconds >= 0, seconds.isFinite else { throw .unreachable(issuer, "its “expires_in” is no time") }
+        lifetime = .seconds(min(seconds, 366 * 86_400))
+    }
+}
+
+/// An answer in JSON: what was granted, or an error by its word.
+package enum EndpointAnswer: Sendable, Hashable {
+    case granted(JSONValue)
+    /// OAuth's error (RFC 6749, section 5.2).
+    case error(String, status: Int)
+    /// A refusal with nothing in it, as glewlwyd gives.
+    case empty(status: Int)
+    /// The server works at something else: overload, failures, pages for people, nonsense.
+    case unusable(String)
+
+    package init(_ response: HTTPResponse) {
+        let json = try? JSONValue(parsing: response.body, limits: JSONLimits(size: 1024 * 1024))
+        switch (response.status, json) {
+        case (429, _), (500..., _): self = .unusable("status \(response.status)")
+        case (200..<300, let json?) where json.object != nil: self = .granted(json)
+        case (400..<500, let json?) where json["error"]?.string != nil:
+            self = .error(json["error"]?.string ?? "", status: response.status)
+        case (400..<500, _) where response.body.isEmpty: self = .empty(status: response.status)
+        default: self = .unusable("status \(response.status), and no JSON that means something")
+        }
+    }
+}

@@ -1,0 +1,66 @@
+import DBusTransport
+import HTTPClient
+package import Identity
+package import OpenIDConnect
+import StrictJSON
+import Synchronization
+
+/// Takes the provider's word that sessions have ended (OpenID Connect Back-Channel Logout 1.0, section 2.5 to 2.8), and hands it on.
+package final class BackChannelLogout: Sendable {
+    /// Tells the broker.
+    ///
+    /// - Throws: where the broker does not know of it then; the provider may try again.
+    package typealias Report = @Sendable (ProviderEvent) async throws -> Void
+
+    private let client: OpenIDConnectClient
+    private let report: Report
+    private let seen = Locked(SeenIdentifiers())
+    /// The reason of each request that is refused, without anything of it.
+    private let refused: @Sendable (String) -> Void
+
+    package init(
+        _ client: OpenIDConnectClient,
+        report: @escaping Report,
+        refused: @escaping @Sendable (String) -> Void = { _ in }
+    ) {
+        self.client = client
+        self.report = report
+        self.refused = refused
+    }
+
+    /// The answer: 200 also where the session is nobody's here, because the provider has to do nothing more then.
+    package func answer(_ request: ReceivedRequest) async -> ListenerResponse {
+        guard request.method == "POST" else { return ListenerResponse(405) }
+        let type = request.fields["content-type"].map { $0.prefix { $0 != ";" }.filter { $0 != " " }.lowercased() }
+        guard type == FormFields.contentType else { return ListenerResponse(415) }
+        guard let text = String(validating: request.body, as: UTF8.self),
+            let token = FormFields.decode(text)?["logout_token"]
+        else { return refuse("there is no logout_token") }
+        let logout: LogoutToken
+        do throws(SignInError) {
+            logout = try await client.logoutToken(token)
+        } catch {
+            return refuse(error.description)
+        }
+        guard seen.withLock({ $0.take(logout.identifier, at: .now) }) else { return refuse("the token came twice") }
+        let event = ProviderEvent(
+            .ended,
+            issuer: client.issuer.text,
+            subject: logout.subject,
+            session: logout.sessionIdentifier
+        )
+        do {
+            try await report(event)
+            return ListenerResponse(200)
+        } catch {
+            // It counts when it comes again.
+            seen.withLock { $0.forget(logout.identifier) }
+            return refuse("the broker does not take it: \(error)")
+        }
+    }
+
+    private func refuse(_ reason: String) -> ListenerResponse {
+        refused(reason)
+        return ListenerResponse(400, #"{"error":"invalid_request"}"#)
+    }
+}

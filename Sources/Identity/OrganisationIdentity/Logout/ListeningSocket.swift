@@ -1,0 +1,74 @@
+import FoundationEssentials
+import Glibc
+
+/// A socket that listens, for an ``HTTPListener``.
+package enum ListeningSocket {
+    /// Why there is none.
+    package struct Failure: Error, CustomStringConvertible {
+        package let description: String
+    }
+
+    /// The socket that the service manager has passed (sd_listen_fds(3)); `nil` where it has passed none.
+    ///
+    /// - Parameter environment: this process's.
+    package static func passed(environment: [String: String]) -> CInt? {
+        guard environment["LISTEN_PID"] == "\(getpid())", let count = environment["LISTEN_FDS"].flatMap(Int.init),
+            count > 0
+        else { return nil }
+        // SD_LISTEN_FDS_START. Children have no use for it.
+        _ = fcntl(3, F_SETFD, FD_CLOEXEC)
+        return 3
+    }
+
+    /// Listens at a numeric address.
+    ///
+    /// - Throws: ``Failure``.
+    package static func open(address: String, port: UInt16) throws(Failure) -> CInt {
+        var four = sockaddr_in()
+        four.sin_family = sa_family_t(AF_INET)
+        four.sin_port = port.bigEndian
+        if inet_pton(AF_INET, address, &four.sin_addr) == 1 { return try open(four, AF_INET, "\(address):\(port)") }
+        var six = sockaddr_in6()
+        six.sin6_family = sa_family_t(AF_INET6)
+        six.sin6_port = port.bigEndian
+        guard inet_pton(AF_INET6, address, &six.sin6_addr) == 1 else {
+            throw Failure(description: "\(address) is no address")
+        }
+        return try open(six, AF_INET6, "[\(address)]:\(port)")
+    }
+
+    /// Listens at a path. What an earlier run has left there is removed.
+    ///
+    /// - Throws: ``Failure``.
+    package static func open(path: String) throws(Failure) -> CInt {
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        let bytes = Array(path.utf8)
+        guard bytes.count < MemoryLayout.size(ofValue: address.sun_path) else {
+            throw Failure(description: "\(path) is too long for a socket")
+        }
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
+        var information = stat()
+        if lstat(path, &information) == 0, information.st_mode & S_IFMT == S_IFSOCK { unlink(path) }
+        return try open(address, AF_UNIX, path)
+    }
+
+    private static func open<Address>(_ address: Address, _ family: CInt, _ name: String) throws(Failure) -> CInt {
+        let descriptor = socket(family, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var yes: CInt = 1
+        setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<CInt>.size))
+        let isListening = withUnsafePointer(to: address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(descriptor, $0, socklen_t(MemoryLayout<Address>.size)) == 0 && listen(descriptor, 64) == 0
+            }
+        }
+        guard descriptor >= 0, isListening else {
+            let reason = String(cString: strerror(errno))
+            if descriptor >= 0 { close(descriptor) }
+            throw Failure(
+                description: "nobody can listen at \(name): \(reason); name another address in backChannelLogout"
+            )
+        }
+        return descriptor
+    }
+}

@@ -1,0 +1,338 @@
+import DBusTransport
+import FoundationEssentials
+import HTTPClient
+package import Identity
+package import OpenIDConnect
+import StrictJSON
+import Synchronization
+
+/// An organisation's provider that speaks OpenID Connect.
+package final class OpenIDConnectProvider: OrganisationProvider {
+    /// What an administrator sets.
+    package struct Settings: Sendable {
+        /// What each sign-in asks for.
+        package var scopes: [String]
+        /// Whether the session is to outlive the provider's own (`offline_access`).
+        package var asksForOfflineAccess: Bool
+        package var mapping: AccountMapping
+        /// By what the provider marks its administrators; `nil`: nobody is one.
+        package var administrator: ClaimValue?
+
+        package init(
+            scopes: [String] = ["openid", "profile", "email"],
+            asksForOfflineAccess: Bool = false,
+            mapping: AccountMapping = AccountMapping(),
+            administrator: ClaimValue? = nil
+        ) {
+            self.scopes = scopes
+            self.asksForOfflineAccess = asksForOfflineAccess
+            self.mapping = mapping
+            self.administrator = administrator
+        }
+
+        /// `openid` is always among them: without it the provider does not say who signs in.
+        func scopes(with more: Set<String>) -> [String] {
+            let wanted = ["openid"] + scopes + more.sorted() + (asksForOfflineAccess ? ["offline_access"] : [])
+            var seen: Set<String> = []
+            return wanted.filter { seen.insert($0).inserted }
+        }
+    }
+
+    private let client: OpenIDConnectClient
+    private let settings: Settings
+    private let clock: OpenIDConnectClient.Clock
+    private let pending = Locked(PendingSignIns())
+
+    /// - Parameter clock: that of the client.
+    package init(
+        _ client: OpenIDConnectClient,
+        settings: Settings = Settings(),
+        clock: OpenIDConnectClient.Clock = .init()
+    ) {
+        self.client = client
+        self.settings = settings
+        self.clock = clock
+    }
+
+    private var issuer: Issuer { client.issuer }
+
+    // MARK: Signing in
+
+    package func begin(_ start: SignInStart) async throws(IdentityError) -> BegunSignIn {
+        let handle = PendingSignIns.newHandle()
+        guard pending.withLock({ $0.reserve(handle, at: clock.now()) }) else { throw .busy }
+        do throws(IdentityError) {
+            return switch start.method {
+            case .browser: try await beginInBrowser(handle, start)
+            case .deviceCode: try await beginByDeviceCode(handle, start)
+            }
+        } catch {
+            remove(handle)
+            throw error
+        }
+    }
+
+    private func beginInBrowser(_ handle: String, _ start: SignInStart) async throws(IdentityError) -> BegunSignIn {
+        guard let redirect = start.redirect, Self.isLoopback(redirect) else {
+            throw IdentityError(.providerMisconfigured, "the redirect has to be http://127.0.0.1:PORT/callback")
+        }
+        let (requestedAt, scopes) = (clock.date(), settings.scopes(with: start.scopes))
+        do throws(SignInError) {
+            let flow = try await client.beginSignIn(redirect: redirect)
+            let address = try flow.address(scopes: scopes, loginHint: start.loginHint)
+            let signIn = BrowserSignIn(
+                flow: flow,
+                requestedAt: requestedAt,
+                scopes: Set(scopes),
+                only: start.only
+            )
+            guard pending.withLock({ $0.put(.browser(signIn), handle) }) else { throw .cancelled }
+            return BegunSignIn(
+                handle: handle,
+                prompt: .browser(address: address),
+                lifetime: AuthorizationCodeFlow.lifetime
+            )
+        } catch {
+            throw IdentityError(error)
+        }
+    }
+
+    /// RFC 8252, section 7.3; `localhost` may be another machine's name.
+    private static func isLoopback(_ redirect: String) -> Bool {
+        let (beginning, end) = ("http://127.0.0.1:", "/callback")
+        guard redirect.hasPrefix(beginning), redirect.hasSuffix(end),
+            redirect.utf8.count > beginning.utf8.count + end.utf8.count
+        else { return false }
+        let port = redirect.dropFirst(beginning.count).dropLast(end.count)
+        return port.utf8.allSatisfy { (0x30...0x39).contains($0) } && (UInt16(port) ?? 0) > 0
+    }
+
+    private func beginByDeviceCode(_ handle: String, _ start: SignInStart) async throws(IdentityError) -> BegunSignIn {
+        let (codes, shown) = AsyncStream.makeStream(of: DeviceCode.self)
+        let failure = Locked<IdentityError?>(nil)
+        guard pending.withLock({ $0.put(.deviceCode(nil), handle) }) else { throw IdentityError(.cancelled) }
+        let task = Task {
+            let outcome = await signInByDeviceCode(handle, start) { shown.yield($0) }
+            if case .failure(let error) = outcome { failure.withLock { $0 = error } }
+            let isKept = pending.withLock { $0.finish(handle, outcome) }
+            shown.finish()
+            guard isKept else { return discard(outcome) }
+            await waitForCollection(of: handle)
+            remove(handle)
+        }
+        guard pending.withLock({ $0.attach(task, to: handle) }) else {
+            task.cancel()
+            throw failure.withLock { $0 } ?? IdentityError(.cancelled)
+        }
+        for await code in codes {
+            let prompt = BegunSignIn.Prompt.deviceCode(
+                code: code.userCode,
+                address: code.address.text,
+                completeAddress: code.completeAddress?.text
+            )
+            return BegunSignIn(handle: handle, prompt: prompt, lifetime: code.lifetime)
+        }
+        throw failure.withLock { $0 } ?? IdentityError(.cancelled)
+    }
+
+    private func signInByDeviceCode(
+        _ handle: String,
+        _ start: SignInStart,
+        show: @escaping @Sendable (DeviceCode) -> Void
+    ) async -> PendingSignIns.Outcome {
+        let scopes = settings.scopes(with: start.scopes)
+        do throws(SignInError) {
+            let signedIn = try await client.signInByDeviceCode(scopes: scopes, show: show) { [self] in
+                pending.withLock { $0.polledAt(handle) }
+            }
+            return await accept(signedIn, scopes: Set(scopes), only: start.only)
+        } catch {
+            return .failure(IdentityError(error))
+        }
+    }
+
+    /// Waits until somebody has asked for the outcome, or nobody has for too long.
+    private func waitForCollection(of handle: String) async {
+        while let time = pending.withLock({ $0.polledAt(handle) }), clock.now() - time <= DeviceGrant.patience {
+            guard (try? await clock.wait(DeviceGrant.patience)) != nil else { return }
+        }
+    }
+
+    package func complete(_ handle: String, query: String) async throws(IdentityError) -> ProviderSignIn {
+        guard let signIn = pending.withLock({ $0.take(handle) }) else { throw .unknownSignIn }
+        let outcome: PendingSignIns.Outcome
+        do throws(SignInError) {
+            let signedIn = try await client.completeSignIn(
+                signIn.flow,
+                query: query,
+                requestedAt: signIn.requestedAt
+            )
+            outcome = await accept(signedIn, scopes: signIn.scopes, only: signIn.only)
+        } catch {
+            outcome = .failure(IdentityError(error))
+        }
+        let isAwaited = pending.withLock { $0.remove(handle) } != nil
+        guard !isAwaited else { return try outcome.get() }
+        discard(outcome)
+        throw IdentityError(.cancelled)
+    }
+
+    package func poll(_ handle: String) async throws(IdentityError) -> ProviderSignIn? {
+        switch pending.withLock({ $0.poll(handle, at: clock.now()) }) {
+        case .unknown: throw .unknownSignIn
+        case .pending: return nil
+        case .finished(let outcome): return try outcome.get()
+        }
+    }
+
+    package func cancel(_ handle: String) async { remove(handle) }
+
+    private func remove(_ handle: String) {
+        guard let (state, task) = pending.withLock({ $0.remove(handle) }) else { return }
+        task?.cancel()
+        if case .deviceCode(let outcome?) = state { discard(outcome) }
+    }
+
+    /// Ends all sign-ins that are under way: whoever began them has gone.
+    package func cancelAll() { for handle in pending.withLock({ $0.handles }) { remove(handle) } }
+
+    // MARK: Who has signed in
+
+    private func accept(
+        _ signedIn: OpenIDConnectClient.SignedIn,
+        scopes: Set<String>,
+        only: ProviderRecord.Person?
+    ) async -> PendingSignIns.Outcome {
+        let (identity, tokens, now) = (signedIn.identity, signedIn.tokens, clock.date())
+        let granted = tokens.scopes ?? scopes
+        let kept = KeptSignIn(identity, tokens, scopes: granted, now: now)
+        do throws(IdentityError) {
+            let record = try kept.record(of: issuer)
+            guard only == nil || only == record.person else { throw .anotherPerson(issuer) }
+            let claims = try await claims(of: identity, tokens.accessToken)
+            return .success(
+                ProviderSignIn(
+                    account: settings.mapping.account(
+                        issuer: issuer,
+                        subject: identity.subject,
+                        identity: identity.claims,
+                        names: claims
+                    ),
+                    isAdministrator: settings.administrator?.isIn(claims) ?? false,
+                    record: record,
+                    token: AccessToken(tokens, scopes: granted, now: now)
+                )
+            )
+        } catch {
+            client.discard(kept.issued(at: now))
+            return .failure(error)
+        }
+    }
+
+    /// What the provider says of the person. Many say little in the ID token, and the rest where they are asked (OpenID Connect Core, section 5.4).
+    private func claims(of identity: IDToken, _ token: Secret) async throws(IdentityError) -> JSONValue {
+        let lacksRole = settings.administrator.map { identity.claims[$0.name] == nil } ?? false
+        guard identity.isSigned, lacksRole || !AccountMapping.hasName(identity.claims),
+            case .object(let signed) = identity.claims
+        else { return identity.claims }
+        do throws(SignInError) {
+            // One that cannot be asked has said all.
+            guard try await client.provider().metadata.userInfoEndpoint != nil else { return identity.claims }
+            let more = try await client.userInfo(token.text, of: identity.subject)
+            return .object((more.claims.object ?? [:]).merging(signed) { $1 })
+        } catch {
+            // About somebody else: then it is not to be believed. An administrator who is taken for none finds no reason for it, so they try again.
+            // Otherwise the person has a name less.
+            guard error != .anotherSignIn, !lacksRole else { throw IdentityError(error) }
+            return identity.claims
+        }
+    }
+
+    /// Revokes what nobody wants, as far as that works now: nobody keeps it for a later attempt.
+    private func discard(_ outcome: PendingSignIns.Outcome) {
+        guard case .success(let signIn) = outcome else { return }
+        Task { try? await end(signIn.record) }
+    }
+
+    // MARK: Staying signed in
+
+    package func renew(_ record: ProviderRecord, scopes: Set<String>, mayBeUsed: Bool) async -> RenewalOutcome {
+        guard var kept = KeptSignIn(record, of: issuer) else {
+            // Of another provider, or damaged: only the person can help.
+            return .reauthenticationNeeded
+        }
+        guard let token = kept.refreshToken else {
+            return .misconfigured(
+                IdentityError(
+                    .providerMisconfigured,
+                    "\(issuer) gives this device no refresh token; allow the client to have some, or set oidcOfflineAccess to always"
+                )
+            )
+        }
+        let outcome = await client.refresh(
+            Secret(token),
+            scopes: scopes.sorted(),
+            of: kept.identity(of: issuer),
+            mayBeUsed: mayBeUsed
+        )
+        switch outcome {
+        case .renewed(let tokens):
+            let now = clock.date()
+            kept.renew(tokens, now: now)
+            let granted = tokens.scopes ?? (scopes.isEmpty ? kept.scopes : scopes)
+            do throws(IdentityError) {
+                return .renewed(AccessToken(tokens, scopes: granted, now: now), try kept.record(of: issuer))
+            } catch {
+                // The old token is used up, and the new one is too large to keep: why, the sign-in that has to follow says.
+                client.discard(IssuedTokens(tokens, withSession: false))
+                return .reauthenticationNeeded
+            }
+        case .sessionOver: return .sessionOver
+        case .reauthenticationNeeded: return .reauthenticationNeeded
+        case .misconfigured(let error): return .misconfigured(IdentityError(error))
+        case .scopeRefused: return .scopeRefused
+        case .unavailable(let error, let mayBeUsed):
+            return .unavailable(IdentityError(error), mayBeUsed: mayBeUsed)
+        }
+    }
+
+    // MARK: The end
+
+    package func end(_ record: ProviderRecord) async throws(IdentityError) {
+        guard let kept = KeptSignIn(record, of: issuer) else {
+            throw IdentityError(.providerMisconfigured, "the record is not of \(issuer); its tokens cannot be revoked")
+        }
+        do throws(SignInError) {
+            try await client.end(kept.issued(at: clock.date()))
+        } catch {
+            throw IdentityError(error)
+        }
+    }
+}
+
+extension IdentityError {
+    /// The same, as the broker knows it.
+    init(_ error: SignInError) {
+        self.init(Code(rawValue: error.code.rawValue) ?? .providerFailed, error.description)
+    }
+
+    static let unknownSignIn = IdentityError(.loginExpired, "this sign-in is over, or was never begun; begin again")
+
+    static func anotherPerson(_ issuer: Issuer) -> IdentityError {
+        IdentityError(
+            .authenticationFailed,
+            "somebody else has signed in with \(issuer) than who is signed in on this device (current_account_mismatch); the same "
+                + "person has to sign in, or sign out first"
+        )
+    }
+}
+
+extension AccessToken {
+    fileprivate init(_ tokens: TokenAnswer, scopes: Set<String>, now: Date) {
+        self.init(
+            value: tokens.accessToken.text,
+            scopes: scopes,
+            expiresAt: now + TimeInterval(tokens.lifetime / .seconds(1))
+        )
+    }
+}

@@ -1,0 +1,135 @@
+import Crypto
+import FoundationEssentials
+package import Identity
+
+/// Seals records with AES-256-GCM, each with a random nonce, and binds each to its use as associated data.
+package struct RecordVault: RecordSealer {
+    /// The name of the systemd credential with the key (`LoadCredentialEncrypted=`).
+    package static let credential = "token-key"
+    /// The shortest key material, in bytes: that of the key itself. It has to be random.
+    package static let shortestSecret = 32
+    /// The longest file that is read for it.
+    private static let longestSecret = 4096
+
+    private let key: SymmetricKey
+
+    /// - Throws: ``RecordUnreadable``, where the secret is too short to be a key.
+    package init(secret: [UInt8]) throws(RecordUnreadable) {
+        guard secret.count >= Self.shortestSecret else {
+            throw RecordUnreadable(
+                "the credential \(Self.credential) has \(secret.count) bytes; make one of \(Self.shortestSecret) or more: "
+                    + "head -c 32 /dev/urandom | systemd-creds encrypt --name=\(Self.credential) - FILE"
+            )
+        }
+        key = HKDF<SHA256>.deriveKey(
+            inputKeyMaterial: SymmetricKey(data: secret),
+            info: Array("notify-center records 1".utf8),
+            outputByteCount: 32
+        )
+    }
+
+    /// The vault with the key that systemd gave to this service; `nil` where it gave none.
+    ///
+    /// Blocks for the disk.
+    ///
+    /// - Throws: ``RecordUnreadable``.
+    package static func ofService(environment: [String: String]) throws(RecordUnreadable) -> RecordVault? {
+        guard let directory = environment["CREDENTIALS_DIRECTORY"] else { return nil }
+        let path = "\(directory)/\(credential)"
+        guard FileManager.default.fileExists(atPath: path) else { return nil }
+        let content: Data
+        do {
+            content = try Data(contentsOf: URL(filePath: path))
+        } catch {
+            throw RecordUnreadable("the credential \(path) cannot be read: \(error)")
+        }
+        guard content.count <= longestSecret else {
+            throw RecordUnreadable("the credential \(path) has more than \(longestSecret) bytes; make it anew")
+        }
+        return try RecordVault(secret: Array(content))
+    }
+
+    package func seal(_ record: ProviderRecord, for use: RecordUse) throws(RecordUnreadable) -> [UInt8] {
+        guard record.content.count <= ProviderRecord.longestContent else {
+            throw RecordUnreadable("the provider's record has \(record.content.count) bytes, which is too long to keep")
+        }
+        do {
+            let box = try AES.GCM.seal(record.bytes, using: key, authenticating: use.associatedData)
+            // There, because the nonce has the usual length.
+            guard let sealed = box.combined else { throw CryptoKitError.incorrectParameterSize }
+            return Array(sealed)
+        } catch {
+            throw RecordUnreadable("the provider's record cannot be sealed: \(error)")
+        }
+    }
+
+    package func open(_ sealed: [UInt8], for use: RecordUse) throws(RecordUnreadable) -> ProviderRecord {
+        do {
+            let bytes = try AES.GCM.open(
+                try AES.GCM.SealedBox(combined: sealed),
+                using: key,
+                authenticating: use.associatedData
+            )
+            guard let record = ProviderRecord(bytes: bytes) else { throw CryptoKitError.incorrectParameterSize }
+            return record
+        } catch {
+            throw RecordUnreadable("the record is damaged, or was sealed by another key or for another session")
+        }
+    }
+}
+
+// MARK: Bytes
+
+/// Fields one after the other, each with its length before it, so that no two lists of fields have the same bytes.
+private func joined(_ fields: [[UInt8]]) -> [UInt8] {
+    fields.reduce(into: []) { bytes, field in
+        withUnsafeBytes(of: UInt32(field.count).littleEndian) { bytes += $0 }
+        bytes += field
+    }
+}
+
+/// - Returns: the fields; `nil` where the bytes are not made of fields.
+private func fields(of bytes: Data) -> [Data]? {
+    var (rest, fields) = (bytes, [Data]())
+    while !rest.isEmpty {
+        guard rest.count >= 4 else { return nil }
+        let length = rest.prefix(4).reversed().reduce(0) { $0 << 8 | Int($1) }
+        rest = rest.dropFirst(4)
+        guard length <= rest.count else { return nil }
+        fields.append(rest.prefix(length))
+        rest = rest.dropFirst(length)
+    }
+    return fields
+}
+
+extension ProviderRecord {
+    fileprivate var bytes: [UInt8] {
+        let texts = [person.issuer, person.subject].map { Array($0.utf8) }
+        // An absent session is one field less.
+        return joined(texts + [content.withBytes { Array($0) }] + (session.map { [Array($0.utf8)] } ?? []))
+    }
+
+    fileprivate init?(bytes: Data) {
+        guard let fields = fields(of: bytes), (3...4).contains(fields.count) else { return nil }
+        self.init(
+            person: Person(
+                issuer: String(decoding: fields[0], as: UTF8.self),
+                subject: String(decoding: fields[1], as: UTF8.self)
+            ),
+            session: fields.count == 4 ? String(decoding: fields[3], as: UTF8.self) : nil,
+            content: Secret(bytes: fields[2])
+        )
+    }
+}
+
+extension RecordUse {
+    fileprivate var associatedData: [UInt8] {
+        let texts =
+            switch self {
+            case .session(let epoch, let issuer, let account):
+                ["notify-center 1", "session", "\(epoch)", issuer, account]
+            case .ending(let number): ["notify-center 1", "ending", "\(number)"]
+            }
+        return joined(texts.map { Array($0.utf8) })
+    }
+}

@@ -1,0 +1,58 @@
+/// Names and values in the form of a query or of `application/x-www-form-urlencoded`.
+package enum FormFields {
+    /// In a request's body.
+    package static let contentType = "application/x-www-form-urlencoded"
+
+    /// All but letters, digits and `-._~` are encoded, the space too.
+    package static func encode(_ fields: [(String, String)]) -> String {
+        fields.map { encode($0) + "=" + encode($1) }.joined(separator: "&")
+    }
+
+    package static func encode(_ text: String) -> String {
+        var encoded: [UInt8] = []
+        let digits = Array("0123456789ABCDEF".utf8)
+        for byte in text.utf8 {
+            switch byte {
+            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E: encoded.append(byte)
+            default: encoded += [0x25, digits[Int(byte >> 4)], digits[Int(byte & 0xF)]]
+            }
+        }
+        return String(decoding: encoded, as: UTF8.self)
+    }
+
+    /// The fields of a query.
+    ///
+    /// - Returns: `nil` where a name comes twice, an escape is broken, or a value is not UTF-8: no server of an answer that is meant for us writes so.
+    package static func decode(_ query: String) -> [String: String]? {
+        var fields: [String: String] = [:]
+        for field in query.utf8.split(separator: UInt8(ascii: "&")) {
+            let parts = field.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
+            guard let name = decode(parts[0]), let value = decode(parts.count > 1 ? parts[1] : ""[...].utf8),
+                fields.updateValue(value, forKey: name) == nil
+            else { return nil }
+        }
+        return fields
+    }
+
+    private static func decode(_ text: Substring.UTF8View) -> String? {
+        var bytes: [UInt8] = []
+        var rest = text[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte == UInt8(ascii: "+") ? 0x20 : byte)
+                continue
+            }
+            let digits = rest.prefix(2)
+            guard digits.count == 2, let high = hexadecimal(digits.first), let low = hexadecimal(digits.last) else {
+                return nil
+            }
+            bytes.append(high << 4 | low)
+            rest = rest.dropFirst(2)
+        }
+        return String(validating: bytes, as: UTF8.self)
+    }
+
+    private static func hexadecimal(_ digit: UInt8?) -> UInt8? {
+        digit.flatMap { Character(Unicode.Scalar($0)).hexDigitValue }.map(UInt8.init)
+    }
+}

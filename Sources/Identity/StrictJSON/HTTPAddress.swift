@@ -1,0 +1,44 @@
+import FoundationEssentials
+
+/// The address of a server and a resource on it: `https`, or `http` on this machine, where nobody listens between.
+package struct HTTPAddress: Sendable, Hashable, CustomStringConvertible {
+    /// As it was written.
+    package let text: String
+    /// In lower case, without the brackets of an IPv6 address.
+    package let host: String
+    package let isSecure: Bool
+    private let origin: String
+    private let path: String
+
+    /// - Returns: `nil` where the text is no such address: another scheme, no host, a user's name, a fragment, anything but visible ASCII, or more
+    ///   than 4096 bytes.
+    package init?(_ text: String) {
+        guard text.utf8.count <= 4096, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != 0x5C }),
+            let url = URL(string: text, encodingInvalidCharacters: false),
+            let host = url.host(percentEncoded: false)?.lowercased(), !host.isEmpty, url.user == nil,
+            url.password == nil,
+            url.fragment == nil
+        else { return nil }
+        let name = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
+        let scheme = url.scheme?.lowercased()
+        guard scheme == "https" || (scheme == "http" && Self.isThisMachine(name)) else { return nil }
+        self.text = text
+        self.host = name
+        isSecure = scheme == "https"
+        origin = "\(isSecure ? "https" : "http")://\(host)\(url.port.map { ":\($0)" } ?? "")"
+        path = url.path(percentEncoded: true)
+    }
+
+    private static func isThisMachine(_ host: String) -> Bool { ["localhost", "127.0.0.1", "::1"].contains(host) }
+
+    /// Scheme, host and path. A query is left out: it may hold codes and tokens.
+    package var description: String { origin + path }
+
+    /// Whether there is a query.
+    package var hasQuery: Bool { text.contains("?") }
+
+    /// The same address with more in its query, which is encoded here.
+    package func adding(query: [(String, String)]) -> String {
+        text + (hasQuery ? "&" : "?") + FormFields.encode(query)
+    }
+}

@@ -1,0 +1,193 @@
+extension JSONValue {
+    /// The value that the bytes are the text of, by the grammar of RFC 8259 alone: UTF-8, one value, no member's name twice, no half of a
+    /// surrogate pair, no number beyond a `Double`.
+    ///
+    /// - Throws: `JSONError`. The size is checked before a byte is read.
+    package init(parsing bytes: [UInt8], limits: JSONLimits) throws(JSONError) {
+        guard bytes.count <= limits.size else {
+            throw JSONError(what: "it has more than \(limits.size) bytes", offset: nil)
+        }
+        var parser = JSONParser(bytes, limits)
+        self = try parser.document()
+    }
+}
+
+/// Goes through a text, as far as it follows the grammar.
+private struct JSONParser {
+    private let bytes: [UInt8]
+    private let limits: JSONLimits
+    private var position = 0
+    private var values = 0
+
+    init(_ bytes: [UInt8], _ limits: JSONLimits) {
+        self.bytes = bytes
+        self.limits = limits
+    }
+
+    mutating func document() throws(JSONError) -> JSONValue {
+        let value = try value(depth: 0)
+        guard next == nil else { throw flaw("something after the value") }
+        return value
+    }
+
+    // MARK: Bytes
+
+    private var next: UInt8? { position < bytes.count ? bytes[position] : nil }
+
+    private func flaw(_ what: String) -> JSONError { JSONError(what: next == nil ? nil : what, offset: position) }
+
+    private mutating func take(_ wanted: Unicode.Scalar...) -> Bool {
+        guard let next, wanted.contains(Unicode.Scalar(next)) else { return false }
+        position += 1
+        return true
+    }
+
+    private mutating func expect(_ wanted: Unicode.Scalar) throws(JSONError) {
+        guard take(wanted) else { throw flaw("no “\(wanted)”") }
+    }
+
+    private mutating func skipSpace() {
+        while let next, next == 0x20 || next == 0x09 || next == 0x0A || next == 0x0D { position += 1 }
+    }
+
+    // MARK: Values
+
+    /// One value, and the space around it.
+    private mutating func value(depth: Int) throws(JSONError) -> JSONValue {
+        skipSpace()
+        values += 1
+        guard values <= limits.values else { throw flaw("more than \(limits.values) values") }
+        let value: JSONValue
+        if take("{") {
+            value = .object(try members(depth: depth + 1))
+        } else if take("[") {
+            value = .array(try elements(depth: depth + 1))
+        } else if take("\"") {
+            value = .string(try restOfString())
+        } else if next == UInt8(ascii: "-") || isDigit {
+            value = .number(try number())
+        } else {
+            value = try word()
+        }
+        skipSpace()
+        return value
+    }
+
+    private mutating func members(depth: Int) throws(JSONError) -> [String: JSONValue] {
+        guard depth <= limits.depth else { throw flaw("too deep a nesting") }
+        var members: [String: JSONValue] = [:]
+        skipSpace()
+        if take("}") { return members }
+        repeat {
+            skipSpace()
+            let start = position
+            guard take("\"") else { throw flaw("no key") }
+            let name = try restOfString()
+            skipSpace()
+            try expect(":")
+            let value = try value(depth: depth)
+            // Two readers of one text could go by different ones of the two.
+            guard members.updateValue(value, forKey: name) == nil else {
+                throw JSONError(what: "the same key a second time", offset: start)
+            }
+        } while take(",")
+        try expect("}")
+        return members
+    }
+
+    private mutating func elements(depth: Int) throws(JSONError) -> [JSONValue] {
+        guard depth <= limits.depth else { throw flaw("too deep a nesting") }
+        var elements: [JSONValue] = []
+        skipSpace()
+        if take("]") { return elements }
+        repeat { elements.append(try value(depth: depth)) } while take(",")
+        try expect("]")
+        return elements
+    }
+
+    // MARK: Strings
+
+    private mutating func restOfString() throws(JSONError) -> String {
+        let start = position
+        var text: [UInt8] = []
+        while !take("\"") {
+            guard let next, next >= 0x20 else { throw flaw("a control character") }
+            position += 1
+            if next == UInt8(ascii: "\\") {
+                text += String(try escape()).utf8
+            } else {
+                text.append(next)
+            }
+        }
+        guard let string = String(validating: text, as: UTF8.self) else {
+            throw JSONError(what: "a string that is not UTF-8", offset: start)
+        }
+        return string
+    }
+
+    private mutating func escape() throws(JSONError) -> Unicode.Scalar {
+        let escapes: [(Unicode.Scalar, Unicode.Scalar)] = [
+            ("\"", "\""), ("\\", "\\"), ("/", "/"), ("b", "\u{8}"), ("f", "\u{C}"), ("n", "\n"), ("r", "\r"),
+            ("t", "\t"),
+        ]
+        for (letter, scalar) in escapes where take(letter) { return scalar }
+        guard take("u") else { throw flaw("no such escape") }
+        let unit = try hexadecimal()
+        if let scalar = Unicode.Scalar(unit) { return scalar }
+        // A surrogate: the upper half, and an escape with the lower one.
+        guard unit < 0xDC00, take("\\"), take("u") else { throw flaw("half of a surrogate pair") }
+        let low = try hexadecimal()
+        guard (0xDC00...0xDFFF).contains(low),
+            let scalar = Unicode.Scalar(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00))
+        else { throw flaw("half of a surrogate pair") }
+        return scalar
+    }
+
+    private mutating func hexadecimal() throws(JSONError) -> UInt32 {
+        var unit: UInt32 = 0
+        for _ in 0..<4 {
+            guard let next, let digit = Character(Unicode.Scalar(next)).hexDigitValue else {
+                throw flaw("no hexadecimal digit")
+            }
+            unit = unit << 4 | UInt32(digit)
+            position += 1
+        }
+        return unit
+    }
+
+    // MARK: Numbers and words
+
+    private var isDigit: Bool { next.map { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) } ?? false }
+
+    private mutating func digits() throws(JSONError) {
+        guard isDigit else { throw flaw("no digit") }
+        while isDigit { position += 1 }
+    }
+
+    private mutating func number() throws(JSONError) -> Double {
+        let start = position
+        _ = take("-")
+        if !take("0") { try digits() }
+        if take(".") { try digits() }
+        if take("e", "E") {
+            _ = take("+", "-")
+            try digits()
+        }
+        guard let number = Double(String(decoding: bytes[start..<position], as: UTF8.self)), number.isFinite else {
+            throw JSONError(what: "a number that is too large", offset: start)
+        }
+        return number
+    }
+
+    private mutating func word() throws(JSONError) -> JSONValue {
+        let rest = bytes[position...]
+        let words: [(String, JSONValue)] = [("true", .boolean(true)), ("false", .boolean(false)), ("null", .null)]
+        for (word, value) in words where rest.starts(with: word.utf8) {
+            position += word.utf8.count
+            return value
+        }
+        // One that the end of the text cuts off ends too early.
+        if words.contains(where: { $0.0.utf8.starts(with: rest) }) { position = bytes.count }
+        throw flaw("invalid value")
+    }
+}

@@ -1,0 +1,56 @@
+import StrictJSON
+
+/// What a client asks for. Members that mean nothing here are not looked at: clients send many, and new ones.
+struct ClientRequest: Sendable, Equatable {
+    /// The client's identifier, in lower case.
+    var client: String?
+    /// `homeAccountId` of the account that it means; `nil` means whoever is signed in.
+    var account: String?
+    /// What the token is to permit, in the client's order.
+    var scopes: [String] = []
+    /// Whether the token is to be bound to a key of the broker's (proof of possession).
+    var isBound = false
+
+    /// - Throws: `BrokerFailure` with `apiContractViolation` for what is no such request.
+    init(_ text: String) throws(BrokerFailure) {
+        let json: JSONValue
+        do throws(JSONError) {
+            json = try JSONValue(parsing: Array(text.utf8), limits: BrokerContract.limits)
+        } catch {
+            throw BrokerFailure(.apiContractViolation, "the request is not JSON: \(error)")
+        }
+        guard json.object != nil else { throw BrokerFailure(.apiContractViolation, "the request is no JSON object") }
+        let parameters = try Self.object(json, "authParameters")
+        // Some clients write beside the parameters what others write inside.
+        let (inner, outer) = (try Self.text(parameters, "clientId"), try Self.text(json, "clientId"))
+        client = (inner ?? outer)?.lowercased()
+        let accounts = (try Self.object(parameters, "account"), try Self.object(json, "account"))
+        if let account = accounts.0 ?? accounts.1 {
+            guard let identifier = try Self.text(account, "homeAccountId") else {
+                throw BrokerFailure(.apiContractViolation, "“account” has no “homeAccountId”")
+            }
+            self.account = identifier
+        }
+        if let value = parameters?["requestedScopes"], value != .null {
+            guard let scopes = value.strings else {
+                throw BrokerFailure(.apiContractViolation, "“requestedScopes” is no array of strings")
+            }
+            self.scopes = scopes
+        }
+        isBound = try Self.object(parameters, "popParams") != nil
+    }
+
+    /// A member; `nil` where it is absent or `null`.
+    private static func object(_ json: JSONValue?, _ name: String) throws(BrokerFailure) -> JSONValue? {
+        guard let value = json?[name], value != .null else { return nil }
+        guard value.object != nil else { throw BrokerFailure(.apiContractViolation, "“\(name)” is no object") }
+        return value
+    }
+
+    /// A member; `nil` where it is absent, `null` or empty, which clients write for one another.
+    private static func text(_ json: JSONValue?, _ name: String) throws(BrokerFailure) -> String? {
+        guard let value = json?[name], value != .null else { return nil }
+        guard let text = value.string else { throw BrokerFailure(.apiContractViolation, "“\(name)” is no string") }
+        return text.isEmpty ? nil : text
+    }
+}

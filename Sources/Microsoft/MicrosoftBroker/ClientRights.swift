@@ -1,0 +1,74 @@
+import DeviceConfiguration
+import SharedDevice
+
+/// What a client may ask for, by the manifest of this program.
+struct ClientRights: Sendable {
+    /// Scopes that belong to each sign-in, and that providers do not always name among those that a token permits.
+    private static let ofSignIn: Set = ["openid", "profile", "email", "offline_access"]
+
+    let rights: TokenRights
+
+    /// - Throws: `BrokerFailure` with `incorrectConfiguration` for a client that the manifest does not name.
+    func check(_ client: String?) throws(BrokerFailure) {
+        guard let client else { throw BrokerFailure(.apiContractViolation, "the request names no “clientId”") }
+        guard rights.microsoftClientIdentifiers.contains(client) else {
+            throw BrokerFailure(
+                .incorrectConfiguration,
+                "no manifest names the client \(client.prefix(64)); add it to microsoftClientIDs of \(BrokerContract.application)"
+            )
+        }
+    }
+
+    /// What the provider is asked for in place of these.
+    ///
+    /// - Throws: `BrokerFailure` with `incorrectConfiguration` where the manifest does not allow it.
+    func scopes(for requested: [String]) throws(BrokerFailure) -> [String] {
+        // The broker keeps refresh tokens, and clients get none.
+        let wanted = Set(requested.flatMap(meaning)).subtracting(["offline_access"])
+        let refused = rights.refused(of: wanted)
+        guard refused.isEmpty else {
+            throw BrokerFailure(
+                .incorrectConfiguration,
+                "the manifest does not allow \(refused.joined(separator: " ").prefix(200)); add it to scopes of "
+                    + "\(BrokerContract.application), or say in microsoftScopes what stands for it"
+            )
+        }
+        return wanted.sorted()
+    }
+
+    /// Sees that the token permits all that was asked for.
+    ///
+    /// - Throws: `BrokerFailure` with `incorrectConfiguration`, naming what is missing.
+    func check(granted: [String], for requested: [String]) throws(BrokerFailure) {
+        let missing = Set(requested.flatMap(meaning)).subtracting(granted).subtracting(Self.ofSignIn)
+        guard missing.isEmpty else {
+            throw BrokerFailure(
+                .incorrectConfiguration,
+                "the provider has not granted \(missing.sorted().joined(separator: " ").prefix(200))"
+            )
+        }
+    }
+
+    private func meaning(of scope: String) -> [String] { rights.microsoftScopes[scope].map(Array.init) ?? [scope] }
+}
+
+extension BrokerFailure {
+    /// What the device's broker, or the library, says of a request, as clients know it.
+    init(_ error: SharedDeviceError) {
+        let status: BrokerContract.Status =
+            switch error.code {
+            case .noCurrentAccount: .interactionRequired
+            case .currentAccountMismatch, .accountAlreadySignedIn: .accountSwitch
+            case .cleanupRequired, .cleanupPending: .userDataRemovalRequired
+            case .interactionRequired: .accountUnusable
+            case .providerUnavailable: .noNetwork
+            case .userCanceled: .userCanceled
+            case .loginExpired: .applicationCanceled
+            case .appNotEligible, .providerMisconfigured, .notSharedDevice, .tenantMismatch, .deviceNotJoined:
+                .incorrectConfiguration
+            case .brokerUnavailable, .tooManyAttempts: .transientError
+            default: .unexpected
+            }
+        self.init(status, error.message)
+    }
+}

@@ -1,0 +1,232 @@
+package import DBusTransport
+package import DeviceConfiguration
+import FoundationEssentials
+package import SharedDevice
+import StrictJSON
+import Synchronization
+
+/// Answers Microsoft's clients with the device's account, as an app of the device's broker: it holds data, owes cleanups and gives receipts.
+package final class MicrosoftBroker: Sendable {
+    /// What it is made of.
+    package struct Parts: Sendable {
+        /// The session's bus, which clients call on.
+        package var connection: DBusConnection
+        package var application: SharedDeviceApplication
+        /// The program that asks a person to sign in, and its arguments; `nil` where there is no display to ask at.
+        package var prompt: (program: String, arguments: [String])?
+        /// Deletes what clients have stored in the keyring, and says what it was. A failure is a failed cleanup.
+        package var removeSecrets: @Sendable () async throws -> String
+
+        package init(
+            connection: DBusConnection,
+            application: SharedDeviceApplication,
+            prompt: (program: String, arguments: [String])?,
+            removeSecrets: @escaping @Sendable () async throws -> String
+        ) {
+            self.connection = connection
+            self.application = application
+            self.prompt = prompt
+            self.removeSecrets = removeSecrets
+        }
+    }
+
+    private let parts: Parts
+    private let prompter: Prompter?
+    private let rights = Locked(TokenRights())
+    private let shown = Locked(AccountState.hidden(.starting))
+    private let underWay = Locked(0)
+    private let served = Locked<Observation?>(nil)
+
+    package init(_ parts: Parts) {
+        self.parts = parts
+        prompter = parts.prompt.map { Prompter(start: Prompter.program($0.program, $0.arguments)) }
+    }
+
+    /// What clients may ask for from now on.
+    package func use(_ rights: TokenRights) { self.rights.withLock { $0 = rights } }
+
+    /// Serves the interface, and takes the name.
+    ///
+    /// - Throws: `DBusError`; `nameTaken` where another program has the name.
+    package func start() async throws(DBusError) {
+        var limits = CallLimits()
+        // The text, and some for the other arguments; what is over the text's own bound is answered and not refused.
+        limits.bodyBytes = 2 * BrokerContract.limits.size
+        limits.calls = 4 * BrokerContract.requests
+        let observation = try parts.connection.export([interface], at: BrokerContract.path, limits: limits)
+        served.withLock { $0 = observation }
+        try await parts.connection.requestName(BrokerContract.busName)
+    }
+
+    /// Takes part in shared device mode until the task is cancelled.
+    package func follow() async throws(SharedDeviceError) {
+        let cleanup = CleanupCoordinator()
+        try cleanup.register("secrets") { [parts] _ in try await parts.removeSecrets() }
+        // Clients take the loss of the name for the end of the broker, and ask anew when it is back.
+        try cleanup.register("bus name") { [parts] _ in
+            try await parts.connection.releaseName(BrokerContract.busName)
+            try await parts.connection.requestName(BrokerContract.busName)
+        }
+        await parts.application.follow(cleanup) { [self] state in shown.withLock { $0 = state } }
+    }
+
+    // MARK: Calls
+
+    private var interface: DBusInterface {
+        DBusInterface(
+            BrokerContract.interface,
+            methods: BrokerContract.Method.allCases.map { method in
+                DBusInterface.Method(
+                    method.rawValue,
+                    in: [.init("version", "s"), .init("correlationId", "s"), .init("request", "s")],
+                    out: [.init("response", "s")]
+                ) { [weak self] call in
+                    let texts = call.arguments.map { $0.stringValue ?? "" }
+                    guard let self, texts.count == 3 else { return [.string("{}")] }
+                    return [.string(await self.answer(method, correlation: texts[1], texts[2]).text)]
+                }
+            }
+        )
+    }
+
+    /// The answer to a call, whatever it is.
+    func answer(_ method: BrokerContract.Method, correlation: String, _ text: String) async -> JSONValue {
+        let isAdmitted = underWay.withLock { count in
+            guard count < BrokerContract.requests else { return false }
+            count += 1
+            return true
+        }
+        do throws(BrokerFailure) {
+            guard isAdmitted else { throw BrokerFailure(.transientError, "too many requests at once; try again later") }
+            defer { underWay.withLock { $0 -= 1 } }
+            let request = try ClientRequest(text)
+            switch method {
+            case .getLinuxBrokerVersion: return .object(["linuxBrokerVersion": .string(BrokerContract.version)])
+            case .getAccounts: return ClientAnswers.accounts(try await visibleAccount())
+            case .acquireTokenSilently: return try await token(request)
+            case .acquireTokenInteractively: return try await interactiveToken(request, correlation)
+            case .removeAccount: return try await remove(request)
+            case .cancelInteractiveFlow:
+                prompter?.cancel(correlation)
+                return .object([:])
+            case .acquirePrtSsoCookie:
+                throw BrokerFailure(
+                    .incorrectConfiguration,
+                    "this device has no primary refresh token, which such cookies are made of; sign in in the browser"
+                )
+            case .generateSignedHttpRequest: throw Self.unbound
+            }
+        } catch {
+            return error.answer(to: method)
+        }
+    }
+
+    private static let unbound = BrokerFailure(
+        .incorrectConfiguration,
+        "this device signs no requests (proof of possession); ask for a bearer token"
+    )
+
+    /// Whoever clients may see: nobody while this app owes a cleanup.
+    private func visibleAccount() async throws(BrokerFailure) -> Account? {
+        if case .hidden(.changing) = shown.withLock({ $0 }) { return nil }
+        if case .hidden(.cleanupFailed) = shown.withLock({ $0 }) { return nil }
+        do throws(SharedDeviceError) {
+            // By this answer the broker counts this app as one that holds data.
+            return try await parts.application.currentAccount()
+        } catch {
+            throw BrokerFailure(error)
+        }
+    }
+
+    /// The account that a request means.
+    private func account(of request: ClientRequest) async throws(BrokerFailure) -> Account {
+        switch shown.withLock({ $0 }) {
+        case .hidden(.changing), .hidden(.cleanupFailed):
+            throw BrokerFailure(
+                .userDataRemovalRequired,
+                "what the last person's clients have stored is not deleted yet"
+            )
+        default: break
+        }
+        guard let account = try await visibleAccount() else {
+            throw BrokerFailure(.interactionRequired, "nobody is signed in on this device")
+        }
+        guard request.account == nil || request.account?.lowercased() == account.identifier.lowercased() else {
+            throw BrokerFailure(.accountSwitch, "another person is signed in on this device")
+        }
+        return account
+    }
+
+    private func token(_ request: ClientRequest) async throws(BrokerFailure) -> JSONValue {
+        let rights = ClientRights(rights: rights.withLock { $0 })
+        try rights.check(request.client)
+        guard !request.isBound else { throw Self.unbound }
+        let scopes = try rights.scopes(for: request.scopes)
+        let account = try await account(of: request)
+        let token: TokenResult
+        do throws(SharedDeviceError) {
+            token = try await parts.application.acquireTokenSilent(
+                with: SilentTokenParameters(scopes: scopes, account: account)
+            )
+        } catch {
+            throw BrokerFailure(error)
+        }
+        let answer = try ClientAnswers.token(token, requested: request.scopes, now: Date())
+        try rights.check(granted: token.scopes, for: request.scopes)
+        return answer
+    }
+
+    /// A token without a question where there is one; otherwise the person is asked first. Clients ask so also where nobody has to be asked.
+    private func interactiveToken(
+        _ request: ClientRequest,
+        _ correlation: String
+    ) async throws(BrokerFailure) -> JSONValue {
+        do throws(BrokerFailure) {
+            return try await token(request)
+        } catch {
+            guard error.status == .interactionRequired || error.status == .accountUnusable else { throw error }
+        }
+        guard let prompter else {
+            throw BrokerFailure(
+                .incorrectConfiguration,
+                "there is no display to ask anybody at (DISPLAY, WAYLAND_DISPLAY)"
+            )
+        }
+        switch try await prompter.ask(correlation) {
+        // Whoever has signed in meanwhile through another app is signed in here, too.
+        case .ended(0?), .ended(65?): return try await token(request)
+        case .ended(1?): throw BrokerFailure(.userCanceled, "the sign-in was cancelled")
+        case .ended(75?): throw BrokerFailure(.transientError, "nobody can sign in at the moment; try again later")
+        case .ended(69?), .ended(77?), .ended(78?):
+            throw BrokerFailure(
+                .incorrectConfiguration,
+                "shared-device-sign-in could not ask anybody; run it in the session, and it says why"
+            )
+        case .ended(let status):
+            throw BrokerFailure(
+                .unexpected,
+                "shared-device-sign-in ended with status \(status.map { "\($0)" } ?? "unknown")"
+            )
+        case .cancelled: throw BrokerFailure(.applicationCanceled, "the request was cancelled")
+        case .expired: throw BrokerFailure(.applicationCanceled, "nobody has signed in within ten minutes; try again")
+        case .failed(let reason): throw BrokerFailure(.incorrectConfiguration, reason)
+        }
+    }
+
+    /// The sign-out of the device: clients know no other.
+    private func remove(_ request: ClientRequest) async throws(BrokerFailure) -> JSONValue {
+        let account: Account
+        do throws(BrokerFailure) {
+            account = try await self.account(of: request)
+        } catch {
+            guard error.status == .interactionRequired else { throw error }
+            throw BrokerFailure(.accountNotFound, "nobody is signed in on this device")
+        }
+        do throws(SharedDeviceError) {
+            _ = try await parts.application.signout(with: account)
+        } catch {
+            throw BrokerFailure(error)
+        }
+        return .object([:])
+    }
+}

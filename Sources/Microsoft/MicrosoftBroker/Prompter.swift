@@ -1,0 +1,111 @@
+import DBusTransport
+import Glibc
+import SharedDevice
+import Synchronization
+
+/// Has a person asked to sign in, by a program of its own: one at a time for all requests that wait for it.
+final class Prompter: Sendable {
+    /// What became of it.
+    enum Outcome: Sendable, Equatable {
+        /// The program has ended, with this status; `nil` where nobody knows it.
+        case ended(Int32?)
+        /// The request was cancelled.
+        case cancelled
+        /// It took too long.
+        case expired
+        /// It does not start.
+        case failed(String)
+    }
+
+    /// Starts the program and waits for its end; a task that is cancelled ends it.
+    typealias Start = @Sendable () async -> Outcome
+
+    private struct State {
+        var nextWaiter: UInt64 = 0
+        var waiting: [UInt64: (correlation: String, continuation: CheckedContinuation<Outcome?, Never>)] = [:]
+        var run: UInt64 = 0
+        var task: Task<Void, Never>?
+    }
+
+    private let start: Start
+    private let state = Locked(State())
+
+    init(start: @escaping Start) { self.start = start }
+
+    /// Waits until the person has signed in, or does not want to.
+    ///
+    /// - Parameter correlation: the client's name for its request, for ``cancel(_:)``.
+    /// - Throws: `BrokerFailure` where too many wait already.
+    func ask(_ correlation: String) async throws(BrokerFailure) -> Outcome {
+        let outcome: Outcome? = await withCheckedContinuation { continuation in
+            let isTaken = state.withLock { state -> Bool in
+                guard state.waiting.count < BrokerContract.interactiveRequests else { return false }
+                state.nextWaiter += 1
+                state.waiting[state.nextWaiter] = (correlation, continuation)
+                guard state.task == nil else { return true }
+                state.run += 1
+                let run = state.run
+                state.task = Task { [weak self, start] in self?.end(run, await start()) }
+                return true
+            }
+            if !isTaken { continuation.resume(returning: nil) }
+        }
+        guard let outcome else {
+            throw BrokerFailure(.transientError, "too many sign-ins wait for a person; try again later")
+        }
+        return outcome
+    }
+
+    private func end(_ run: UInt64, _ outcome: Outcome) {
+        let waiting = state.withLock { state -> [CheckedContinuation<Outcome?, Never>] in
+            // Of one that was cancelled nobody waits for anything; those that wait are another's.
+            guard state.run == run, state.task != nil else { return [] }
+            defer { state.waiting = [:] }
+            state.task = nil
+            return state.waiting.values.map(\.continuation)
+        }
+        for continuation in waiting { continuation.resume(returning: outcome) }
+    }
+
+    /// Ends the wait of the requests with this name, and the program where no other waits for it.
+    func cancel(_ correlation: String) {
+        let (waiting, task) = state.withLock { state -> ([CheckedContinuation<Outcome?, Never>], Task<Void, Never>?) in
+            let mine = state.waiting.filter { $0.value.correlation == correlation }
+            for number in mine.keys { state.waiting[number] = nil }
+            guard !mine.isEmpty, state.waiting.isEmpty else { return (mine.values.map(\.continuation), nil) }
+            defer { state.task = nil }
+            return (mine.values.map(\.continuation), state.task)
+        }
+        task?.cancel()
+        for continuation in waiting { continuation.resume(returning: .cancelled) }
+    }
+}
+
+extension Prompter {
+    /// `shared-device-sign-in`, on a page: a client has no terminal of its own for it. It is asked to end, so that it takes its browser along.
+    ///
+    /// - Parameter patience: after that the program is ended.
+    static func program(_ program: String, _ arguments: [String], patience: Duration = .seconds(600)) -> Start {
+        {
+            let process: HelperProcess
+            do throws(HelperProcess.Failure) {
+                process = try HelperProcess(program, arguments)
+            } catch {
+                return .failed(error.description)
+            }
+            let isLate = Locked(false)
+            let deadline = Task {
+                try await Task.sleep(for: patience)
+                isLate.withLock { $0 = true }
+                process.kill(SIGTERM)
+            }
+            let status = await withTaskCancellationHandler {
+                await onSystemThread { process.end() }
+            } onCancel: {
+                process.kill(SIGTERM)
+            }
+            deadline.cancel()
+            return isLate.withLock { $0 } ? .expired : .ended(status)
+        }
+    }
+}

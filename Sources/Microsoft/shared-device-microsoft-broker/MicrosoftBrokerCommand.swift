@@ -1,0 +1,152 @@
+import AppAdapters
+import ArgumentParser
+import CLinux
+import DBusTransport
+import DeviceConfiguration
+import FoundationEssentials
+import Glibc
+import MicrosoftBroker
+import NotifyCenter
+import ProjectVersion
+import SharedDevice
+
+@main
+struct MicrosoftBrokerCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "shared-device-microsoft-broker",
+        abstract: "Gives Microsoft's clients in a desktop session the account of a shared device.",
+        discussion: """
+            Serves com.microsoft.identity.Broker1 on the session's bus, if the managed configuration has "microsoftBroker": true, and takes part \
+            in shared device mode as the app com.microsoft.identity.broker1. Prints “ready” when it owns the name. Ends with SIGTERM or SIGINT.
+            Exit status: 0 ended as asked; 64 wrong usage; 69 no bus, or another program has the name; 78 it is not wanted, or another program \
+            is installed for the name.
+            """,
+        version: ProjectVersion.line(of: "shared-device-microsoft-broker")
+    )
+
+    @Option(
+        help: ArgumentHelp(
+            "The bus that the device's broker serves: session, system, or an address.",
+            discussion: "Otherwise $\(Bus.environmentVariable); else the session bus.",
+            valueName: "bus"
+        )
+    )
+    var bus: String?
+
+    @Option(
+        name: .customLong("configuration"),
+        help: ArgumentHelp("The managed configuration; the manifests are in apps, beside it.", valueName: "file")
+    )
+    var configurationFile: String = ManagedConfigurationFile.defaultPath
+
+    @Option(
+        name: .customLong("state"),
+        help: ArgumentHelp("The directory of its record of whose data it holds.", valueName: "dir")
+    )
+    var stateDirectory: String?
+
+    @Option(help: ArgumentHelp("The program that asks a person to sign in.", valueName: "program"))
+    var signIn: String = "shared-device-sign-in"
+
+    /// Of the items that Microsoft's libraries store in the keyring.
+    private static let schema = "com.microsoft.identity.secret"
+
+    func run() async throws {
+        // Tokens of a person are in memory for a while.
+        CLinux_keepMemoryPrivate()
+        var none = rlimit(rlim_cur: 0, rlim_max: 0)
+        setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none)
+        signal(SIGPIPE, SIG_IGN)
+        let end = try EndSignals()
+        let environment = ProcessInfo.processInfo.environment
+        let file = ManagedConfigurationFile(path: configurationFile)
+        try checkIsWanted(file, environment)
+        let manifests: AsyncStream<AppManifests>
+        do throws(ManagedConfigurationError) {
+            manifests = try AppManifestDirectory(path: file.appManifestDirectory).updates()
+        } catch {
+            throw Self.failure(EX_CONFIG, "\(error)")
+        }
+        let broker = try broker(environment)
+        var first = manifests.makeAsyncIterator()
+        if let manifests = await first.next() { use(manifests, broker) }
+        do throws(DBusError) {
+            try await broker.start()
+        } catch {
+            throw Self.failure(EX_UNAVAILABLE, "\(error)")
+        }
+        print("ready")
+        fflush(nil)
+        let following = Task { try await broker.follow() }
+        let reading = Task { for await manifests in manifests { use(manifests, broker) } }
+        await end.first()
+        reading.cancel()
+        following.cancel()
+        _ = await following.result
+    }
+
+    private func checkIsWanted(_ file: ManagedConfigurationFile, _ environment: [String: String]) throws {
+        let content: ManagedConfigurationFile.Content
+        do throws(ManagedConfigurationError) {
+            content = try file.load()
+        } catch {
+            throw Self.failure(EX_CONFIG, "\(error)")
+        }
+        guard case .present(let configuration) = content, configuration.microsoftBroker else {
+            throw Self.failure(EX_CONFIG, "\(file.path) does not have \"microsoftBroker\": true")
+        }
+        let others = ActivationFiles.others(
+            named: BrokerContract.busName,
+            than: "shared-device-microsoft-broker",
+            in: ActivationFiles.directories(environment: environment)
+        )
+        if let other = others.first {
+            throw Self.failure(
+                EX_CONFIG,
+                "\(other) has the bus start another program as \(BrokerContract.busName); remove the package that it is of"
+            )
+        }
+    }
+
+    private func broker(_ environment: [String: String]) throws -> MicrosoftBroker {
+        let deviceBus = bus.map(Bus.init(name:)) ?? .fromEnvironment
+        let hasDisplay = ["WAYLAND_DISPLAY", "DISPLAY"].contains { environment[$0]?.isEmpty == false }
+        let arguments = ["--page"] + (bus.map { ["--bus", $0] } ?? [])
+        do throws(DBusError) {
+            return MicrosoftBroker(
+                MicrosoftBroker.Parts(
+                    connection: try DBusConnection.open(.session),
+                    application: SharedDeviceApplication(
+                        identifier: BrokerContract.application,
+                        bus: deviceBus,
+                        stateDirectory: stateDirectory
+                    ),
+                    prompt: hasDisplay ? (signIn, arguments) : nil,
+                    removeSecrets: {
+                        let count = try await SecretItems.remove(schema: Self.schema)
+                        return "\(count) \(count == 1 ? "item" : "items")"
+                    }
+                )
+            )
+        } catch {
+            throw Self.failure(EX_UNAVAILABLE, "\(error)")
+        }
+    }
+
+    private func use(_ manifests: AppManifests, _ broker: MicrosoftBroker) {
+        for problem in manifests.problems { Self.warn("\(problem)") }
+        let own = manifests.manifests.first { $0.identifier == BrokerContract.application }
+        if own == nil { Self.warn("no manifest has the id \(BrokerContract.application): no client gets a token") }
+        broker.use(own?.tokens ?? TokenRights())
+    }
+
+    private static func warn(_ text: String) {
+        var line = "shared-device-microsoft-broker: \(text)\n"
+        _ = line.withUTF8 { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+
+    private static func failure(_ status: Int32, _ text: String) -> ExitCode {
+        warn(text)
+        return ExitCode(status)
+    }
+}

@@ -1,0 +1,131 @@
+import CLinux
+import DBusTransport
+import FoundationEssentials
+import NotifyCenter
+
+/// `shared-device-sign-in`, the program that asks a person to sign in in the place of the app. It hands back who has signed in, and nothing secret.
+struct SignInProgram: Sendable {
+    /// Who has signed in.
+    struct Person: Sendable, Hashable {
+        let username: String
+        let epoch: UInt64
+    }
+
+    /// Names another program, for tests and for development. It counts for nothing in a program that has more rights than its user.
+    static let variable = "SHARED_DEVICE_SIGN_IN"
+    /// Where it is installed. It is not looked up in `PATH`: whatever it finds there would ask people for passwords.
+    private static let places = ["/usr/bin/shared-device-sign-in", "/usr/local/bin/shared-device-sign-in"]
+    /// Longer than any sign-in lasts. The program itself ends before.
+    private static let lifetime = Duration.seconds(1200)
+    /// How long it may take to close its browser.
+    private static let grace = Duration.seconds(20)
+
+    let bus: Bus
+    var loginHint: String?
+    var patience = Duration.seconds(15)
+    var showsPage = false
+
+    /// Runs it to its end. A task that is cancelled ends it, and with it the sign-in.
+    ///
+    /// - Throws: ``SharedDeviceError``: what the program says of a sign-in that came to nothing; `interactionRequired` if there is no such program.
+    func run(attempted: String) async throws(SharedDeviceError) -> Person {
+        let end: (status: Int32?, text: String)
+        do throws(HelperProcess.Failure) {
+            var settings = HelperProcess.Settings()
+            // What cannot be deleted, for instance, is for whoever reads the app's own errors.
+            settings.errors = .inherited
+            end = try await HelperProcess.output(
+                of: try Self.path(),
+                arguments,
+                settings,
+                withErrors: false,
+                within: HelperProcess.Patience(Self.lifetime, grace: Self.grace)
+            )
+        } catch {
+            throw SharedDeviceError(.interactionRequired, attempted: attempted, message: error.description)
+        }
+        return try Self.result(status: end.status, text: end.text, attempted: attempted)
+    }
+
+    private var arguments: [String] {
+        var arguments = ["--json", "--bus", "\(bus)", "--wait", "\(patience / .seconds(1))"]
+        if let loginHint, !loginHint.isEmpty { arguments += ["--login-hint=\(loginHint)"] }
+        if showsPage { arguments.append("--page") }
+        return arguments
+    }
+
+    private static func path() throws(HelperProcess.Failure) -> String {
+        if let path = CLinux_secureEnvironment(variable).map({ String(cString: $0) }), path.hasPrefix("/") {
+            return path
+        }
+        if let path = places.first(where: FileManager.default.isExecutableFile(atPath:)) { return path }
+        throw HelperProcess.Failure(
+            "there is no \(places.joined(separator: " and no ")); install the package shared-device"
+        )
+    }
+
+    private struct Result: Decodable {
+        var username: String?
+        var epoch: UInt64?
+        var code: String?
+        var message: String?
+    }
+
+    /// What the program's end means.
+    static func result(status: Int32?, text: String, attempted: String) throws(SharedDeviceError) -> Person {
+        let result = try? JSONDecoder().decode(Result.self, from: Data(text.utf8))
+        if status == 0, let username = result?.username, let epoch = result?.epoch {
+            return Person(username: username, epoch: epoch)
+        }
+        guard let message = result?.message, let code = result?.code else {
+            let end = status.map { "with status \($0)" } ?? "in an unknown way"
+            throw SharedDeviceError(
+                .brokerFailed,
+                attempted: attempted,
+                message: "shared-device-sign-in ended \(end) and without a result"
+            )
+        }
+        throw SharedDeviceError(SharedDeviceError.Code(code) ?? .brokerFailed, attempted: attempted, message: message)
+    }
+}
+
+extension SharedDeviceApplication {
+    /// Has ``SignInProgram`` ask the person, and gets a token of whoever has signed in.
+    func acquireTokenAtPrompt(
+        _ parameters: InteractiveTokenParameters,
+        patience: Duration,
+        attempted: String
+    ) async throws(SharedDeviceError) -> TokenResult {
+        let program = SignInProgram(
+            bus: broker.bus,
+            loginHint: parameters.loginHint,
+            patience: patience,
+            showsPage: parameters.showsPage
+        )
+        let person = try await program.run(attempted: attempted)
+        let account = try await keeper.current()
+        guard let account, try await keeper.session(of: account) == person.epoch else {
+            throw SharedDeviceError(
+                .currentAccountMismatch,
+                attempted: attempted,
+                message: "\(person.username) was signed out meanwhile"
+            )
+        }
+        guard !Task.isCancelled else {
+            // The person has given up, and may have left the device: undo the sign-in.
+            _ = try? await broker.call(
+                .signOut,
+                [
+                    "application": .string(identifier), "accountIdentifier": .string(account.identifier),
+                    "session": .uint64(person.epoch),
+                ],
+                attempted: "cancel a sign-in",
+                isCancellable: false
+            )
+            throw SharedDeviceError(.userCanceled, attempted: attempted, message: "the task was cancelled")
+        }
+        return try await acquireTokenSilent(
+            with: SilentTokenParameters(scopes: parameters.scopes, account: account)
+        )
+    }
+}

@@ -1,0 +1,80 @@
+package import DBusTransport
+
+/// The broker as an administrator's program calls it.
+package struct BrokerAdministration: Sendable {
+    package let connection: DBusConnection
+
+    /// Connects to the bus that the broker serves; whether it does shows with the first call.
+    ///
+    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` where there is no such bus.
+    package init(bus: Bus) throws(SharedDeviceError) {
+        do throws(DBusError) {
+            connection = try DBusConnection.open(bus)
+        } catch {
+            throw SharedDeviceError(error, attempted: "reach the broker")
+        }
+    }
+
+    /// Calls the broker and waits for the answer, without holding a thread.
+    ///
+    /// - Parameters:
+    ///   - fields: the request; `nil` for a method that takes none.
+    ///   - attempted: what the caller is about, for the error.
+    /// - Throws: ``SharedDeviceError``: the broker's refusal, or `brokerUnavailable` for whatever keeps an answer away.
+    package func call(
+        _ method: BrokerProtocol.Method,
+        _ fields: BrokerProtocol.Fields? = [:],
+        attempted: String = "ask the broker",
+        timeout: Duration = .seconds(25)
+    ) async throws(SharedDeviceError) -> BrokerProtocol.Fields {
+        do throws(DBusError) {
+            return try Self.answer(await connection.call(try Self.message(method, fields), timeout: timeout), attempted)
+        } catch {
+            throw SharedDeviceError(error, attempted: attempted)
+        }
+    }
+
+    /// The same for a program that has nothing else to do: blocks this thread.
+    ///
+    /// - Throws: as ``call(_:_:attempted:timeout:)``.
+    package func callAndWait(
+        _ method: BrokerProtocol.Method,
+        _ fields: BrokerProtocol.Fields? = [:],
+        attempted: String = "ask the broker",
+        timeout: Duration = .seconds(25)
+    ) throws(SharedDeviceError) -> BrokerProtocol.Fields {
+        do throws(DBusError) {
+            return try Self.answer(
+                connection.callAndWait(try Self.message(method, fields), timeout: timeout),
+                attempted
+            )
+        } catch {
+            throw SharedDeviceError(error, attempted: attempted)
+        }
+    }
+
+    private static func message(
+        _ method: BrokerProtocol.Method,
+        _ fields: BrokerProtocol.Fields?
+    ) throws(DBusError) -> DBusMessage {
+        try DBusMessage.methodCall(
+            destination: BrokerProtocol.busName,
+            path: BrokerProtocol.path,
+            interface: BrokerProtocol.interface,
+            member: method.rawValue,
+            arguments: fields.map { [.fields($0)] } ?? []
+        )
+    }
+
+    private static func answer(_ values: [DBusValue], _ attempted: String) throws(DBusError) -> BrokerProtocol.Fields {
+        guard let fields = values.first?.fieldsValue else {
+            throw DBusError(
+                .malformed,
+                name: BrokerProtocol.errorPrefix + SharedDeviceError.Code.brokerFailed.description,
+                message: "its answer is no dictionary",
+                attempted: attempted
+            )
+        }
+        return fields
+    }
+}

@@ -1,0 +1,220 @@
+import CLinux
+import DBusTransport
+import Glibc
+import Synchronization
+
+extension HelperProcess {
+    /// How a program has ended.
+    package struct End: Sendable {
+        /// Its exit status, or 128 and the signal; `nil` if somebody else in this process has collected it.
+        package var status: Int32?
+        /// Whether it was ended because it took too long.
+        package var isLate = false
+    }
+
+    /// How long a program may take.
+    package struct Patience: Sendable {
+        package let run: Duration
+        /// How long it may take to end after SIGTERM; zero: it is killed without.
+        package let grace: Duration
+
+        package init(_ run: Duration, grace: Duration = .zero) {
+            self.run = run
+            self.grace = grace
+        }
+    }
+
+    /// Runs a program to its end on this thread, and hands on what it writes to its standard output. What it leaves running in a group of its own
+    /// is killed before it is collected.
+    ///
+    /// A child of the program may keep the output open. Nobody waits for that: what the program itself wrote is in the pipe at its end.
+    ///
+    /// - Parameters:
+    ///   - settings: their output is not used.
+    ///   - withErrors: whether standard error goes the same way.
+    ///   - started: is handed the process.
+    ///   - take: gets each piece, on this thread.
+    /// - Throws: ``Failure`` if it does not start.
+    package static func runToEnd(
+        _ program: String,
+        _ arguments: [String],
+        _ settings: Settings,
+        withErrors: Bool = false,
+        within patience: Patience,
+        started: (HelperProcess) -> Void = { _ in },
+        take: (ArraySlice<UInt8>) -> Void
+    ) throws(Failure) -> End {
+        var ends: [CInt] = [-1, -1]
+        guard CLinux_pipe(&ends) == 0 else { throw Failure("no pipe: \(String(cString: strerror(errno)))") }
+        defer { close(ends[0]) }
+        var settings = settings
+        settings.output = .descriptor(ends[1])
+        if withErrors { settings.errors = .descriptor(ends[1]) }
+        let child = Result { () throws(Failure) in try HelperProcess(program, arguments, settings) }
+        close(ends[1])
+        let process = try child.get()
+        started(process)
+        guard let descriptor = ProcessDescriptor(process.identifier) else {
+            let reason = String(cString: strerror(errno))
+            process.kill(leadsGroup: settings.leadsGroup)
+            _ = process.end()
+            throw Failure("\(program) cannot be watched: \(reason)")
+        }
+        var output = ProgramOutput(descriptor: ends[0])
+        var end = End()
+        if !output.read(until: descriptor, by: .now + patience.run, take) {
+            end.isLate = true
+            if patience.grace > .zero { process.kill(SIGTERM, leadsGroup: settings.leadsGroup) }
+            if patience.grace == .zero || !output.read(until: descriptor, by: .now + patience.grace, take) {
+                process.kill(leadsGroup: settings.leadsGroup)
+                ProgramStart.waitForEnd(of: process.identifier)
+                _ = output.read(until: descriptor, by: .now, take)
+            }
+        }
+        if settings.leadsGroup { process.killGroup(SIGKILL) }
+        end.status = process.end()
+        return end
+    }
+
+    /// Runs a program to its end, and returns its status with the beginning of what it wrote, to both of its outputs. A task that is cancelled
+    /// kills it.
+    ///
+    /// - Parameters:
+    ///   - limit: how many bytes are kept.
+    ///   - patience: after that the program is killed.
+    /// - Throws: ``Failure`` if it does not start.
+    package static func output(
+        of program: String,
+        _ arguments: [String],
+        limit: Int = 65_536,
+        patience: Duration
+    ) async throws(Failure) -> (status: Int32?, text: String) {
+        try await output(
+            of: program,
+            arguments,
+            Settings(),
+            withErrors: true,
+            limit: limit,
+            within: Patience(patience)
+        )
+    }
+
+    /// The same with everything said.
+    ///
+    /// - Parameters:
+    ///   - settings: their output is not used.
+    ///   - withErrors: whether standard error counts, too.
+    ///   - patience: holds for a task that is cancelled, too: the program then has the grace to end by itself.
+    package static func output(
+        of program: String,
+        _ arguments: [String],
+        _ settings: Settings,
+        withErrors: Bool,
+        limit: Int = 65_536,
+        within patience: Patience
+    ) async throws(Failure) -> (status: Int32?, text: String) {
+        let cancellation = Cancellation(grace: patience.grace)
+        let result = await withTaskCancellationHandler {
+            await onSystemThread {
+                var bytes: [UInt8] = []
+                return Result { () throws(Failure) in
+                    let end = try runToEnd(
+                        program,
+                        arguments,
+                        settings,
+                        withErrors: withErrors,
+                        within: patience,
+                        started: cancellation.started,
+                        take: { bytes += $0.prefix(limit - bytes.count) }
+                    )
+                    return (end.status, String(decoding: bytes, as: UTF8.self))
+                }
+            }
+        } onCancel: {
+            cancellation.cancel()
+        }
+        return try result.get()
+    }
+
+    private func kill(_ signal: Int32 = SIGKILL, leadsGroup: Bool) {
+        if leadsGroup { killGroup(signal) } else { kill(signal) }
+    }
+
+    /// Ends a process that is started after its task was cancelled, too.
+    private final class Cancellation: Sendable {
+        private let state = Locked<(isCancelled: Bool, process: HelperProcess?)>((false, nil))
+        private let grace: Duration
+
+        init(grace: Duration) { self.grace = grace }
+
+        @Sendable func started(_ process: HelperProcess) {
+            let isCancelled = state.withLock { state in
+                state.process = process
+                return state.isCancelled
+            }
+            if isCancelled { end(process) }
+        }
+
+        func cancel() {
+            let process = state.withLock { state in
+                state.isCancelled = true
+                return state.process
+            }
+            if let process { end(process) }
+        }
+
+        private func end(_ process: HelperProcess) {
+            guard grace > .zero else { return process.kill() }
+            process.kill(SIGTERM)
+            let grace = grace
+            Task {
+                try? await Task.sleep(for: grace)
+                // Nothing happens where it has ended.
+                process.kill()
+            }
+        }
+    }
+}
+
+/// What a program writes into a pipe.
+private struct ProgramOutput {
+    let descriptor: CInt
+    private var isOpen = true
+    private var buffer = [UInt8](repeating: 0, count: 65_536)
+
+    init(descriptor: CInt) { self.descriptor = descriptor }
+
+    /// Reads until the process ends, and then what is in the pipe already.
+    ///
+    /// - Returns: whether it has ended by then.
+    mutating func read(
+        until process: ProcessDescriptor,
+        by deadline: ContinuousClock.Instant,
+        _ take: (ArraySlice<UInt8>) -> Void
+    ) -> Bool {
+        while isOpen {
+            var looks = [
+                pollfd(fd: process.descriptor, events: Int16(POLLIN), revents: 0),
+                pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
+            ]
+            let count = poll(&looks, 2, milliseconds(until: deadline))
+            if count > 0, looks[0].revents != 0 {
+                // As much as is there now: whoever still writes must not keep this thread.
+                var left: CInt = 0
+                _ = ioctl(descriptor, UInt(FIONREAD), &left)
+                while left > 0, isOpen { left -= CInt(readOnce(limit: Int(left), take)) }
+                return true
+            }
+            if count > 0 { _ = readOnce(limit: buffer.count, take) }
+            if ContinuousClock.now >= deadline { return process.hasEnded }
+        }
+        return process.hasEnded(by: deadline)
+    }
+
+    private mutating func readOnce(limit: Int, _ take: (ArraySlice<UInt8>) -> Void) -> Int {
+        let count = Glibc.read(descriptor, &buffer, min(limit, buffer.count))
+        if count > 0 { take(buffer[..<count]) }
+        if count == 0 || count < 0 && errno != EINTR { isOpen = false }
+        return max(count, 0)
+    }
+}

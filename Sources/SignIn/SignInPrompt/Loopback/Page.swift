@@ -1,0 +1,107 @@
+/// The pages of a sign-in: plain HTML without scripts, for the keyboard and screen readers too.
+package struct Page: Sendable, Hashable {
+    let html: String
+
+    /// The form for name and password.
+    ///
+    /// - Parameters:
+    ///   - action: the path that it is sent to.
+    ///   - notice: why it is shown again.
+    package static func form(action: String, username: String, notice: String?) -> Page {
+        let alert = notice.map { #"<p class="notice" role="alert" id="notice">\#(escaped($0))</p>"# } ?? ""
+        // After a mistake the password has to be typed again, and the name is there.
+        let (nameFocus, passwordFocus) = username.isEmpty ? (" autofocus", "") : ("", " autofocus")
+        let described = notice == nil ? "" : #" aria-describedby="notice""#
+        return Page(
+            title: "Sign in",
+            """
+            <h1>Sign in</h1>
+            \(alert)
+            <form method="post" action="\(escaped(action))" accept-charset="utf-8">
+            <label for="username">User name</label>
+            <input id="username" name="username" value="\(escaped(username))" autocomplete="off" autocapitalize="none" \
+            spellcheck="false" maxlength="256" required\(nameFocus)>
+            <label for="password">Password</label>
+            <input id="password" name="password" type="password" autocomplete="off" maxlength="1024" required\(described)\(passwordFocus)>
+            <button type="submit">Sign in</button>
+            </form>
+            <p>You sign in to this device, and to all of its apps. Close the window to cancel.</p>
+            """
+        )
+    }
+
+    /// A code for another device, which asks for itself again while the person is busy there.
+    package static func deviceCode(_ code: DeviceCode, picture: String?) -> Page {
+        Page(
+            title: "Sign in on another device",
+            """
+            <h1>Sign in on another device</h1>
+            <p>Open <strong>\(escaped(code.address))</strong> there, at <strong>\(escaped(code.host))</strong>, and type in this code:</p>
+            <p class="code">\(escaped(code.code))</p>
+            \(picture ?? "")
+            <p><strong>\(escaped(DeviceCodeText.warning))</strong></p>
+            <p>This page goes on by itself when you have finished there. Close the window to cancel.</p>
+            """,
+            refreshes: true
+        )
+    }
+
+    /// A headline and a sentence.
+    package static func message(_ headline: String, _ text: String) -> Page {
+        Page(title: headline, "<h1>\(escaped(headline))</h1>\n<p role=\"status\">\(escaped(text))</p>")
+    }
+
+    /// Leads a browser on to an address, from a file that only its user can read: what is on a command line, every user sees.
+    static func leadingTo(_ address: String) -> Page {
+        Page(
+            title: "Sign in",
+            #"<p><a href="\#(escaped(address))">Go on to the sign-in</a></p>"#,
+            head: #"<meta http-equiv="refresh" content="0; url=\#(escaped(address))">"#
+        )
+    }
+
+    private init(title: String, _ body: String, refreshes: Bool = false, head: String = "") {
+        let refresh = refreshes ? #"<meta http-equiv="refresh" content="3">"# : ""
+        html = """
+            <!DOCTYPE html>
+            <html lang="en">
+            <head>
+            <meta charset="utf-8">
+            <meta name="viewport" content="width=device-width, initial-scale=1">
+            <meta name="color-scheme" content="light dark">
+            \(head)\(refresh)
+            <title>\(Self.escaped(title))</title>
+            <style>
+            body { font: 1.125rem/1.5 sans-serif; max-width: 32rem; margin: 10vh auto; padding: 0 1rem }
+            label, input, button { display: block; font: inherit; box-sizing: border-box }
+            input { width: 100%; padding: .5rem; margin: .25rem 0 1rem }
+            button { padding: .5rem 1.5rem }
+            .notice { border-left: .5rem solid #b00020; padding-left: 1rem }
+            .code { font: bold 2rem monospace; letter-spacing: .1em }
+            svg { width: 16rem; height: 16rem; background: #fff }
+            </style>
+            </head>
+            <body>
+            <main>
+            \(body)
+            </main>
+            </body>
+            </html>
+
+            """
+    }
+
+    /// The text as HTML shows it, in an attribute too. By scalars, as browsers read it: a sign and the accent after it are one `Character`.
+    static func escaped(_ text: String) -> String {
+        text.unicodeScalars.reduce(into: "") { escaped, scalar in
+            switch scalar {
+            case "&": escaped += "&amp;"
+            case "<": escaped += "&lt;"
+            case ">": escaped += "&gt;"
+            case "\"": escaped += "&quot;"
+            case "'": escaped += "&#39;"
+            default: escaped.unicodeScalars.append(scalar)
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+import SharedDevice
+
+/// Carries out what ``SignInPrompt`` decides, with sockets, a browser, the terminal and the broker.
+package struct PromptRunner: Sendable {
+    package var wishes: SignInPrompt.Wishes
+    /// The browser that pages are shown in; `nil`: none, and the person is told the address.
+    package var browser: BrowserChoice?
+    /// The directory of all browsers' profiles.
+    package var profiles: String
+    /// The terminal that the person sits at.
+    package var terminal: TerminalForm?
+    /// How long the sign-in waits for the cleanups of earlier sessions.
+    package var patience: Duration
+    /// Tells the person something that is no question.
+    package var say: @Sendable (String) -> Void
+
+    /// How long the page of a sign-in that has failed stays.
+    private static let reading = Duration.seconds(30)
+
+    package init(
+        _ wishes: SignInPrompt.Wishes,
+        browser: BrowserChoice?,
+        profiles: String,
+        terminal: TerminalForm?,
+        patience: Duration = .seconds(15),
+        say: @escaping @Sendable (String) -> Void
+    ) {
+        self.wishes = wishes
+        self.browser = browser
+        self.profiles = profiles
+        self.terminal = terminal
+        self.patience = patience
+        self.say = say
+    }
+
+    /// What a sign-in holds open until its end.
+    private struct Open {
+        var listener: LoopbackListener?
+        var window: BrowserWindow?
+        /// Questions that nobody waits for after the end.
+        var questions: [Task<Void, Never>] = []
+    }
+
+    /// Runs one sign-in to its end. On return no browser, listener or directory of it is left; the person is told of what is.
+    ///
+    /// - Parameter interrupted: returns when somebody ends this program.
+    package func run(
+        _ broker: BrokerConversation,
+        interrupted: @escaping @Sendable () async -> Void
+    ) async -> SignInPrompt.Outcome {
+        // Bounded by who may write to it: the listener's 16 visitors, each of whom waits for an answer, and one answer to each question.
+        let (events, continuation) = AsyncStream.makeStream(of: SignInPrompt.Event.self)
+        let happens: @Sendable (SignInPrompt.Event) -> Void = { continuation.yield($0) }
+        let signals = Task {
+            await interrupted()
+            happens(.interrupted)
+        }
+        defer { signals.cancel() }
+        var prompt = SignInPrompt(wishes)
+        var open = Open()
+        var outcome: SignInPrompt.Outcome?
+        happens(.started)
+        for await event in events {
+            for effect in prompt.handle(event) {
+                if let end = await perform(effect, broker, &open, happens) { outcome = end }
+            }
+            if outcome != nil { break }
+        }
+        for question in open.questions { question.cancel() }
+        terminal?.stop()
+        await open.listener?.close()
+        if open.window != nil, case .failed(let error) = outcome, prompt.hasShownFailure {
+            say(error.message)
+            await wait(for: events, happens)
+        }
+        await close(open.window)
+        let never = SharedDeviceError(.userCanceled, attempted: "sign in", message: "the sign-in was cancelled")
+        return outcome ?? .failed(never)
+    }
+
+    /// Waits until the person has closed the window, or had time to read it.
+    private func wait(
+        for events: AsyncStream<SignInPrompt.Event>,
+        _ happens: @escaping @Sendable (SignInPrompt.Event) -> Void
+    ) async {
+        let alarm = Task {
+            try await Task.sleep(for: Self.reading)
+            happens(.timeOver)
+        }
+        defer { alarm.cancel() }
+        for await event in events {
+            switch event {
+            case .browserClosed, .interrupted, .timeOver: return
+            default: continue
+            }
+        }
+    }
+
+    private func close(_ window: BrowserWindow?) async {
+        do throws(SharedDeviceError) {
+            try await window?.close()
+        } catch {
+            say("\(error)")
+        }
+    }
+
+    // MARK: Effects
+
+    /// - Returns: how the sign-in has ended.
+    private func perform(
+        _ effect: SignInPrompt.Effect,
+        _ broker: BrokerConversation,
+        _ open: inout Open,
+        _ happens: @escaping @Sendable (SignInPrompt.Event) -> Void
+    ) async -> SignInPrompt.Outcome? {
+        func ask(_ question: @escaping @Sendable () async throws(SharedDeviceError) -> SignInPrompt.Event) {
+            open.questions.append(
+                Task {
+                    do throws(SharedDeviceError) {
+                        happens(try await question())
+                    } catch {
+                        happens(.failed(error))
+                    }
+                }
+            )
+        }
+        switch effect {
+        case .listen:
+            do throws(SharedDeviceError) {
+                let listener = try LoopbackListener(ports: try await broker.loopbackPorts()) {
+                    happens(.visited($0, $1))
+                }
+                open.listener = listener
+                happens(.listening(listener.place))
+            } catch {
+                happens(.failed(error))
+            }
+        case .begin(let redirect):
+            ask { [wishes, patience] () throws(SharedDeviceError) in
+                .opened(try await broker.begin(wishes, redirect: redirect, patience: patience))
+            }
+        case .startTimer(let lifetime):
+            open.questions.append(
+                Task { if (try? await Task.sleep(for: lifetime)) != nil { happens(.timeOver) } }
+            )
+        case .askAtTerminal(let username, let notice):
+            terminal?.ask(username: username, notice: notice) { happens(.typed($0)) }
+        case .showAtTerminal(let code):
+            for line in DeviceCodeText.lines(code, withPicture: terminal?.showsPictures == true) { terminal?.say(line) }
+        case .openBrowser(let address):
+            do throws(SharedDeviceError) {
+                open.window = try await window(at: address, happens)
+            } catch {
+                happens(.failed(error))
+            }
+        case .complete(let request, let answer):
+            ask { () throws(SharedDeviceError) in .signedIn(try await broker.complete(request, answer)) }
+        case .awaitPerson(let request):
+            ask { () throws(SharedDeviceError) in
+                try await broker.awaitPerson(request).map(SignInPrompt.Event.signedIn) ?? .pending
+            }
+        case .respond(let visitor, let response): open.listener?.respond(visitor, response)
+        case .cancel(let request): await broker.cancel(request)
+        case .finish(let outcome): return outcome
+        }
+        return nil
+    }
+
+    private func window(
+        at address: String,
+        _ happens: @escaping @Sendable (SignInPrompt.Event) -> Void
+    ) async throws(SharedDeviceError) -> BrowserWindow? {
+        guard let browser else {
+            say("open \(address)")
+            return nil
+        }
+        let profile = try await BrowserProfile.make(in: profiles, warn: say)
+        do throws(SharedDeviceError) {
+            return try await BrowserWindow(browser, at: address, in: profile) { status in
+                // One that a signal ends was closed by somebody. A status of its own means that it could not show the page.
+                guard (1...128).contains(status) else { return happens(.browserClosed) }
+                let error = SharedDeviceError(
+                    .brokerFailed,
+                    attempted: "show \(browser.program)",
+                    message: "it ended by itself with status \(status); see whether it runs in this session"
+                )
+                happens(.failed(error))
+            }
+        } catch {
+            // Without a browser nothing is in it.
+            try? await profile.remove()
+            throw error
+        }
+    }
+}

@@ -1,0 +1,323 @@
+package import Identity
+package import SharedDevice
+import StrictJSON
+
+/// A sign-in at the prompt, as a value: what happens goes in, what is to be done comes out. It knows no socket, process, terminal or clock.
+package struct SignInPrompt: Sendable {
+    /// Where the person is asked.
+    package enum Surface: Sendable, Hashable {
+        case terminal
+        /// A page of this program, in a browser.
+        case page
+    }
+
+    package struct Wishes: Sendable, Hashable {
+        /// The ways that this prompt can go; the broker chooses.
+        package var methods: [BrokerProtocol.SignInMethod]
+        package var loginHint: String?
+        package var surface: Surface
+
+        package init(
+            methods: [BrokerProtocol.SignInMethod] = BrokerProtocol.SignInMethod.allCases,
+            loginHint: String? = nil,
+            surface: Surface
+        ) {
+            self.methods = methods
+            self.loginHint = loginHint
+            self.surface = surface
+        }
+
+        /// Whether a page may be needed.
+        var needsListener: Bool { surface == .page || methods.contains(.browser) }
+    }
+
+    /// Where this program serves pages.
+    package struct Place: Sendable, Hashable {
+        package let port: UInt16
+        /// The path of the page, which nobody can guess: who does not see the window cannot sign anybody in.
+        package let path: String
+
+        package init(port: UInt16, path: String) {
+            self.port = port
+            self.path = path
+        }
+
+        package var host: String { "127.0.0.1:\(port)" }
+        package var address: String { "http://\(host)\(path)" }
+        package static let callback = "/callback"
+        var redirect: String { "http://\(host)\(Self.callback)" }
+    }
+
+    /// A request of a browser that waits for its answer.
+    package struct Visitor: Sendable, Hashable {
+        package let number: UInt64
+        package init(_ number: UInt64) { self.number = number }
+    }
+
+    package enum Event: Sendable {
+        case started
+        /// The pages are served.
+        case listening(Place)
+        case visited(Visitor, LoopbackRequest)
+        /// The broker has begun the sign-in.
+        case opened(OpenRequest)
+        /// What somebody typed at the terminal; `nil`: they ended its input.
+        case typed(Credentials?)
+        case signedIn(SignedIn)
+        /// The person has not finished on the other device.
+        case pending
+        /// The broker, or this program itself, could not do what was last asked of it.
+        case failed(SharedDeviceError)
+        /// The person has closed the browser.
+        case browserClosed
+        case timeOver
+        /// Somebody has ended this program, by Ctrl-C for instance.
+        case interrupted
+    }
+
+    package struct Credentials: Sendable {
+        package let username: String
+        package let password: Secret
+
+        package init(username: String, password: Secret) {
+            self.username = username
+            self.password = password
+        }
+    }
+
+    /// What the broker is told to complete a sign-in.
+    package enum Answer: Sendable {
+        case credentials(Credentials)
+        /// What the provider has sent the browser back with.
+        case query(String)
+    }
+
+    package enum Effect: Sendable {
+        case listen
+        case begin(redirect: String?)
+        case startTimer(Duration)
+        case askAtTerminal(username: String?, notice: String?)
+        case showAtTerminal(DeviceCode)
+        case openBrowser(address: String)
+        case complete(OpenRequest, Answer)
+        case awaitPerson(OpenRequest)
+        case respond(Visitor, LoopbackResponse)
+        case cancel(OpenRequest)
+        case finish(Outcome)
+    }
+
+    package enum Outcome: Sendable, Hashable {
+        case signedIn(SignedIn)
+        case failed(SharedDeviceError)
+    }
+
+    private enum Phase {
+        case starting
+        /// The broker was asked to begin.
+        case opening
+        /// The person is busy.
+        case asking(OpenRequest)
+        /// The broker has the person's answer.
+        case completing(OpenRequest, Visitor?)
+        case ended
+    }
+
+    private let wishes: Wishes
+    private var phase = Phase.starting
+    private var place: Place?
+    /// The name that was typed last.
+    private var username: String
+    /// Why the person is asked again.
+    private var notice: String?
+    /// Whether a page says why nobody is signed in.
+    package private(set) var hasShownFailure = false
+
+    package init(_ wishes: Wishes) {
+        self.wishes = wishes
+        username = wishes.loginHint ?? ""
+    }
+
+    // MARK: What happens
+
+    /// What follows from an event; nothing for one that comes too late.
+    package mutating func handle(_ event: Event) -> [Effect] {
+        switch (phase, event) {
+        case (.ended, .visited(let visitor, _)):
+            return [.respond(visitor, .refusal(.notFound))]
+        case (.ended, _):
+            return []
+        case (_, .visited(let visitor, let request)):
+            return visit(visitor, request)
+        case (.starting, .started) where wishes.needsListener:
+            return [.listen]
+        case (.starting, .started):
+            return begin()
+        case (.starting, .listening(let place)):
+            self.place = place
+            return begin()
+        case (.opening, .opened(let request)):
+            return ask(request)
+        case (.asking(let request), .typed(let credentials?)):
+            username = credentials.username
+            return complete(request, .credentials(credentials), nil)
+        case (.asking(let request), .pending):
+            return [.awaitPerson(request)]
+        case (_, .signedIn(let person)):
+            return signedIn(person)
+        case (_, .failed(let error)):
+            return failed(error)
+        case (_, .typed(nil)), (_, .browserClosed), (_, .interrupted):
+            return cancel(.userCanceled, "the sign-in was cancelled")
+        case (_, .timeOver):
+            return cancel(.loginExpired, "the time for this sign-in is over; begin again")
+        case (_, .started), (_, .listening), (_, .opened), (_, .typed), (_, .pending):
+            return []
+        }
+    }
+
+    private mutating func begin() -> [Effect] {
+        phase = .opening
+        let redirect = wishes.methods.contains(.browser) ? place?.redirect : nil
+        return [.begin(redirect: redirect)]
+    }
+
+    private mutating func ask(_ request: OpenRequest) -> [Effect] {
+        phase = .asking(request)
+        let isFirst = notice == nil
+        switch request.way {
+        case .password where wishes.surface == .terminal:
+            return timer(request, isFirst)
+                + [.askAtTerminal(username: username.isEmpty ? nil : username, notice: notice)]
+        case .password:
+            return timer(request, isFirst) + (isFirst ? openPage() : [])
+        case .browser(let address):
+            return timer(request, isFirst) + [.openBrowser(address: address)]
+        case .deviceCode(let code):
+            let show = wishes.surface == .terminal ? [Effect.showAtTerminal(code)] : openPage()
+            return timer(request, isFirst) + show + [.awaitPerson(request)]
+        }
+    }
+
+    private func timer(_ request: OpenRequest, _ isFirst: Bool) -> [Effect] {
+        isFirst ? [.startTimer(request.lifetime)] : []
+    }
+
+    private func openPage() -> [Effect] { place.map { [.openBrowser(address: $0.address)] } ?? [] }
+
+    private mutating func complete(_ request: OpenRequest, _ answer: Answer, _ visitor: Visitor?) -> [Effect] {
+        phase = .completing(request, visitor)
+        return [.complete(request, answer)]
+    }
+
+    // MARK: Ends
+
+    private mutating func signedIn(_ person: SignedIn) -> [Effect] {
+        let page = LoopbackResponse(
+            .ok,
+            .message("You are signed in", "\(person.username) is signed in on this device. You can close this window.")
+        )
+        defer { phase = .ended }
+        return respond(page) + [.finish(.signedIn(person))]
+    }
+
+    private mutating func failed(_ error: SharedDeviceError) -> [Effect] {
+        guard case .completing(let request, let visitor) = phase, request.way == .password, Self.isForPerson(error.code)
+        else {
+            let page = LoopbackResponse(.ok, .message("You are not signed in", error.message))
+            let answers = respond(page)
+            hasShownFailure = !answers.isEmpty
+            defer { phase = .ended }
+            return answers + cancelOpen() + [.finish(.failed(error))]
+        }
+        notice = error.message
+        // The same request: the broker keeps it until the person is known.
+        guard let visitor else { return ask(request) }
+        phase = .asking(request)
+        return [.respond(visitor, form())]
+    }
+
+    /// Whether another try of the person may help.
+    private static func isForPerson(_ code: SharedDeviceError.Code) -> Bool {
+        [.authenticationFailed, .tooManyAttempts, .tenantMismatch, .cleanupPending].contains(code)
+    }
+
+    private mutating func cancel(_ code: SharedDeviceError.Code, _ message: String) -> [Effect] {
+        let page = LoopbackResponse(.ok, .message("You are not signed in", message))
+        defer { phase = .ended }
+        return respond(page) + cancelOpen() + [
+            .finish(.failed(SharedDeviceError(code, attempted: "sign in", message: message)))
+        ]
+    }
+
+    private func cancelOpen() -> [Effect] {
+        switch phase {
+        case .asking(let request), .completing(let request, _): [.cancel(request)]
+        case .starting, .opening, .ended: []
+        }
+    }
+
+    /// Answers whoever waits for the end.
+    private func respond(_ response: LoopbackResponse) -> [Effect] {
+        guard case .completing(_, let visitor?) = phase else { return [] }
+        return [.respond(visitor, response)]
+    }
+
+    // MARK: Visitors
+
+    private mutating func visit(_ visitor: Visitor, _ request: LoopbackRequest) -> [Effect] {
+        guard let place, let open = openRequest else { return [.respond(visitor, .refusal(.notFound))] }
+        switch (open.way, request.method) {
+        case (.password, _) where wishes.surface == .terminal || request.path != place.path:
+            break
+        case (.password, .get):
+            return [.respond(visitor, form())]
+        case (.password, .post):
+            return take(request.form, visitor, open)
+        case (.deviceCode(let code), .get) where request.path == place.path:
+            return [.respond(visitor, LoopbackResponse(.ok, .deviceCode(code, picture: QRCode(code)?.svg)))]
+        case (.browser(let address), .get) where request.path == Place.callback:
+            guard case .asking = phase, let query = request.query, Self.answers(query, address) else { break }
+            return complete(open, .query(query), visitor)
+        case (.browser, _), (.deviceCode, _):
+            break
+        }
+        return [.respond(visitor, .refusal(.notFound))]
+    }
+
+    private var openRequest: OpenRequest? {
+        switch phase {
+        case .asking(let request), .completing(let request, _): request
+        case .starting, .opening, .ended: nil
+        }
+    }
+
+    /// Whether the query answers this address: otherwise any page that the browser shows could end the sign-in. The broker checks it again.
+    private static func answers(_ query: String, _ address: String) -> Bool {
+        let asked = address.split(separator: "?", maxSplits: 1).dropFirst().first.map(String.init) ?? ""
+        guard let state = FormFields.decode(asked)?["state"] else { return false }
+        return FormFields.decode(query)?["state"] == state
+    }
+
+    private mutating func take(_ form: String, _ visitor: Visitor, _ open: OpenRequest) -> [Effect] {
+        guard case .asking = phase else {
+            let text = "Another answer is being checked. Go back, and try again in a moment."
+            return [.respond(visitor, LoopbackResponse(.conflict, .message("One moment", text)))]
+        }
+        let fields = FormFields.decode(form) ?? [:]
+        username = fields["username"] ?? ""
+        let password = fields["password"] ?? ""
+        guard !username.isEmpty, !password.isEmpty else {
+            notice = "Type in both the user name and the password."
+            return [.respond(visitor, self.form())]
+        }
+        return complete(
+            open,
+            .credentials(Credentials(username: username, password: Secret(password))),
+            visitor
+        )
+    }
+
+    private func form() -> LoopbackResponse {
+        LoopbackResponse(.ok, .form(action: place?.path ?? "", username: username, notice: notice))
+    }
+}

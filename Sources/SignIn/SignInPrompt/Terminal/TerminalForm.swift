@@ -1,0 +1,85 @@
+import CommandParts
+import DBusTransport
+import Glibc
+import Identity
+import Synchronization
+
+/// Asks for name and password at the terminal that this process belongs to, whatever its input and output are. Signals are somebody else's matter:
+/// ``stop()`` ends a question, and the terminal shows again what is typed.
+package final class TerminalForm: Sendable {
+    private let descriptor: CInt
+    private let quiet: QuietTerminal
+    /// Ends the wait for an answer.
+    private let stopped: EventDescriptor
+    private let isStopped = Locked(false)
+
+    /// - Returns: `nil` where this process has no terminal.
+    package init?(path: String = "/dev/tty") {
+        descriptor = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY)
+        guard descriptor >= 0 else { return nil }
+        do {
+            quiet = try QuietTerminal(descriptor)
+            stopped = try EventDescriptor("ask at the terminal")
+        } catch {
+            close(descriptor)
+            return nil
+        }
+    }
+
+    deinit { close(descriptor) }
+
+    /// Whether this process may read from the terminal; the system stops one in the background that tries.
+    package var isInForeground: Bool { tcgetpgrp(descriptor) == getpgrp() }
+
+    /// Whether the terminal has room for pictures made of letters.
+    package var showsPictures: Bool {
+        var size = winsize()
+        return ioctl(descriptor, UInt(TIOCGWINSZ), &size) != 0 || size.ws_row == 0 || size.ws_row >= 20
+    }
+
+    /// Writes a line.
+    package func say(_ line: String) { try? QuietTerminal.write(line + "\n", to: descriptor) }
+
+    /// Asks, and calls `typed` on a thread of its own, with `nil` where the input has ended or nobody may be asked any more.
+    package func ask(
+        username: String?,
+        notice: String?,
+        typed: @escaping @Sendable (SignInPrompt.Credentials?) -> Void
+    ) {
+        let started = QuietThread.start("sign-in") { [self] in typed(try? answer(username: username, notice: notice)) }
+        if started == nil { typed(nil) }
+    }
+
+    /// Ends the question that is open, and asks no other.
+    package func stop() {
+        isStopped.withLock { $0 = true }
+        stopped.signal()
+        quiet.restore()
+    }
+
+    private func answer(username: String?, notice: String?) throws -> SignInPrompt.Credentials? {
+        if let notice { say(notice) }
+        try QuietTerminal.write(username.map { "User name [\($0)]: " } ?? "User name: ", to: descriptor)
+        guard let line = try line() else { return nil }
+        let name = line.count > 0 ? line.text : username ?? ""
+        guard !name.isEmpty else { return nil }
+        defer { quiet.restore() }
+        try quiet.silence()
+        try QuietTerminal.write("Password: ", to: descriptor)
+        guard let password = try self.line() else { return nil }
+        return SignInPrompt.Credentials(username: name, password: password)
+    }
+
+    private func line() throws -> Secret? {
+        try SecretLine.read(from: descriptor) {
+            var looks = [
+                pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
+                pollfd(fd: stopped.descriptor, events: Int16(POLLIN), revents: 0),
+            ]
+            while poll(&looks, 2, -1) < 0 {
+                guard errno == EINTR else { throw TerminalFailure("wait for an answer") }
+            }
+            return !isStopped.withLock { $0 }
+        }
+    }
+}

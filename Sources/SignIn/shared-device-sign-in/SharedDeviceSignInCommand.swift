@@ -1,0 +1,210 @@
+import ArgumentParser
+import CommandParts
+import DBusTransport
+import FoundationEssentials
+import Glibc
+import NotifyCenter
+import ProjectVersion
+import SharedDevice
+import SignInPrompt
+
+@main
+struct SharedDeviceSignInCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "shared-device-sign-in",
+        abstract: "Asks a person to sign in on a shared device, in the place of its apps.",
+        discussion: """
+            Where the device has its own directory of users, it asks for name and password: at the terminal, or on a page in a browser. Where the \
+            organisation's provider signs people in, it opens the provider's page in a browser, or shows a code for another device. The browser \
+            has a profile of its own, which is deleted afterwards. Apps start this program, and never see the password.
+            Exit status: 0 signed in; 1 cancelled; 64 wrong usage; 65 somebody is signed in already, or this device takes no such sign-in; 69 the \
+            broker or the provider does not answer, or there is nothing to ask at; 70 the broker failed; 75 not now, try again later; 77 refused; \
+            78 provider and configuration do not fit each other.
+            """,
+        version: ProjectVersion.line(of: "shared-device-sign-in")
+    )
+
+    enum Method: String, ExpressibleByArgument, CaseIterable {
+        case browser
+        case deviceCode = "device-code"
+        case password
+
+        var isAsked: BrokerProtocol.SignInMethod {
+            switch self {
+            case .browser: .browser
+            case .deviceCode: .deviceCode
+            case .password: .password
+            }
+        }
+    }
+
+    @Option(help: "How to sign in; otherwise as the device is set up: browser, device-code or password.")
+    var method: Method?
+
+    @Option(help: ArgumentHelp("The name to offer.", valueName: "name"))
+    var loginHint: String?
+
+    @Flag(help: "Ask on a page in a browser, where there is a terminal, too.")
+    var page = false
+
+    @Flag(help: "Write the result as JSON.")
+    var json = false
+
+    @Option(
+        help: ArgumentHelp(
+            "The browser: chromium, google-chrome, microsoft-edge or firefox; none: the address is written.",
+            discussion: "Otherwise the first that is in $PATH.",
+            valueName: "program"
+        )
+    )
+    var browser: String?
+
+    @Option(
+        parsing: .unconditionalSingleValue,
+        help: ArgumentHelp("A further argument of the browser; may be repeated.", valueName: "argument")
+    )
+    var browserArgument: [String] = []
+
+    @Option(
+        help: ArgumentHelp("Seconds to wait for the cleanups of earlier sessions, 60 at most.", valueName: "seconds")
+    )
+    var wait: Double = 15
+
+    @Option(
+        help: ArgumentHelp(
+            "The bus that the broker serves: session, system, or an address.",
+            discussion: "Otherwise $\(Bus.environmentVariable); else the session bus.",
+            valueName: "bus"
+        )
+    )
+    var bus: String?
+
+    func validate() throws {
+        guard (0...60).contains(wait) else { throw ValidationError("--wait takes 0 to 60 seconds") }
+        guard loginHint?.isEmpty != true else { throw ValidationError("--login-hint needs a name") }
+    }
+
+    func run() async throws {
+        signal(SIGPIPE, SIG_IGN)
+        // A core would have the password in it.
+        var none = rlimit(rlim_cur: 0, rlim_max: 0)
+        setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none)
+        let outcome: SignInPrompt.Outcome
+        do throws(SharedDeviceError) {
+            outcome = try await signIn()
+        } catch {
+            outcome = .failed(error)
+        }
+        try report(outcome)
+    }
+
+    private func signIn() async throws(SharedDeviceError) -> SignInPrompt.Outcome {
+        let end: EndSignals
+        do throws(DBusError) {
+            end = try EndSignals([SIGINT, SIGTERM, SIGHUP, SIGQUIT])
+        } catch {
+            throw SharedDeviceError(.brokerFailed, attempted: "sign in", message: "\(error)")
+        }
+        let variables = ProcessInfo.processInfo.environment
+        let terminal = TerminalForm().flatMap { $0.isInForeground ? $0 : nil }
+        // Stopped in the middle of a question, the shell would show the password that is typed after it.
+        if terminal != nil { signal(SIGTSTP, SIG_IGN) }
+        let profiles = BrowserProfile.root(environment: variables, user: geteuid())
+        await BrowserProfile.removeLeftovers(of: profiles) { Self.warn($0) }
+        let browser = try chosenBrowser(variables, needsPage: page || terminal == nil)
+        let runner = PromptRunner(
+            SignInPrompt.Wishes(
+                methods: methods(with: browser),
+                loginHint: loginHint,
+                surface: page || terminal == nil ? .page : .terminal
+            ),
+            browser: browser,
+            profiles: profiles,
+            terminal: terminal,
+            patience: .seconds(wait),
+            say: { Self.warn($0) }
+        )
+        let broker = try BrokerConversation(bus: bus.map(Bus.init(name:)) ?? .fromEnvironment)
+        let interruption = Task { await end.first() }
+        return await runner.run(broker) { await interruption.value }
+    }
+
+    /// What this prompt can show, the best first.
+    private func methods(with browser: BrowserChoice?) -> [BrokerProtocol.SignInMethod] {
+        if let method { return [method.isAsked] }
+        // Without a display a provider's page is opened on another device.
+        return browser == nil && self.browser == nil ? [.password, .deviceCode] : [.password, .browser, .deviceCode]
+    }
+
+    /// The browser; `nil` where the person opens the page by hand.
+    ///
+    /// - Parameter needsPage: whether there is nothing to ask at but a page.
+    private func chosenBrowser(
+        _ variables: [String: String],
+        needsPage: Bool
+    ) throws(SharedDeviceError) -> BrowserChoice? {
+        if browser == "none" { return nil }
+        let isHeadless = browserArgument.contains { $0.hasPrefix("--headless") }
+        let hasDisplay = ["WAYLAND_DISPLAY", "DISPLAY"].contains { variables[$0]?.isEmpty == false }
+        guard hasDisplay || isHeadless else {
+            // A sign-in at the terminal needs none; of a provider's page the person is told the address.
+            guard needsPage || browser != nil else { return nil }
+            throw SharedDeviceError(
+                .interactionRequired,
+                attempted: "ask anybody to sign in",
+                message: "there is neither a terminal nor a display; run shared-device-sign-in where somebody sits"
+            )
+        }
+        do throws(SharedDeviceError) {
+            return try BrowserChoice(browser, arguments: browserArgument)
+        } catch {
+            guard needsPage || browser != nil || method == .browser else { return nil }
+            throw error
+        }
+    }
+
+    // MARK: The result
+
+    private struct Result: Encodable {
+        var username: String?
+        var epoch: UInt64?
+        var code: String?
+        var message: String?
+    }
+
+    private func report(_ outcome: SignInPrompt.Outcome) throws {
+        let status: CInt
+        let result: Result
+        switch outcome {
+        case .signedIn(let person):
+            status = 0
+            result = Result(username: person.username, epoch: person.epoch)
+            if !json { print("signed in as \(person.username)") }
+        case .failed(let error):
+            status = Self.status(error.code)
+            result = Result(code: error.code.description, message: error.message)
+            if !json { Self.warn("\(error)") }
+        }
+        if json {
+            let encoder = JSONEncoder()
+            encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+            print(String(decoding: try encoder.encode(result), as: UTF8.self))
+        }
+        throw ExitCode(status)
+    }
+
+    private static func status(_ code: SharedDeviceError.Code) -> CInt {
+        switch code {
+        case .userCanceled: EXIT_FAILURE
+        case .interactionRequired: EX_UNAVAILABLE
+        case .accountAlreadySignedIn, .notSharedDevice, .cleanupRequired, .appNotEligible: EX_DATAERR
+        default: code.exitStatus
+        }
+    }
+
+    private static func warn(_ text: String) {
+        let line = Array("shared-device-sign-in: \(text)\n".utf8)
+        // If standard error is closed, the line is lost.
+        _ = write(STDERR_FILENO, line, line.count)
+    }
+}

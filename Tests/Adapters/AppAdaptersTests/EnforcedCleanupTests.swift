@@ -1,0 +1,203 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import SharedDeviceTestKit
+import Testing
+
+@testable import AppAdapters
+
+@Suite(
+    "Enforced cleanup: apps that hang",
+    .enabled(if: geteuid() == 0, "only root becomes another user")
+)
+struct EnforcedCleanupTests {
+    private func enrolLate(_ device: LateApps) throws {
+        let cleanup = #"{"by": "app", "delete": ["\#(device.data)"]}"#
+        try device.enrol("late", #""executable": "\#(device.program("late"))", "cleanup": \#(cleanup)"#)
+    }
+
+    /// Ada is signed in, and the late app has her secret.
+    private func begin(_ device: LateApps, _ kind: String) async throws -> (desk: ChildProcess, late: ChildProcess) {
+        try enrolLate(device)
+        let desk = try await device.app("desk", "tidy")
+        let late = try await device.app("late", kind)
+        try await device.signIn("ada", at: desk)
+        try await late.line { $0.hasPrefix("shown open") }
+        #expect(try !device.isClean())
+        return (desk, late)
+    }
+
+    @Test(
+        "a program that hangs, is suspended, ignores SIGTERM or forks away is stopped, its data is gone, and the next person signs in",
+        arguments: ["hangs", "suspended", "ignores-term", "forks"]
+    )
+    func hangs(kind: String) async throws {
+        let device = try await LateApps()
+        let (desk, late) = try await begin(device, kind)
+        if kind == "forks" {
+            try await eventually("the fork writes", within: .seconds(60)) {
+                FileManager.default.fileExists(atPath: "\(device.data)/forked")
+            }
+        }
+        if kind == "suspended" { late.suspend() }
+        let enforcer = try device.enforcer()
+        try await device.signOut()
+        try await device.signIn("grace", at: desk)
+        #expect(try await device.progress() == "enforced")
+        #expect(try device.isClean(), "\(enforcer.errorText)")
+        #expect(await late.exitStatus(within: .seconds(60)) >= 128, "a signal ended it")
+        // The app's own record names Ada still: it cleans up what is gone, shows nobody before, and then the present person.
+        let again = try await device.app("late", "tidy")
+        try await again.line { $0.hasPrefix("shown open") }
+        #expect(again.lines.first { $0.hasPrefix("shown open") }?.contains("grace") == true)
+        #expect(!again.lines.contains { $0.contains("\"ada\"") && $0.hasPrefix("shown open") })
+    }
+
+    @Test("without the program nobody signs in, and status says that it does not run", .timeLimit(.minutes(5)))
+    func noEnforcer() async throws {
+        let device = try await LateApps()
+        let (desk, late) = try await begin(device, "hangs")
+        try await device.signOut()
+        try desk.write("grace")
+        try await desk.line { $0.hasPrefix("refused grace") }
+        try await eventually("the deadline has passed", within: .seconds(60)) {
+            device.broker?.errorText.contains("the deadline of a cleanup has passed") == true
+        }
+        let problem = (try await device.status()["broker"] as? [String: Any])?["problem"] as? String
+        #expect(problem?.contains("shared-device-enforcement.service") == true)
+        #expect(late.isRunning)
+        #expect(try await device.progress() != "enforced")
+    }
+
+    @Test(
+        "the program is killed at any point, and the next one finishes; nobody signs in before",
+        arguments: [
+            .handedOver, .cleaning(.stopping), .cleaning(.stopped), .cleaning(.deleted), .cleaning(.verified),
+            .reported,
+        ] as [Enforcer.Checkpoint]
+    )
+    func killed(point: Enforcer.Checkpoint) async throws {
+        let device = try await LateApps()
+        let (desk, _) = try await begin(device, "hangs")
+        let first = try await device.enforcer(at: "\(point)", SIGKILL)
+        try await device.signOut()
+        #expect(await first.exitStatus(within: .seconds(60)) == 128 + SIGKILL, "\(first.lines) \(first.errorText)")
+        if point != .reported { #expect(try await device.progress() != "enforced") }
+        let second = try device.enforcer()
+        try await device.signIn("grace", at: desk)
+        #expect(try await device.progress() == "enforced", "\(second.errorText)")
+        #expect(try device.isClean())
+    }
+
+    @Test("the broker starts anew while the program deletes: nobody signs in before it has reported to the new one")
+    func brokerKilled() async throws {
+        let device = try await LateApps()
+        let (desk, late) = try await begin(device, "hangs")
+        let enforcer = try await device.enforcer(at: "\(Enforcer.Checkpoint.cleaning(.stopped))", SIGSTOP)
+        try await device.signOut()
+        _ = await late.exitStatus(within: .seconds(60))
+        device.killBroker()
+        try await device.startBroker()
+        // The late app comes back, cleans up and has a receipt; the program may still delete.
+        let tidy = try await device.app("late", "tidy")
+        try await tidy.line { $0.hasPrefix("shown") }
+        try await eventually("the desk is connected again", within: .seconds(60)) {
+            let before = desk.lines.count
+            try desk.write("grace")
+            try await eventually("an answer", within: .seconds(60)) { desk.lines.count > before }
+            return desk.lines.dropFirst(before).contains { $0.hasPrefix("refused grace") }
+        }
+        #expect(try await device.progress() != "enforced")
+        enforcer.resume()
+        try await device.signIn("grace", at: desk)
+        // The app's own receipt counts once the program asks anew, if it came before the app was stopped once more.
+        let progress = try await device.progress() ?? ""
+        #expect(["enforced", "finished"].contains(progress), "\(enforcer.lines)")
+        #expect(try device.isClean())
+    }
+
+    @Test("what cannot be deleted is named in status, the device stays closed, and a repair is found")
+    func cannotDelete() async throws {
+        let device = try await LateApps()
+        let (desk, _) = try await begin(device, "hangs")
+        // Root's file in the app's directory, which the app's user may not remove.
+        let foreign = "\(device.data)/foreign"
+        #expect(mkdir(foreign, 0o755) == 0)
+        try "secret of ada".write(toFile: "\(foreign)/file", atomically: false, encoding: .utf8)
+        let enforcer = try device.enforcer()
+        try await device.signOut()
+        try await eventually("status names the path", within: .seconds(60)) {
+            let problems = try await device.status()["enforcementProblems"] as? [String] ?? []
+            return problems.contains { $0.contains(device.data) }
+        }
+        try desk.write("grace")
+        try await desk.line { $0.hasPrefix("refused grace") }
+        #expect(chown(foreign, LateApps.user, LateApps.user) == 0)
+        #expect(chown("\(foreign)/file", LateApps.user, LateApps.user) == 0)
+        try await device.signIn("grace", at: desk)
+        #expect(try device.isClean(), "\(enforcer.errorText)")
+    }
+
+    @Test("an adapter that hangs is stopped with its program, and its data deleted")
+    func adapterHangs() async throws {
+        let device = try await LateApps()
+        let command = #"echo secret of ada >\#(device.data)/secret; trap "" TERM; while :; do sleep 0.1; done"#
+        let arguments = try String(decoding: JSONEncoder().encode(["/bin/sh", "-c", command]), as: UTF8.self)
+        let cleanup = #"{"command": \#(arguments), "delete": ["\#(device.data)"], "start": "always"}"#
+        let program = ChildProcess.built("shared-device-cleanup")
+        try device.enrol("late", #""executable": "\#(program)", "cleanup": \#(cleanup)"#)
+        let desk = try await device.app("desk", "tidy")
+        let adapter = try device.adapter()
+        try await device.signIn("ada", at: desk)
+        try await eventually("the command runs", within: .seconds(60)) { try !device.isClean() }
+        adapter.suspend()
+        let enforcer = try device.enforcer()
+        try await device.signOut()
+        try await device.signIn("grace", at: desk, within: .seconds(90))
+        #expect(try await device.progress() == "enforced")
+        #expect(try device.isClean(), "\(enforcer.errorText)")
+    }
+}
+
+@Suite("Whose process is killed when an app is stopped by its connections")
+struct ConnectedProcessesTests {
+    private typealias Found = ConnectedProcesses.Found
+    private static let (app, stranger, root): (UInt32, UInt32, UInt32) = (2000, 1000, 0)
+
+    private func verdict(
+        of connection: UInt32,
+        running: Bool? = nil,
+        users: Set<UInt32>,
+        ownProgram: Bool = false,
+        adapter: UInt32? = root
+    ) -> Found.Verdict {
+        let found = Found(
+            connectionUser: connection,
+            isConnectionsRunning: running,
+            users: users,
+            isOwnProgram: ownProgram
+        )
+        return found.verdict(user: Self.app, adapter: adapter)
+    }
+
+    @Test("a process that has the number of one that has ended is not killed, whosever it is")
+    func reusedNumber() {
+        #expect(verdict(of: Self.app, users: [Self.app]) == .meant)
+        // The bus cannot tell that the connection's process has ended, but the kernel says whose the present one is.
+        #expect(verdict(of: Self.app, users: [Self.stranger]) == .stranger)
+        #expect(verdict(of: Self.app, users: [Self.root]) == .stranger)
+        // Where the bus can, not even a process of the same user is taken for it.
+        #expect(verdict(of: Self.app, running: false, users: [Self.app]) == .ended)
+        #expect(verdict(of: Self.app, users: []) == .ended)
+    }
+
+    @Test("of root's processes only an adapter is killed, and only where the app has one")
+    func adapters() {
+        #expect(verdict(of: Self.root, users: [Self.root], ownProgram: true) == .meant)
+        #expect(verdict(of: Self.root, users: [Self.root]) == .stranger)
+        #expect(verdict(of: Self.root, users: [Self.root], ownProgram: true, adapter: nil) == .stranger)
+        #expect(verdict(of: Self.root, users: [Self.stranger], ownProgram: true) == .stranger)
+        #expect(verdict(of: Self.stranger, users: [Self.stranger], ownProgram: true) == .stranger)
+    }
+}

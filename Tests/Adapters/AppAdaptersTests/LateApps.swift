@@ -1,0 +1,176 @@
+import DBusTransport
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import SharedDeviceTestKit
+import Testing
+
+/// A device with an enforced cleanup policy, whose bus many users reach: a tidy app that signs people in, and one that is late, both of one user who
+/// is not root.
+final class LateApps {
+    static let user: uid_t = 65534
+    static let desk = "org.example.desk"
+    static let late = "org.example.late"
+
+    struct Unexpected: Error, CustomStringConvertible { let description: String }
+
+    let bus: PrivateBus
+    let directory: TemporaryDirectory
+    private(set) var broker: ChildProcess?
+    private var processes: [ChildProcess] = []
+
+    var apps: String { "\(directory.path)/apps" }
+    var state: String { "\(directory.path)/broker" }
+    /// What the late app keeps.
+    var data: String { "\(directory.path)/late/data" }
+
+    init() async throws {
+        let policy = "org.notifycenter.SharedDevice1.conf"
+        bus = try PrivateBus(.likeSystemBus(policies: [policy], standIns: ["shared-device": "root"]))
+        directory = try TemporaryDirectory("late-apps")
+        chmod(directory.path, 0o755)
+        mkdir(apps, 0o755)
+        mkdir(state, 0o700)
+        try write(
+            #"{"sharedDeviceMode": true, "cleanupPolicy": "enforced", "cleanupTimeout": 1}"#,
+            to: "managed.json"
+        )
+        for name in ["desk", "late"] {
+            for path in ["\(directory.path)/\(name)", "\(directory.path)/\(name)/data"] {
+                mkdir(path, 0o700)
+                chown(path, Self.user, Self.user)
+            }
+            // Of a program each: what is stopped of the one must not be the other.
+            try FileManager.default.copyItem(atPath: ChildProcess.built("adapter-probe"), toPath: program(name))
+        }
+        let cleanup = #"{"by": "app", "delete": ["\#(directory.path)/desk/data"]}"#
+        try enrol("desk", #""executable": "\#(program("desk"))", "cleanup": \#(cleanup)"#)
+        for user in ["ada", "grace"] { try await addUser(user) }
+        try await startBroker()
+    }
+
+    deinit {
+        for process in processes + [broker].compactMap({ $0 }) {
+            process.kill()
+            process.waitUntilExit()
+        }
+    }
+
+    func program(_ name: String) -> String { "\(directory.path)/\(name)-program" }
+
+    func enrol(_ name: String, _ members: String) throws {
+        try write(#"{"id": "org.example.\#(name)", "user": \#(Self.user), \#(members)}"#, to: "apps/\(name).json")
+    }
+
+    private func write(_ text: String, to name: String) throws {
+        let path = "\(directory.path)/\(name)"
+        try text.write(toFile: path, atomically: true, encoding: .utf8)
+        chmod(path, 0o644)
+    }
+
+    private func addUser(_ name: String) async throws {
+        let program = ChildProcess.built("shared-device")
+        let command = try ChildProcess(program, ["user", "add", name, "--password-stdin", "--state", state])
+        try command.write("correct horse \(name)")
+        try command.closeInput()
+        guard await command.exitStatus() == 0 else { throw Unexpected(description: command.errorText) }
+    }
+
+    func startBroker() async throws {
+        broker = try await ChildProcess.service(
+            ChildProcess.built("shared-device-broker"),
+            [
+                "--state", state, "--configuration", "\(directory.path)/managed.json", "--bus", bus.address,
+                "--log-level", "warning",
+            ]
+        )
+    }
+
+    func killBroker() {
+        broker?.kill()
+        broker?.waitUntilExit()
+    }
+
+    /// Starts an app as its user.
+    func app(_ name: String, _ kind: String) async throws -> ChildProcess {
+        let process = try ChildProcess(
+            as: Self.user,
+            program(name),
+            ["app", bus.address, "\(directory.path)/\(name)", "org.example.\(name)", kind]
+        )
+        processes.append(process)
+        try await process.line { $0 == "ready" }
+        return process
+    }
+
+    /// The program as it is installed.
+    func enforcer() throws -> ChildProcess {
+        let process = try ChildProcess(
+            ChildProcess.built("shared-device-cleanup"),
+            ["enforce", "--bus", bus.address, "--apps", apps, "--state", "\(directory.path)/marks"]
+        )
+        processes.append(process)
+        return process
+    }
+
+    /// The same, which sends itself a signal at a point.
+    func enforcer(at point: String, _ signal: Int32) async throws -> ChildProcess {
+        let process = try ChildProcess(
+            ChildProcess.built("adapter-probe"),
+            ["enforce", bus.address, apps, point, "\(signal)"]
+        )
+        processes.append(process)
+        try await process.line { $0 == "ready" }
+        return process
+    }
+
+    /// The adapter of the late app, as root runs it.
+    func adapter() throws -> ChildProcess {
+        let process = try ChildProcess(
+            ChildProcess.built("shared-device-cleanup"),
+            [Self.late, "--bus", bus.address, "--apps", apps, "--state", "\(directory.path)/marks/\(Self.late)"]
+        )
+        processes.append(process)
+        return process
+    }
+
+    func signOut() async throws {
+        _ = try await BrokerAdministration(bus: bus.bus).call(.signOutAnyone, ["reason": .string("test")])
+    }
+
+    /// Has the desk sign somebody in, as often as it takes.
+    func signIn(_ name: String, at desk: ChildProcess, within limit: Duration = .seconds(60)) async throws {
+        try await eventually("\(name) signs in", within: limit) {
+            let before = desk.lines.count
+            try desk.write(name)
+            try await eventually("an answer", within: .seconds(60)) {
+                desk.lines.dropFirst(before).contains { $0 == "signed in \(name)" || $0.hasPrefix("refused \(name)") }
+            }
+            return desk.lines.dropFirst(before).contains("signed in \(name)")
+        }
+    }
+
+    /// What `shared-device status` says.
+    func status() async throws -> [String: Any] {
+        let command = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["status", "--json", "--state", state, "--bus", bus.address]
+        )
+        guard await command.exitStatus() == 0 else { throw Unexpected(description: command.errorText) }
+        let output = Data(command.lines.joined(separator: "\n").utf8)
+        return try JSONSerialization.jsonObject(with: output) as? [String: Any] ?? [:]
+    }
+
+    /// How far the late app is, in the last round.
+    func progress() async throws -> String? {
+        let round = try await status()["round"] as? [String: Any]
+        let apps = round?["apps"] as? [[String: Any]]
+        return apps?.first { $0["identifier"] as? String == Self.late }?["progress"] as? String
+    }
+
+    /// Whether nothing of Ada is left in the late app's data.
+    func isClean() throws -> Bool {
+        try ByteSearch(["secret of ada", "secret of somebody"]).run(under: data).findings.isEmpty
+    }
+}

@@ -1,0 +1,152 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import SharedDeviceTestKit
+import Testing
+
+@Suite("An unchanged program of a preset takes part")
+struct PresetTests {
+    private static let identifier = "org.example.unchanged"
+    private static let marker = "marker-of-ada-4711"
+
+    /// The page stores what pages can store.
+    private static let page = """
+        <title>\(marker)-title</title><script>
+        document.cookie = "session=\(marker)-cookie; max-age=3600";
+        localStorage.setItem("\(marker)-key", "\(marker)-value");
+        const r = indexedDB.open("\(marker)-base", 1);
+        r.onupgradeneeded = () => r.result.createObjectStore("s").put("\(marker)-record", 1);
+        </script>
+        """
+
+    @Test(
+        "Ada's marker in Chromium's cookies, local storage, cache, downloads and history is gone after her sign-out",
+        .enabled(if: UnchangedProgram.chromium.path != nil, "chromium is not installed"),
+        .timeLimit(.minutes(5))
+    )
+    func chromium() async throws { try await wholeRound(.chromium) }
+
+    @Test(
+        "Ada's marker in Firefox's storage, cache, downloads and history is gone after her sign-out",
+        .enabled(if: UnchangedProgram.firefox.path != nil, "firefox-esr is not installed"),
+        .timeLimit(.minutes(5))
+    )
+    func firefox() async throws { try await wholeRound(.firefox) }
+
+    @Test(
+        "Ada's marker in LibreOffice's profile, its recent files and her documents is gone after her sign-out",
+        .enabled(if: UnchangedProgram.libreOffice.path != nil, "LibreOffice Writer is not installed"),
+        .timeLimit(.minutes(5))
+    )
+    func libreOffice() async throws { try await wholeRound(.libreOffice) }
+
+    private func wholeRound(_ program: UnchangedProgram) async throws {
+        let path = try #require(program.path)
+        let pages = try TemporaryDirectory("preset-pages")
+        try Self.page.write(toFile: "\(pages.path)/index.html", atomically: true, encoding: .utf8)
+        let server = try ChildProcess(
+            "python3",
+            ["-u", "-m", "http.server", "--bind", "127.0.0.1", "--directory", pages.path, "0"]
+        )
+        let greeting = try await server.line { $0.contains("port ") }
+        let port = try #require(greeting.split(separator: " ").drop { $0 != "port" }.dropFirst().first)
+        // Programs make sockets below it, whose paths may have 107 bytes.
+        var template = Array("/tmp/kiosk-XXXXXX".utf8CString)
+        let data = try #require(mkdtemp(&template).map { String(cString: $0) })
+        defer { try? FileManager.default.removeItem(atPath: data) }
+        let document = "home/Downloads/\(Self.marker).txt"
+        try plant([document], in: data)
+        let app = TestApp(
+            Self.identifier,
+            executable: ChildProcess.built("shared-device"),
+            arguments: [
+                "run", "--app", Self.identifier, "--data", data, "--preset", program.preset, "--start", "signed-in",
+                "--",
+                path,
+            ] + program.arguments("http://127.0.0.1:\(port)/?\(Self.marker)-history", "\(data)/\(document)"),
+            dataDirectories: [data]
+        )
+        let device = try await TestDevice(apps: [app], cleanup: .strict)
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let search = ByteSearch([Marker(Self.marker)])
+        for place in program.places {
+            try await eventually("\(place) has the marker", within: .seconds(120)) {
+                try !search.run(under: "\(data)/\(place)").findings.isEmpty
+            }
+        }
+        // What programs do at leisure is planted, where they keep it.
+        try plant(["cache/\(Self.marker)", "home/.local/share/recently-used.xbel"], in: data)
+        #expect(symlink("/etc", "\(data)/profile/etc") == 0)
+        #expect(try !Self.processes(of: data).isEmpty)
+        try await device.signOut(deadline: .seconds(60)).requireClean(of: Marker(Self.marker))
+        #expect(try Self.processes(of: data).isEmpty)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: data).isEmpty)
+        #expect(FileManager.default.fileExists(atPath: "/etc/passwd"))
+        // It starts anew for the next person, with an empty profile. LibreOffice ends by itself where the document is missing: then nobody
+        // might see that it ran.
+        try plant([document], in: data)
+        try await device.signIn("grace")
+        try await eventually("it runs again") { try !Self.processes(of: data).isEmpty }
+        try await device.signOut(deadline: .seconds(60)).requireClean()
+    }
+
+    private func plant(_ files: [String], in data: String) throws {
+        for file in files {
+            let url = URL(fileURLWithPath: "\(data)/\(file)")
+            try FileManager.default.createDirectory(
+                at: url.deletingLastPathComponent(),
+                withIntermediateDirectories: true
+            )
+            try Self.marker.write(to: url, atomically: true, encoding: .utf8)
+        }
+    }
+
+    /// The processes with this directory on their command line.
+    private static func processes(of directory: String) throws -> [Int32] {
+        try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { Int32($0) }.filter { process in
+            guard process != getpid(), let words = FileManager.default.contents(atPath: "/proc/\(process)/cmdline")
+            else { return false }
+            let text = String(decoding: words, as: UTF8.self)
+            return text.contains("\(directory)/") && !text.contains("shared-device")
+        }
+    }
+}
+
+/// A program as Debian has it, and how a test has it store Ada's marker.
+struct UnchangedProgram: Sendable {
+    let preset: String
+    private let candidates: [String]
+    /// What is in its data directory with the marker, when it has stored that by itself.
+    let places: [String]
+    /// The arguments that open a page and a document.
+    let arguments: @Sendable (_ page: String, _ document: String) -> [String]
+
+    /// The program; `nil` where it is not installed.
+    var path: String? { candidates.first { access($0, X_OK) == 0 } }
+
+    static let chromium = UnchangedProgram(
+        preset: "chromium",
+        candidates: ["/usr/bin/chromium", "/usr/bin/chromium-browser"],
+        places: ["profile/Default/Local Storage", "profile/Default/IndexedDB"]
+    ) { page, _ in
+        [
+            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
+            page,
+        ]
+    }
+
+    static let firefox = UnchangedProgram(
+        preset: "firefox",
+        candidates: ["/usr/bin/firefox-esr", "/usr/bin/firefox"],
+        places: ["profile/storage/default", "profile/cache2", "profile/places.sqlite-wal"]
+    ) { page, _ in ["--headless", page] }
+
+    /// With Writer, which opens the document.
+    static let libreOffice = UnchangedProgram(
+        preset: "libreoffice",
+        candidates: access("/usr/lib/libreoffice/program/libswlo.so", F_OK) == 0 ? ["/usr/bin/soffice"] : [],
+        places: ["profile/user/registrymodifications.xcu"]
+    ) { _, document in ["--headless", "--accept=pipe,name=\(UUID().uuidString);urp", document] }
+}

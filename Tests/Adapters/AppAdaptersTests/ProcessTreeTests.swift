@@ -1,0 +1,138 @@
+import DBusTransport
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import Testing
+
+@testable import AppAdapters
+
+@Suite("What is left of a program is seen, or is an error")
+struct ProcessTreeTests {
+    private static let user: UInt32 = 65534
+
+    /// A directory in the form of `/proc`, with this process.
+    private struct Planted {
+        let directory: TemporaryDirectory
+
+        init() throws {
+            directory = try TemporaryDirectory("processes")
+            try plant(getpid(), start: 1)
+        }
+
+        func path(_ identifier: pid_t, _ name: String) -> String { "\(directory.path)/\(identifier)/\(name)" }
+
+        func plant(_ identifier: pid_t, state: String = "S", threads: Int = 1, start: Int) throws {
+            mkdir("\(directory.path)/\(identifier)", 0o755)
+            let fields = [state, "1"] + Array(repeating: "0", count: 15) + ["\(threads)", "0", "\(start)"]
+            try "\(identifier) (a) b) \(fields.joined(separator: " "))\n"
+                .write(toFile: path(identifier, "stat"), atomically: true, encoding: .utf8)
+            try "Name:\tab\nUid:\t0\t\(user)\t0\t0\n"
+                .write(toFile: path(identifier, "status"), atomically: true, encoding: .utf8)
+        }
+    }
+
+    @Test("processes that cannot be listed or read are an error, and not none")
+    func unreadable() throws {
+        #expect(throws: AdapterFailure.self) { try ProcessTree(marked: "here", user: Self.user, root: "/nonexistent") }
+        // A list without this process is that of another place.
+        #expect(throws: AdapterFailure.self) {
+            try ProcessTree(marked: "here", user: Self.user, root: TemporaryDirectory("processes").path)
+        }
+        let planted = try Planted()
+        #expect(try ProcessTree(marked: "here", user: Self.user, root: planted.directory.path).entries.count == 1)
+        mkdir("\(planted.directory.path)/7", 0o755)
+        #expect(
+            try ProcessTree(marked: "here", user: Self.user, root: planted.directory.path).entries.count == 1,
+            "it has ended"
+        )
+        mkdir(planted.path(7, "stat"), 0o755)
+        let error = #expect(throws: AdapterFailure.self) {
+            try ProcessTree(marked: "here", user: Self.user, root: planted.directory.path)
+        }
+        #expect(error?.description.contains("/7/stat") == true)
+    }
+
+    @Test("a process of the app's user whose variables cannot be read is an error", .enabled(if: geteuid() == 0))
+    func unreadableVariables() throws {
+        let planted = try Planted()
+        try planted.plant(7, start: 5)
+        func marked(_ value: String, _ user: UInt32) throws -> Set<pid_t> {
+            try ProcessTree(marked: value, user: user, root: planted.directory.path).marked
+        }
+        mkdir(planted.path(7, "environ"), 0o755)
+        #expect(throws: AdapterFailure.self) { try marked("here", Self.user) }
+        #expect(try marked("here", 12345).isEmpty, "no process of another user is asked")
+        rmdir(planted.path(7, "environ"))
+        try "A=1\0\(ProcessTree.mark)=here\0"
+            .write(toFile: planted.path(7, "environ"), atomically: true, encoding: .utf8)
+        #expect(try marked("here", Self.user) == [7])
+        #expect(try marked("elsewhere", Self.user).isEmpty)
+    }
+
+    @Test("a process whose number has passed to another is not signalled")
+    func passedOn() throws {
+        let child = try ChildProcess("sleep", ["1000"])
+        let planted = try Planted()
+        try planted.plant(child.identifier, start: 5)
+        let tree = try ProcessTree(marked: "here", user: Self.user, root: planted.directory.path)
+        #expect(try tree.descriptor(of: child.identifier)?.identifier == child.identifier)
+        try planted.plant(child.identifier, start: 6)
+        #expect(try tree.descriptor(of: child.identifier) == nil)
+    }
+
+    @Test("a process whose first thread has ended, and whose others go on, has not ended")
+    func firstThread() async throws {
+        let program = """
+            import ctypes, threading, time
+            threading.Thread(target=lambda: (print("runs", flush=True), time.sleep(1000))).start()
+            ctypes.CDLL(None).pthread_exit(None)
+            """
+        let child = try ChildProcess("python3", ["-c", program], environment: [ProcessTree.mark: "first-thread"])
+        try await child.line { $0 == "runs" }
+        try await eventually("its first thread has ended") {
+            try String(contentsOfFile: "/proc/\(child.identifier)/stat", encoding: .utf8).contains(") Z ")
+        }
+        let tree = try ProcessTree(marked: "first-thread", user: geteuid())
+        #expect(tree.entries[child.identifier]?.hasEnded == false)
+        #expect(tree.marked == [child.identifier])
+        let descriptor = try #require(try tree.descriptor(of: child.identifier))
+        #expect(!descriptor.hasEnded)
+        descriptor.send(SIGKILL)
+        #expect(descriptor.hasEnded(by: .now + .seconds(60)))
+    }
+}
+
+/// Where control groups can be made.
+private enum Hierarchy {
+    static let mount = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].first { mount in
+        let path = "\(mount)/notify-center-tests-\(getpid())"
+        guard access("\(mount)/cgroup.procs", F_OK) == 0, mkdir(path, 0o755) == 0 else { return false }
+        return rmdir(path) == 0
+    }
+}
+
+@Suite("A control group", .enabled(if: Hierarchy.mount != nil, "no control group can be made here"))
+struct ControlGroupTests {
+    @Test("is empty when the last process below it has ended, and is killed as a whole")
+    func killed() async throws {
+        let mount = try #require(Hierarchy.mount)
+        let name = "/notify-center-tests-\(getpid())-\(UInt32.random(in: 0 ... .max))"
+        let group = ControlGroup(name)
+        #expect(try group.isEmpty(), "it is not there yet")
+        for path in [mount + name, mount + name + "/below"] { try #require(mkdir(path, 0o755) == 0) }
+        defer { for path in [mount + name + "/below", mount + name] { rmdir(path) } }
+        #expect(try group.isEmpty())
+        let script =
+            "echo $$ >\(mount + name)/below/cgroup.procs; trap '' TERM; sleep 1000 & sleep 1000 & echo there; wait"
+        let shell = try ChildProcess("sh", ["-c", script])
+        try await shell.line { $0 == "there" }
+        #expect(try !group.isEmpty())
+        #expect(try group.processes().count == 3 && group.processes().contains(shell.identifier))
+        try group.waitUntilEmpty(until: .now + .milliseconds(50))
+        #expect(try !group.isEmpty())
+        try group.kill()
+        try group.waitUntilEmpty(until: .now + .seconds(60))
+        #expect(try group.isEmpty() && group.processes().isEmpty)
+        #expect(await shell.exitStatus() == 128 + SIGKILL)
+    }
+}

@@ -1,0 +1,249 @@
+import DeviceConfiguration
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import SharedDeviceTestKit
+import Testing
+
+@testable import AppAdapters
+
+/// A home directory with Ada's traces in it. Every test names its own: those of whoever runs the tests are not to be touched.
+struct TraceHome {
+    static let marker = "trace-of-ada-4711"
+    let path: String
+    var environment: [String: String] {
+        ["HOME": path, "PATH": "/usr/bin:/bin", "XDG_DATA_HOME": "", "XDG_CACHE_HOME": "", "XDG_CONFIG_HOME": ""]
+    }
+
+    init(_ path: String) throws {
+        self.path = path
+        for file in [
+            ".local/share/recently-used.xbel", ".local/share/RecentDocuments/letter.desktop",
+            ".local/share/kactivitymanagerd/resources/database", "Downloads/letter.pdf",
+            "Downloads/more/\(Self.marker).pdf",
+            ".local/share/Trash/files/letter.txt", ".local/share/Trash/info/letter.txt.trashinfo",
+            ".cache/thumbnails/normal/1.png", ".thumbnails/normal/2.png", ".local/share/keyrings/login.keyring",
+            ".local/share/kwalletd/kdewallet.kwl",
+        ] { try write(file) }
+        // Not a trace.
+        try write("Documents/letter.txt", "kept")
+    }
+
+    func write(_ file: String, _ text: String = marker) throws {
+        let url = URL(fileURLWithPath: "\(path)/\(file)")
+        try FileManager.default.createDirectory(
+            at: url.deletingLastPathComponent(),
+            withIntermediateDirectories: true
+        )
+        try text.write(to: url, atomically: true, encoding: .utf8)
+    }
+
+    func findings() throws -> [ByteSearch.Finding] {
+        try ByteSearch([Marker(Self.marker)]).run(under: path).findings
+    }
+
+    /// Its traces, as a user whose trashes on other file systems nobody has.
+    func traces(_ more: [String: String] = [:]) -> SessionTraces {
+        SessionTraces(
+            environment: environment.merging(more) { $1 },
+            user: SystemUser(number: 3_999_999_999, group: 0, name: nil, home: nil),
+            keeping: "\(path)/.local/state/traces"
+        )
+    }
+}
+
+@Suite("Traces of a session that are files")
+struct SessionTracesTests {
+    private static let inFiles: [SessionTrace] = [.recentFiles, .downloads, .trash, .thumbnails, .keyring]
+
+    @Test("each kind is counted, then removed, and the byte search finds nothing; a look changes nothing")
+    func files() async throws {
+        let directory = try TemporaryDirectory("traces")
+        let home = try TraceHome(directory.path)
+        #expect(symlink("/etc", "\(home.path)/Downloads/etc") == 0)
+        let before = try home.findings().count
+        let traces = home.traces(["DBUS_SESSION_BUS_ADDRESS": ""])
+        #expect(try await traces.look(for: .thumbnails) == .traces("2 files, \(TraceHome.marker.utf8.count * 2) bytes"))
+        #expect(try home.findings().count == before)
+        for trace in Self.inFiles {
+            guard case .traces = try await traces.remove(trace) else {
+                Issue.record("nothing was there of \(trace)")
+                continue
+            }
+            #expect(try await traces.look(for: trace) == .nothing)
+            #expect(try await traces.remove(trace) == .nothing, "once more")
+        }
+        #expect(try home.findings() == [])
+        #expect(FileManager.default.fileExists(atPath: "\(home.path)/Documents/letter.txt"))
+        #expect(FileManager.default.fileExists(atPath: "\(home.path)/Downloads"), "programs expect it")
+        #expect(FileManager.default.fileExists(atPath: "/etc/passwd"), "no link is followed")
+    }
+
+    @Test("a directory that is a link, and a home directory as downloads, are failures, and nothing behind them goes")
+    func refused() async throws {
+        let directory = try TemporaryDirectory("traces")
+        let home = try TraceHome("\(directory.path)/home")
+        try FileManager.default.moveItem(atPath: "\(home.path)/Downloads", toPath: "\(directory.path)/elsewhere")
+        #expect(symlink("\(directory.path)/elsewhere", "\(home.path)/Downloads") == 0)
+        let failure = await #expect(throws: AdapterFailure.self) { try await home.traces().remove(.downloads) }
+        #expect(failure?.description.contains("it is a symbolic link") == true, "\(String(describing: failure))")
+        #expect(FileManager.default.fileExists(atPath: "\(directory.path)/elsewhere/letter.pdf"))
+        try home.write(".config/user-dirs.dirs", "XDG_DOWNLOAD_DIR=\"$HOME/\"\n")
+        await #expect(throws: AdapterFailure.self) { try await home.traces().look(for: .downloads) }
+        await #expect(throws: AdapterFailure.self) { try await home.traces().remove(.downloads) }
+        #expect(FileManager.default.fileExists(atPath: "\(home.path)/Documents/letter.txt"))
+    }
+
+    @Test("a home directory behind a link is the home directory; a link below it is the person's")
+    func linkedHome() async throws {
+        let directory = try TemporaryDirectory("traces")
+        let home = try TraceHome("\(directory.path)/var-home")
+        #expect(symlink(home.path, "\(directory.path)/home") == 0)
+        let named = home.traces([
+            "HOME": "\(directory.path)/home", "XDG_DATA_HOME": "\(directory.path)/home/.local/share",
+        ])
+        for trace in Self.inFiles where trace != .keyring { _ = try await named.remove(trace) }
+        #expect(try home.findings().allSatisfy { $0.path.contains("keyring") || $0.path.contains("kwallet") })
+    }
+
+    @Test("a folder of keyrings that cannot be listed is a failure, and one that is not there has nothing")
+    func unreadableKeyrings() throws {
+        let directory = try TemporaryDirectory("keyrings")
+        #expect(try Keyring.others(in: ["\(directory.path)/none"]) == [])
+        try "".write(toFile: "\(directory.path)/file", atomically: true, encoding: .utf8)
+        let failure = #expect(throws: AdapterFailure.self) { try Keyring.others(in: ["\(directory.path)/file"]) }
+        #expect(failure?.description.contains("\(directory.path)/file") == true)
+    }
+
+    @Test("the places follow the XDG directories, the user's directories and the mounted disks")
+    func places() throws {
+        let directory = try TemporaryDirectory("mount \(UUID().uuidString)")
+        try FileManager.default.createDirectory(
+            atPath: "\(directory.path)/.Trash-1000",
+            withIntermediateDirectories: false
+        )
+        let mount = directory.path.replacing(" ", with: "\\040")
+        let places = TracePlaces(
+            home: "/home/kiosk",
+            environment: [
+                "XDG_DATA_HOME": "/data/kiosk", "XDG_CACHE_HOME": "relative", "XDG_DOWNLOAD_DIR": "/data/incoming",
+            ],
+            userDirectories:
+                "# comment\nXDG_DESKTOP_DIR=\"$HOME/Desktop\"\nXDG_DOWNLOAD_DIR=\"$HOME/Téléchargements\"\n",
+            mounts: "/dev/sda1 / ext4 rw 0 0\n/dev/sdb1 \(mount) vfat rw 0 0\nserver:/x \(mount) nfs rw 0 0\n",
+            user: 1000
+        )
+        #expect(places.paths(of: .downloads) == ["/data/incoming", "/home/kiosk/Téléchargements"])
+        #expect(places.paths(of: .thumbnails) == ["/home/kiosk/.cache/thumbnails", "/home/kiosk/.thumbnails"])
+        #expect(places.paths(of: .trash) == ["/data/kiosk/Trash", "\(directory.path)/.Trash-1000"])
+        #expect(places.paths(of: .recentFiles).first == "/data/kiosk/recently-used.xbel")
+    }
+}
+
+@Suite("shared-device session-traces")
+struct SessionTracesCommandTests {
+    private static let identifier = "org.example.session-traces"
+    /// These would be those of whoever runs the tests.
+    private static let without = "clipboard,keyring,print-queue,trash"
+
+    private func command(_ arguments: [String], home: TraceHome) async throws -> (status: Int32, output: String) {
+        let command = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["session-traces"] + arguments,
+            environment: home.environment
+        )
+        let status = await command.exitStatus()
+        return (status, (command.lines + [command.errorText]).joined(separator: "\n"))
+    }
+
+    @Test("--dry-run lists what would go, --now removes it; a step that is switched off is left alone")
+    func once() async throws {
+        let directory = try TemporaryDirectory("traces")
+        let home = try TraceHome(directory.path)
+        let before = try home.findings()
+        let look = try await command(["--dry-run", "--without", Self.without], home: home)
+        #expect(look.status == 0 && look.output.contains("thumbnails    2 files"), "\(look.output)")
+        #expect(look.output.contains("would go") && !look.output.contains("trash"), "\(look.output)")
+        #expect(try home.findings() == before)
+        let now = try await command(["--now", "--without", Self.without + ",downloads"], home: home)
+        #expect(now.status == 0 && now.output.contains("recent-files  3 files"), "\(now.output)")
+        let left = try home.findings().map(\.path)
+        #expect(left.contains("Downloads/letter.pdf") && left.contains(".local/share/Trash/files/letter.txt"))
+        #expect(!left.contains { $0.contains("thumbnails") || $0.contains("recently") })
+    }
+
+    @Test("a step that fails is status 74, and the others are done; wrong usage is 64")
+    func failing() async throws {
+        let directory = try TemporaryDirectory("traces")
+        let home = try TraceHome(directory.path)
+        try FileManager.default.removeItem(atPath: "\(home.path)/Downloads")
+        #expect(symlink("/etc", "\(home.path)/Downloads") == 0)
+        let now = try await command(["--now", "--without", Self.without], home: home)
+        #expect(now.status == EX_IOERR && now.output.contains("downloads     FAILED: "), "\(now.output)")
+        #expect(try !home.findings().contains { $0.path.contains("thumbnails") })
+        for wrong in [["--without", "clipbord"], ["--now", "--dry-run"], ["--app", "x/y", "--now"]] {
+            let outcome = try await command(wrong, home: home)
+            #expect(outcome.status == EX_USAGE, "\(wrong): \(outcome)")
+        }
+    }
+
+    private func app(_ more: [String] = []) -> TestApp {
+        TestApp(
+            Self.identifier,
+            executable: ChildProcess.built("shared-device"),
+            arguments: ["session-traces", "--app", Self.identifier, "--without", Self.without] + more,
+            environment: [
+                "HOME": "{home}/person", "XDG_DATA_HOME": "{home}/person/.local/share", "XDG_CACHE_HOME": "",
+                "XDG_CONFIG_HOME": "", "XDG_DOWNLOAD_DIR": "",
+            ]
+        )
+    }
+
+    @Test(
+        "it takes part: after the sign-out nothing of Ada is left, and its steps are in the receipt",
+        .timeLimit(.minutes(3))
+    )
+    func takesPart() async throws {
+        let device = try await TestDevice(apps: [app()], cleanup: .strict)
+        let app = try device.app(Self.identifier)
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let home = try TraceHome("\(app.home)/person")
+        for place in ["Trash", "keyrings", "kwalletd"] {
+            try FileManager.default.removeItem(atPath: "\(home.path)/.local/share/\(place)")
+        }
+        let report = try await device.signOut(deadline: .seconds(30))
+        try report.requireClean(of: Marker(TraceHome.marker))
+        let summary = try #require(report.apps.first?.summary)
+        #expect(
+            summary.contains("3 steps: recent-files (3 files, ") && summary.contains("downloads (2 files, "),
+            "\(summary)"
+        )
+        #expect(app.errorText.contains("session-traces: thumbnails: 2 files"), "\(app.errorText)")
+    }
+
+    @Test("a failed step is a failed cleanup: no receipt, until it succeeds; killed meanwhile, the next start goes on")
+    func failedStep() async throws {
+        let device = try await TestDevice(apps: [app()], cleanup: .strict)
+        let app = try device.app(Self.identifier)
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let home = try TraceHome("\(app.home)/person")
+        let downloads = "\(home.path)/Downloads"
+        try FileManager.default.moveItem(atPath: downloads, toPath: "\(home.path)/elsewhere")
+        #expect(symlink("\(home.path)/elsewhere", downloads) == 0)
+        try await device.beginSignOut()
+        try await eventually("the step fails") { app.errorText.contains("downloads: FAILED: could not delete") }
+        #expect(try device.report().apps.first?.isClean == false)
+        try await eventually("the later step is done all the same") {
+            try !home.findings().contains { $0.path.contains("thumbnails") }
+        }
+        try await app.kill()
+        try FileManager.default.removeItem(atPath: downloads)
+        try FileManager.default.moveItem(atPath: "\(home.path)/elsewhere", toPath: downloads)
+        try app.start()
+        try await device.waitUntilClean()
+        #expect(try !home.findings().contains { $0.path.contains("Downloads") })
+    }
+}

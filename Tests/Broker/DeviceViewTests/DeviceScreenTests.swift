@@ -1,0 +1,300 @@
+import DBusTransport
+import DeviceView
+import Foundation
+import SharedDevice
+import Testing
+
+@Suite("The console as a terminal's screen")
+struct DeviceScreenTests {
+    private func text(
+        _ view: DeviceView,
+        columns: Int = 80,
+        rows: Int? = nil,
+        footer: DeviceScreen.Footer = .none,
+        after: Double = 60
+    ) -> [String] {
+        DeviceScreen.lines(view, at: ended + after, columns: columns, rows: rows, footer: footer, clock: clock)
+            .map { $0.text(isColoured: false) }
+    }
+
+    private func view(_ fields: BrokerProtocol.Fields, apps: [BrokerProtocol.Fields] = []) -> DeviceView {
+        var view = DeviceView()
+        view.take(ObservedDevice(answer(fields, apps: apps)), nil)
+        return view
+    }
+
+    // MARK: As it looks
+
+    @Test("80 columns: who is signed in, the round as rows on one axis, apps, the log's newest first")
+    func standard() {
+        let expected = """
+            Shared device of Contoso                                                13:47:40
+            ○ Nobody is signed in
+            The next sign-in waits for mail, photos.
+            Strict: the next person waits until every app has deleted this one’s data.
+
+            CLEANUP of session 7, which ended at 13:46:40
+            ✗ 2 of 3 owe a cleanup for 1 min; 1 failed.
+              mail    ✗ failed                             T╌╌╌╌╌B━━━━━━━━━!━━━━━━━━━━━━━━━━
+              photos  ○ has not heard of it, does not run  ·································
+              notes   ✓ clean after 15 s                   TB━━━━━━F
+                                                           sign-out                    1 min
+
+            APPS
+              mail    ● runs          ! owes session 7
+              notes   ● runs
+              photos  ○ does not run  ! owes session 7
+
+            LOG
+              13:47:10  failed      session 7  mail  disk full
+              13:46:55  finished    session 7  notes  3 files
+              13:46:41  signed-out  session 7  the app notes
+
+            q quit
+            """
+        #expect(text(.cleaning(), footer: .keys) == expected.components(separatedBy: "\n"))
+    }
+
+    @Test("40 columns: each row of the round has two lines, sentences are parted, and the rest ends in an ellipsis")
+    func narrow() {
+        let expected = """
+            Shared device of Contoso        13:47:40
+            ○ Nobody is signed in
+            The next sign-in waits for mail, photos.
+            Strict: the next person waits until
+            every app has deleted this one’s data.
+
+            CLEANUP of session 7, which ended at 13…
+            ✗ 2 of 3 owe a cleanup for 1 min; 1
+            failed.
+              mail    ✗ failed
+              T╌╌╌╌╌╌B━━━━━━━━━━━!━━━━━━━━━━━━━━━━━━
+              photos  ○ has not heard of it, does n…
+              ······································
+              notes   ✓ clean after 15 s
+              TB━━━━━━━F
+              sign-out                         1 min
+
+            APPS
+              mail    ● runs          ! owes sessio…
+              notes   ● runs
+              photos  ○ does not run  ! owes sessio…
+            """
+        #expect(text(.cleaning(), columns: 40).prefix(21) == expected.components(separatedBy: "\n")[...])
+    }
+
+    @Test("what does not fit is counted, the newest stays, and so does what the keys do")
+    func short() {
+        let expected = """
+            Shared device of Contoso                                                13:47:40
+            ○ Nobody is signed in
+            The next sign-in waits for mail, photos.
+            Strict: the next person waits until every app has deleted this one’s data.
+
+            CLEANUP of session 7, which ended at 13:46:40
+            ✗ 2 of 3 owe a cleanup for 1 min; 1 failed.
+              … 4 more
+
+            LOG
+              13:47:10  failed      session 7  mail  disk full
+              … 2 more
+
+            q quit
+            """
+        #expect(text(.cleaning(), rows: 14, footer: .keys) == expected.components(separatedBy: "\n"))
+    }
+
+    @Test("no line is wider and no screen higher than the terminal", arguments: [1, 2, 10, 20, 33, 57, 80, 200])
+    func bounds(columns: Int) {
+        var view = DeviceView.cleaning(["storeProblem": .string(String(repeating: "full ", count: 100))])
+        view.add(ObservedEntry.all(["entries": .array((31...400).map { entry($0, "told") }, of: "a{sv}")]))
+        #expect(view.entries.count == DeviceView.mostEntries)
+        for rows in [1, 2, 3, 10, 24, 60] {
+            let lines = text(view, columns: columns, rows: rows, footer: .question(8))
+            #expect(lines.count <= rows)
+            #expect(lines.allSatisfy { $0.count <= columns })
+        }
+    }
+
+    // MARK: What it says
+
+    @Test("who is signed in since when, and the question before a sign-out names the consequence (CO-6)")
+    func signedIn() {
+        let fields: BrokerProtocol.Fields = ["account": account("ada"), "signedInAt": .double(1_000_000)]
+        let view = view(fields, apps: [app("notes", holds: true), app("mail", holds: true), app("idle")])
+        let lines = text(view, footer: .question(8), after: 3720)
+        #expect(lines[1...2] == ["● ada", "Signed in since 13:46:40, for 1 h 2 min."])
+        let question = ["Sign ada out? 2 apps hold data of this session and will delete it.", "y yes   n no"]
+        #expect(lines.suffix(2) == question[...])
+        #expect(text(view, footer: .keys).last == "s sign out   q quit")
+        // Asked of somebody who has left: nobody is to say yes to the next person's sign-out.
+        #expect(text(view, footer: .question(6)).last == "s sign out   q quit")
+    }
+
+    @Test("without an answer it is unknown who is signed in, never nobody, and what is below is dim (CO-4)")
+    func gone() {
+        var view = view(["account": account("ada")], apps: [app("notes")])
+        view.lose(.gone)
+        let lines = DeviceScreen.lines(view, at: ended + 600, columns: 120, footer: .keys, clock: clock)
+        let plain = lines.map { $0.text(isColoured: false) }
+        #expect(plain[1] == "? Unknown: the broker does not answer. At its last answer, 13:47:40, ada was signed in.")
+        #expect(plain.last == "q quit", "nobody is signed out of a broker that does not answer")
+        let apps = lines.map { $0.text(isColoured: true) }.filter { $0.contains("notes") }
+        #expect(apps.allSatisfy { $0.contains("\u{1B}[2m") && !$0.contains("\u{1B}[32m") })
+        #expect(text(DeviceView())[1] == "Asking the broker …")
+    }
+
+    @Test("whoever may not see the device sees nothing that they saw before")
+    func denied() {
+        var view = DeviceView.cleaning()
+        view.lose(.denied)
+        #expect(view.device == nil && view.round == nil && view.entries.isEmpty)
+        let lines = text(view, columns: 120)
+        #expect(lines.count == 2 && lines[1].contains("operators"))
+    }
+
+    @Test("every problem has a line of its own")
+    func problems() {
+        let view = view([
+            "storeProblem": .string("the disk is full"), "loginProblem": .string("logind is silent"),
+            "enforcementProblems": .array([.string("org.example.a cannot be stopped")], of: "s"),
+        ])
+        let lines = text(view).filter { $0.hasPrefix("⚠") }
+        #expect(lines == ["⚠ the disk is full", "⚠ logind is silent", "⚠ org.example.a cannot be stopped"])
+    }
+
+    @Test("a round that is over says how it ended", arguments: ["finished", "waived", "enforced", "none"])
+    func summaries(kind: String) {
+        let progress = CleanupReport.Progress(rawValue: kind)
+        let apps = progress.map { [CleanupReport.App(identifier: "a", progress: $0, toldAfter: 1, finishedAfter: 2)] }
+        let round = CleanupReport(session: 7, endedAt: ended, outcome: .complete, apps: apps ?? [])
+        var view = DeviceView()
+        view.take(ObservedDevice(answer()), round)
+        let sentence = [
+            "finished": "✓ Every app reported its data deleted, the last one after 2.0 s.",
+            "waived": "W Closed after 2.0 s: 1 of 1 waived by an administrator.",
+            "enforced": "E Complete after 2.0 s: 1 of 1 stopped, data deleted.",
+            "none": "✓ No app held data.",
+        ]
+        #expect(text(view).contains(sentence[kind] ?? "?"))
+    }
+
+    @Test("letters of one moment stand beside each other, at the end of the axis, too")
+    func collisions() {
+        let times = { (time: Double) in
+            CleanupReport.App(
+                identifier: "a",
+                progress: .finished,
+                toldAfter: time,
+                begunAfter: time,
+                finishedAfter: time
+            )
+        }
+        let apps = [times(0), times(10)]
+        var view = DeviceView()
+        view.take(ObservedDevice(answer()), CleanupReport(session: 7, endedAt: ended, outcome: .complete, apps: apps))
+        let rows = text(view).filter { $0.contains("clean after") }
+        #expect(rows.contains { $0.hasSuffix("TBF") && $0.count == 80 })
+        #expect(rows.contains { $0.hasSuffix("  TBF") && $0.count < 60 })
+    }
+
+    // MARK: Strangers
+
+    @Test("no text of another process moves the cursor, changes colours or takes a second line")
+    func strangers() {
+        let evil = "a\u{1B}[2J\u{1B}]0;title\u{7}\r\n\u{9B}31m\u{202E}\u{2028}b"
+        var view = DeviceView()
+        let fields = answer(
+            [
+                "account": account(evil), "organization": .string(evil), "storeProblem": .string(evil),
+                "signInHeldFor": .array([.string(evil)], of: "s"), "cleanupPolicy": .string(evil),
+                "mode": .string("shared"),
+            ],
+            apps: [["identifier": .string(evil), "startProblem": .string(evil), "owes": .array([.uint64(1)], of: "t")]]
+        )
+        view.take(
+            ObservedDevice(fields),
+            CleanupReport(
+                session: 7,
+                endedAt: ended,
+                outcome: .open,
+                apps: [.init(identifier: evil, progress: .failed, detail: evil)]
+            )
+        )
+        view.add(ObservedEntry.all(["entries": .array([entry(1, evil, app: evil, detail: evil)], of: "a{sv}")]))
+        for footer in [DeviceScreen.Footer.question(8), .message(evil)] {
+            let lines = DeviceScreen.lines(view, at: ended, columns: 200, footer: footer, clock: clock)
+            for line in lines {
+                #expect(
+                    line.text(isColoured: false).unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }
+                )
+                // Colours are the screen's own.
+                let text = line.text(isColoured: true).replacing(/\u{1B}\[\d+m/, with: "")
+                #expect(text == line.text(isColoured: false) || text.hasPrefix(line.text(isColoured: false)))
+            }
+        }
+    }
+
+    @Test("a name of wide characters, or of marks without number, takes the columns that it has")
+    func wide() {
+        for name in ["携帯電話の管理者", "👩🏽‍💻👩🏽‍💻👩🏽‍💻", "z" + String(repeating: "\u{301}", count: 300)] {
+            let lines = text(view(["account": account(name)], apps: []), columns: 10)
+            #expect(lines[1].count <= 10)
+        }
+        #expect(text(view(["account": account("携帯電話の管理者")]), columns: 10)[1] == "● 携帯電…")
+    }
+
+    @Test("an answer is read whatever is in it")
+    func anyAnswer() {
+        let nonsense: [BrokerProtocol.Fields] = [
+            [:],
+            [
+                "apps": .string("x"), "account": .uint32(0), "rounds": .array([.string("a")], of: "s"),
+                "revision": .string(""),
+            ],
+            ["time": .double(.nan), "signedInAt": .double(.infinity), "cleanupTimeout": .double(-.infinity)],
+            [
+                "time": .double(1e300), "account": account("ada"), "signedInAt": .double(-1e300),
+                "mode": .string("shared"),
+            ],
+        ]
+        for fields in nonsense {
+            var view = DeviceView()
+            view.take(ObservedDevice(fields), nil)
+            view.add(
+                ObservedEntry.all([
+                    "entries": .array([.fields([:]), .fields(["sequence": .uint64(.max)])], of: "a{sv}")
+                ])
+            )
+            #expect(!text(view).isEmpty)
+        }
+    }
+
+    @Test("a round is read whatever times are in it", arguments: [1e300, -1e300, .infinity, .nan, 253_402_300_800])
+    func anyTimes(time: Double) throws {
+        func round(endedAt: Double, _ time: Double) -> DBusValue {
+            let app: BrokerProtocol.Fields = [
+                "identifier": .string("a"), "progress": .string("finished"), "toldAfter": .double(time),
+                "finishedAfter": .double(time),
+            ]
+            return .fields([
+                "session": .uint64(7), "endedAt": .double(endedAt), "outcome": .string("open"),
+                "apps": .array([.fields(app)], of: "a{sv}"),
+            ])
+        }
+        #expect(throws: BrokerProtocol.Malformed.self) { try CleanupReport(round(endedAt: time, 1)) }
+        let report = try CleanupReport(round(endedAt: 1_000_000, time))
+        #expect(report.apps.first?.toldAfter == nil)
+        var view = DeviceView.cleaning()
+        view.take(
+            try #require(view.device),
+            CleanupReport(
+                session: 7,
+                endedAt: ended,
+                outcome: .open,
+                apps: [.init(identifier: "a", progress: .finished, toldAfter: -1e300, finishedAfter: 1e300)]
+            )
+        )
+        #expect(!text(view).isEmpty)
+    }
+}

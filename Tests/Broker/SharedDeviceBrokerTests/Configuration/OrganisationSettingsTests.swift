@@ -1,0 +1,240 @@
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDeviceBroker
+import StrictJSON
+import Testing
+
+@Suite("Keys about the organisation's provider")
+struct OrganisationSettingsTests {
+    /// The keys without which there is no provider.
+    private static let needed =
+        #""sharedDeviceMode": true, "identity": "oidc", "#
+        + #""oidcIssuer": "https://login.example.com/realm/", "oidcClientID": "device""#
+
+    /// Every key with a value that is not its default.
+    private static let everyKey = """
+        {
+            \(needed), "microsoftBroker": true,
+            "oidcScopes": ["openid", "profile"], "oidcOfflineAccess": "always", "oidcSignInMethods": ["deviceCode"],
+            "oidcLoopbackPorts": [8400, 8401], "oidcTrustAnchors": "/etc/shared-device/provider.pem",
+            "oidcTenantClaim": "org", "oidcAdministratorClaim": "roles=device=admin",
+            "oidcEndpoints": {"token_endpoint": "https://login.example.com/token", "jwks_uri": "http://127.0.0.1:1/keys"},
+            "remoteCheckInterval": 60, "offlineGrace": 0, "onProviderSessionEnd": "reauthenticate",
+            "backChannelLogout": "[::1]:8443"
+        }
+        """
+
+    private func settings(_ more: String = "") throws -> OrganisationSettings {
+        try #require(configuration("{\(Self.needed)\(more.isEmpty ? "" : ", ")\(more)}").organisation)
+    }
+
+    @Test("every key is read, and the policy has it")
+    func everyKey() throws {
+        let all = try configuration(Self.everyKey)
+        let keys = try #require(JSONSerialization.jsonObject(with: Data(Self.everyKey.utf8)) as? [String: Any]).keys
+        #expect(Set(keys).isSuperset(of: OrganisationSettings.Key.allCases.map(\.rawValue)))
+        #expect(all.unknownKeys == [] && all.warnings == [])
+        let settings = try #require(all.organisation)
+        #expect(settings.issuer.text == "https://login.example.com/realm/")
+        #expect(settings.clientIdentifier == "device")
+        #expect(settings.scopes == ["openid", "profile"])
+        #expect(settings.offlineAccess == .always)
+        #expect(settings.signInMethods == [.deviceCode])
+        #expect(settings.loopbackPorts.ports == [8400, 8401])
+        #expect(settings.trustAnchors == "/etc/shared-device/provider.pem")
+        #expect(settings.tenantClaim == "org")
+        #expect(settings.administratorClaim?.name == "roles" && settings.administratorClaim?.value == "device=admin")
+        #expect(
+            settings.endpoints.addresses == [
+                "token_endpoint": "https://login.example.com/token", "jwks_uri": "http://127.0.0.1:1/keys",
+            ]
+        )
+        #expect(settings.remoteCheckInterval == Seconds(60) && settings.offlineGrace == Seconds(0))
+        #expect(settings.onProviderSessionEnd == .reauthenticate)
+        #expect(settings.backChannelLogout == .network(address: "::1", port: 8443))
+
+        let policy = DevicePolicy(all, hasManyUsers: false)
+        #expect(policy.identity == .oidc && policy.organisation == settings && !policy.passwordSignIn)
+        let meanings = Dictionary(uniqueKeysWithValues: all.meanings.map { ($0.key, $0.meaning) })
+        #expect(Set(meanings.keys) == Set(ManagedConfiguration.keyNames))
+    }
+
+    @Test("a configuration that is kept means the same when it is read again")
+    func kept() throws {
+        for text in [Self.everyKey, "{\(Self.needed)}", #"{\#(Self.needed), "backChannelLogout": "/run/x.socket"}"#] {
+            let configuration = try configuration(text)
+            let kept = try JSONEncoder().encode(configuration)
+            #expect(try ManagedConfiguration(json: kept, file: "kept") == configuration)
+        }
+    }
+
+    @Test("an absent key has its documented default")
+    func defaults() throws {
+        let settings = try settings()
+        #expect(settings.scopes == ["openid", "profile", "email"])
+        #expect(settings.offlineAccess == .never && settings.onProviderSessionEnd == .signOut)
+        #expect(settings.signInMethods == [.browser, .deviceCode])
+        #expect(settings.loopbackPorts.ports == [] && settings.endpoints.addresses == [:])
+        #expect(settings.tenantClaim == "tid" && settings.administratorClaim == nil)
+        #expect(settings.remoteCheckInterval == Seconds(300) && settings.offlineGrace == Seconds(43_200))
+        #expect(settings.trustAnchors == nil && settings.backChannelLogout == nil)
+    }
+
+    @Test("a provider without a name, and a device that it does not know, are mistakes")
+    func needed() throws {
+        let noIssuer = configurationError(#"{"identity": "oidc", "oidcClientID": "device"}"#)
+        #expect(noIssuer?.key == "oidcIssuer" && noIssuer?.code == .invalidValue)
+        let noClient = configurationError(#"{"identity": "oidc", "oidcIssuer": "https://login.example.com"}"#)
+        #expect(noClient?.key == "oidcClientID" && noClient?.message.contains("absent") == true)
+    }
+
+    @Test(
+        "a secret in the file is refused, whatever it is called",
+        arguments: ["oidcClientSecret", "client_secret", "secret"]
+    )
+    func secret(key: String) {
+        for identity in ["oidc", "embedded"] {
+            let needed = Self.needed.replacing("\"oidc\"", with: "\"\(identity)\"")
+            let error = configurationError("{\(needed), \"\(key)\": \"hush\"}")
+            #expect(error?.key == key && error?.code == .invalidValue)
+            #expect(error?.remedy.contains("systemd credential oidc-client-secret") == true)
+            #expect(error?.description.contains("hush") == false)
+        }
+    }
+
+    @Test("keys of a provider that the device does not have count for nothing, and are told")
+    func idle() throws {
+        let embedded = try configuration(#"{"sharedDeviceMode": true, "oidcIssuer": "nonsense", "offlineGrace": 5}"#)
+        #expect(embedded.organisation == nil)
+        #expect(embedded.warnings.map(\.key) == ["offlineGrace", "oidcIssuer"])
+        let passwords = try configuration("{\(Self.needed), \"passwordSignIn\": true}")
+        #expect(passwords.warnings.map(\.key) == ["passwordSignIn"])
+        #expect(
+            try configuration(#"{"sharedDeviceMode": true, "microsoftBroker": true}"#).warnings.map(\.key)
+                == ["microsoftBroker"]
+        )
+    }
+
+    @Test("another issuer or client is another client; other settings are not")
+    func sameClient() throws {
+        let settings = try settings()
+        #expect(try settings.isSameClient(as: self.settings(#""remoteCheckInterval": 600"#)))
+        for (text, other) in [("realm/", "realm"), ("\"device\"", "\"Device\"")] {
+            let changed = try configuration("{\(Self.needed.replacing(text, with: other))}")
+            #expect(try !settings.isSameClient(as: #require(changed.organisation)))
+        }
+    }
+
+    @Test(
+        "a value of the right type that means nothing is a mistake, with its remedy",
+        arguments: [
+            ("oidcIssuer", #""http://login.example.com""#, "https"), ("oidcIssuer", #""https://a.example/?x=1""#, "?"),
+            ("oidcIssuer", #""https://a.example/#x""#, "#"), ("oidcClientID", #""""#, "printable ASCII"),
+            ("oidcClientID", #""a\nb""#, "printable ASCII"), ("oidcScopes", #"["profile"]"#, "add openid"),
+            ("oidcScopes", #"["openid", "a b"]"#, "one word"), ("oidcScopes", #"["openid", "openid"]"#, "once"),
+            ("oidcOfflineAccess", #""sometimes""#, "never or always"),
+            ("oidcSignInMethods", "[]", "browser, deviceCode"),
+            ("oidcSignInMethods", #"["password"]"#, "browser, deviceCode"), ("oidcLoopbackPorts", "[80]", "1024"),
+            ("oidcLoopbackPorts", "[70000]", "65535"), ("oidcLoopbackPorts", "[8400, 8400]", "once"),
+            ("oidcTrustAnchors", #""provider.pem""#, "from / on"), ("oidcTenantClaim", #""""#, "one word"),
+            ("oidcAdministratorClaim", #""admin""#, "NAME=VALUE"), ("oidcAdministratorClaim", #""=x""#, "NAME=VALUE"),
+            ("oidcEndpoints", #"{"token": "https://a.example/"}"#, "token_endpoint"),
+            ("oidcEndpoints", #"{"token_endpoint": "http://a.example/"}"#, "https"),
+            ("oidcEndpoints", #"{"token_endpoint": "https://a.example/#x"}"#, "what follows #"),
+            ("oidcEndpoints", #"{"token_endpoint": "\#(long(4097))"}"#, "https"),
+            ("oidcIssuer", "\"\(long(4090))\"", "4000 bytes"),
+            ("remoteCheckInterval", "59", "60 to 86400"), ("remoteCheckInterval", "86401", "60 to 86400"),
+            ("offlineGrace", "-1", "0 or more"), ("onProviderSessionEnd", #""nothing""#, "signOut or reauthenticate"),
+            ("backChannelLogout", #""localhost:8443""#, "numeric"), ("backChannelLogout", #""127.0.0.1:0""#, "numeric"),
+            ("backChannelLogout", #""1.2.3.999:80""#, "numeric"), ("backChannelLogout", #""8443""#, "numeric"),
+            ("identity", #""entra""#, "embedded, oidc or login-session"),
+        ]
+    )
+    func invalid(key: String, value: String, remedy: String) throws {
+        let error = try #require(configurationError(Self.with(key, value)), "\(key): \(value)")
+        #expect(error.code == .invalidValue && error.key == key, "\(error)")
+        #expect(error.description.contains(remedy), "\(error)")
+    }
+
+    @Test(
+        "a value of the wrong type is a mistake that names the form",
+        arguments: [
+            ("oidcIssuer", "7", "a string"), ("oidcScopes", #""openid""#, "an array of strings"),
+            ("oidcLoopbackPorts", #"["8400"]"#, "numbers"), ("oidcLoopbackPorts", "8400", "numbers"),
+            ("oidcEndpoints", "[]", "an object"), ("oidcEndpoints", #"{"token_endpoint": 7}"#, "an object"),
+            ("remoteCheckInterval", #""300""#, "a number"), ("passwordSignIn", "1", "true or false"),
+            ("microsoftBroker", "null", "true or false"),
+        ]
+    )
+    func wrongType(key: String, value: String, form: String) throws {
+        let error = try #require(configurationError(Self.with(key, value)), "\(key): \(value)")
+        #expect(error.code == .wrongType && error.key == key && error.remedy.contains(form), "\(error)")
+    }
+
+    /// An address of so many bytes.
+    private static func long(_ count: Int) -> String {
+        let beginning = "https://a.example/"
+        return beginning + String(repeating: "a", count: count - beginning.utf8.count)
+    }
+
+    @Test("every configuration with a provider that can be read is one that can ask it")
+    func asksProvider() throws {
+        let settings = try settings(#""oidcEndpoints": {"token_endpoint": "\#(Self.long(4096))"}"#)
+        #expect(settings.endpoints.addresses.values.allSatisfy { HTTPAddress($0) != nil })
+        let configuration = try configuration(
+            #"{"sharedDeviceMode": true, "endSessionURL": "https://login.example.com/app#/logout"}"#
+        )
+        #expect(configuration.endSessionURL?.text.hasSuffix("#/logout") == true)
+    }
+
+    /// The needed keys and this one, which takes the place of one of them where it has the same name.
+    private static func with(_ key: String, _ value: String) -> String {
+        let others = needed.split(separator: ", ").filter { !$0.hasPrefix("\"\(key)\"") }
+        return "{\((others + ["\"\(key)\": \(value)"]).joined(separator: ", "))}"
+    }
+}
+
+@Suite("What tokens an app may ask for")
+struct TokenRightsTests {
+    private func manifest(_ more: String) throws(ManagedConfigurationError) -> AppManifest {
+        try AppManifest(
+            json: Data("{\"id\": \"org.example.orders\", \"executable\": \"/usr/bin/orders\"\(more)}".utf8),
+            file: "orders.json"
+        )
+    }
+
+    @Test("a manifest without scopes gives a right to none")
+    func none() throws {
+        let tokens = try manifest("").tokens
+        #expect(tokens == TokenRights())
+        #expect(tokens.refused(of: ["profile", "email"]) == ["email", "profile"])
+    }
+
+    @Test("scopes, client IDs and what stands for Microsoft's scopes are read")
+    func all() throws {
+        let manifest = try manifest(
+            """
+            , "scopes": ["openid", "orders.read"], "microsoftClientIDs": ["D7B530A4-7680-4C23-A8BF-C52C121D2E87"],
+            "microsoftScopes": {"https://graph.microsoft.com/.default": ["orders.read"]}
+            """
+        )
+        #expect(manifest.warnings.isEmpty)
+        #expect(manifest.tokens.refused(of: ["orders.read", "orders.write"]) == ["orders.write"])
+        #expect(manifest.tokens.microsoftClientIdentifiers == ["d7b530a4-7680-4c23-a8bf-c52c121d2e87"])
+        #expect(manifest.tokens.microsoftScopes == ["https://graph.microsoft.com/.default": ["orders.read"]])
+    }
+
+    @Test(
+        "a mistake names its key and what to write",
+        arguments: [
+            ("scopes", #"["a b"]"#, "one word"), ("scopes", #""a""#, "array of strings"),
+            ("microsoftClientIDs", #"["edge"]"#, "hexadecimal"), ("microsoftScopes", "[]", "an object"),
+            ("microsoftScopes", #"{"a": ["b"]}"#, "add it to scopes"), ("microsoftScopes", #"{"a b": []}"#, "one word"),
+        ]
+    )
+    func mistakes(key: String, value: String, remedy: String) {
+        let error = #expect(throws: ManagedConfigurationError.self) { try manifest(", \"\(key)\": \(value)") }
+        #expect(error?.key == key && error?.remedy.contains(remedy) == true, "\(error.map { "\($0)" } ?? "")")
+    }
+}

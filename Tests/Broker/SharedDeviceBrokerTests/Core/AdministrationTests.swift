@@ -1,0 +1,226 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDevice
+import SharedDeviceSimulation
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("What administrators and operators see, and who they are")
+struct AdministrationTests {
+    private let device = VirtualDevice()
+
+    private static let status = Request.Call.status(known: nil, patience: .zero)
+    private static let signOut = Request.Call.signOutAnyone(identifier: nil, reason: "test")
+    private static let waiver = Request.Call.waive(app: "a", user: nil, session: nil, reason: "test")
+    private static let round = Request.Call.anyRound(session: nil, after: nil, awaitsEnd: false, patience: .zero)
+
+    private func log(after: Int64? = nil, limit: Int = 100, patience: Duration = .zero) -> Request.Call {
+        .log(after: after, limit: limit, patience: patience)
+    }
+
+    private func entries(_ fields: BrokerProtocol.Fields) -> [BrokerProtocol.Fields] {
+        (fields["entries"]?.elementsValue ?? []).compactMap(\.fieldsValue)
+    }
+
+    // MARK: Rights (CO-2)
+
+    @Test("an operator sees the device and signs out, and waives, joins and configures nothing")
+    func operators() throws {
+        device.configure { $0.operators = [1001] }
+        let (person, stranger) = (device.app("desk", user: 1001), device.app("desk", user: 1002))
+        try device.signIn("ada", by: device.app("a"))
+        for call in [Self.status, Self.round, log()] {
+            #expect(throws: Never.self) { try device.ask(person, call) }
+            #expect(device.refusal(device.send(stranger, call)) == .notPermitted)
+        }
+        #expect(device.refusal(device.send(stranger, Self.signOut)) == .notPermitted)
+        #expect(device.state.device.account != nil)
+        try device.ask(person, Self.signOut)
+        #expect(device.state.device.account == nil)
+        #expect(device.refusal(device.send(person, Self.waiver)) == .notPermitted)
+        let credentials = Request.Credentials(username: "ada", password: nil)
+        #expect(device.refusal(device.send(person, .join(credentials))) == .notPermitted)
+        device.configure { $0.operators = [] }
+        #expect(device.refusal(device.send(person, Self.status)) == .notPermitted)
+    }
+
+    @Test("whoever was asked about one session ends that one, and not the next person's")
+    func sessionOfTheQuestion() throws {
+        try device.signIn("ada", by: device.app("a"))
+        let session = device.state.device.epoch
+        try device.ask(device.administrator, Self.signOut)
+        try device.signIn("grace", by: device.app("a"))
+        let answer = Request.Call.signOutAnyone(identifier: nil, session: session, reason: "test")
+        #expect(device.refusal(device.send(device.administrator, answer)) == .currentAccountMismatch)
+        #expect(device.state.device.account?.username == "grace")
+    }
+
+    @Test("a new configuration refuses what its former operators wait to see, and nobody else's questions")
+    func formerOperators() throws {
+        device.configure { $0.operators = [1001, 1002] }
+        let (former, present, root) = (
+            device.app("desk", user: 1001), device.app("desk", user: 1002), device.administrator
+        )
+        device.advance(by: .seconds(1))
+        let known = try device.ask(root, Self.status)["revision"]?.unsignedValue
+        let last = Int64(device.disk.log.count)
+        let calls: [Request.Call] = [
+            .status(known: known, patience: .seconds(50)), log(after: last, patience: .seconds(50)),
+        ]
+        let theirs = calls.map { device.send(former, $0) }
+        device.holdsProvider = true
+        // This one's log is being read.
+        let reading = device.send(former, log(after: last, patience: .seconds(50)))
+        let others = [present, root].map { device.send($0, log(after: last, patience: .seconds(50))) }
+        device.configure { $0.operators = [1002] }
+        for request in theirs + [reading] { #expect(device.refusal(request) == .notPermitted) }
+        device.letProviderAnswer()
+        for request in others { #expect(device.refusal(request) == nil) }
+    }
+
+    @Test("a sign-out that waits for the disk is answered, though its operator is one no more")
+    func formerOperatorsSignOut() throws {
+        device.configure { $0.operators = [1001] }
+        try device.signIn("ada", by: device.app("a"))
+        device.diskMode = .holds
+        let request = device.send(device.app("desk", user: 1001), Self.signOut)
+        device.configure { $0.operators = [] }
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(throws: Never.self) { try device.answer(request) }
+    }
+
+    @Test("whom polkit permits one thing may do that and nothing else, and root is not asked about")
+    func polkit() throws {
+        let person = device.app("desk", user: 1001)
+        device.permitted = [.waive]
+        #expect(throws: Never.self) { try device.ask(person, Self.waiver) }
+        #expect(device.refusal(device.send(person, Self.status)) == .notPermitted)
+        device.permitted = [.status]
+        #expect(throws: Never.self) { try device.ask(person, Self.status) }
+        #expect(device.refusal(device.send(person, Self.waiver)) == .notPermitted)
+        #expect(device.polkitQuestions.map(\.0) == [.waive, .status, .status, .waive])
+        #expect(device.polkitQuestions.allSatisfy { !$0.1 })
+        device.send(person, Self.status, isInteractive: true)
+        #expect(device.polkitQuestions.last?.1 == true)
+        for call in [Self.status, Self.waiver, log()] { try device.ask(device.administrator, call) }
+        #expect(device.polkitQuestions.count == 5)
+    }
+
+    @Test("one user's questions to polkit are bounded, and nothing is done for a caller who has left")
+    func polkitThatHangs() throws {
+        try device.signIn("ada", by: device.app("a"))
+        device.holdsProvider = true
+        device.permitted = [.signOut, .status]
+        let person = device.app("desk", user: 1001)
+        let requests = (0..<100).map { _ in device.send(person, Self.signOut) }
+        #expect(device.polkitQuestions.count == BrokerState.consultationsOfUser)
+        #expect(device.refusal(try #require(requests.last)) == .tooManyQuestions)
+        device.quit(person)
+        #expect(device.refusal(requests[0]) == .requestAbandoned)
+        device.letProviderAnswer()
+        #expect(device.state.device.account != nil)
+    }
+
+    // MARK: GetStatus (CO-1)
+
+    @Test("the status says who is signed in since when, the policy, and what each app holds and owes")
+    func content() throws {
+        device.use(AppManifest(identifier: "org.example.idle", identity: .init(executable: "/usr/bin/idle")))
+        device.configure { $0.cleanup = CleanupPolicy(.strict, timeout: .seconds(90)) }
+        let (desk, root) = (device.app("desk"), device.administrator)
+        let since = device.now.wall
+        let first = try device.signIn("ada", by: desk)
+        var status = try device.ask(root, Self.status)
+        #expect(try Account(status["account"]).username == "ada")
+        #expect(status["signedInAt"] == .double(since.timeIntervalSince1970))
+        #expect(status["cleanupPolicy"] == .string("strict") && status["cleanupTimeout"] == .double(90))
+        func app(_ name: String) -> BrokerProtocol.Fields? {
+            status["apps"]?.elementsValue?.compactMap(\.fieldsValue).first { $0["identifier"]?.stringValue == name }
+        }
+        let key = VirtualDevice.key("desk")
+        #expect(app(key)?["holdsData"] == .boolean(true) && app(key)?["isRunning"] == .boolean(true))
+        #expect(app("org.example.idle")?.keys.sorted() == ["identifier"])
+        try device.signOut(by: desk)
+        device.quit(desk)
+        status = try device.ask(root, Self.status)
+        #expect(status["account"] == nil && status["signedInAt"] == nil)
+        #expect(status["rounds"] == .array([.uint64(first)], of: "t"))
+        #expect(app(key)?["owes"] == .array([.uint64(first)], of: "t") && app(key)?["isRunning"] == .boolean(false))
+        let report = try CleanupReport(try device.ask(root, Self.round)["round"])
+        #expect(report.session == first && report.owing.map(\.identifier) == [key])
+    }
+
+    @Test("a question about the status waits for a change, and for its time")
+    func longPoll() throws {
+        let (desk, root) = (device.app("desk"), device.administrator)
+        _ = try device.session(for: desk)
+        let known = try device.ask(root, Self.status)["revision"]?.unsignedValue
+        let first = device.send(root, .status(known: known, patience: .seconds(50)))
+        #expect(throws: VirtualDevice.NotAnswered.self) { try device.answer(first) }
+        try device.signIn("ada", by: desk)
+        let answer = try device.answer(first)
+        #expect(answer["account"] != nil)
+        let now = try device.ask(root, Self.status)["revision"]?.unsignedValue
+        let second = device.send(root, .status(known: now, patience: .seconds(50)))
+        device.advance(by: .seconds(49))
+        #expect(throws: VirtualDevice.NotAnswered.self) { try device.answer(second) }
+        device.advance(by: .seconds(2))
+        #expect(try device.answer(second)["revision"]?.unsignedValue == now)
+    }
+
+    // MARK: GetLog (CO-1, CO-6)
+
+    @Test("the log comes in pages, newest or oldest first, and names no person")
+    func pages() throws {
+        let (desk, root) = (device.app("desk"), device.administrator)
+        for _ in 0..<5 {
+            try device.signIn("ada", by: desk)
+            try device.signOut(by: desk)
+            try device.finish(desk)
+        }
+        device.advance(by: .seconds(1))
+        let newest = entries(try device.ask(root, log(limit: 3)))
+        #expect(
+            newest.map { $0["sequence"]?.unsignedValue }
+                == (device.disk.log.count - 2...device.disk.log.count).map { UInt64($0) }
+        )
+        let page = try device.ask(root, log(after: 2, limit: 2))
+        #expect(entries(page).map { $0["sequence"]?.unsignedValue } == [3, 4])
+        let all = entries(try device.ask(root, log(after: 0, limit: 500)))
+        #expect(all.contains { $0["event"]?.stringValue == "signed-in" })
+        #expect(!all.contains { "\($0)".contains("ada") })
+    }
+
+    @Test("a question about the log waits for entries that are on the disk, and for its time")
+    func logPoll() throws {
+        let (desk, root) = (device.app("desk"), device.administrator)
+        device.advance(by: .seconds(1))
+        let last = Int64(device.disk.log.count)
+        let first = device.send(root, log(after: last, patience: .seconds(50)))
+        #expect(throws: VirtualDevice.NotAnswered.self) { try device.answer(first) }
+        try device.signIn("ada", by: desk)
+        device.advance(by: .seconds(1))
+        #expect(entries(try device.answer(first)).contains { $0["event"]?.stringValue == "signed-in" })
+        let second = device.send(root, log(after: Int64(device.disk.log.count), patience: .seconds(50)))
+        device.advance(by: .seconds(51))
+        #expect(entries(try device.answer(second)).isEmpty)
+    }
+
+    @Test("what is written while the log is read is not missed")
+    func writtenMeanwhile() throws {
+        let (desk, root) = (device.app("desk"), device.administrator)
+        device.advance(by: .seconds(1))
+        let last = Int64(device.disk.log.count)
+        device.holdsProvider = true
+        let request = device.send(root, log(after: last, patience: .seconds(50)))
+        device.holdsProvider = false
+        try device.signIn("ada", by: desk)
+        device.advance(by: .seconds(1))
+        device.feed(.logRead(request, .success([])))
+        #expect(!entries(try device.answer(request)).isEmpty)
+    }
+}

@@ -1,0 +1,143 @@
+import DeviceConfiguration
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("A sign-out ends the login session")
+struct EndingLoginsTests {
+    @Test("it is ended when the last receipt is there, so that its programs clean up while they run")
+    func afterReceipts() throws {
+        let device = VirtualDevice.withLogins(ends: true)
+        let desk = device.app("desk")
+        device.sit(.of())
+        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+        // No app held anything.
+        #expect(device.endedLogins == [["1"]])
+        device.sit()
+        device.sit(.of(1000, "2", began: 1_000_500))
+        _ = try device.session(for: desk)
+        try device.signOut(by: desk)
+        #expect(device.endedLogins.count == 1)
+        try device.finish(desk)
+        #expect(device.endedLogins == [["1"], ["2"]])
+    }
+
+    @Test("it is ended after ten seconds without receipts, and asked for again while it is still there")
+    func withoutReceipts() throws {
+        let device = VirtualDevice.withLogins(ends: true)
+        let desk = device.app("desk")
+        device.sit(.of())
+        _ = try device.session(for: desk)
+        try device.signOut(by: desk)
+        device.advance(by: .milliseconds(9900))
+        #expect(device.endedLogins == [])
+        device.advance(by: .milliseconds(200))
+        #expect(device.endedLogins == [["1"]])
+        device.feed(.loginsEnded(nil))
+        device.advance(by: .seconds(5))
+        #expect(device.endedLogins.count == 2)
+        #expect(device.loginProblem?.contains("is still there") == true)
+        device.sit(.of(isClosing: true))
+        device.advance(by: .seconds(600))
+        #expect(device.endedLogins.count == 2 && device.loginProblem == nil)
+    }
+
+    @Test("what logind refuses is in log and status, once, until the session is gone")
+    func refused() {
+        let device = VirtualDevice.withLogins(ends: true)
+        device.sit(.of())
+        device.send(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+        for _ in 0..<3 {
+            device.feed(.loginsEnded("not permitted"))
+            device.advance(by: .seconds(60))
+        }
+        let entries = device.journal.filter { $0.event == .loginEnded }.compactMap(\.detail)
+        #expect(entries == ["login session 1", "login session 1 cannot be ended: not permitted"])
+        #expect(device.loginProblem == "login session 1 cannot be ended: not permitted")
+        device.sit()
+        #expect(device.loginProblem == nil)
+    }
+
+    @Test("a log-out and a switch of users end no login session")
+    func ownEnd() {
+        let device = VirtualDevice.withLogins(ends: true)
+        device.sit(.of())
+        device.sit(.of(isActive: false), .of(1001, "2", name: "bea"))
+        device.sit(.of())
+        device.advance(by: .seconds(60))
+        #expect(device.endedLogins == [])
+    }
+
+    @Test(
+        "a broker that was killed before it could ends the session after its start; one that gets the setting does not"
+    )
+    func restart() throws {
+        let device = VirtualDevice.withLogins(ends: true)
+        let desk = device.app("desk")
+        device.sit(.of())
+        _ = try device.session(for: desk)
+        device.advance(by: .seconds(1))
+        try device.signOut(by: desk)
+        device.restart()
+        device.sit(.of())
+        device.advance(by: .seconds(11))
+        #expect(device.endedLogins == [["1"]])
+
+        let other = VirtualDevice()
+        try other.signIn("ada", by: other.app("desk"))
+        try other.signOut(by: other.app("desk"))
+        other.configure {
+            $0.identity = .loginSession
+            $0.endsLoginSession = true
+        }
+        other.sit(.of(began: 900_000))
+        other.advance(by: .seconds(60))
+        #expect(other.endedLogins == [])
+    }
+
+    @Test("with passwords, too: all graphical sessions at the seat, and no text console")
+    func embedded() throws {
+        let device = VirtualDevice()
+        device.configure { $0.endsLoginSession = true }
+        device.sit(.of(999, "1", name: "kiosk"), .of(1001, "2", type: "tty", isActive: false))
+        let desk = device.app("desk")
+        try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        #expect(device.endedLogins == [])
+        try device.finish(desk)
+        #expect(device.endedLogins == [["1"]])
+    }
+}
+
+@Suite("A shutdown waits for the cleanup")
+struct ShutdownTests {
+    @Test("it is a sign-out, and goes on when the last receipt is there")
+    func waits() throws {
+        let device = VirtualDevice.withLogins()
+        let desk = device.app("desk")
+        device.sit(.of())
+        _ = try device.session(for: desk)
+        device.feed(.login(.shutdown))
+        #expect(device.person == nil && device.signOutCauses == ["shutdown"])
+        #expect(device.allowedShutdowns == 0)
+        try device.finish(desk)
+        device.advance(by: .seconds(1))
+        #expect(device.allowedShutdowns == 1)
+        device.sit(.of())
+        #expect(device.person == nil)
+    }
+
+    @Test("where nobody is signed in it does not wait; after it was cancelled a new login signs in")
+    func cancelled() {
+        let device = VirtualDevice.withLogins()
+        device.feed(.login(.shutdown))
+        device.advance(by: .seconds(1))
+        #expect(device.allowedShutdowns == 1)
+        device.sit(.of())
+        #expect(device.person == nil)
+        device.feed(.login(.shutdownCancelled))
+        #expect(device.person == "ada")
+    }
+}

@@ -1,0 +1,267 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDevice
+import SharedDeviceSimulation
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Signing in with the organisation's provider")
+struct OrganisationTests {
+    private let device = VirtualDevice()
+    private let prompt: VirtualDevice.App
+    private let till: VirtualDevice.App
+
+    init() throws {
+        try device.useOrganisation()
+        (prompt, till) = (device.app("org.example.prompt"), device.app("org.example.till"))
+    }
+
+    @Test(
+        "the page's answer signs a person in; the record is in the session's transaction, and the prompt gets no token"
+    )
+    func page() throws {
+        var wish = Request.PromptWish()
+        wish.redirect = "http://127.0.0.1:1234/callback"
+        wish.loginHint = "ada"
+        let begun = try device.ask(prompt, .beginSignIn(wish))
+        #expect(begun["method"] == .string("browser"))
+        #expect(begun["authorizationURL"] == .string("https://login.example/page"))
+        #expect(device.provider.starts == [SignInStart(.browser, redirect: wish.redirect, loginHint: "ada")])
+        let name = try #require(begun["request"]?.stringValue)
+        let answer = try device.ask(prompt, device.answerPage(name, "ada"))
+        #expect(answer == ["username": .string("ada"), "epoch": .uint64(device.state.device.epoch)])
+        let batch = try #require(device.batches.first { $0.provider != nil })
+        #expect(batch.device?.account?.username == "ada" && batch.provider??.record?.person.subject == "ada")
+        #expect(device.disk.providerOwner == device.state.device && device.disk.parts.isEmpty)
+    }
+
+    @Test("a password is refused, and the refusal names the page")
+    func password() throws {
+        let refusal = device.refusalOfSignIn("ada", by: till)
+        #expect(refusal?.code == .interactionRequired)
+        #expect(refusal?.description.contains("https://login.example's own page") == true)
+        let name = try device.beginPage(prompt)
+        #expect(device.refusal(device.send(prompt, device.complete(name, "ada")))?.code == .invalidRequest)
+        #expect(device.passwordChecks == 0)
+    }
+
+    @Test("on another device: the prompt asks until the person has finished, or its time to wait is over")
+    func deviceCode() throws {
+        let begun = try device.ask(prompt, .beginSignIn(Request.PromptWish()))
+        #expect(begun["method"] == .string("deviceCode") && begun["userCode"] == .string("ABCD"))
+        let name = try #require(begun["request"]?.stringValue)
+        let first = device.send(prompt, .awaitSignIn(name: name, patience: .seconds(5)))
+        #expect(device.replies[first] == nil)
+        #expect(device.refusal(device.send(prompt, .awaitSignIn(name: name, patience: .zero))) == .promptIsAnswered)
+        device.advance(by: .seconds(6))
+        #expect(try device.answer(first)["pending"] == .boolean(true))
+        #expect((3...5).contains(device.provider.polls))
+        let second = device.send(prompt, .awaitSignIn(name: name, patience: .seconds(60)))
+        device.provider.polled = .success("ada")
+        device.advance(by: .seconds(3))
+        #expect(try device.answer(second)["username"] == .string("ada"))
+    }
+
+    @Test("a sign-in that fails, or that nobody waits for, leaves nobody signed in, and the provider is told")
+    func failures() throws {
+        device.provider.error = IdentityError(.providerUnavailable, "no network")
+        var wish = Request.PromptWish()
+        #expect(device.refusal(device.send(prompt, .beginSignIn(wish)))?.code == .providerUnavailable)
+        device.provider.error = nil
+        wish.redirect = "http://127.0.0.1:1/callback"
+        let cancelled = try device.beginPage(prompt)
+        #expect(device.refusal(device.send(prompt, device.answerPage(cancelled, "cancel")))?.code == .userCanceled)
+        #expect(device.state.prompts.isEmpty)
+        let name = try device.beginPage(prompt)
+        device.holdsProvider = true
+        device.send(prompt, device.answerPage(name, "ada"))
+        device.quit(prompt)
+        device.letProviderAnswer()
+        #expect(device.state.device.account == nil && device.provider.cancelled.count == 1)
+        #expect(device.provider.ends.map(\.person.subject) == ["ada"])
+    }
+
+    @Test("a prompt that leaves before its page is there ends the sign-in at the provider")
+    func leavesEarly() throws {
+        device.holdsProvider = true
+        device.send(prompt, .beginSignIn(Request.PromptWish()))
+        device.quit(prompt)
+        device.letProviderAnswer()
+        #expect(device.provider.cancelled == ["handle 1"])
+    }
+
+    @Test("a person of another organisation is refused, and so is who comes second; the tokens of both are ended")
+    func refusedPersons() throws {
+        device.configure { $0.tenantIdentifier = "contoso" }
+        let first = try device.beginPage(prompt)
+        #expect(device.refusal(device.send(prompt, device.answerPage(first, "eve@other")))?.code == .tenantMismatch)
+        let (one, two) = (try device.beginPage(prompt), try device.beginPage(prompt))
+        device.holdsProvider = true
+        let requests = [
+            device.send(prompt, device.answerPage(one, "ada@contoso")),
+            device.send(prompt, device.answerPage(two, "grace@contoso")),
+        ]
+        device.letProviderAnswer()
+        #expect(try device.answer(requests[0])["username"] == .string("ada@contoso"))
+        #expect(device.refusal(requests[1])?.code == .accountAlreadySignedIn)
+        #expect(device.provider.ends.map(\.person.subject) == ["eve@other", "grace@contoso"])
+        device.advance(by: .seconds(1))
+        #expect(device.disk.outbox.isEmpty)
+    }
+
+    @Test("another issuer or client in the configuration signs out; a changed interval does not")
+    func configuration() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        try device.useOrganisation(", \"remoteCheckInterval\": 60")
+        #expect(device.state.device.account != nil)
+        try device.useOrganisation(", \"oidcClientID\": \"device\", \"oidcScopes\": [\"openid\"]")
+        #expect(device.state.device.account != nil)
+        device.configure {
+            $0.identity = .embedded
+            $0.organisation = nil
+        }
+        #expect(device.state.device.account == nil)
+        #expect(device.provider.ends.count == 1 && device.disk.provider == nil)
+    }
+
+    @Test("the device's own directory joins no device to the organisation of a provider")
+    func join() {
+        device.administrators = ["ada"]
+        let credentials = Request.Credentials(username: "ada", password: Secret("right"))
+        let number = device.send(device.administrator, .join(credentials))
+        #expect(device.refusal(number) == .noJoinByPage && device.passwordChecks == 0)
+    }
+
+    // MARK: Tokens
+
+    @Test("an app gets a token for what its manifest allows, from the vault the second time; another gets none")
+    func tokens() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        let checks = device.provider.renewals.count
+        let first = try device.token(for: "ada", ["orders"], by: till)
+        #expect(try device.token(for: "ada", ["orders"], by: till) == first)
+        #expect(device.provider.renewals.count == checks + 1)
+        #expect(device.provider.renewals.last?.scopes == ["orders"])
+        #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != first)
+        // That of the sign-in serves who may have all that it permits.
+        #expect(try device.token(for: "ada", ["openid"], by: till) == "access 1")
+        device.advance(by: .seconds(3600))
+        #expect(try device.token(for: "ada", ["orders"], by: till) != first)
+        for (app, scopes) in [("org.example.notes", []), ("org.example.till", ["orders", "mail"])] {
+            let number = device.send(device.app(app), device.acquireToken(for: "ada", Set(scopes)))
+            #expect(device.refusal(number)?.code == .notPermitted)
+        }
+    }
+
+    @Test("one renewal at a time: others wait, and who wants the same token gets it with the first")
+    func oneAtATime() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.holdsProvider = true
+        let before = device.provider.renewals.count
+        let other = device.app("org.example.till", user: 1001)
+        let numbers = [till, till, other].map { device.send($0, device.acquireToken(for: "ada", ["orders"])) }
+        #expect(device.provider.renewals.count == before + 1)
+        device.letProviderAnswer()
+        let tokens = try numbers.map { try WireToken(device.answer($0)["token"]).value }
+        #expect(tokens[0] == tokens[1] && tokens[0] != tokens[2])
+        #expect(device.provider.renewals.count == before + 2)
+        // Each with the record that the one before has brought.
+        let records = device.provider.renewals.suffix(2).map(\.0.content.text)
+        #expect(Set(records).count == 2)
+    }
+
+    @Test("the new record is on the disk before the token is handed out; a full disk hands out none")
+    func recordFirst() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        try device.ask(till, .currentAccount)
+        device.diskMode = .holds
+        let number = device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        #expect(device.replies[number] == nil)
+        // Not from the vault either.
+        let second = device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        #expect(device.replies[second] == nil)
+        device.diskMode = .fails("full")
+        device.finishWriting()
+        #expect(device.refusal(number)?.code == .brokerFailed && device.refusal(second)?.code == .brokerFailed)
+        let before = device.provider.renewals.count
+        #expect(device.refusal(device.send(till, device.acquireToken(for: "ada", ["profile", "orders"]))) != nil)
+        #expect(device.provider.renewals.count == before)
+        device.diskMode = .commits
+        device.advance(by: .seconds(2))
+        #expect(try !device.token(for: "ada", ["orders"], by: till).isEmpty)
+        #expect(device.disk.provider?.record == device.state.provider.session?.record)
+    }
+
+    @Test("a kill between rotation and disk: the next start says that the record may be used up, and wants the person")
+    func killedBetween() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        let old = try #require(device.disk.provider?.record)
+        device.diskMode = .holds
+        device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        #expect(device.state.provider.session?.record != old)
+        device.diskMode = .commits
+        device.provider.outcome = .reauthenticationNeeded
+        device.restart(afterPowerCut: true)
+        let last = try #require(device.provider.renewals.last)
+        #expect(last.0 == old && last.mayBeUsed)
+        #expect(device.state.device.account != nil && device.state.provider.needsPerson)
+    }
+
+    // MARK: Outcomes
+
+    private func refusalOfToken(_ outcome: RenewalOutcome) throws -> Refusal? {
+        device.provider.outcome = outcome
+        let number = device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        return device.refusal(number)
+    }
+
+    @Test("each outcome of a renewal has its meaning")
+    func outcomes() throws {
+        let epoch = try device.signInAtProvider("ada", by: prompt)
+        let network = IdentityError(.providerUnavailable, "https://login.example cannot be reached (time-out)")
+        let away = try refusalOfToken(.unavailable(network, mayBeUsed: true))
+        #expect(away?.code == .providerUnavailable)
+        #expect(away?.description.contains("(time-out); who is signed in stays so until ") == true)
+        let client = IdentityError(.providerMisconfigured, "https://login.example does not know this client")
+        #expect(try refusalOfToken(.misconfigured(client))?.code == .providerMisconfigured)
+        #expect(device.provider.renewals.last?.mayBeUsed == true)
+        #expect(try refusalOfToken(.scopeRefused)?.code == .invalidRequest)
+        #expect(device.provider.renewals.last?.mayBeUsed == false)
+        #expect(device.state.device.epoch == epoch)
+        #expect(try refusalOfToken(.sessionOver)?.code == .noCurrentAccount)
+        #expect(device.state.device.account == nil)
+        #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session")
+    }
+
+    @Test("the provider wants the person: the session stays, and only the same person goes on with it")
+    func signsInAgain() throws {
+        let epoch = try device.signInAtProvider("ada", by: prompt)
+        #expect(try refusalOfToken(.reauthenticationNeeded)?.code == .interactionRequired)
+        // The vault is empty, and the provider is not asked in vain.
+        let before = device.provider.renewals.count
+        #expect(try refusalOfToken(.reauthenticationNeeded)?.code == .interactionRequired)
+        #expect(device.provider.renewals.count == before)
+        device.provider.outcome = nil
+        let grace = try device.beginPage(prompt)
+        #expect(device.provider.starts.last?.only?.subject == "ada")
+        #expect(device.provider.starts.last?.loginHint == "ada")
+        let refused = device.send(prompt, device.answerPage(grace, "grace"))
+        #expect(device.refusal(refused)?.code == .currentAccountMismatch)
+        #expect(device.provider.ends.map(\.person.subject) == ["grace"])
+        let ada = try device.beginPage(prompt)
+        #expect(try device.ask(prompt, device.answerPage(ada, "ada"))["epoch"] == .uint64(epoch))
+        #expect(try !device.token(for: "ada", ["orders"], by: till).isEmpty)
+        #expect(device.state.device.epoch == epoch && device.provider.ends.count == 1)
+    }
+
+    @Test("onProviderSessionEnd reauthenticate keeps the session where the provider has ended its own")
+    func keepsSession() throws {
+        try device.useOrganisation(", \"onProviderSessionEnd\": \"reauthenticate\"")
+        let epoch = try device.signInAtProvider("ada", by: prompt)
+        #expect(try refusalOfToken(.sessionOver)?.code == .interactionRequired)
+        #expect(device.state.device.epoch == epoch)
+    }
+}

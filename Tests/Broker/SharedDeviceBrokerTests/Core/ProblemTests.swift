@@ -1,0 +1,97 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import SharedDevice
+import SharedDeviceSimulation
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("What is wrong with a device ends the wait for its status (CO-1)")
+struct ProblemTests {
+    private static let status = Request.Call.status(known: nil, patience: .zero)
+
+    /// Sends a question about the status that waits for the next change, and has something happen.
+    ///
+    /// - Returns: the answer that this brings about.
+    private func change(of device: VirtualDevice, _ happen: () throws -> Void) throws -> BrokerProtocol.Fields {
+        let root = device.administrator
+        let known = try device.ask(root, Self.status)["revision"]?.unsignedValue
+        let question = device.send(root, .status(known: known, patience: .seconds(50)))
+        #expect(throws: VirtualDevice.NotAnswered.self) { try device.answer(question) }
+        try happen()
+        return try device.answer(question)
+    }
+
+    @Test("a disk that fails, and one that is in order again, end the wait for the status")
+    func diskProblem() throws {
+        let device = VirtualDevice()
+        let broken = try change(of: device) {
+            device.diskMode = .fails("the disk is full")
+            // An entry of the log, and no change of the device.
+            device.feed(.malformed(connection: ":1.99", method: "SignOut", .missing("accountIdentifier")))
+            device.advance(by: BrokerState.lazyWrite)
+        }
+        #expect(broken["storeProblem"] == .string("the disk is full"))
+        let mended = try change(of: device) {
+            device.diskMode = .commits
+            device.advance(by: BrokerState.diskPause)
+        }
+        #expect(mended["storeProblem"] == nil)
+    }
+
+    @Test("a logind that cannot end a session, and one that has ended it, end the wait for the status")
+    func loginProblem() throws {
+        let device = VirtualDevice.withLogins(ends: true)
+        device.sit(.of())
+        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+        #expect(device.endedLogins.count == 1)
+        let refused = try change(of: device) { device.feed(.loginsEnded("access denied")) }
+        #expect(refused["loginProblem"]?.stringValue?.contains("access denied") == true)
+        #expect(try change(of: device) { device.sit() }["loginProblem"] == nil)
+    }
+
+    @Test("an app that the bus cannot start, and one that it can, end the wait for the status")
+    func startProblem() throws {
+        let device = VirtualDevice()
+        let text = #"{"id": "org.example.notes", "executable": "/usr/bin/app", "busName": "org.example.notes"}"#
+        device.use(try AppManifest(json: Data(text.utf8), file: "notes.json"))
+        let notes = device.app("org.example.notes")
+        try device.signIn("ada", by: notes)
+        device.quit(notes)
+        device.service = .noBus
+        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+        func problem(_ status: BrokerProtocol.Fields) -> String? {
+            status["apps"]?.elementsValue?.compactMap(\.fieldsValue).compactMap { $0["startProblem"]?.stringValue }
+                .first
+        }
+        let failed = try change(of: device) {
+            device.service = .failed("its program is gone")
+            device.advance(by: .seconds(1))
+        }
+        #expect(problem(failed)?.contains("its program is gone") == true)
+        let mended = try change(of: device) {
+            device.service = .running
+            device.advance(by: .seconds(2))
+        }
+        #expect(problem(mended) == nil)
+    }
+
+    @Test("what keeps a cleanup from being enforced is in the status, and ends the wait for it")
+    func enforcementProblems() throws {
+        let device = VirtualDevice()
+        let text = #"{"id": "org.example.desk", "user": 1000, "executable": "/usr/bin/app"}"#
+        device.use(try AppManifest(json: Data(text.utf8), file: "desk.json"))
+        let desk = device.app("org.example.desk")
+        try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        try device.ask(device.administrator, .overdue(patience: .zero))
+        let enforced = try change(of: device) { device.configure { $0.cleanup = CleanupPolicy(.enforced) } }
+        let problems = enforced["enforcementProblems"]?.stringsValue
+        #expect(problems?.count == 1 && problems?.first?.hasPrefix("org.example.desk has no manifest") == true)
+        let more = text.dropLast() + #", "cleanup": {"by": "app", "delete": ["/var/lib/desk"]}}"#
+        let manifest = try AppManifest(json: Data(more.utf8), file: "desk.json")
+        // A manifest changes neither the device nor a debt.
+        #expect(try change(of: device) { device.use(manifest) }["enforcementProblems"] == .array([], of: "s"))
+    }
+}

@@ -1,0 +1,172 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDevice
+import SharedDeviceSimulation
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Signing in at a prompt")
+struct PromptTests {
+    private let device = VirtualDevice()
+
+    @Test("a prompt signs a person in, gets neither account nor token, and holds no data")
+    func password() throws {
+        let prompt = device.app("prompt")
+        let begun = try device.ask(prompt, .beginSignIn(Request.PromptWish()))
+        #expect(begun["method"] == .string("password"))
+        #expect(begun["expiresAt"] == .double(device.now.wall.timeIntervalSince1970 + 600))
+        let name = try #require(begun["request"]?.stringValue)
+        let answer = try device.ask(prompt, device.complete(name, "ada"))
+        #expect(answer == ["username": .string("ada"), "epoch": .uint64(2)])
+        #expect(device.state.device.account?.username == "ada")
+        #expect(device.disk.parts[2] == nil && device.disk.sessions[2] != nil)
+        #expect(device.refusal(device.send(prompt, device.complete(name, "ada")))?.code == .loginExpired)
+        // The app that has started it goes on by itself.
+        let app = device.app("app")
+        #expect(try device.session(for: app).session.account?.username == "ada")
+        #expect(try !device.token(for: "ada", by: app).isEmpty)
+    }
+
+    @Test("a sign-in whose password was wrong can be completed again, and guessing is slowed down")
+    func wrongPassword() throws {
+        let prompt = device.app("prompt")
+        let name = try device.begin(prompt)
+        for _ in 0..<5 {
+            let number = device.send(prompt, device.complete(name, "ada", password: "wrong"))
+            #expect(device.refusal(number)?.code == .authenticationFailed)
+        }
+        let number = device.send(prompt, device.complete(name, "ada"))
+        #expect(device.refusal(number)?.code == .tooManyAttempts)
+        device.advance(by: .seconds(31))
+        try device.ask(prompt, device.complete(name, "ada"))
+        #expect(device.state.device.account != nil)
+    }
+
+    @Test("a sign-in belongs to the connection that has begun it, and ends with that connection")
+    func connections() throws {
+        let (prompt, other) = (device.app("prompt"), device.app("prompt"))
+        let name = try device.begin(prompt)
+        #expect(device.refusal(device.send(other, device.complete(name, "ada"))) == .noSuchPrompt)
+        try device.ask(other, .cancelSignIn(label: name))
+        #expect(device.state.prompts[name] != nil)
+        device.quit(prompt)
+        #expect(device.state.prompts.isEmpty)
+    }
+
+    @Test("a prompt that leaves while the password is looked at signs nobody in")
+    func leaves() throws {
+        let prompt = device.app("prompt")
+        let name = try device.begin(prompt)
+        device.holdsProvider = true
+        device.send(prompt, device.complete(name, "ada"))
+        device.quit(prompt)
+        device.letProviderAnswer()
+        #expect(device.state.device.account == nil)
+        #expect(device.endedProviderSessions == ["ada"])
+    }
+
+    @Test("at most two of one user and eight of the device are begun at a time, and each ends after 600 s")
+    func limits() throws {
+        for user: UInt32 in 1000...1003 {
+            let prompt = device.app("prompt", user: user)
+            for _ in 0..<2 { _ = try device.begin(prompt) }
+            let third = device.send(prompt, .beginSignIn(Request.PromptWish()))
+            #expect(device.refusal(third) == .tooManyPrompts)
+        }
+        let late = device.app("prompt", user: 2000)
+        #expect(device.refusal(device.send(late, .beginSignIn(Request.PromptWish()))) == .tooManyPrompts)
+        device.advance(by: .seconds(600))
+        #expect(device.state.prompts.isEmpty)
+        _ = try device.begin(late)
+    }
+
+    @Test("a cleanup of before holds up the beginning as long as the prompt waits, and is asked for again at the end")
+    func held() throws {
+        device.configure { $0.cleanup = .strict }
+        let desk = device.app("desk")
+        try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        let prompt = device.app("prompt")
+        var wish = Request.PromptWish()
+        #expect(device.refusal(device.send(prompt, .beginSignIn(wish)))?.code == .cleanupPending)
+        wish.patience = .seconds(60)
+        let waiting = device.send(prompt, .beginSignIn(wish))
+        #expect(device.replies[waiting] == nil)
+        try device.finish(desk)
+        let name = try #require(try device.answer(waiting)["request"]?.stringValue)
+        try device.signIn("grace", by: desk)
+        #expect(device.refusal(device.send(prompt, device.complete(name, "ada"))) == .accountAlreadySignedIn)
+        try device.signOut(by: desk)
+        #expect(device.refusal(device.send(prompt, device.complete(name, "ada")))?.code == .cleanupPending)
+        try device.finish(desk)
+        try device.ask(prompt, device.complete(name, "ada"))
+        #expect(device.state.device.account?.username == "ada")
+    }
+
+    @Test("a cancellation ends the sign-in, also one that was completed and is not known to be")
+    func cancelled() throws {
+        let prompt = device.app("prompt")
+        let name = try device.begin(prompt)
+        try device.ask(prompt, .cancelSignIn(label: name))
+        #expect(device.refusal(device.send(prompt, device.complete(name, "ada"))) == .noSuchPrompt)
+        let second = try device.begin(prompt)
+        try device.ask(prompt, device.complete(second, "ada"))
+        try device.ask(prompt, .cancelSignIn(label: second))
+        #expect(device.state.device.account == nil)
+    }
+
+    @Test("where apps hand over no passwords, SignIn names the prompt, and the prompt goes on")
+    func noPasswords() throws {
+        device.configure { $0.passwordSignIn = false }
+        let app = device.app("app")
+        #expect(device.refusalOfSignIn("ada", by: app)?.code == .interactionRequired)
+        #expect(device.passwordChecks == 0)
+        // Nor by way of a prompt of its own.
+        #expect(throws: Refusal.otherMethod([.password])) { try device.begin(app) }
+        let prompt = device.app(BrokerProtocol.promptIdentifier)
+        let name = try device.begin(prompt)
+        try device.ask(prompt, device.complete(name, "ada"))
+        #expect(device.state.device.account != nil)
+    }
+
+    @Test("a session that a full disk does not take signs nobody in, and the sign-in may be completed again")
+    func fullDisk() throws {
+        let prompt = device.app("prompt")
+        let name = try device.begin(prompt)
+        device.diskMode = .fails("full")
+        #expect(device.refusal(device.send(prompt, device.complete(name, "ada")))?.code == .brokerFailed)
+        #expect(device.state.device.account == nil)
+        device.diskMode = .commits
+        device.advance(by: .seconds(2))
+        try device.ask(prompt, device.complete(name, "ada"))
+        #expect(device.state.device.account != nil)
+    }
+
+    @Test("the prompt that comes with the broker needs a manifest and no cleanup under an enforced policy")
+    func manifest() throws {
+        let identity = AppManifest.Identity(executable: "/usr/bin/shared-device-sign-in", user: 1000)
+        let manifest = AppManifest(identifier: BrokerProtocol.promptIdentifier, identity: identity)
+        let device = VirtualDevice(CleanupPolicy(.enforced, timeout: .seconds(60)), requiresProof: true)
+        let prompt = device.app(BrokerProtocol.promptIdentifier, executable: "/usr/bin/shared-device-sign-in")
+        let refused = device.send(prompt, .beginSignIn(Request.PromptWish()))
+        #expect(device.refusal(refused)?.code == .appNotEligible)
+        device.use(manifest)
+        try device.ask(prompt, device.complete(try device.begin(prompt), "ada"))
+        #expect(device.state.device.account != nil && device.state.warnings.isEmpty)
+    }
+}
+
+extension VirtualDevice {
+    /// Begins a sign-in at a prompt, and returns its name.
+    func begin(_ prompt: App) throws -> String {
+        try #require(try ask(prompt, .beginSignIn(Request.PromptWish()))["request"]?.stringValue)
+    }
+
+    func complete(_ name: String, _ person: String, password: String = "right") -> Request.Call {
+        let credentials = Request.Credentials(username: person, password: Secret(password))
+        return .completeSignIn(name: name, .password(credentials))
+    }
+}

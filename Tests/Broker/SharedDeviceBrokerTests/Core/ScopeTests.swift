@@ -1,0 +1,82 @@
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("What apps may ask for in tokens that the device signs")
+struct ScopeTests {
+    private let device = VirtualDevice()
+
+    /// An app that has a manifest with these scopes.
+    private func app(scopes: Set<String> = []) -> VirtualDevice.App {
+        var rights = TokenRights()
+        rights.scopes = scopes
+        device.use(
+            AppManifest(
+                identifier: "org.example.app",
+                identity: AppManifest.Identity(executable: "/usr/bin/app"),
+                tokens: rights
+            )
+        )
+        return device.app("org.example.app")
+    }
+
+    private func signIn(_ scopes: Set<String>, password: String = "right") -> Request.Call {
+        let credentials = Request.Credentials(username: "ada", password: Secret(password))
+        return .signIn(credentials, scopes: scopes, patience: .zero, label: nil)
+    }
+
+    @Test("an app whose manifest has scopes gets those and no others, at the sign-in and afterwards")
+    func manifest() throws {
+        let app = app(scopes: ["orders.read", "https://orders.example/read"])
+        for password in ["right", "wrong"] {
+            let refusal = device.refusal(device.send(app, signIn(["orders.write"], password: password)))
+            #expect(refusal?.code == .notPermitted && refusal?.description.contains("orders.write") == true)
+        }
+        #expect(device.passwordChecks == 0, "a refusal does not tell whether the password was right")
+        try device.ask(app, signIn(["https://orders.example/read"]))
+        #expect(throws: Never.self) { try device.token(for: "ada", ["orders.read"], by: app) }
+        for scope in ["https://orders.example/admin", "orders.read ", "s"] {
+            let refusal = device.refusal(device.send(app, device.acquireToken(for: "ada", [scope, "orders.read"])))
+            #expect(refusal?.code == .notPermitted && refusal?.description.contains("\"scopes\"") == true)
+        }
+    }
+
+    @Test("where enrolment is required, only a manifest opens a service; scopes of none are everybody's")
+    func service() throws {
+        let app = app()
+        device.configure { $0.requiresEnrolment = true }
+        #expect(device.refusal(device.send(app, signIn(["https://orders.example/admin"])))?.code == .notPermitted)
+        try device.ask(app, signIn(["orders.read"]))
+        #expect(throws: Never.self) { try device.token(for: "ada", ["profile"], by: app) }
+        let call = device.acquireToken(for: "ada", ["profile", "api://orders/v1/write"])
+        #expect(device.refusal(device.send(app, call))?.description.contains("api://orders/v1/write") == true)
+    }
+
+    @Test("a token that is kept is not handed out any more once the manifest does not permit it")
+    func changed() throws {
+        let app = app(scopes: ["a", "b"])
+        try device.ask(app, signIn(["a"]))
+        _ = try device.token(for: "ada", ["a"], by: app)
+        _ = self.app(scopes: ["b"])
+        #expect(device.refusal(device.send(app, device.acquireToken(for: "ada", ["a"])))?.code == .notPermitted)
+    }
+
+    @Test("where any program may be an app, any scope is signed")
+    func open() throws {
+        let app = device.app("a")
+        try device.ask(app, signIn(["https://orders.example/admin"]))
+        #expect(throws: Never.self) { try device.token(for: "ada", ["https://orders.example/read"], by: app) }
+    }
+
+    @Test("what the app asked for is one line of the answer, and a short one")
+    func text() throws {
+        let app = app(scopes: ["a"])
+        let scopes = Set((0..<50).map { "\($0)\n" + String(repeating: "b", count: 4000) })
+        let refusal = try #require(device.refusal(device.send(app, signIn(scopes))))
+        #expect(!refusal.description.contains("\n") && refusal.description.utf8.count < 600)
+    }
+}

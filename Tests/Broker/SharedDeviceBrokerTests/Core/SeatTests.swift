@@ -1,0 +1,267 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+extension VirtualDevice {
+    /// A device whose account is who is logged in at the seat.
+    static func withLogins(_ cleanup: CleanupPolicy = .advisory, ends: Bool = false) -> VirtualDevice {
+        let device = VirtualDevice(cleanup)
+        device.configure {
+            $0.identity = .loginSession
+            $0.endsLoginSession = ends
+        }
+        device.sit()
+        return device
+    }
+
+    /// logind says that these are the sessions at the seat.
+    func sit(_ sessions: LoginSessions.Session...) {
+        var all = LoginSessions(scope: .seat("seat0"))
+        for session in sessions { _ = all.found(session, at: "/\(session.identifier)") }
+        feed(.seat(all.seat))
+    }
+
+    /// Who is signed in.
+    var person: String? { state.device.account?.username }
+    var signOutCauses: [String] { journal.filter { $0.event == .signedOut }.compactMap(\.detail) }
+    var loginProblem: String? {
+        (try? ask(administrator, .deviceInformation))?["loginProblem"]?.stringValue
+    }
+}
+
+@Suite("Who is logged in at the seat is the account")
+struct SeatTests {
+    @Test("a login is a sign-in, and a log-out a sign-out, with a round of its own")
+    func loginAndLogout() throws {
+        let device = VirtualDevice.withLogins()
+        let desk = device.app("desk")
+        #expect(try device.session(for: desk).session.account == nil)
+        device.sit(.of())
+        #expect(device.person == "ada")
+        #expect(try device.session(for: desk).session.account?.identifier == "uid-1000.login-session")
+        device.sit()
+        #expect(device.person == nil && device.signOutCauses == ["logout"])
+        #expect(try device.owed(by: desk).count == 1)
+    }
+
+    @Test("a person is signed in only when the disk has it")
+    func disk() throws {
+        let device = VirtualDevice.withLogins()
+        device.diskMode = .holds
+        device.sit(.of())
+        #expect(device.person == nil)
+        // She has gone before the disk has it.
+        device.sit()
+        device.finishWriting()
+        #expect(device.person == nil)
+        device.diskMode = .commits
+        device.finishWriting()
+        device.sit(.of(1000, "2"))
+        #expect(device.person == "ada")
+    }
+
+    @Test("a disk that fails signs nobody in; the reason is in the status, and she is signed in when it works again")
+    func brokenDisk() throws {
+        let device = VirtualDevice.withLogins()
+        device.diskMode = .fails("no space")
+        device.sit(.of())
+        #expect(device.person == nil)
+        #expect(device.loginProblem?.contains("no space") == true)
+        device.diskMode = .commits
+        device.advance(by: .seconds(3))
+        #expect(device.person == "ada" && device.loginProblem == nil)
+    }
+
+    @Test("a password is refused, with the reason, before it is looked at; so are tokens")
+    func password() throws {
+        let device = VirtualDevice.withLogins()
+        let desk = device.app("desk")
+        let refusal = try #require(device.refusalOfSignIn("ada", by: desk))
+        #expect(refusal.code == .notPermitted && refusal.description.contains("logging in at the machine"))
+        #expect(device.passwordChecks == 0)
+        device.sit(.of())
+        let call = Request.Call.acquireToken(
+            identifier: "uid-1000.login-session",
+            scopes: ["s"],
+            refresh: false,
+            session: nil
+        )
+        let token = try #require(device.refusal(device.send(desk, call)))
+        #expect(token.code == .notPermitted && token.description.contains("Kerberos"))
+    }
+
+    @Test("under a strict policy the next person is signed in when the last receipt is there")
+    func strict() throws {
+        let device = VirtualDevice.withLogins(.strict)
+        let desk = device.app("desk")
+        device.sit(.of())
+        _ = try device.session(for: desk)
+        device.sit(.of(1001, "2", name: "bea"))
+        #expect(device.person == nil)
+        #expect(device.loginProblem?.contains("not yet gone from desk") == true)
+        try device.finish(desk)
+        #expect(device.person == "bea" && device.loginProblem == nil)
+    }
+
+    @Test("a second session of the same person changes nothing, whichever of the two ends first")
+    func twoSessions() {
+        let device = VirtualDevice.withLogins()
+        device.sit(.of())
+        let session = device.state.device.epoch
+        device.sit(.of(isActive: false), .of(1000, "2"))
+        device.sit(.of(1000, "2"))
+        device.sit(.of(1000, "2", isLocked: true))
+        #expect(device.state.device.epoch == session)
+        device.sit()
+        #expect(device.person == nil)
+    }
+
+    @Test("a person who has logged out and in again between two looks has another session")
+    func quickLogin() {
+        let device = VirtualDevice.withLogins()
+        device.sit(.of())
+        device.sit(.of(1000, "2", began: 1_000_500))
+        #expect(device.person == "ada" && device.signOutCauses == ["logout"])
+        // logind counts anew after its restart, and the name is the same.
+        device.sit(.of(1000, "2", began: 1_000_900))
+        #expect(device.person == "ada" && device.signOutCauses == ["logout", "logout"])
+    }
+
+    @Test(
+        "whoever switches to another user is signed out, and in again after coming back; a greeter in front changes nothing"
+    )
+    func switching() {
+        let device = VirtualDevice.withLogins()
+        device.sit(.of())
+        device.sit(.of(isActive: false))
+        #expect(device.person == "ada")
+        device.sit(.of(isActive: false), .of(1001, "2", name: "bea"))
+        #expect(device.person == "bea" && device.signOutCauses == ["switch of users"])
+        device.sit(.of(isActive: false))
+        #expect(device.person == nil)
+        device.sit(.of())
+        #expect(device.person == "ada")
+    }
+
+    @Test("whom an administrator has signed out is signed in again by a new login alone")
+    func signedOut() throws {
+        let device = VirtualDevice.withLogins()
+        device.sit(.of())
+        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
+        device.sit(.of(isLocked: true))
+        device.sit(.of())
+        #expect(device.person == nil)
+        #expect(device.loginProblem?.contains("has been signed out") == true)
+        device.sit()
+        device.sit(.of(1000, "2"))
+        #expect(device.person == "ada")
+    }
+
+    @Test("where a locked screen signs out, unlocking it signs in again")
+    func screenLock() {
+        let device = VirtualDevice.withLogins()
+        device.configure { $0.endsAtScreenLock = true }
+        device.sit(.of())
+        device.feed(.login(.locked))
+        device.sit(.of(isLocked: true))
+        #expect(device.person == nil && device.signOutCauses == ["screen lock"])
+        device.sit(.of())
+        #expect(device.person == "ada")
+        // One that was locked from the start waits for that, too.
+        device.sit(.of(1001, "2", name: "bea", isLocked: true))
+        #expect(device.person == nil)
+        device.sit(.of(1001, "2", name: "bea"))
+        #expect(device.person == "bea")
+    }
+
+    @Test("a broker that was started anew keeps the session of a login that goes on, and ends that of one that is over")
+    func restart() {
+        let device = VirtualDevice.withLogins()
+        device.sit(.of())
+        let session = device.state.device.epoch
+        device.restart()
+        #expect(device.person == "ada")
+        device.sit(.of())
+        #expect(device.state.device.epoch == session)
+        device.restart()
+        device.sit()
+        #expect(device.person == nil && device.signOutCauses == ["logout"])
+        device.sit(.of(1000, "2", began: 1_000_500))
+        device.restart()
+        // She has logged out and in again meanwhile.
+        device.sit(.of(1000, "3", began: 1_002_000))
+        #expect(device.person == "ada" && device.signOutCauses == ["logout", "logout"])
+    }
+
+    @Test("a broker that was started anew does not sign in again whom somebody has signed out")
+    func restartAfterSignOut() throws {
+        let device = VirtualDevice.withLogins()
+        device.sit(.of())
+        device.advance(by: .seconds(60))
+        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
+        device.restart()
+        device.sit(.of())
+        #expect(device.person == nil)
+        device.sit(.of(1000, "2", began: 1_000_100))
+        #expect(device.person == "ada")
+    }
+
+    @Test("a logind that is away for a moment ends nothing; after a minute without it nobody is signed in")
+    func silence() throws {
+        let device = VirtualDevice.withLogins()
+        device.sit(.of())
+        let session = device.state.device.epoch
+        device.feed(.seat(nil))
+        device.advance(by: .seconds(59))
+        #expect(device.loginProblem?.contains("logind does not answer") == true)
+        device.sit(.of())
+        #expect(device.state.device.epoch == session && device.loginProblem == nil)
+        device.feed(.seat(nil))
+        device.advance(by: .seconds(30))
+        device.feed(.seat(nil))
+        device.advance(by: .seconds(31))
+        #expect(device.person == nil && device.signOutCauses == ["logind does not answer"])
+    }
+
+    @Test("a change of the identity signs out whoever signed in the other way")
+    func changedIdentity() throws {
+        let device = VirtualDevice()
+        try device.signIn("ada", by: device.app("desk"))
+        device.configure { $0.identity = .loginSession }
+        #expect(device.person == nil)
+        device.advance(by: .seconds(10))
+        device.sit(.of(began: 1_000_005))
+        #expect(device.person == "ada")
+        device.configure { $0.identity = .embedded }
+        #expect(device.person == nil)
+        #expect(device.signOutCauses == ["the managed configuration", "the managed configuration"])
+        try device.signIn("grace", by: device.app("desk"))
+    }
+
+    @Test("a device that has to be joined signs nobody in before, and says so; a login belongs to the device's tenant")
+    func tenant() {
+        let device = VirtualDevice.withLogins()
+        device.configure { $0.requiresJoin = true }
+        device.sit(.of())
+        #expect(device.person == nil && device.loginProblem?.contains("joined") == true)
+        device.configure {
+            $0.requiresJoin = false
+            $0.tenantIdentifier = "Contoso"
+        }
+        #expect(device.state.device.account?.identifier == "uid-1000.contoso")
+    }
+
+    @Test("the end of the login is no reason of its own where the login is the account")
+    func logoutSetting() {
+        let device = VirtualDevice.withLogins()
+        device.configure { $0.endsAtLogout = true }
+        device.sit(.of(isActive: false), .of(1000, "2"))
+        device.feed(.login(.ended))
+        device.sit(.of())
+        #expect(device.person == "ada")
+    }
+}

@@ -1,0 +1,227 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDevice
+import SharedDeviceSimulation
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Sign-out here and from afar, with the organisation's provider")
+struct SignOutFromAfarTests {
+    private let device = VirtualDevice()
+    private let prompt: VirtualDevice.App
+    private let till: VirtualDevice.App
+
+    init() throws {
+        try device.useOrganisation()
+        (prompt, till) = (device.app("org.example.prompt"), device.app("org.example.till"))
+    }
+
+    // MARK: Here
+
+    @Test("a sign-out moves the record to the outbox in its own transaction, and waits for no provider")
+    func outbox() throws {
+        let epoch = try device.signInAtProvider("ada", by: prompt)
+        device.provider.hangs = true
+        try device.signOut(by: till)
+        let batch = try #require(device.batches.last { $0.device?.account == nil && $0.device?.epoch == epoch + 1 })
+        #expect(batch.provider == .some(nil) && batch.outbox.count == 1 && batch.erases)
+        #expect(device.disk.provider == nil && device.disk.outbox.count == 1)
+        #expect(device.provider.ends.count == 1)
+        // The next person does not wait for it either.
+        try device.signInAtProvider("grace", by: prompt)
+        #expect(device.state.device.account?.username == "grace")
+    }
+
+    @Test("a provider that cannot be told is told again at 5, 30, 120, 600 and each 3600 s, for 7 days")
+    func retries() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.error = IdentityError(.providerUnavailable, "no network")
+        try device.signOut(by: till)
+        for (pause, tries) in [(5, 2), (30, 3), (120, 4), (600, 5), (3600, 6), (3600, 7)] {
+            #expect(device.provider.ends.count == tries - 1)
+            device.advance(by: .seconds(pause))
+            #expect(device.provider.ends.count == tries)
+        }
+        device.restart()
+        #expect(device.provider.ends.count == 8)
+        device.advance(by: .seconds(7 * 24 * 3600))
+        let ends = device.provider.ends.count
+        #expect(device.disk.outbox.isEmpty && device.notes.last?.contains("is not told again") == true)
+        device.advance(by: .seconds(24 * 3600))
+        #expect(device.provider.ends.count == ends)
+    }
+
+    @Test("what no later try can help is not tried again")
+    func final() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.error = IdentityError(.providerMisconfigured, "401")
+        try device.signOut(by: till)
+        device.provider.error = nil
+        device.advance(by: .seconds(7200))
+        #expect(device.provider.ends.count == 1 && device.disk.outbox.isEmpty)
+    }
+
+    @Test("at most 100 ends wait; the oldest is given up")
+    func bounded() throws {
+        var outbox = ProviderOutbox()
+        let now = device.now
+        for number in 1...100 {
+            #expect(outbox.add(device.provider.record(of: "\(number)"), at: now).dropped == nil)
+        }
+        #expect(outbox.add(device.provider.record(of: "101"), at: now).dropped == 1)
+        #expect(outbox.entries.count == 100)
+    }
+
+    @Test("a sign-out during a renewal: the token is handed to nobody, and the newest record is the one that ends")
+    func duringRenewal() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.holdsProvider = true
+        let number = device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        try device.ask(till, .signOut(identifier: Account.named("ada").identifier, session: nil))
+        #expect(device.refusal(number)?.code == .noCurrentAccount)
+        #expect(device.provider.ends.isEmpty)
+        let newest = device.provider.record(of: "ada")
+        device.letProviderAnswer()
+        #expect(device.provider.ends == [newest])
+        device.advance(by: .seconds(1))
+        #expect(device.state.tokens.count == 0 && device.disk.outbox.isEmpty)
+    }
+
+    @Test("a renewal of the person before brings the next one nothing")
+    func lateAnswer() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.hangs = true
+        device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        let number = device.state.provider.lastNumber
+        try device.signOut(by: till)
+        try device.signInAtProvider("grace", by: prompt)
+        let session = device.state.provider.session
+        device.provider.hangs = false
+        let late = device.provider.renewed(device.provider.record(of: "ada"), ["orders"], at: device.now)
+        device.feed(.renewed(number, late))
+        #expect(device.state.provider.session?.record?.person == session?.record?.person)
+        #expect(device.state.device.account?.username == "grace")
+        #expect(device.provider.ends.map(\.person.subject) == ["ada"])
+        #expect(try !device.token(for: "grace", ["orders"], by: till).isEmpty)
+    }
+
+    @Test("a sign-out during the exchange of a code signs nobody in and ends what was opened")
+    func duringExchange() throws {
+        let name = try device.beginPage(prompt)
+        device.holdsProvider = true
+        let number = device.send(prompt, device.answerPage(name, "ada"))
+        try device.ask(prompt, .cancelSignIn(label: name))
+        #expect(device.refusal(number) == .requestAbandoned)
+        device.letProviderAnswer()
+        #expect(device.state.device.account == nil && device.provider.ends.count == 1)
+    }
+
+    // MARK: From afar
+
+    @Test("the provider is asked each interval, give or take a tenth, and its answer is what counts")
+    func checks() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        let before = device.provider.renewals.count
+        device.advance(by: .seconds(269))
+        #expect(device.provider.renewals.count == before)
+        device.advance(by: .seconds(61))
+        #expect(device.provider.renewals.count == before + 1)
+        device.advance(by: .seconds(3000))
+        #expect((before + 9...before + 12).contains(device.provider.renewals.count))
+        device.provider.outcome = .sessionOver
+        device.advance(by: .seconds(330))
+        #expect(device.state.device.account == nil)
+    }
+
+    @Test("events sign out the session that they name, whatever else they name; others change nothing")
+    func events() throws {
+        let service = device.app(nil, user: 0, isAdministrator: true)
+        let issuer = VirtualProvider.issuer
+        func report(_ event: ProviderEvent) throws { try device.ask(service, .providerEvents([event])) }
+        try device.signInAtProvider("ada", by: prompt)
+        try report(ProviderEvent(.ended, issuer: issuer, subject: "grace", session: nil))
+        try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", session: "another"))
+        try report(ProviderEvent(.ended, issuer: "https://other.example", subject: "ada", session: nil))
+        #expect(device.state.device.account != nil)
+        try report(ProviderEvent(.reauthenticate, issuer: issuer, subject: "ada", session: nil))
+        #expect(device.state.device.account != nil && device.state.provider.needsPerson)
+        try report(ProviderEvent(.ended, issuer: issuer, subject: nil, session: "sid"))
+        #expect(device.state.device.account == nil)
+        #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session, and told so")
+    }
+
+    @Test("only the service that speaks to the provider may report, by its unit where more than one user is on the bus")
+    func reporters() throws {
+        let call = Request.Call.providerEvents([])
+        #expect(device.refusal(device.send(till, call)) == .notTheProvider)
+        let shared = VirtualDevice(requiresProof: true)
+        let root = shared.app(nil, user: 0, isAdministrator: true)
+        #expect(shared.refusal(shared.send(root, call)) == .notTheProvider)
+        let service = shared.app(nil, user: 990, unit: "shared-device-identity.service")
+        #expect(try shared.ask(service, call).isEmpty)
+    }
+
+    @Test("a session without an answer of the provider lasts its grace, and the log says how long nobody answered")
+    func grace() throws {
+        try device.useOrganisation(", \"offlineGrace\": 3600")
+        try device.signInAtProvider("ada", by: prompt)
+        let away = IdentityError(.providerUnavailable, "no network")
+        device.provider.outcome = .unavailable(away, mayBeUsed: false)
+        device.provider.error = away
+        device.advance(by: .seconds(3590))
+        #expect(device.state.device.account != nil)
+        // A restart does not begin it anew.
+        device.restart()
+        device.advance(by: .seconds(9))
+        #expect(device.state.device.account != nil)
+        device.advance(by: .seconds(3))
+        #expect(device.state.device.account == nil)
+        #expect(device.disk.entries(.signedOut).last?.detail?.hasPrefix("offline for 360") == true)
+    }
+
+    @Test("a wrong configuration ends no session, however long it lasts")
+    func misconfigured() throws {
+        try device.useOrganisation(", \"offlineGrace\": 3600")
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.outcome = .misconfigured(IdentityError(.providerMisconfigured, "no such client"))
+        device.advance(by: .seconds(48 * 3600))
+        #expect(device.state.device.account != nil)
+    }
+
+    // MARK: At rest
+
+    @Test("a start with the key goes on; without one the session stays, and the person signs in again for tokens")
+    func restart() throws {
+        let epoch = try device.signInAtProvider("ada", by: prompt)
+        device.restart()
+        device.reconnect(till)
+        #expect(try !device.token(for: "ada", ["orders"], by: till).isEmpty)
+        device.keepsRecords = false
+        device.restart()
+        for app in [till, prompt] { device.reconnect(app) }
+        #expect(device.state.device.epoch == epoch && device.state.device.account != nil)
+        let refused = device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        #expect(device.refusal(refused)?.code == .interactionRequired)
+        #expect(try device.signInAtProvider("ada", by: prompt) == epoch)
+        #expect(try !device.token(for: "ada", ["orders"], by: till).isEmpty)
+    }
+
+    @Test("status and device information name the provider, the last good check and what is wrong")
+    func status() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        let administrator = device.administrator
+        let good = try device.ask(administrator, .status(known: nil, patience: .zero))
+        #expect(good["identity"] == .string("oidc") && good["issuer"] == .string(VirtualProvider.issuer))
+        #expect(good["providerCheckedAt"] == .double(device.now.wall.timeIntervalSince1970))
+        #expect(good["providerProblem"] == nil && good["needsSignIn"] == .boolean(false))
+        let away = IdentityError(.providerUnavailable, "https://login.example cannot be reached (no route)")
+        device.provider.outcome = .unavailable(away, mayBeUsed: false)
+        device.advance(by: .seconds(400))
+        let bad = try device.ask(till, .deviceInformation)
+        #expect(bad["providerProblem"]?.stringValue?.contains("(no route); who is signed in stays so") == true)
+        #expect(bad["signInMethods"] == .array([.string("browser"), .string("deviceCode")], of: "s"))
+    }
+}

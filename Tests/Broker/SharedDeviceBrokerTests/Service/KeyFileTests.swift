@@ -1,0 +1,58 @@
+import DeviceStorage
+import Foundation
+import Glibc
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("The file with the keys of tokens")
+struct KeyFileTests {
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory() }
+
+    @Test("anybody may read it, whatever the service's umask; a new content takes the place of the old one at once")
+    func write() throws {
+        let file = KeyFile(path: directory.path + "/keys.json")
+        try file.write("one")
+        let old = open(file.path, O_RDONLY)
+        defer { close(old) }
+        chmod(file.path, 0o600)
+        try file.write("two")
+        var information = stat()
+        stat(file.path, &information)
+        #expect(information.st_mode & 0o777 == 0o644)
+        #expect(try String(contentsOfFile: file.path, encoding: .utf8) == "two\n")
+        // Who has the old one open reads it to its end.
+        var bytes = [UInt8](repeating: 0, count: 16)
+        #expect(read(old, &bytes, 16) == 4)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == ["keys.json"])
+    }
+
+    @Test("a link in the place of the new file leads nowhere")
+    func link() throws {
+        let file = KeyFile(path: directory.path + "/keys.json")
+        let victim = directory.path + "/victim"
+        try "untouched".write(toFile: victim, atomically: true, encoding: .utf8)
+        symlink(victim, file.path + ".new")
+        try file.write("keys")
+        #expect(try String(contentsOfFile: victim, encoding: .utf8) == "untouched")
+        #expect(try String(contentsOfFile: file.path, encoding: .utf8) == "keys\n")
+    }
+
+    @Test("where it cannot be written, the error names the file and the reason")
+    func failure() {
+        let error = #expect(throws: StoreError.self) {
+            try KeyFile(path: directory.path + "/none/keys.json").write("x")
+        }
+        #expect(error?.attempted.contains("/none/keys.json") == true)
+    }
+
+    @Test("it is where systemd has made a directory for the service, and nowhere else unless it is named")
+    func place() {
+        #expect(
+            KeyFile.path(environment: ["RUNTIME_DIRECTORY": "/run/shared-device"]) == "/run/shared-device/keys.json"
+        )
+        #expect(KeyFile.path(environment: ["XDG_RUNTIME_DIR": "/run/user/7"]) == nil)
+    }
+}

@@ -1,0 +1,162 @@
+import DBusTransport
+import DeviceStorage
+import EmbeddedIdentity
+import Foundation
+import Identity
+import Logging
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("The broker on a bus, with an organisation's provider", .timeLimit(.minutes(2)))
+struct OrganisationServiceTests {
+    private let bus: PrivateBus
+    private let directory: TemporaryDirectory
+    private let provider = ScriptedProvider()
+    private let service: BrokerService
+    private let caller: DBusConnection
+
+    init() async throws {
+        bus = try PrivateBus()
+        directory = try TemporaryDirectory()
+        let configuration = """
+            {"sharedDeviceMode": true, "identity": "oidc", "oidcClientID": "device", "oidcIssuer": "https://login.example"}
+            """
+        try directory.write(configuration, to: "device.json")
+        let database = try DeviceDatabase(directory: directory.state)
+        service = try await BrokerService(
+            BrokerService.Options(
+                bus: bus.bus,
+                stateDirectory: directory.state,
+                configurationFile: directory.file("device.json")
+            ),
+            database: database,
+            provider: EmbeddedIdentityProvider(directory: UserDirectory(database: database)),
+            organisation: { [provider] _ in provider },
+            log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        )
+        caller = try DBusConnection.open(bus.bus)
+    }
+
+    private func call(
+        _ method: BrokerProtocol.Method,
+        _ fields: BrokerProtocol.Fields
+    ) async throws
+        -> BrokerProtocol.Fields
+    {
+        let request = fields.merging(["application": .string("org.example.prompt")]) { $1 }
+        let answer = try await caller.call(
+            try DBusMessage.methodCall(
+                destination: BrokerProtocol.busName,
+                path: BrokerProtocol.path,
+                interface: BrokerProtocol.interface,
+                member: method.rawValue,
+                arguments: [.fields(request)]
+            )
+        )
+        return answer.first?.fieldsValue ?? [:]
+    }
+
+    private func signIn() async throws {
+        let begun = try await call(
+            .beginSignIn,
+            ["methods": .array([.string("browser")], of: "s"), "redirectURI": .string("http://127.0.0.1:1/callback")]
+        )
+        let name = try #require(begun["request"])
+        #expect(begun["authorizationURL"] == .string("https://login.example/page"))
+        let answer = try await call(.completeSignIn, ["request": name, "query": .string("code=1")])
+        #expect(answer["username"] == .string("ada"))
+    }
+
+    @Test("a person signs in by the page, and is signed out when the provider's service tells of the end")
+    func fromAfar() async throws {
+        try await signIn()
+        let event: DBusValue = .fields([
+            "kind": .string("ended"), "issuer": .string("https://login.example"), "session": .string("sid"),
+        ])
+        // A connection of its own: the service is no app.
+        let service = try DBusConnection.open(bus.bus)
+        _ = try await service.call(
+            try DBusMessage.methodCall(
+                destination: BrokerProtocol.busName,
+                path: BrokerProtocol.path,
+                interface: BrokerProtocol.interface,
+                member: "ReportProviderEvents",
+                arguments: [.fields(["events": .array([event], of: "a{sv}")])]
+            )
+        )
+        #expect(try await call(.getCurrentAccount, [:])["account"] == nil)
+    }
+
+    @Test("a provider that never answers an end holds up neither the sign-out nor the next person")
+    func hangs() async throws {
+        provider.hangs.withLock { $0 = true }
+        try await signIn()
+        let fields = try await call(.signOut, ["accountIdentifier": .string("1.t")])
+        #expect(fields["stored"] == nil)
+        try await eventually("the provider is told") { provider.ends.withLock { $0 } == 1 }
+        try await signIn()
+        provider.hangs.withLock { $0 = false }
+    }
+
+    @Test(
+        "a redirect that leaves this machine is refused before the provider hears of it",
+        arguments: [
+            "http://127.0.0.1:80@example.org/callback", "http://localhost:1234/callback",
+            "https://127.0.0.1:1/callback",
+            "http://127.0.0.1:/callback", "http://127.0.0.1:99999/callback", "http://127.0.0.1:1/other",
+        ]
+    )
+    func redirect(_ address: String) async throws {
+        let error = await #expect(throws: DBusError.self) {
+            _ = try await call(.beginSignIn, ["redirectURI": .string(address)])
+        }
+        #expect(error?.name == BrokerProtocol.errorPrefix + "invalid_request")
+        #expect(provider.begun.withLock { $0 } == 0)
+    }
+}
+
+/// A provider whose page anybody passes as Ada.
+private final class ScriptedProvider: OrganisationProvider {
+    let hangs = Shared(false)
+    let ends = Shared(0)
+    let begun = Shared(0)
+
+    private let record = ProviderRecord(
+        person: ProviderRecord.Person(issuer: "https://login.example", subject: "ada"),
+        session: "sid",
+        content: Secret("refresh")
+    )
+
+    func begin(_ start: SignInStart) async throws(IdentityError) -> BegunSignIn {
+        begun.withLock { $0 += 1 }
+        return BegunSignIn(
+            handle: "handle",
+            prompt: .browser(address: "https://login.example/page"),
+            lifetime: .seconds(600)
+        )
+    }
+
+    func complete(_ handle: String, query: String) async throws(IdentityError) -> ProviderSignIn {
+        ProviderSignIn(account: Account(identifier: "1.t", username: "ada"), record: record, token: token([]))
+    }
+
+    func poll(_ handle: String) async throws(IdentityError) -> ProviderSignIn? { nil }
+
+    func cancel(_ handle: String) async {}
+
+    func renew(_ record: ProviderRecord, scopes: Set<String>, mayBeUsed: Bool) async -> RenewalOutcome {
+        .renewed(token(scopes), nil)
+    }
+
+    func end(_ record: ProviderRecord) async throws(IdentityError) {
+        ends.withLock { $0 += 1 }
+        while hangs.withLock({ $0 }) { try? await Task.sleep(for: .milliseconds(20)) }
+    }
+
+    private func token(_ scopes: Set<String>) -> AccessToken {
+        AccessToken(value: "token", scopes: scopes, expiresAt: Date(timeIntervalSinceNow: 3600))
+    }
+}

@@ -1,0 +1,121 @@
+import DeviceConfiguration
+import DeviceStorage
+import Foundation
+import Identity
+import RecordVault
+import SQLite
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("What the disk has of the organisation's provider")
+struct ProviderRowsTests {
+    private let directory: TemporaryDirectory
+    private let now = Moment(wall: Date(timeIntervalSince1970: 1_000_000), uptime: .seconds(1000))
+    private let state = DeviceState(mode: .shared, account: .named("ada"), epoch: 7)
+
+    init() throws { directory = try TemporaryDirectory() }
+
+    private func store(_ byte: UInt8? = 1) throws -> DeviceStore {
+        let vault = try byte.map { try RecordVault(secret: Array(repeating: $0, count: 32)) }
+        return try DeviceStore(database: DeviceDatabase(directory: directory.state), sealer: vault)
+    }
+
+    private var record: ProviderRecord {
+        ProviderRecord(
+            person: ProviderRecord.Person(issuer: "https://login.example", subject: "subject-of-ada"),
+            session: "sid-of-ada",
+            content: Secret("refresh-token-of-ada")
+        )
+    }
+
+    private var session: ProviderSession {
+        ProviderSession(issuer: "https://login.example", client: "device", record: record, checkedAt: now.wall)
+    }
+
+    /// A sign-in, and an earlier person's session that the provider does not know to be over.
+    private func signIn(_ store: DeviceStore) throws {
+        var batch = Batch(number: 1)
+        batch.device = state
+        batch.provider = session
+        batch.providerOwner = state
+        batch.outbox = [3: ProviderOutbox.Entry(record: record, addedAt: now.wall, tries: 2, next: now.uptime)]
+        try store.commit(batch)
+    }
+
+    @Test("session and outbox come back as they were, and sealed bytes alone are on the disk")
+    func kept() throws {
+        try signIn(try store())
+        let content = try store().load(at: now)
+        #expect(content.provider == session && content.recordProblems.isEmpty)
+        #expect(content.outbox[3]?.record == record && content.outbox[3]?.tries == 2)
+        for secret in ["refresh-token-of-ada", "sid-of-ada", "subject-of-ada"] {
+            #expect(try !directory.contains(secret), "\(secret)")
+        }
+    }
+
+    @Test("the sign-out's transaction removes the record, and what was sealed leaves the file")
+    func removed() throws {
+        let store = try store()
+        try signIn(store)
+        let sealed =
+            try SQLiteConnection(path: directory.databaseFile, .read).value(
+                "SELECT record FROM provider_session"
+            ) as [UInt8]?
+        var batch = Batch(number: 2)
+        batch.device = state.next(mode: .shared, account: nil)
+        batch.provider = .some(nil)
+        batch.outbox = [3: nil]
+        try store.commit(batch)
+        store.database.eraseRemnants()
+        let content = try store.load(at: now)
+        #expect(content.provider == nil && content.outbox.isEmpty)
+        let needle = Data(try #require(sealed))
+        for suffix in ["", "-wal"] {
+            let bytes = (try? Data(contentsOf: URL(filePath: directory.databaseFile + suffix))) ?? Data()
+            #expect(bytes.firstRange(of: needle) == nil)
+        }
+    }
+
+    @Test("a record of another session does not come back")
+    func otherSession() throws {
+        try signIn(try store())
+        try directory.sql("UPDATE device SET epoch = 9")
+        #expect(try store().load(at: now).provider == nil)
+        // Nor does it open under the other session's number.
+        try directory.sql("UPDATE provider_session SET epoch = 9")
+        let content = try store().load(at: now)
+        #expect(content.provider?.record == nil && content.recordProblems.count == 1)
+    }
+
+    @Test(
+        "a damaged row is a line for the log, and the session stays",
+        arguments: ["record = x'00'", "record = zeroblob(4000)", "checked_at = 9e300", "issuer = x'FF'"]
+    )
+    func damaged(_ change: String) throws {
+        try signIn(try store())
+        try directory.sql("UPDATE provider_session SET \(change)")
+        let content = try store().load(at: now)
+        #expect(content.provider?.record == nil)
+        #expect(content.device == state && !content.recordProblems.isEmpty)
+    }
+
+    @Test("with another key, or none, the records stay shut, and the session stays")
+    func otherKey() throws {
+        try signIn(try store())
+        for key in [2, nil] as [UInt8?] {
+            let content = try store(key).load(at: now)
+            #expect(content.provider?.checkedAt == now.wall && content.provider?.record == nil)
+            #expect(content.outbox.isEmpty && content.recordProblems.count == 2)
+        }
+    }
+
+    @Test("without a key no record reaches the disk, and who is signed in does")
+    func noKey() throws {
+        try signIn(try store(nil))
+        let content = try store().load(at: now)
+        #expect(content.device == state && content.provider != nil && content.provider?.record == nil)
+        #expect(content.outbox.isEmpty && content.recordProblems.isEmpty)
+    }
+}

@@ -1,0 +1,226 @@
+import DBusTransport
+import FoundationEssentials
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import Synchronization
+import TestProviders
+import Testing
+
+/// A device that listens for logouts, with a broker that keeps what it is told.
+private final class LogoutDevice: Sendable {
+    let device: IdentityDevice
+    let port: UInt16
+    let events = Locked<[[String: String]]>([])
+    let refuses = Locked(false)
+    private let object = Locked<Observation?>(nil)
+
+    init(fault: String) async throws {
+        port = try freePort()
+        device = try await IdentityDevice(fault: fault, more: #", "backChannelLogout": "127.0.0.1:\#(port)""#)
+        let token = try device.broker.export(
+            [
+                DBusInterface(
+                    BrokerProtocol.interface,
+                    methods: [
+                        .init("ReportProviderEvents", in: [.init("request", "a{sv}")], out: [.init("answer", "a{sv}")])
+                        {
+                            [weak self] call in
+                            guard let self, !refuses.withLock({ $0 }) else {
+                                throw MethodFailure(name: "org.example.No", message: "no")
+                            }
+                            let told = call.arguments.first?.fieldsValue?["events"]?.elementsValue ?? []
+                            events.withLock { events in
+                                events += told.map { ($0.fieldsValue ?? [:]).compactMapValues(\.stringValue) }
+                            }
+                            return [.fields([:])]
+                        }
+                    ]
+                )
+            ],
+            at: BrokerProtocol.path
+        )
+        object.withLock { $0 = token }
+    }
+
+    /// Posts a form, and returns the whole answer.
+    func post(_ body: String, type: String = "application/x-www-form-urlencoded") async throws -> String {
+        try await send(
+            "POST /logout HTTP/1.1\r\nContent-Type: \(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
+        )
+    }
+
+    func send(_ text: String) async throws -> String {
+        let port = port
+        return try await aside { try exchange(text, port: port) }
+    }
+}
+
+/// Runs what blocks on a thread of its own: the other tests, and the broker of this one, need those of Swift's pool.
+func aside<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
+    try await withCheckedThrowingContinuation { continuation in
+        let thread = QuietThread.start("aside") { continuation.resume(with: Result { try body() }) }
+        if thread == nil { continuation.resume(throwing: NoAddress()) }
+    }
+}
+
+/// A port that nobody has just now.
+func freePort() throws -> UInt16 {
+    let client = try TCPSocket()
+    return try client.bindToAnyPort()
+}
+
+/// Sends, and reads to the end.
+func exchange(_ text: String, port: UInt16) throws -> String {
+    let client = try TCPSocket()
+    try client.connect(port)
+    client.send(text)
+    return client.readToEnd()
+}
+
+/// A blocking socket.
+private final class TCPSocket: Sendable {
+    private let descriptor: CInt
+
+    init() throws {
+        descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        guard descriptor >= 0 else { throw NoAddress() }
+        var patience = timeval(tv_sec: 60, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+    }
+
+    deinit { close(descriptor) }
+
+    private static func loopback(_ port: UInt16) -> sockaddr_in {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = inet_addr("127.0.0.1")
+        address.sin_port = port.bigEndian
+        return address
+    }
+
+    func bindToAnyPort() throws -> UInt16 {
+        let descriptor = descriptor
+        var address = Self.loopback(0)
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isBound = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
+            }
+        }
+        guard isBound else { throw NoAddress() }
+        return UInt16(bigEndian: address.sin_port)
+    }
+
+    func connect(_ port: UInt16) throws {
+        let descriptor = descriptor
+        var address = Self.loopback(port)
+        let isConnected = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+            }
+        }
+        guard isConnected else { throw NoAddress() }
+    }
+
+    func send(_ text: String) {
+        _ = Array(text.utf8).withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL)) }
+    }
+
+    func readToEnd() -> String {
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 4096)
+        while true {
+            let count = recv(descriptor, &chunk, chunk.count, 0)
+            guard count > 0 else { return String(decoding: bytes, as: UTF8.self) }
+            bytes += chunk[..<count]
+        }
+    }
+}
+
+@Suite("Back-channel logout")
+struct BackChannelLogoutTests {
+    private func token(_ fault: String) async throws -> String {
+        try await FaultyProvider.shared.value.client(fault).page("logout-token")
+    }
+
+    @Test("the provider's word that a session has ended reaches the broker, once")
+    func ended() async throws {
+        let device = try await LogoutDevice(fault: "backchannel-rpinitlogout")
+        let token = try await token("backchannel-rpinitlogout")
+        let answer = try await device.post("logout_token=\(token)")
+        #expect(answer.hasPrefix("HTTP/1.1 200 OK\r\n") && answer.contains("Cache-Control: no-store\r\n"), "\(answer)")
+        let issuer = try await FaultyProvider.shared.value.issuer("backchannel-rpinitlogout")
+        #expect(
+            device.events.withLock { $0 } == [
+                ["kind": "ended", "issuer": issuer, "subject": "ada", "session": "session-1"]
+            ]
+        )
+        let again = try await device.post("logout_token=\(token)")
+        #expect(again.hasPrefix("HTTP/1.1 400") && again.hasSuffix(#"{"error":"invalid_request"}"#), "\(again)")
+        #expect(device.events.withLock { $0.count } == 1)
+        // Nothing of the token is in the log.
+        #expect(!device.device.process.errorText.contains(token.suffix(20)))
+    }
+
+    @Test("what the broker does not take counts when it comes again")
+    func later() async throws {
+        let device = try await LogoutDevice(fault: "backchannel-sub-only")
+        let token = try await token("backchannel-sub-only")
+        device.refuses.withLock { $0 = true }
+        #expect(try await device.post("logout_token=\(token)").hasPrefix("HTTP/1.1 400"))
+        device.refuses.withLock { $0 = false }
+        #expect(try await device.post("logout_token=\(token)").hasPrefix("HTTP/1.1 200"))
+        #expect(device.events.withLock { $0.first?["session"] == nil && $0.first?["subject"] == "ada" })
+    }
+
+    @Test(
+        "each mistake of the OpenID Foundation's suite is refused, and ends nobody's session",
+        arguments: [
+            "backchannel-alg-none", "backchannel-wrong-alg", "backchannel-no-event", "backchannel-wrong-event",
+            "backchannel-with-nonce", "backchannel-wrong-aud", "backchannel-wrong-iss", "backchannel-no-jti",
+            "backchannel-nobody", "backchannel-old",
+        ]
+    )
+    func mistakes(fault: String) async throws {
+        let device = try await LogoutDevice(fault: fault)
+        let answer = try await device.post("logout_token=\(try await token(fault))")
+        #expect(answer.hasPrefix("HTTP/1.1 400 Bad Request\r\n"), "\(answer)")
+        #expect(device.events.withLock { $0.isEmpty })
+    }
+
+    @Test("other requests get their status, and a client that says nothing or too much delays nobody")
+    func strangers() async throws {
+        let device = try await LogoutDevice(fault: "none")
+        var silent: [TCPSocket] = []
+        for _ in 0..<20 {
+            let client = try TCPSocket()
+            try client.connect(device.port)
+            silent.append(client)
+        }
+        for (request, status) in [
+            ("GET / HTTP/1.1\r\n\r\n", 405), ("nonsense\r\n\r\n", 400), ("POST / HTTP/1.1\r\n\r\n", 411),
+            ("POST / HTTP/1.1\r\nContent-Length: 65537\r\n\r\n" + String(repeating: "a", count: 65_537), 413),
+        ] {
+            let answer = try await device.send(request)
+            #expect(answer.hasPrefix("HTTP/1.1 \(status) "), "\(answer.prefix(80))")
+        }
+        #expect(try await device.post("{}", type: "application/json").hasPrefix("HTTP/1.1 415"))
+        #expect(try await device.post("a=b").hasPrefix("HTTP/1.1 400"))
+        // Their time is over some day.
+        let text = try await aside { [silent] in silent.last?.readToEnd() ?? "" }
+        #expect(text.hasPrefix("HTTP/1.1 408"), "\(text)")
+    }
+
+    @Test("a flood is answered by 429, and no more than ten a second are looked at")
+    func flood() async throws {
+        let device = try await LogoutDevice(fault: "none")
+        let answers = await withTaskGroup(of: String.self, returning: [String].self) { group in
+            for _ in 0..<60 { group.addTask { (try? await device.post("logout_token=a")) ?? "" } }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        let looked = answers.count { $0.hasPrefix("HTTP/1.1 400") }
+        #expect(answers.count { $0.hasPrefix("HTTP/1.1 429") } + looked == 60)
+        #expect(looked >= 10 && looked < 40, "\(looked)")
+    }
+}

@@ -1,0 +1,313 @@
+import DBusTransport
+import FoundationEssentials
+import Glibc
+import Identity
+import IdentityService
+import NotifyCenterTestKit
+import SharedDevice
+import TestProviders
+import Testing
+
+@Suite("The process that speaks to the organisation's provider")
+struct IdentityProcessTests {
+    private func browse(_ fault: String) async throws -> TestClient {
+        try await FaultyProvider.shared.value.client(fault)
+    }
+
+    @Test("Ada signs in over the bus, her record renews, and its end is told to the provider")
+    func whole() async throws {
+        let claim = #", "oidcAdministratorClaim": "preferred_username=ada@example.com""#
+        let device = try await IdentityDevice(fault: "process", more: claim)
+        let test = try await browse("process")
+        let signIn = try await device.signIn(test.browse)
+        #expect(signIn.account.username == "ada@example.com" && signIn.isAdministrator)
+        #expect(signIn.record.session == "session-1" && signIn.token.scopes == ["openid", "profile"])
+        guard
+            case .renewed(let token, let record?) = await device.provider.renew(
+                signIn.record,
+                scopes: [],
+                mayBeUsed: false
+            )
+        else {
+            Issue.record("not renewed")
+            return
+        }
+        #expect(token.value != signIn.token.value)
+        try await device.provider.end(record)
+        #expect(try await test.page("ended").hasPrefix("end-session\nrevoke refresh_token\nrevoke access_token"))
+        guard case .sessionOver = await device.provider.renew(record, scopes: [], mayBeUsed: false) else {
+            Issue.record("the session goes on")
+            return
+        }
+        let error = await #expect(throws: IdentityError.self) {
+            try await device.provider.complete("a", query: "b")
+        }
+        #expect(error?.code == .loginExpired)
+    }
+
+    @Test("by device code: nothing while the person has not finished, then the sign-in; a cancelled one is gone")
+    func deviceCode() async throws {
+        let device = try await IdentityDevice(fault: "device-process")
+        let begun = try await device.provider.begin(SignInStart(.deviceCode))
+        guard case .deviceCode("WDJB-MJHT", _, _?) = begun.prompt else { throw NoAddress() }
+        #expect(try await device.provider.poll(begun.handle) == nil)
+        await device.provider.cancel(begun.handle)
+        let error = await #expect(throws: IdentityError.self) { try await device.provider.poll(begun.handle) }
+        #expect(error?.code == .loginExpired)
+    }
+
+    @Test("a stranger's calls are refused, each of them; so are those of a broker that has given its name up")
+    func strangers() async throws {
+        let device = try await IdentityDevice(fault: "none")
+        let stranger = try DBusConnection.open(device.bus.bus)
+        for method in IdentityProtocol.Method.allCases {
+            let error = await #expect(throws: DBusError.self) {
+                try await device.call(method.rawValue, SignInStart(.browser).fields, on: stranger)
+            }
+            #expect(error?.name == "org.freedesktop.DBus.Error.AccessDenied", "\(method)")
+        }
+        _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+        try await device.broker.releaseName(BrokerProtocol.busName)
+        let start = SignInStart(.browser, redirect: IdentityDevice.redirect)
+        await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
+        // Whoever is the broker now is answered from the moment on at which it is.
+        try await stranger.requestName(BrokerProtocol.busName)
+        _ = try await device.call("BeginSignIn", start.fields, on: stranger)
+    }
+
+    @Test("sign-ins of a broker that has gone make room")
+    func goneBroker() async throws {
+        let device = try await IdentityDevice(fault: "none")
+        let start = SignInStart(.browser, redirect: IdentityDevice.redirect)
+        for _ in 0..<8 { _ = try await device.provider.begin(start) }
+        let error = await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
+        #expect(error?.code == .busy)
+        try await device.broker.releaseName(BrokerProtocol.busName)
+        try await device.broker.requestName(BrokerProtocol.busName)
+        _ = try await device.provider.begin(start)
+    }
+
+    @Test("what is malformed or too large is refused by name, and the process goes on")
+    func malformed() async throws {
+        let device = try await IdentityDevice(fault: "none")
+        let record = ProviderRecord(
+            person: .init(issuer: "i", subject: "s"),
+            session: nil,
+            content: Secret(bytes: [UInt8](repeating: 0x20, count: ProviderRecord.longestContent + 1))
+        )
+        for (method, fields) in [
+            ("BeginSignIn", IdentityFields()), ("BeginSignIn", IdentityFields(["method": .string("password")])),
+            ("BeginSignIn", IdentityFields(["method": .boolean(true), "scopes": .boolean(true)])),
+            (
+                "CompleteSignIn",
+                IdentityFields(["handle": .string("a"), "query": .string(String(repeating: "q", count: 20_000))])
+            ),
+            ("Renew", IdentityFields(["record": record.fields.value])),
+            ("Renew", IdentityFields(["record": .bytes([UInt8](repeating: 0, count: 200_000))])),
+            ("EndSession", IdentityFields(["record": .string("r")])),
+        ] {
+            let error = await #expect(throws: DBusError.self) {
+                try await device.call(method, fields, on: device.broker)
+            }
+            let name = error?.name ?? ""
+            #expect(
+                name == IdentityProtocol.errorPrefix + "server_error" || name.hasSuffix("LimitsExceeded"),
+                "\(name)"
+            )
+        }
+        _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+    }
+
+    @Test("a provider that hangs delays no other call, and no more calls are taken than there is room for")
+    func hangs() async throws {
+        let listener = try SilentServer()
+        let device = try await IdentityDevice(issuer: "http://127.0.0.1:\(listener.port)/")
+        let start = ContinuousClock.now
+        let errors = await withTaskGroup(of: IdentityError?.self, returning: [IdentityError].self) { group in
+            for _ in 0..<60 {
+                group.addTask {
+                    do throws(IdentityError) {
+                        _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+                        return nil
+                    } catch {
+                        return error
+                    }
+                }
+            }
+            group.addTask {
+                await device.provider.cancel("a")
+                #expect(ContinuousClock.now - start < .seconds(8))
+                return nil
+            }
+            return await group.reduce(into: []) { if let error = $1 { $0.append(error) } }
+        }
+        #expect(errors.count == 60)
+        // Eight wait for the provider; the others are told at once that there is no room.
+        #expect(errors.count { $0.description.contains("cannot be reached") } >= 1)
+        #expect(errors.count { $0.code == .busy || $0.description.contains("LimitsExceeded") } >= 50)
+        #expect(ContinuousClock.now - start < .seconds(40))
+    }
+
+    @Test(
+        "a refresh in the middle of which the process is killed may have used the token up, and the broker is told so"
+    )
+    func killed() async throws {
+        let device = try await IdentityDevice(fault: "refresh-hang")
+        let test = try await browse("refresh-hang")
+        let record = try await device.signIn(test.browse).record
+        let process = device.process
+        async let outcome = device.provider.renew(record, scopes: [], mayBeUsed: false)
+        try await eventually("the refresh at the provider") { try await test.page("away") == "True" }
+        process.kill()
+        guard case .unavailable(let error, mayBeUsed: true) = await outcome else {
+            Issue.record("it is not known that the token may be used up")
+            return
+        }
+        #expect(error.code == .providerUnavailable)
+        // Nobody is asked now: the token is as it was.
+        guard case .unavailable(_, mayBeUsed: false) = await device.provider.renew(record, scopes: [], mayBeUsed: false)
+        else {
+            Issue.record("a call that nobody got has used the token up")
+            return
+        }
+        let next = try IdentityDevice.start(device.bus, device.directory)
+        _ = try await next.line { $0 == "ready" }
+        _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+    }
+
+    @Test(
+        "the bus starts the process when the broker calls",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "without systemd, dbus-broker starts no services")
+    )
+    func activation() async throws {
+        let faulty = try await FaultyProvider.shared.value
+        let directory = try TemporaryDirectory("shared-device-identity")
+        let path = directory.path + "/managed-configuration.json"
+        try #"""
+        {"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(faulty.issuer("none"))", "oidcClientID": "device-7",
+        "oidcTrustAnchors": "\#(faulty.trustAnchors)"}
+        """#
+        .write(toFile: path, atomically: true, encoding: .utf8)
+        let program = ChildProcess.built("shared-device-identity")
+        let bus = try PrivateBus(
+            .init(services: [IdentityProtocol.busName: "\(program) --configuration \(path)"])
+        )
+        let broker = try DBusConnection.open(bus.bus)
+        try await broker.requestName(BrokerProtocol.busName)
+        let begun = try await RemoteProvider(connection: broker)
+            .begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+        #expect(begun.lifetime == .seconds(600))
+    }
+
+    @Test("a provider that the configuration names later is asked from then on; without one, the remedy is told")
+    func configuration() async throws {
+        let faulty = try await FaultyProvider.shared.value
+        let device = try await IdentityDevice(issuer: nil)
+        let start = SignInStart(.browser, redirect: IdentityDevice.redirect)
+        let error = await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
+        #expect(error?.code == .providerMisconfigured && error?.description.contains("oidcIssuer") == true)
+        try device.configure(issuer: faulty.issuer("none"), trustAnchors: faulty.trustAnchors)
+        try await eventually("the provider") { (try? await device.provider.begin(start)) != nil }
+    }
+
+    @Test(
+        "the client's secret is in no argument and no variable, no core dump is left, and strangers' processes read nothing"
+    )
+    func secrecy() async throws {
+        let device = try await IdentityDevice(fault: "none")
+        _ = try await device.signIn(browse("none").browse)
+        let process = "/proc/\(device.process.identifier)"
+        for file in ["cmdline", "environ"] {
+            let content = try Data(contentsOf: URL(filePath: "\(process)/\(file)"))
+            #expect(!content.isEmpty && !String(decoding: content, as: UTF8.self).contains("s&cret"))
+        }
+        let limits = try String(contentsOfFile: "\(process)/limits", encoding: .utf8)
+        let core = limits.split(separator: "\n").first { $0.hasPrefix("Max core file size") }
+        #expect(core?.split(separator: " ").filter { $0 == "0" }.count == 2)
+        #expect(!device.process.errorText.contains("s&cret") && !device.process.errorText.contains("eyJ"))
+    }
+
+    @Test(
+        "on a system bus it runs as its own user; the broker's user and root reach it, and a stranger does not",
+        .enabled(if: geteuid() == 0, "only root can be several users")
+    )
+    func severalUsers() async throws {
+        let faulty = try await FaultyProvider.shared.value
+        // Users that every system has: daemon and bin.
+        let (own, stranger): (UInt32, UInt32) = (1, 2)
+        let policies = ["org.notifycenter.SharedDevice1.conf", "org.notifycenter.SharedDeviceIdentity1.conf"]
+        let standIns = ["shared-device": "root", "shared-device-identity": "daemon"]
+        let bus = try PrivateBus(.likeSystemBus(policies: policies, standIns: standIns))
+        let directory = try TemporaryDirectory("shared-device-identity")
+        chmod(directory.path, 0o755)
+        let file = directory.path + "/managed-configuration.json"
+        let issuer = faulty.issuer("none")
+        try #"{"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(issuer)", "oidcClientID": "a"}"#
+            .write(toFile: file, atomically: true, encoding: .utf8)
+        let broker = try DBusConnection.open(bus.bus)
+        try await broker.requestName(BrokerProtocol.busName)
+        let program = ChildProcess.built("shared-device-identity")
+        let arguments = ["--bus", bus.address, "--configuration", file]
+        // A stranger may not have the name.
+        let impostor = try ChildProcess(as: stranger, program, arguments)
+        #expect(await impostor.exitStatus() == 69)
+        let process = try ChildProcess(as: own, program, arguments)
+        _ = try await process.line { $0 == "ready" }
+        let check = ["provider", "check", "--bus", bus.address]
+        let refused = try ChildProcess(as: stranger, ChildProcess.built("shared-device"), check)
+        #expect(await refused.exitStatus() == 69)
+        #expect(refused.errorText.contains("AccessDenied"), "\(refused.errorText)")
+        // Root has it checked: the authority is not among the system's, which is a finding.
+        let checked = try ChildProcess(ChildProcess.built("shared-device"), check)
+        #expect(await checked.exitStatus() == 1)
+        let error = await #expect(throws: IdentityError.self) {
+            try await RemoteProvider(connection: broker)
+                .begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+        }
+        #expect(error?.code == .providerUnavailable && error?.description.contains("oidcTrustAnchors") == true)
+    }
+
+    @Test("a credential that cannot be used, and a bus that is not there, end it with their own status")
+    func exits() async throws {
+        let directory = try TemporaryDirectory("shared-device-identity")
+        let program = ChildProcess.built("shared-device-identity")
+        let file = directory.path + "/managed-configuration.json"
+        try String(repeating: "s", count: 5000)
+            .write(toFile: directory.path + "/oidc-client-secret", atomically: true, encoding: .utf8)
+        let large = try ChildProcess(
+            program,
+            ["--bus", "unix:path=/nowhere", "--configuration", file],
+            environment: ["CREDENTIALS_DIRECTORY": directory.path]
+        )
+        #expect(await large.exitStatus() == 78)
+        let noBus = try ChildProcess(program, ["--bus", "unix:path=/nowhere", "--configuration", file])
+        #expect(await noBus.exitStatus() == 69)
+        let version = try ChildProcess(program, ["--version"])
+        #expect(await version.exitStatus() == 0 && version.lines.first?.hasPrefix("shared-device-identity ") == true)
+    }
+}
+
+/// A server that takes connections, and says nothing.
+private final class SilentServer: Sendable {
+    let port: UInt16
+    private let descriptor: CInt
+
+    init() throws {
+        let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        self.descriptor = descriptor
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = inet_addr("127.0.0.1")
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isListening = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(descriptor, $0, length) == 0 && listen(descriptor, 64) == 0
+                    && getsockname(descriptor, $0, &length) == 0
+            }
+        }
+        port = UInt16(bigEndian: address.sin_port)
+        guard isListening else { throw NoAddress() }
+    }
+
+    deinit { close(descriptor) }
+}

@@ -1,0 +1,165 @@
+import Foundation
+import Glibc
+import Identity
+import IdentityService
+import NotifyCenterTestKit
+import OpenIDConnect
+import SharedDevice
+import TestProviders
+import Testing
+
+@Suite("shared-device provider check")
+struct ProviderCheckTests {
+    private struct Report: Decodable {
+        struct Step: Decodable {
+            let name: String
+            let outcome: String
+            let text: String
+        }
+
+        let works: Bool
+        let steps: [Step]
+
+        func outcome(_ name: String) -> String? { steps.first { $0.name == name }?.outcome }
+        func text(_ name: String) -> String { steps.first { $0.name == name }?.text ?? "" }
+    }
+
+    private func run(_ device: IdentityDevice, _ arguments: String...) async throws -> (status: Int32, output: String) {
+        let process = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["provider", "check", "--bus", device.bus.address] + arguments
+        )
+        let status = await process.exitStatus()
+        return (status, process.lines.joined(separator: "\n") + process.errorText)
+    }
+
+    private func report(_ device: IdentityDevice) async throws -> (status: Int32, report: Report) {
+        let (status, output) = try await run(device, "--json")
+        return (status, try JSONDecoder().decode(Report.self, from: Data(output.utf8)))
+    }
+
+    @Test("with a provider that makes no mistake all works, one line a step")
+    func works() async throws {
+        let device = try await IdentityDevice(fault: "check")
+        let (status, output) = try await run(device)
+        #expect(status == 0, "\(output)")
+        let lines = output.split(separator: "\n")
+        #expect(lines.count == 9 && lines.allSatisfy { $0.hasPrefix("✓ ") }, "\(output)")
+        // It leaves nothing behind that would end somebody's session.
+        #expect(try await report(device).report.works)
+    }
+
+    @Test("a wrong secret is told where the provider looks at it, with the remedy")
+    func wrongSecret() async throws {
+        let faulty = try await FaultyProvider.shared.value
+        let device = try await IdentityDevice(
+            issuer: faulty.issuer("check-secret"),
+            secret: "wrong",
+            trustAnchors: faulty.trustAnchors
+        )
+        let (status, report) = try await report(device)
+        #expect(status == 1 && !report.works)
+        for step in ["client", "refresh", "revocation"] { #expect(report.outcome(step) == "fails", "\(step)") }
+        for step in ["tls", "discovery", "keys", "redirect"] { #expect(report.outcome(step) == "works", "\(step)") }
+        #expect(report.text("client").contains("oidc-client-secret"))
+    }
+
+    @Test("a server that nobody vouches for, and one that calls itself otherwise, leave the rest untried")
+    func first() async throws {
+        let faulty = try await FaultyProvider.shared.value
+        let untrusted = try await report(IdentityDevice(issuer: faulty.issuer("none")))
+        #expect(untrusted.status == 1 && untrusted.report.outcome("tls") == "fails")
+        #expect(untrusted.report.text("tls").contains("oidcTrustAnchors"))
+        #expect(untrusted.report.outcome("client") == "unknown")
+        let other = try await report(IdentityDevice(fault: "discovery-issuer-mismatch"))
+        #expect(other.report.outcome("tls") == "works" && other.report.outcome("discovery") == "fails")
+        #expect(other.report.text("discovery").contains("to the last slash"))
+    }
+
+    @Test("a provider that lets nobody revoke")
+    func later() async throws {
+        let denied = try await report(IdentityDevice(fault: "revoke-denied")).report
+        #expect(denied.outcome("revocation") == "fails" && denied.outcome("refresh") == "works")
+        #expect(denied.text("revocation").contains("give the client a secret"))
+    }
+
+    @Test("without a provider in the configuration, and without the process, the exit status says so")
+    func nobody() async throws {
+        let device = try await IdentityDevice(issuer: nil)
+        let none = try await run(device)
+        #expect(none.status == 78 && none.output.contains("oidcIssuer"), "\(none.output)")
+        device.process.kill()
+        device.process.waitUntilExit()
+        let gone = try await run(device)
+        #expect(gone.status == 69 && gone.output.contains("shared-device-identity"), "\(gone.output)")
+    }
+}
+
+@Suite(
+    "With glewlwyd, a provider that is not ours",
+    .serialized,
+    .enabled(
+        if: access(Glewlwyd.program, X_OK) == 0,
+        "glewlwyd is not installed: apt-get install --no-install-recommends glewlwyd"
+    )
+)
+struct GlewlwydProcessTests {
+    @Test("Ada signs in by browser and by device code, both through the process; the end reaches glewlwyd")
+    func signIn() async throws {
+        let glewlwyd = try await Glewlwyd()
+        let device = try await IdentityDevice(issuer: glewlwyd.issuer.text, secret: "device-secret-7")
+        let signIn = try await device.signIn { address in
+            String(try await glewlwyd.run("browse " + address).drop { $0 != "?" }.dropFirst())
+        }
+        #expect(signIn.account.displayName == "Ada")
+        guard case .renewed(_, let record?) = await device.provider.renew(signIn.record, scopes: [], mayBeUsed: false)
+        else {
+            Issue.record("not renewed")
+            return
+        }
+        try await device.provider.end(record)
+        guard case .sessionOver = await device.provider.renew(record, scopes: [], mayBeUsed: false) else {
+            Issue.record("the session goes on")
+            return
+        }
+        let begun = try await device.provider.begin(.init(.deviceCode))
+        guard case .deviceCode(let code, _, _) = begun.prompt else { throw NoAddress() }
+        _ = try await glewlwyd.run("device " + code)
+        var account: String?
+        try await eventually("the sign-in by device code") {
+            account = try await device.provider.poll(begun.handle)?.account.identifier
+            return account != nil
+        }
+        #expect(account == signIn.account.identifier)
+    }
+
+    @Test("the check finds the redirect that is registered, and the secret that is wrong")
+    func check() async throws {
+        let glewlwyd = try await Glewlwyd()
+        let ports = #", "oidcLoopbackPorts": [8976]"#
+        let right = try await outcomes(glewlwyd, secret: "device-secret-7", more: ports)
+        #expect(
+            right["redirect"] == "works" && right["client"] == "works" && right["deviceCode"] == "works",
+            "\(right)"
+        )
+        #expect(right["refresh"] == "works" && right["revocation"] == "works" && right["tls"] == "unknown", "\(right)")
+        let wrong = try await outcomes(glewlwyd, secret: "wrong", more: #", "oidcLoopbackPorts": [8977]"#)
+        #expect(
+            wrong["redirect"] == "fails" && wrong["client"] == "fails" && wrong["revocation"] == "fails",
+            "\(wrong)"
+        )
+    }
+
+    private func outcomes(_ glewlwyd: Glewlwyd, secret: String, more: String) async throws -> [String: String] {
+        let device = try await IdentityDevice(issuer: glewlwyd.issuer.text, secret: secret, more: more)
+        let process = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["provider", "check", "--json", "--bus", device.bus.address]
+        )
+        _ = await process.exitStatus()
+        let data = Data(process.lines.joined(separator: "\n").utf8)
+        let report = try JSONSerialization.jsonObject(with: data) as? [String: Any]
+        let steps = report?["steps"] as? [[String: String]] ?? []
+        return steps.reduce(into: [:]) { if let name = $1["name"] { $0[name] = $1["outcome"] } }
+    }
+}

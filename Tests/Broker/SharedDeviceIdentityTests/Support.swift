@@ -1,0 +1,95 @@
+import DBusTransport
+import FoundationEssentials
+import Identity
+import IdentityService
+import NotifyCenterTestKit
+import OpenIDConnect
+import SharedDevice
+import TestProviders
+
+/// A bus with `shared-device-identity`, and the test in the broker's place.
+final class IdentityDevice: Sendable {
+    let bus: PrivateBus
+    let directory: TemporaryDirectory
+    /// Owns the broker's name.
+    let broker: DBusConnection
+    let provider: RemoteProvider
+    let process: ChildProcess
+
+    /// - Parameters:
+    ///   - issuer: the provider; `nil` for a device without one.
+    ///   - more: further members of the managed configuration, each with a comma before it.
+    init(
+        issuer: String?,
+        secret: String? = "s&cret +%/",
+        trustAnchors: String? = nil,
+        more: String = ""
+    ) async throws {
+        bus = try PrivateBus()
+        directory = try TemporaryDirectory("shared-device-identity")
+        try Self.configure(directory.path, issuer: issuer, trustAnchors: trustAnchors, more: more)
+        if let secret {
+            try (secret + "\n").write(toFile: directory.path + "/oidc-client-secret", atomically: true, encoding: .utf8)
+        }
+        broker = try DBusConnection.open(bus.bus)
+        try await broker.requestName(BrokerProtocol.busName)
+        provider = RemoteProvider(connection: broker)
+        process = try Self.start(bus, directory)
+        _ = try await process.line { $0 == "ready" }
+    }
+
+    /// With the provider that makes this mistake.
+    convenience init(fault: String, more: String = "") async throws {
+        let faulty = try await FaultyProvider.shared.value
+        try await self.init(issuer: faulty.issuer(fault), trustAnchors: faulty.trustAnchors, more: more)
+    }
+
+    static func start(_ bus: PrivateBus, _ directory: TemporaryDirectory) throws -> ChildProcess {
+        try ChildProcess(
+            ChildProcess.built("shared-device-identity"),
+            ["--bus", bus.address, "--configuration", directory.path + "/managed-configuration.json"],
+            environment: ["CREDENTIALS_DIRECTORY": directory.path]
+        )
+    }
+
+    func configure(issuer: String?, trustAnchors: String? = nil, more: String = "") throws {
+        try Self.configure(directory.path, issuer: issuer, trustAnchors: trustAnchors, more: more)
+    }
+
+    private static func configure(_ path: String, issuer: String?, trustAnchors: String?, more: String) throws {
+        let provider =
+            issuer.map {
+                #", "identity": "oidc", "oidcIssuer": "\#($0)", "oidcClientID": "device-7", "oidcScopes": ["openid"]"#
+            }
+            ?? ""
+        let anchors = trustAnchors.map { #", "oidcTrustAnchors": "\#($0)""# } ?? ""
+        try #"{"sharedDeviceMode": true\#(provider)\#(anchors)\#(more)}"#
+            .write(toFile: path + "/managed-configuration.json", atomically: true, encoding: .utf8)
+    }
+
+    static let redirect = "http://127.0.0.1:8976/callback"
+
+    /// Signs Ada in as her browser does.
+    func signIn(_ browse: (String) async throws -> String) async throws -> ProviderSignIn {
+        let begun = try await provider.begin(SignInStart(.browser, redirect: Self.redirect, loginHint: "ada"))
+        guard case .browser(let address) = begun.prompt else { throw NoAddress() }
+        return try await provider.complete(begun.handle, query: browse(address))
+    }
+
+    /// A call as it stands in the protocol.
+    func call(
+        _ method: String,
+        _ fields: IdentityFields,
+        on connection: DBusConnection
+    ) async throws(DBusError) -> [DBusValue] {
+        try await connection.call(
+            .methodCall(
+                destination: IdentityProtocol.busName,
+                path: IdentityProtocol.path,
+                interface: IdentityProtocol.interface,
+                member: method,
+                arguments: [fields.value]
+            )
+        )
+    }
+}

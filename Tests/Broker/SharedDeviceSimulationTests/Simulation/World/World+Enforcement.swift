@@ -1,0 +1,153 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import SharedDevice
+import SharedDeviceBroker
+
+/// The program that enforces cleanups, as `Enforcer`: it asks, stops the app's processes, deletes, and reports. Each is a step, between which
+/// everything else may happen, its own end among it.
+extension World {
+    /// A run of the program.
+    struct EnforcerProcess {
+        /// What it has to do about one app.
+        struct Work {
+            let participant: Participant
+            let sessions: Set<UInt64>
+            var connections: Set<String>
+            var stage = Stage.stop
+        }
+
+        enum Stage { case stop, delete, report, waits }
+
+        /// The question that has no answer yet.
+        var question: UInt64?
+        /// The report that has no answer yet.
+        var report: UInt64?
+        var work: [Work] = []
+
+        /// When it asks again, where the broker did not answer.
+        var retryAt: Duration?
+
+        /// Whether it has something to do that waits for no answer.
+        func canAct(at now: Duration) -> Bool {
+            question == nil && report == nil && retryAt.map { $0 <= now } ?? true
+        }
+    }
+
+    func startEnforcer() {
+        guard enforcer == nil, isBusUp else { return }
+        note("the enforcement starts")
+        slots[Self.enforcer].toApp = []
+        enforcer = EnforcerProcess()
+    }
+
+    func killEnforcer() {
+        guard enforcer != nil else { return }
+        note("the enforcement is killed")
+        enforcer = nil
+        let connection = slots[Self.enforcer].connection
+        slots[Self.enforcer].toBroker.append(.left(connection))
+        oracle.left(connection)
+        unanswered = unanswered.filter { $0.value != Self.enforcer }
+        slots[Self.enforcer].toApp = []
+        let left = slots[Self.enforcer].toBroker
+        connect(Self.enforcer)
+        slots[Self.enforcer].toBroker = left
+    }
+
+    private func call(_ call: Request.Call) -> UInt64 {
+        let number = slots[Self.enforcer].calls.send(call)
+        slots[Self.enforcer].calls.sent = []
+        send(Self.enforcer, number, call, claiming: nil)
+        return number
+    }
+
+    // MARK: Steps
+
+    func enforcerActs() {
+        guard enforcer?.canAct(at: now.uptime) == true else { return }
+        guard let work = enforcer?.work.first else {
+            let number = call(.overdue(patience: .seconds(60)))
+            enforcer?.question = number
+            return
+        }
+        switch work.stage {
+        case .stop:
+            for index in Setting.apps where slots[index].isRunning && isMeant(index, work) { killApp(index) }
+            enforcer?.work[0].stage = mutant == .enforcementReportsFirst ? .report : .delete
+        case .delete:
+            delete(work)
+            enforcer?.work[0].stage = .report
+        case .report:
+            let number = call(
+                .enforced(
+                    app: work.participant.app,
+                    user: work.participant.user,
+                    sessions: work.sessions,
+                    detail: nil,
+                    problem: random.chance(10) ? "the disk is read-only" : nil
+                )
+            )
+            enforcer?.report = number
+            enforcer?.work[0].stage = .waits
+        case .waits: break
+        }
+    }
+
+    /// The app's program is found by its user and file, and what has the account by its connection.
+    private func isMeant(_ index: Int, _ work: EnforcerProcess.Work) -> Bool {
+        slots[index].home.map { homes[$0].participant == work.participant } ?? false
+            || work.connections.contains(slots[index].connection)
+    }
+
+    private func delete(_ work: EnforcerProcess.Work) {
+        for (index, home) in homes.enumerated() where home.participant == work.participant {
+            note("the enforcement deletes what home \(index) has: \(home.sessions.sorted())")
+            if let broker, broker.device.account != nil, home.sessions.contains(broker.device.epoch),
+                oracle.policy.cleanup.deadline != nil
+            {
+                oracle.fail("the data of the present user was deleted", "home \(index), session \(broker.device.epoch)")
+            }
+            homes[index].data = homes[index].data.map { _ in [] }
+        }
+    }
+
+    func enforcerReads() {
+        guard !slots[Self.enforcer].toApp.isEmpty, var process = enforcer else { return }
+        let (number, result): (UInt64, Result<BrokerProtocol.Fields, Refusal>?)
+        switch slots[Self.enforcer].toApp.removeFirst() {
+        case .reply(let found, let answer): (number, result) = (found & 0xFFFF_FFFF, answer)
+        case .failed(let found): (number, result) = (found & 0xFFFF_FFFF, nil)
+        case .broadcast, .reconnected: return
+        }
+        let answer = try? result?.get()
+        if number == process.question {
+            process.question = nil
+            process.retryAt = answer == nil ? now.uptime + .seconds(1) : nil
+            process.work = (answer?["overdue"]?.elementsValue ?? []).compactMap(Self.work)
+        } else if number == process.report {
+            process.report = nil
+            let left = answer?["connections"]?.stringsValue ?? []
+            if mutant == .enforcementReportsFirst, let work = process.work.first { delete(work) }
+            if left.isEmpty {
+                process.work.removeFirst()
+            } else {
+                process.work[0].connections = Set(left)
+                process.work[0].stage = .stop
+            }
+        }
+        enforcer = process
+    }
+
+    private static func work(_ value: DBusValue) -> EnforcerProcess.Work? {
+        guard let fields = value.fieldsValue, let app = fields["app"]?.stringValue,
+            let user = fields["user"]?.unsignedValue,
+            let sessions = fields["sessions"]?.elementsValue, let connections = fields["connections"]?.stringsValue
+        else { return nil }
+        return EnforcerProcess.Work(
+            participant: Participant(app: app, user: UInt32(user)),
+            sessions: Set(sessions.compactMap(\.unsignedValue)),
+            connections: Set(connections)
+        )
+    }
+}

@@ -1,0 +1,135 @@
+// The page's pure modules, in node: node --test Tests/Console/values.test.mjs
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+const source = name => import(new URL(`../../Console/shared_device/${name}.js`, import.meta.url));
+const [answers, words, rounds, day, entries] = await Promise.all(["answers", "words", "rounds", "day", "entries"].map(source));
+
+const app = (identifier, fields) => ({ identifier, user: 1000, progress: "owed", told: null, begun: null, finished: null, detail: "", runs: true, ...fields });
+const round = (...apps) => ({ session: 7, endedAt: 1000, outcome: "open", apps });
+const entry = (sequence, event, fields = {}) => ({ sequence, at: 1000 + sequence, event, session: 7, app: "", user: null, detail: "", ...fields });
+
+test("an answer is read whatever is in it", () => {
+    const v = (t, v) => ({ t, v });
+    const device = answers.deviceOf({
+        revision: v("t", 4), account: v("a{sv}", { username: v("s", "ada") }), apps: v("aa{sv}", [{ identifier: v("s", "a"), owes: v("at", [3]) }]), rounds: v("at", [3]),
+    });
+    assert.equal(device.account.name, "ada");
+    assert.deepEqual(device.apps[0].owes, [3]);
+    const broken = answers.deviceOf({ storeProblem: v("s", "full"), enforcementProblems: v("as", ["a cannot be stopped", "b has no manifest"]) });
+    assert.deepEqual(broken.problems, ["full", "a cannot be stopped", "b has no manifest"]);
+    for (const wrong of [{}, { apps: v("s", "x"), account: v("u", 0), rounds: v("as", ["a"]), revision: v("s", "") }]) {
+        const empty = answers.deviceOf(wrong);
+        assert.deepEqual([empty.account, empty.apps, empty.rounds, empty.revision], [null, [], [], 0]);
+        assert.equal(answers.roundOf(wrong), null);
+        assert.deepEqual(answers.entriesOf(wrong), []);
+    }
+});
+
+test("only a refusal is one; whatever else keeps an answer away means that the broker is gone", () => {
+    assert.equal(answers.problemOf({ name: "org.notifycenter.SharedDevice1.Error.not_permitted" }), "denied");
+    for (const error of [{ name: "org.freedesktop.DBus.Error.ServiceUnknown" }, { problem: "not-found" }, new Error("late"), null])
+        assert.equal(answers.problemOf(error), "gone");
+});
+
+test("spans are short and never too fine", () => {
+    const known = [[0, "0 ms"], [0.0074, "7 ms"], [0.9999, "1.0 s"], [1.44, "1.4 s"], [59.7, "1 min"], [200, "3 min 20 s"], [7500, "2 h 5 min"], [273600, "3 d 4 h"], [-1, "0 ms"]];
+    for (const [seconds, text] of known)
+        assert.equal(words.span(seconds), text);
+});
+
+test("names are as short as tells them apart", () => {
+    const name = words.namesOf(["org.a.notes", "org.b.notes", "org.a.mail", "/usr/bin/shop (uid 7)"]);
+    assert.deepEqual(["org.a.notes", "org.a.mail", "/usr/bin/shop (uid 7)", "x"].map(name), ["org.a.notes", "mail", "shop", "x"]);
+});
+
+test("a sign-out's question names how many apps hold data", () => {
+    const device = apps => ({ account: { name: "Ada" }, apps: apps.map(holds => ({ holds })) });
+    assert.match(words.consequence(device([true, true, true, false])), /3 apps hold data/);
+    assert.match(words.consequence(device([true])), /1 app holds data/);
+    assert.match(words.consequence(device([false])), /No app holds data/);
+});
+
+test("a row has a bar for each part of its way, and the marks of its times", () => {
+    const [row] = rounds.rowsOf(round(app("a", { progress: "finished", told: 0.1, begun: 0.2, finished: 0.5 })), [], 2000, key => key, words.span);
+    assert.deepEqual(row.bars.map(bar => [bar.kind, bar.from, bar.to]), [["owed", 0, 0.1], ["heard", 0.1, 0.2], ["cleaning", 0.2, 0.5]]);
+    assert.deepEqual(row.marks.map(mark => mark.kind), ["told", "begun", "finished"]);
+    assert.equal(row.word, "clean after 500 ms");
+});
+
+test("who owes comes first, goes on until now, and is said not to run", () => {
+    const rows = rounds.rowsOf(round(app("a", { progress: "finished", finished: 1 }), app("z", { progress: "begun", told: 1, begun: 2, runs: false })), [], 1060, key => key, words.span);
+    assert.deepEqual(rows.map(row => row.identifier), ["z", "a"]);
+    assert.deepEqual(rows[0].bars.at(-1), { kind: "cleaning", from: 2, to: 60, isOpen: true });
+    assert.equal(rows[0].word, "cleans up, is not running");
+});
+
+test("failed and interrupted have a sign and a word each", () => {
+    const lines = [entry(3, "interrupted", { app: "a", user: 1000 }), entry(4, "interrupted", { app: "a", user: 1001 }), entry(5, "interrupted", { app: "a", session: 8 })];
+    const [row] = rounds.rowsOf(round(app("a", { progress: "failed", told: 1, begun: 2, finished: 9, detail: "disk" })), lines, 1020, key => key, words.span);
+    assert.deepEqual(row.marks.map(mark => mark.kind), ["told", "begun", "interrupted", "failed"]);
+    assert.deepEqual([row.sign, row.word, row.style], ["✗", "failed", "bad"]);
+    assert.equal(row.lines.length, 1);
+    const [again] = rounds.rowsOf(round(app("a", { progress: "finished", told: 1, begun: 2, finished: 9 })), [entry(4, "failed", { app: "a" })], 1020, key => key, words.span);
+    assert.deepEqual(again.marks.map(mark => mark.kind), ["told", "begun", "failed", "finished"]);
+    assert.equal(rounds.summaryOf(round(row.app), 1020, words.span).style, "bad");
+});
+
+test("ticks have round numbers and are few, from milliseconds to days", () => {
+    for (const seconds of [0.004, 0.3, 7, 95, 4000, 200000]) {
+        const axis = rounds.axisOf([{ bars: [{ to: seconds }], marks: [] }], 700);
+        assert.ok(axis.end >= seconds && axis.ticks.length >= 2 && axis.ticks.length <= 9, `${seconds}: ${axis.ticks}`);
+    }
+    assert.deepEqual(rounds.axisOf([{ bars: [{ to: 95 }], marks: [] }], 400).ticks, [0, 30, 60, 90]);
+});
+
+test("marks that would cover each other stand beside each other, on the line", () => {
+    assert.deepEqual(rounds.spread([0, 1, 100, 299], 20, 300), [10, 30, 100, 290]);
+    const many = rounds.spread([290, 290, 290], 20, 300);
+    assert.deepEqual(many, [250, 270, 290]);
+});
+
+test("a day is signed in, cleaning or nobody's, and unknown before the first word of the log", () => {
+    const log = [entry(100, "signed-in"), entry(200, "signed-out"), entry(260, "completed"), entry(300, "signed-in", { session: 8 })];
+    const states = isWhole => day.segmentsOf(log, 1000, 1400, isWhole, "known").map(segment => [segment.state, segment.from, segment.to]);
+    const rest = [["signed-in", 1100, 1200], ["cleaning", 1200, 1260], ["nobody", 1260, 1300], ["signed-in", 1300, 1400]];
+    log.unshift(entry(40, "mode-changed", { session: null }));
+    assert.deepEqual(states(true), [["unknown", 1000, 1040], ["nobody", 1040, 1100], ...rest]);
+    assert.deepEqual(states(false), [["unknown", 1000, 1100], ...rest]);
+    const cut = day.segmentsOf(log.slice(2), 1000, 1400, false, "known")[0];
+    assert.deepEqual([cut.state, cut.to], ["signed-in", 1200]);
+});
+
+test("a time without an answer is unknown, whatever the log says", () => {
+    const parts = day.withOutages([{ state: "nobody", from: 0, to: 100 }], [{ from: 40, to: 60 }]);
+    assert.deepEqual(parts.map(part => [part.state, part.from, part.to]), [["nobody", 0, 40], ["unknown", 40, 60], ["nobody", 60, 100]]);
+});
+
+test("entries are kept once each and in their order, and not more than the page keeps", () => {
+    const known = [entry(5, "told"), entry(6, "told")];
+    assert.deepEqual(entries.merged(known, [entry(3, "told"), entry(5, "told"), entry(7, "told")]).map(each => each.sequence), [3, 5, 6, 7]);
+    const many = Array.from({ length: entries.most + 10 }, (_, index) => entry(index, "told"));
+    assert.equal(entries.merged([], many).length, entries.most);
+    assert.deepEqual(entries.filtered([entry(1, "failed", { app: "a" }), entry(2, "told", { app: "a", detail: "Disk" }), entry(3, "told", { app: "b" })], { text: "disk", event: "told", app: "a" }).map(each => each.sequence), [2]);
+});
+
+test("of 10,000 rows those in view are drawn", () => {
+    const { first, end } = entries.visible(10000, 32, 160000, 416);
+    assert.ok(first <= 5000 && end >= 5013 && end - first < 40);
+    assert.deepEqual(entries.visible(0, 32, 0, 416), { first: 0, end: 0 });
+});
+
+test("signs and their colours are those of the reports of shared-device check", () => {
+    const text = path => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
+    const report = text("Sources/TestKits/SharedDeviceTestKit/Reports/TimelineStyle.swift");
+    for (const [kind, sign] of Object.entries(rounds.signs).filter(([kind]) => kind !== "interrupted"))
+        assert.ok(report.includes(`case .${kind}: ("${sign.letter}", "${sign.style}", "${sign.meaning}")`), kind);
+    const style = text("Console/shared_device/shared-device.css");
+    const themes = [[/static let light = Palette\(colours: \[([^\]]*)\]/, /:root, \[data-theme="light"\] \{([^}]*)\}/], [/static let dark = Palette\(colours: \[([^\]]*)\]/, /\n\[data-theme="dark"\] \{([^}]*)\}/]];
+    for (const [palette, rule] of themes) {
+        const [colours, properties] = [report.match(palette)[1], style.match(rule)[1]];
+        for (const name of ["ink", "dim", "good", "bad", "told", "account", "fault"])
+            assert.equal(properties.match(new RegExp(`--${name}: ([^;]*);`))[1], colours.match(new RegExp(`"${name}", "([^"]*)"`))[1], name);
+    }
+});

@@ -1,0 +1,206 @@
+import Fleet
+import Testing
+
+@Suite("What an agent decides")
+struct AgentTests {
+    /// The effects of an agent that is connected, and whose broker has answered so.
+    private static func agent(
+        _ view: DeviceView,
+        memory: AgentMemory = AgentMemory(),
+        policy: AgentState.Policy = .init()
+    ) -> AgentState {
+        var agent = AgentState(policy: policy, memory: memory, now: .at(0))
+        _ = agent.handle(.connected, now: .at(0))
+        _ = agent.handle(.device(view), now: .at(0))
+        return agent
+    }
+
+    @Test("FL-3: an order ends the open session, whose number is on the disk before")
+    func signsOut() throws {
+        var agent = Self.agent(.signedIn(7))
+        #expect(agent.handle(.desired(.all, .init(number: 3, reason: "closing")), now: .at(1)) == [.askDevice])
+        let effects = agent.handle(.device(.signedIn(7)), now: .at(1))
+        #expect(effects.map(\.word).prefix(2) == ["store", "signOut"])
+        guard case .store(let memory) = effects.first else { return }
+        #expect(memory.intents == [.all: .init(order: 3, session: 7)])
+        #expect(effects.contains(.signOut(session: 7, reason: "fleet order 3: closing")))
+        #expect(agent.handle(.signOutAnswered(.ended), now: .at(1)).map(\.word) == ["store", "note", "askDevice"])
+        let report = try #require(agent.handle(.device(.nobody(8, owing: ["notes"])), now: .at(3)).report)
+        #expect(report.seen.all == 3)
+        #expect(report.result == .init(order: 3, outcome: .signedOut, ended: 7))
+        #expect(report.rounds.first?.owing.map(\.app) == ["notes"])
+    }
+
+    @Test("FL-3: a repeated, an old and a later order that names the session before do no harm")
+    func repeated() {
+        var agent = Self.agent(.nobody(8), memory: .having(seen: 5))
+        for number: UInt64 in [5, 4] {
+            let effects = agent.handle(.desired(.all, .init(number: number, reason: "")), now: .at(5))
+            #expect(effects.allSatisfy { $0.word == "publish" }, "\(effects)")
+        }
+        _ = agent.handle(.desired(.own, .init(number: 6, session: 9, reason: "")), now: .at(10))
+        let effects = agent.handle(.device(.signedIn(11)), now: .at(10))
+        #expect(!effects.contains { $0.word == "signOut" })
+        #expect(effects.report?.result == .init(order: 6, outcome: .sessionOver, ended: 10))
+    }
+
+    @Test("FL-3: killed between the sign-out and its note, the agent does not end the session of the next person")
+    func crash() {
+        var memory = AgentMemory.having(seen: 2)
+        memory.intents[.all] = .init(order: 3, session: 7)
+        var agent = AgentState(policy: .init(), memory: memory, now: .at(0))
+        _ = agent.handle(.connected, now: .at(0))
+        _ = agent.handle(.desired(.all, .init(number: 3, reason: "")), now: .at(0))
+        let effects = agent.handle(.device(.signedIn(9)), now: .at(0))
+        #expect(!effects.contains { $0.word == "signOut" })
+        #expect(effects.report?.result == .init(order: 3, outcome: .signedOut, ended: 8))
+    }
+
+    @Test("FL-4: an order for all ends whatever session is open when it arrives")
+    func anySession() {
+        var agent = Self.agent(.nobody(3))
+        _ = agent.handle(.disconnected, now: .at(1))
+        _ = agent.handle(.device(.signedIn(4)), now: .at(2))
+        _ = agent.handle(.connected, now: .at(900))
+        _ = agent.handle(.desired(.all, .init(number: 3, reason: "")), now: .at(900))
+        #expect(agent.handle(.device(.signedIn(4)), now: .at(900)).contains { $0.word == "signOut" })
+    }
+
+    @Test("FL-5: at most one report a second, and the newest counts; one at each connection")
+    func reports() {
+        var agent = Self.agent(.nobody(3))
+        #expect(agent.handle(.device(.signedIn(4)), now: .at(0.1)).report == nil)
+        #expect(agent.handle(.device(.nobody(5)), now: .at(0.2)).report == nil)
+        #expect(agent.wake(now: .at(0.2)) == 1)
+        let report = agent.handle(.tick, now: .at(1)).report
+        #expect(report?.session == nil && report?.sequence ?? 0 > 0)
+        #expect(agent.handle(.tick, now: .at(9)).isEmpty)
+        _ = agent.handle(.disconnected, now: .at(10))
+        let effects = agent.handle(.connected, now: .at(20))
+        #expect(effects.map(\.word) == ["subscribe", "publishPresence", "publish"])
+    }
+
+    @Test("FL-6: a heartbeat above what was seen makes the device subscribe again, and not each time")
+    func heartbeat() {
+        var agent = Self.agent(.nobody(3), memory: .having(seen: 5))
+        #expect(!agent.handle(.heartbeat(highest: 5), now: .at(20)).contains(.subscribe))
+        #expect(agent.handle(.heartbeat(highest: 6), now: .at(30)).contains(.subscribe))
+        #expect(!agent.handle(.heartbeat(highest: 6), now: .at(31)).contains(.subscribe))
+        #expect(agent.handle(.heartbeat(highest: 6), now: .at(41)).contains(.subscribe))
+    }
+
+    @Test("FL-7: without contact the device signs out, by the clock that says more")
+    func contact() {
+        let policy = AgentState.Policy(contactTimeout: 600)
+        var agent = Self.agent(.signedIn(7), policy: policy)
+        _ = agent.handle(.heartbeat(highest: 0), now: .at(0))
+        #expect(agent.wake(now: .at(1)) == 600)
+        #expect(!agent.handle(.tick, now: .at(599)).contains { $0.word == "signOut" })
+        #expect(
+            agent.handle(.tick, now: .at(600)).contains(.signOut(session: 7, reason: "no contact for 600 s"))
+        )
+        // After a restart of the machine the wall clock alone is left.
+        var memory = AgentMemory()
+        memory.contact = .at(0)
+        memory.session = .init(epoch: 7, since: .at(0))
+        var other = AgentState(policy: policy, memory: memory, now: .at(5, wall: 1700, boot: "b"))
+        #expect(
+            other.handle(.device(.signedIn(7)), now: .at(5, wall: 1700, boot: "b")).contains { $0.word == "signOut" }
+        )
+    }
+
+    @Test("FL-7: with requiresContact nobody stays signed in until the controller is heard of")
+    func requiresContact() {
+        var agent = Self.agent(.nobody(7), policy: .init(contactTimeout: 600, requiresContact: true))
+        #expect(agent.handle(.device(.signedIn(8)), now: .at(1)).contains { $0.word == "signOut" })
+        _ = agent.handle(.signOutAnswered(.ended), now: .at(1))
+        _ = agent.handle(.device(.nobody(9)), now: .at(1))
+        _ = agent.handle(.heartbeat(highest: 0), now: .at(2))
+        #expect(!agent.handle(.device(.signedIn(10)), now: .at(3)).contains { $0.word == "signOut" })
+    }
+
+    @Test("FL-11: what means nothing is counted and told, and changes nothing else")
+    func foreign() throws {
+        var agent = Self.agent(.signedIn(7))
+        _ = agent.handle(.foreign("it is no JSON"), now: .at(2))
+        let report = try #require(agent.handle(.foreign("it is no JSON"), now: .at(4)).report)
+        #expect(report.problems == ["2 messages meant nothing; the last one: it is no JSON"])
+        #expect(report.session == 7)
+    }
+
+    @Test("a broker that refuses is told, and asked again; the order does not count as seen")
+    func refused() {
+        var agent = Self.agent(.signedIn(7))
+        _ = agent.handle(.desired(.all, .init(number: 3, reason: "")), now: .at(1))
+        _ = agent.handle(.device(.signedIn(7)), now: .at(1))
+        let report = agent.handle(.signOutAnswered(.refused("not an operator")), now: .at(2)).report
+        #expect(report?.seen.all == 0)
+        #expect(report?.result?.outcome == .refused)
+        #expect(report?.problems == ["not an operator"])
+        #expect(agent.handle(.tick, now: .at(8)).contains { $0.word == "signOut" })
+    }
+
+    @Test("while the broker does not answer, the report says that nothing is known")
+    func brokerAway() throws {
+        var agent = Self.agent(.nobody(8), memory: .having(seen: 5))
+        let report = try #require(agent.handle(.deviceUnknown("no broker"), now: .at(2)).report)
+        #expect(report.mode == DeviceReport.unknownMode)
+        #expect(report.problems == ["no broker"])
+    }
+
+    @Test("numbers of reports grow over a restart, and where the disk was lost")
+    func sequence() throws {
+        var first = Self.agent(.nobody(1))
+        let before = try #require(first.handle(.foreign("x"), now: .at(5)).report)
+        var second = AgentState(policy: .init(), memory: AgentMemory(), now: .at(1))
+        _ = second.handle(.connected, now: .at(1))
+        let after = try #require(second.handle(.device(.nobody(1)), now: .at(1)).report)
+        #expect(after.sequence > before.sequence)
+    }
+}
+
+// MARK: - Values for tests
+
+extension Moment {
+    /// A moment of a machine that began at 1000 of the wall clock.
+    static func at(_ uptime: Double, wall: Double? = nil, boot: String = "a") -> Moment {
+        Moment(uptime: uptime, wall: wall ?? uptime + 1000, boot: boot)
+    }
+}
+
+extension DeviceView {
+    static func signedIn(_ epoch: UInt64) -> DeviceView {
+        DeviceView(mode: "shared", epoch: epoch, isSignedIn: true, rounds: [])
+    }
+
+    /// Nobody is signed in; these apps owe for the session before.
+    static func nobody(_ epoch: UInt64, owing apps: [String] = []) -> DeviceView {
+        let round = DeviceReport.Round(
+            session: epoch - 1,
+            finished: 0,
+            owing: apps.map { .init(app: $0, progress: "owed") }
+        )
+        return DeviceView(mode: "shared", epoch: epoch, isSignedIn: false, rounds: apps.isEmpty ? [] : [round])
+    }
+}
+
+extension AgentMemory {
+    static func having(seen all: UInt64) -> AgentMemory {
+        var memory = AgentMemory()
+        memory.seen.all = all
+        memory.sequenceLimit = 1 << 40
+        return memory
+    }
+}
+
+extension AgentEffect {
+    var word: String { "\(self)".prefix { $0 != "(" }.split(separator: ".").last.map(String.init) ?? "" }
+}
+
+extension [AgentEffect] {
+    /// The report that is published.
+    var report: DeviceReport? {
+        for case .publish(let report) in self { return report }
+        return nil
+    }
+}

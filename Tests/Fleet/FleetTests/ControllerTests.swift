@@ -1,0 +1,145 @@
+import Fleet
+import Testing
+
+@Suite("What the controller decides")
+struct ControllerTests {
+    private static func controller(_ names: String...) throws -> ControllerState {
+        var controller = ControllerState(highest: 100)
+        _ = try controller.list(names, groups: ["wards"])
+        controller.connected()
+        while controller.nextMessage(now: 0) != nil {}
+        return controller
+    }
+
+    private static func report(
+        seen: UInt64,
+        ended: UInt64 = 7,
+        owing: [String] = [],
+        sequence: UInt64 = 1
+    ) -> DeviceReport {
+        var report = DeviceReport()
+        report.seen.all = seen
+        report.mode = "shared"
+        report.result = .init(order: seen, outcome: .signedOut, ended: ended)
+        report.rounds = [.init(session: 7, finished: 1, owing: owing.map { .init(app: $0, progress: "told") })]
+        report.sequence = sequence
+        return report
+    }
+
+    private static func hear(_ controller: inout ControllerState, _ report: DeviceReport, now: Double = 0) {
+        controller.received(.reported(device: "a"), .reported(report), sent: now, now: now)
+    }
+
+    private static func standing(_ controller: ControllerState, now: Double = 0) throws -> Standing {
+        let order = try #require(controller.orders.last)
+        return try #require(controller.standings(of: order, now: now).first).standing
+    }
+
+    @Test("FL-2, FL-12: numbers only grow, also above what devices have seen; a heartbeat names the highest")
+    func numbers() throws {
+        var controller = try Self.controller("a")
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        #expect(controller.highest == 101)
+        Self.hear(&controller, Self.report(seen: 5000))
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        #expect(controller.highest == 5001)
+        // A number that leaves no room for others is nobody's order.
+        Self.hear(&controller, Self.report(seen: (1 << 53) - 1, sequence: 2))
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        #expect(controller.highest == 5002)
+        #expect(try !Self.standing(controller).isDone)
+        #expect(controller.nextMessage(now: 60).map { $0.0 } == .allDesired)
+        #expect(controller.nextMessage(now: 60).map { $0.1 } == .heartbeat(highest: 5002))
+    }
+
+    @Test("FL-6: a report below what is desired has it published again, for all not at each report")
+    func again() throws {
+        var controller = try Self.controller("a")
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        #expect(controller.nextMessage(now: 0)?.0 == .allDesired)
+        Self.hear(&controller, Self.report(seen: 5), now: 1)
+        #expect(controller.nextMessage(now: 1) == nil)
+        Self.hear(&controller, Self.report(seen: 5, sequence: 2), now: 11)
+        #expect(controller.nextMessage(now: 11)?.0 == .allDesired)
+        _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 12)
+        #expect(controller.nextMessage(now: 12)?.0 == .desired(device: "a"))
+        Self.hear(&controller, Self.report(seen: 101, sequence: 3), now: 13)
+        #expect(controller.nextMessage(now: 13)?.0 == .desired(device: "a"))
+    }
+
+    @Test("FL-12: a new order keeps what an unsettled one asked: no session wins, else the highest")
+    func merging() throws {
+        var controller = try Self.controller("a")
+        _ = try controller.order(.all, session: 9, reason: "", now: 0)
+        _ = try controller.order(.all, session: 4, reason: "", now: 0)
+        #expect(controller.desired?.session == 9)
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        _ = try controller.order(.all, session: 4, reason: "", now: 0)
+        #expect(controller.desired?.session == nil)
+        Self.hear(&controller, Self.report(seen: controller.highest))
+        _ = try controller.order(.all, session: 4, reason: "", now: 0)
+        #expect(controller.desired?.session == 4)
+    }
+
+    @Test("FL-12: a group is the devices that are in it when the order is given")
+    func groups() throws {
+        var controller = try Self.controller("a", "b")
+        _ = try controller.order(.group("wards"), session: nil, reason: "", now: 0)
+        _ = try controller.list(["c"], groups: ["wards"])
+        #expect(controller.orders.last?.target == .devices(["a", "b"]))
+        #expect(throws: FleetRefusal.self) {
+            try controller.order(.group("none"), session: nil, reason: "", now: 0)
+        }
+        #expect(throws: FleetRefusal.self) {
+            try controller.order(.devices(["x"]), session: nil, reason: "", now: 0)
+        }
+    }
+
+    @Test("FL-13: only the device's own report counts, and only without an open round")
+    func done() throws {
+        var controller = try Self.controller("a")
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        controller.received(.presence(device: "a"), .presence(isOnline: true), sent: 0, now: 0)
+        #expect(try Self.standing(controller) == .unknown)
+        Self.hear(&controller, Self.report(seen: 100))
+        #expect(try Self.standing(controller) == .unreachable(since: 0))
+        Self.hear(&controller, Self.report(seen: 101, owing: ["notes"], sequence: 2), now: 1)
+        #expect(try Self.standing(controller, now: 30).word == "cleaning")
+        #expect(try Self.standing(controller, now: 62).word == "stuck")
+        var unknown = Self.report(seen: 101, sequence: 3)
+        unknown.mode = DeviceReport.unknownMode
+        Self.hear(&controller, unknown, now: 2)
+        #expect(try !Self.standing(controller).isDone)
+        Self.hear(&controller, Self.report(seen: 101, sequence: 4), now: 3)
+        #expect(try Self.standing(controller) == .clean(waived: 0))
+        // A session that began later owes on its own account.
+        Self.hear(&controller, Self.report(seen: 101, ended: 6, owing: ["notes"], sequence: 5), now: 4)
+        #expect(try Self.standing(controller).isDone)
+    }
+
+    @Test("FL-14: a device that nobody has listed is shown, and counts for no order")
+    func unlisted() throws {
+        var controller = try Self.controller("b")
+        Self.hear(&controller, Self.report(seen: 5))
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        #expect(controller.unlisted == ["a"])
+        #expect(controller.standings(of: try #require(controller.orders.last), now: 0).map(\.name) == ["b"])
+    }
+
+    @Test("FL-15: an older report that the server had kept changes nothing; a live one tells a wrong clock")
+    func oldReports() throws {
+        var controller = try Self.controller("a")
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        Self.hear(&controller, Self.report(seen: 101, owing: ["notes"], sequence: 9))
+        Self.hear(&controller, Self.report(seen: 101, sequence: 8))
+        #expect(try !Self.standing(controller).isDone)
+        #expect(controller.oldCount == 1)
+        controller.received(
+            .reported(device: "a"),
+            .reported(Self.report(seen: 101, sequence: 10)),
+            sent: 500,
+            now: 1000
+        )
+        #expect(controller.devices["a"]?.clockOffset == -500)
+    }
+}

@@ -1,0 +1,203 @@
+import Fleet
+import FleetStage
+import Foundation
+import MQTTClient
+import NotifyCenterTestKit
+import Testing
+
+/// The controller, the command and a real mosquitto with TLS; devices are clients of the test, honest and hostile.
+@Suite("A fleet's MQTT server, and who means harm")
+struct FleetEngineTests {
+    private static func payload(_ message: FleetMessage, id: String = "1") -> [UInt8] {
+        FleetEvent(message, source: "/test", identifier: id, time: Date().timeIntervalSince1970).bytes
+    }
+
+    private static func report(seen: UInt64, sequence: UInt64) -> [UInt8] {
+        var report = DeviceReport()
+        (report.seen.all, report.mode, report.sequence) = (seen, "shared", sequence)
+        report.result = .init(order: seen, outcome: .nobody, ended: 7)
+        return payload(.reported(report))
+    }
+
+    private static func reported(_ device: String, _ payload: [UInt8]) -> MQTTMessage {
+        MQTTMessage(topic: "sd/1/clinic/dev/\(device)/reported", payload: payload, isRetained: true)
+    }
+
+    /// The orders that a client has heard.
+    private static func orders(_ heard: FleetStage.Heard) -> [FleetOrder] {
+        heard.messages.compactMap { message in
+            guard case .desired(let order)? = try? FleetEvent(parsing: message.payload).message else { return nil }
+            return order
+        }
+    }
+
+    /// A client that is connected and has subscribed to what a device does.
+    private static func device(_ name: String, on stage: FleetStage) async throws -> (MQTTClient, FleetStage.Heard) {
+        let (client, heard) = try stage.client(name)
+        try await eventually("\(name) is connected") { heard.isConnected }
+        let topics = try #require(FleetTopics(fleet: "clinic"))
+        try client.subscribe(to: topics.forDevice(name))
+        return (client, heard)
+    }
+
+    @Test("FL-8: a device writes no topic of another, and hears no order for another")
+    func foreignTopics() async throws {
+        let stage = try await FleetStage()
+        for name in ["a", "b"] { try await stage.enrol(name) }
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a", "b")
+        let (a, heardByA) = try await Self.device("a", on: stage)
+        let (b, heardByB) = try await Self.device("b", on: stage)
+        try a.subscribe(to: ["sd/1/clinic/dev/b/desired", "sd/1/clinic/dev/b/reported", "#"])
+        try a.publish(Self.reported("b", Self.report(seen: .max >> 12, sequence: 9)))
+        try a.publish(MQTTMessage(topic: "sd/1/clinic/all/desired", payload: [], isRetained: true))
+        try await eventually("both are refused") {
+            heardByA.refusals.filter { $0.reason == .refused(code: 0x87) }.count == 2
+        }
+        _ = try await stage.fleet("sign-out", "--device", "b", "--reason", "x", "--wait", "0")
+        try await eventually("b has its order") { !Self.orders(heardByB).isEmpty }
+        // In the same order at the server: what a would have heard is there by now.
+        _ = try await stage.fleet("sign-out", "--device", "a", "--reason", "x", "--wait", "0")
+        try await eventually("a has its order") { !Self.orders(heardByA).isEmpty }
+        #expect(heardByA.messages.allSatisfy { $0.topic == "sd/1/clinic/dev/a/desired" || $0.topic.contains("/all/") })
+        let devices = try await stage.fleet("devices", "--json")
+        #expect(!devices.lines.joined().contains("reportedAt"), "\(devices)")
+        withExtendedLifetime(b) {}
+    }
+
+    @Test("a certificate that claims another's client identifier gets its own, and throws nobody out")
+    func foreignIdentifier() async throws {
+        let stage = try await FleetStage()
+        for name in ["a", "b"] { try await stage.enrol(name) }
+        let (b, heardByB) = try await Self.device("b", on: stage)
+        let (thief, heard) = try stage.client("a", identifier: "b")
+        try await eventually("the thief is connected") { heard.isConnected }
+        try thief.publish(Self.reported("b", []))
+        try await eventually("the thief is refused") { !heard.refusals.isEmpty }
+        try b.publish(Self.reported("b", Self.report(seen: 1, sequence: 1)))
+        #expect(heardByB.losses.isEmpty && heardByB.refusals.isEmpty)
+    }
+
+    @Test(
+        "FL-10: without a certificate, with a revoked one, and at a server of another authority there is no connection"
+    )
+    func certificates() async throws {
+        let stage = try await FleetStage()
+        for name in ["a", "b"] { try await stage.enrol(name) }
+        try await stage.revoke("a")
+        try await stage.killEngine()
+        try await stage.startEngine()
+        let (revoked, heard) = try stage.client("a")
+        try await eventually("the revoked one is refused") { heard.losses.count >= 2 }
+        #expect(!heard.isConnected)
+
+        var options = MQTTOptions(host: "localhost", port: stage.port, clientIdentifier: "b", certificates: nil)
+        options.firstDelay = .milliseconds(50)
+        let bare = FleetStage.Heard()
+        let nobody = try MQTTClient(options) { bare.add($0) }
+        try await eventually("without TLS there is nothing") { bare.losses.count >= 2 }
+        #expect(!bare.isConnected)
+
+        let other = try await FleetStage()
+        let files = stage.files("b")
+        var wrong = MQTTOptions(host: "localhost", port: other.port, clientIdentifier: "b", certificates: files)
+        wrong.firstDelay = .milliseconds(50)
+        let misled = FleetStage.Heard()
+        let client = try MQTTClient(wrong) { misled.add($0) }
+        try await eventually("the wrong server is not trusted") { !misled.losses.isEmpty }
+        #expect(!misled.isConnected)
+        withExtendedLifetime((revoked, nobody, client)) {}
+    }
+
+    @Test("FL-11: huge and malformed kept messages stop nobody, and are counted")
+    func hostilePayloads() async throws {
+        let stage = try await FleetStage()
+        for name in ["a", "b"] { try await stage.enrol(name) }
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a", "b")
+        let (a, heard) = try await Self.device("a", on: stage)
+        let hostile = [
+            Array("{".utf8), [0xFF], Array(repeating: UInt8(ascii: "["), count: 16_000),
+            Array(repeating: UInt8(ascii: " "), count: 60_000), Self.payload(.heartbeat(highest: 1)),
+            Self.report(seen: (1 << 53) - 1, sequence: (1 << 53) - 1),
+        ]
+        for payload in hostile { try a.publish(Self.reported("a", payload)) }
+        // Beyond max_packet_size: the client itself keeps it back.
+        try a.publish(Self.reported("a", Array(repeating: 0x20, count: 70_000)))
+        try await eventually("the last one is refused") { !heard.refusals.isEmpty || !heard.losses.isEmpty }
+        let (b, _) = try await Self.device("b", on: stage)
+        let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
+        #expect(outcome.status == 75, "\(outcome)")
+        let line = outcome.lines.first { $0.contains("\"order\"") } ?? ""
+        let number = try #require(UInt64(line.filter(\.isNumber)))
+        #expect(number < 1 << 40, "nobody follows a number that leaves no room")
+        try b.publish(Self.reported("b", Self.report(seen: number, sequence: 1)))
+        try await eventually("b counts") {
+            let status = try await stage.fleet("status", "--json")
+            return status.lines.joined().contains("\"nobody\" : 1")
+        }
+        let status = try await stage.fleet("status")
+        #expect(status.lines.contains { $0.hasPrefix("a") && $0.contains("refused") }, "\(status)")
+    }
+
+    @Test("FL-1, FL-6: killed right after an acknowledgement and without its data, the server has every order again")
+    func engineForgets() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        let (first, heard) = try await Self.device("a", on: stage)
+        for target in [["--all"], ["--device", "a"]] {
+            _ = try await stage.fleet(["sign-out", "--reason", "x", "--wait", "0"] + target)
+        }
+        try await eventually("both orders are there") { Set(Self.orders(heard)).count == 2 }
+        first.close()
+        try await stage.killEngine(losesData: true)
+        try await stage.startEngine()
+        let (second, later) = try await Self.device("a", on: stage)
+        try await eventually("both orders are there again") { Set(Self.orders(later)) == Set(Self.orders(heard)) }
+        withExtendedLifetime(second) {}
+    }
+
+    @Test("FL-2, FL-12: a controller that was killed keeps its orders, their numbers and who is done")
+    func controllerKilled() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        let (a, heard) = try await Self.device("a", on: stage)
+        _ = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0")
+        try await eventually("the order is there") { !Self.orders(heard).isEmpty }
+        let order = try #require(Self.orders(heard).first)
+        await stage.killController()
+        try await stage.startController()
+        #expect(try await stage.fleet("status").status == 75)
+        try a.publish(Self.reported("a", Self.report(seen: order.number, sequence: 1)))
+        try await eventually("a counts") { try await stage.fleet("status").status == 0 }
+        await stage.killController()
+        try await stage.startController()
+        // Kept by the server, too.
+        try await eventually("a still counts") { try await stage.fleet("status").status == 0 }
+        _ = try await stage.fleet("sign-out", "--all", "--reason", "y", "--wait", "0")
+        try await eventually("the next order has a higher number") {
+            Self.orders(heard).contains { $0.number > order.number }
+        }
+    }
+
+    @Test(
+        "an order that the server does not get is recorded, and the exit status says so; 77 for strangers is the bus's"
+    )
+    func outOfReach() async throws {
+        let stage = try await FleetStage()
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        try await stage.killEngine()
+        try await eventually("the controller knows") { stage.controllerText.contains("connection") }
+        let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0")
+        #expect(outcome.status == 69, "\(outcome)")
+        #expect(outcome.lines.first?.hasPrefix("recorded: order") == true)
+        #expect(outcome.errors.contains("out of reach"))
+        await stage.killController()
+        #expect(try await stage.fleet("orders").status == 69)
+    }
+}

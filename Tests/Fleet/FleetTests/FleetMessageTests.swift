@@ -1,0 +1,138 @@
+import Fleet
+import MQTTClient
+import StrictJSON
+import Testing
+
+@Suite("The fleet's messages")
+struct FleetMessageTests {
+    private static let topics = FleetTopics(fleet: "clinic")
+
+    private static func event(_ type: String, _ data: String, more: String = "") -> [UInt8] {
+        Array(
+            """
+            {"specversion":"1.0","type":"org.notifycenter.shareddevice.\(type).v1","source":"/x","id":"1"\(more),"data":\(data)}
+            """.utf8
+        )
+    }
+
+    private static var report: DeviceReport {
+        var report = DeviceReport()
+        report.seen = .init(all: 5, own: 6)
+        report.result = .init(order: 6, outcome: .sessionOver, ended: 41)
+        report.mode = "shared"
+        report.session = 42
+        report.rounds = [
+            .init(session: 41, finished: 2, waived: 1, owing: [.init(app: "notes", progress: "told")], more: 3)
+        ]
+        report.contactTimeout = 600
+        report.isClockSynchronised = true
+        report.sequence = (1 << 53) - 1
+        report.problems = ["“a”\n\\"]
+        return report
+    }
+
+    @Test("each message comes back as it was sent")
+    func roundTrips() throws {
+        let messages: [FleetMessage] = [
+            .desired(.init(number: 9, session: 3, reason: "é \u{1F512}")), .desired(.init(number: 9, reason: "")),
+            .heartbeat(highest: 12), .presence(isOnline: false), .reported(.init()),
+        ]
+        for message in messages {
+            let event = FleetEvent(message, source: "/fleet/clinic", identifier: "7", time: 1_700_000_000.25)
+            let read = try FleetEvent(parsing: event.bytes)
+            #expect(read == event)
+        }
+        var wanted = Self.report
+        wanted.problems = ["“a”\u{FFFD}\\"]
+        let event = FleetEvent(.reported(Self.report), source: "/x", identifier: "7", time: nil)
+        #expect(try FleetEvent(parsing: event.bytes).message == .reported(wanted))
+    }
+
+    @Test("the largest report is below the limit")
+    func largest() throws {
+        var report = Self.report
+        let name = String(repeating: "x", count: 255)
+        report.rounds = (0..<UInt64(DeviceReport.mostRounds)).map {
+            .init(session: (1 << 53) - 1 - $0, finished: 1 << 50, waived: 1 << 50, owing: [], more: 1 << 50)
+        }
+        report.rounds[0] = .init(
+            session: 1,
+            finished: 0,
+            owing: Array(repeating: .init(app: name, progress: "failed"), count: DeviceReport.mostDebts)
+        )
+        report.problems = Array(
+            repeating: String(repeating: "x", count: DeviceReport.longestText),
+            count: DeviceReport.mostProblems
+        )
+        let bytes = FleetEvent(.reported(report), source: "/x", identifier: "7", time: 0).bytes
+        #expect(bytes.count <= FleetEvent.largest, "\(bytes.count)")
+        #expect(throws: Never.self) { try FleetEvent(parsing: bytes) }
+    }
+
+    @Test(
+        "FL-11: what is malformed is refused, and unknown members are passed over",
+        arguments: [
+            "", "{}", "[]", "\u{0}", "{\"specversion\":\"1.0\"}", String(repeating: "[", count: 5000),
+            String(repeating: " ", count: FleetEvent.largest + 1),
+        ].map { Array($0.utf8) } + [
+            [0xFF, 0xFE], event("desired", #"{"order":1.5,"action":"sign-out"}"#),
+            event("desired", #"{"order":-1,"action":"sign-out"}"#), event("desired", #"{"order":1,"action":"wipe"}"#),
+            event("desired", #"{"order":9007199254740992,"action":"sign-out"}"#),
+            event("desired", #"{"order":1,"order":2,"action":"sign-out"}"#),
+            event("desired", #"{"order":1,"action":"sign-out","session":"7"}"#),
+            event("desired", #"{"order":1,"action":"sign-out","reason":"\#(String(repeating: "x", count: 201))"}"#),
+            event("reported", "{}"), event("presence", #"{"online":1}"#), event("wipe", "{}"),
+            event("reported", #"{"seen":{"all":1,"own":1},"mode":"shared","rounds":[1],"sequence":1}"#),
+        ]
+    )
+    func malformed(bytes: [UInt8]) {
+        #expect(throws: FleetMessageError.self) { try FleetEvent(parsing: bytes) }
+    }
+
+    @Test("members that this version does not know are passed over")
+    func unknownMembers() throws {
+        let bytes = Self.event("heartbeat", #"{"order":4,"later":[1]}"#, more: #","extra":{"a":1}"#)
+        #expect(try FleetEvent(parsing: bytes).message == .heartbeat(highest: 4))
+    }
+
+    @Test("topics name fleets and devices of the small alphabet alone")
+    func topics() throws {
+        let topics = try #require(Self.topics)
+        for topic: FleetTopic in [
+            .allDesired, .heartbeat, .desired(device: "a-1"), .reported(device: "a"), .presence(device: "b"),
+        ] {
+            #expect(topics.topic(topics.text(topic)) == topic)
+        }
+        for text in [
+            "sd/1/other/all/desired", "sd/1/clinic/dev/A/reported", "sd/1/clinic/dev/+/reported",
+            "sd/1/clinic/dev//reported",
+            "sd/1/clinic/dev/a/reported/x", "sd/1/clinic/all/x", "sd/1/clinic",
+        ] {
+            #expect(topics.topic(text) == nil, "\(text)")
+        }
+        #expect(FleetTopics(fleet: "a/b") == nil && FleetTopics(fleet: "") == nil && FleetTopics(fleet: "a+") == nil)
+    }
+
+    @Test("what an agent remembers comes back from its file")
+    func memory() throws {
+        var memory = AgentMemory()
+        memory.seen = .init(all: 3, own: 4)
+        memory.intents = [.own: .init(order: 5, session: 6)]
+        memory.result = .init(order: 4, outcome: .nobody, ended: 8)
+        memory.sequenceLimit = 1 << 50
+        memory.contact = .at(1.5)
+        memory.session = .init(epoch: 9, since: .at(2))
+        let text = Array(memory.json.text.utf8)
+        #expect(try AgentMemory(JSONValue(parsing: text, limits: JSONLimits(size: 4096))) == memory)
+    }
+
+    @Test("FL-9: waits grow with full jitter up to 120 s, and to 300 s after an outage of ten minutes")
+    func backoff() {
+        var delay = ReconnectDelay()
+        let waits = (0..<14).map { _ in delay.next(fraction: 1) / .seconds(1) }
+        #expect(waits == [1, 2, 4, 8, 16, 32, 64, 120, 120, 120, 120, 240, 300, 300])
+        delay.reset()
+        #expect(delay.next(fraction: 0.5) == .milliseconds(500))
+        #expect(delay.next(fraction: 0) == .zero)
+    }
+}

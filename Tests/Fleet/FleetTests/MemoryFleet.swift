@@ -1,0 +1,225 @@
+import Fleet
+
+/// A fleet in memory: the reducers of agents and controller, a server that repeats and forgets, devices whose apps take their time. One seed
+/// makes one history.
+struct MemoryFleet {
+    /// A device, with what is true of it, which no report is believed about.
+    struct Device {
+        var agent: AgentState
+        /// What the agent's disk has.
+        var disk = AgentMemory()
+        var epoch: UInt64 = 1
+        var isSignedIn = false
+        /// The sessions that are over and owed, and when the apps are done.
+        var debts: [UInt64: Double] = [:]
+        var ended: [UInt64] = []
+        var isAway = false
+        var isConnected = false
+        /// Questions and answers on their way.
+        var isAsked = true
+        var signingOut: UInt64?
+        var knownView: DeviceView?
+    }
+
+    /// The server.
+    struct Engine {
+        var kept: [FleetTopic: FleetMessage] = [:]
+        /// Messages on their way to devices and to the controller.
+        var toDevices: [(device: Int, event: AgentEvent)] = []
+        var toController: [(FleetTopic, FleetMessage)] = []
+    }
+
+    var devices: [Device] = []
+    var controller: ControllerState
+    var engine = Engine()
+    var isControllerConnected = false
+    var now = 0.0
+    var random: Seeded
+
+    static func name(_ index: Int) -> String { "d-\(index)" }
+
+    init(devices count: Int, seed: UInt64) {
+        random = Seeded(state: seed)
+        controller = ControllerState(highest: 1000)
+        for index in 0..<count {
+            devices.append(Device(agent: AgentState(policy: .init(), memory: AgentMemory(), now: .at(0))))
+            _ = try? controller.list([Self.name(index)], groups: [])
+        }
+    }
+
+    // MARK: Time
+
+    /// A second passes: everybody does what there is to do, in an order by chance.
+    mutating func step() {
+        now += 1
+        for index in devices.indices { connectOrNot(index) }
+        publish()
+        deliver()
+        for index in devices.indices {
+            answer(index)
+            tell(index, .tick)
+        }
+        deliver()
+    }
+
+    private mutating func connectOrNot(_ index: Int) {
+        guard devices[index].isConnected == devices[index].isAway else { return }
+        devices[index].isConnected = !devices[index].isAway
+        if !devices[index].isAway { return tell(index, .connected) }
+        engine.toDevices.removeAll { $0.device == index }
+        tell(index, .disconnected)
+    }
+
+    private mutating func publish() {
+        if !isControllerConnected {
+            isControllerConnected = true
+            controller.connected()
+            for (topic, message) in engine.kept { engine.toController.append((topic, message)) }
+        }
+        while let (topic, message) = controller.nextMessage(now: now) {
+            if topic != .heartbeat { engine.kept[topic] = message }
+            for index in devices.indices where devices[index].isConnected { send(topic, message, to: index) }
+        }
+    }
+
+    private mutating func send(_ topic: FleetTopic, _ message: FleetMessage, to index: Int) {
+        let event: AgentEvent? =
+            switch (topic, message) {
+            case (.allDesired, .desired(let order)): .desired(.all, order)
+            case (.desired(Self.name(index)), .desired(let order)): .desired(.own, order)
+            case (.heartbeat, .heartbeat(let highest)): .heartbeat(highest: highest)
+            default: nil
+            }
+        guard let event else { return }
+        engine.toDevices.append((index, event))
+        // Now and then twice, as a server may.
+        if random.chance(10) { engine.toDevices.append((index, event)) }
+    }
+
+    private mutating func deliver() {
+        var messages = engine.toDevices
+        engine.toDevices = []
+        random.shuffle(&messages)
+        for (index, event) in messages { tell(index, event) }
+        let reports = engine.toController
+        engine.toController = []
+        for (topic, message) in reports { controller.received(topic, message, sent: nil, now: now) }
+    }
+
+    // MARK: A device
+
+    mutating func tell(_ index: Int, _ event: AgentEvent) {
+        for effect in devices[index].agent.handle(event, now: .at(now)) {
+            switch effect {
+            case .subscribe:
+                for topic in [FleetTopic.allDesired, .desired(device: Self.name(index))] {
+                    if let message = engine.kept[topic] { send(topic, message, to: index) }
+                }
+            case .publishPresence, .note: break
+            case .publish(let report):
+                let topic = FleetTopic.reported(device: Self.name(index))
+                engine.kept[topic] = .reported(report)
+                engine.toController.append((topic, .reported(report)))
+                if random.chance(5) { engine.toController.append((topic, .reported(report))) }
+            case .store(let memory): devices[index].disk = memory
+            case .signOut(let session, _): devices[index].signingOut = session
+            case .askDevice: devices[index].isAsked = true
+            }
+        }
+    }
+
+    /// The broker answers, and the apps clean up.
+    private mutating func answer(_ index: Int) {
+        if let session = devices[index].signingOut {
+            devices[index].signingOut = nil
+            let isOpen = devices[index].isSignedIn && devices[index].epoch == session
+            if isOpen { signOut(index) }
+            tell(index, .signOutAnswered(isOpen ? .ended : .overAlready))
+        }
+        devices[index].debts = devices[index].debts.filter { $0.value > now }
+        let device = devices[index]
+        let view = DeviceView(
+            mode: "shared",
+            epoch: device.epoch,
+            isSignedIn: device.isSignedIn,
+            rounds: device.debts.keys.sorted().suffix(DeviceReport.mostRounds).map {
+                .init(session: $0, finished: 1, owing: [.init(app: "notes", progress: "told")])
+            }
+        )
+        guard device.isAsked || view != device.knownView else { return }
+        devices[index].isAsked = false
+        devices[index].knownView = view
+        tell(index, .device(view))
+    }
+
+    mutating func signIn(_ index: Int) {
+        guard !devices[index].isSignedIn else { return }
+        devices[index].epoch += 1
+        devices[index].isSignedIn = true
+    }
+
+    mutating func signOut(_ index: Int) {
+        guard devices[index].isSignedIn else { return }
+        devices[index].debts[devices[index].epoch] = now + Double(random.below(20))
+        devices[index].ended.append(devices[index].epoch)
+        devices[index].isSignedIn = false
+        devices[index].epoch += 1
+    }
+
+    // MARK: Faults
+
+    /// The agent is killed, between any two effects, and starts again.
+    mutating func killAgent(_ index: Int) {
+        devices[index].agent = AgentState(policy: .init(), memory: devices[index].disk, now: .at(now))
+        devices[index].isConnected = false
+        devices[index].isAsked = true
+        engine.toDevices.removeAll { $0.device == index }
+    }
+
+    /// The server is killed, and has nothing left.
+    mutating func loseEngine() {
+        engine = Engine()
+        isControllerConnected = false
+        controller.disconnected()
+        for index in devices.indices where devices[index].isConnected {
+            devices[index].isConnected = false
+            tell(index, .disconnected)
+        }
+    }
+
+    /// The controller is killed; its disk has orders and the list, and no report.
+    mutating func killController() {
+        var listed: [String: FleetDevice] = [:]
+        for (name, device) in controller.devices where device.isListed {
+            listed[name] = FleetDevice()
+            listed[name]?.isListed = true
+            listed[name]?.desired = device.desired
+        }
+        controller = ControllerState(highest: controller.highest, orders: controller.orders, devices: listed)
+        isControllerConnected = false
+    }
+
+    mutating func order(_ target: OrderTarget) -> RecordedOrder? {
+        guard case .order(let recorded)? = try? controller.order(target, session: nil, reason: "test", now: now) else {
+            return nil
+        }
+        return recorded
+    }
+}
+
+/// Chance from a seed (SplitMix64).
+struct Seeded: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+        return z ^ (z >> 31)
+    }
+
+    mutating func below(_ limit: Int) -> Int { Int.random(in: 0..<limit, using: &self) }
+    mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
+    mutating func shuffle<Element>(_ elements: inout [Element]) { elements.shuffle(using: &self) }
+}

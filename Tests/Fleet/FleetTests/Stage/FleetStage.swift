@@ -1,0 +1,234 @@
+import DBusTransport
+import FoundationEssentials
+import Glibc
+package import MQTTClient
+package import NotifyCenterTestKit
+import Synchronization
+
+/// A fleet for tests and the demonstration: certificates, a real mosquitto with TLS on this machine, and the controller on a bus of its own.
+/// All of it ends with this object.
+package final class FleetStage: Sendable {
+    /// What a command said.
+    package struct Outcome: Sendable {
+        package let status: Int32
+        package let lines: [String]
+        package let errors: String
+    }
+
+    package let directory: TemporaryDirectory
+    /// The bus that the controller serves.
+    package let bus: PrivateBus
+    package let port: UInt16
+    private let engine = Locked<ChildProcess?>(nil)
+    private let controller = Locked<ChildProcess?>(nil)
+
+    private static let root = #filePath.split(separator: "/").dropLast(5).joined(separator: "/")
+
+    /// Makes authority and certificates of server and controller, and starts the server.
+    ///
+    /// - Parameter isSimulation: whether connections with the certificate `simulation` may speak for all devices.
+    package init(isSimulation: Bool = false) async throws {
+        directory = try TemporaryDirectory("fleet")
+        bus = try PrivateBus()
+        port = try Self.freePort()
+        try await certificates("authority")
+        try await certificates("server", "localhost")
+        try await certificates("client", "controller")
+        for name in ["store", "controller"] {
+            try FileManager.default.createDirectory(atPath: path(name), withIntermediateDirectories: true)
+        }
+        if isSimulation { try await certificates("client", "simulation") }
+        try writeEngineFiles(isSimulation: isSimulation)
+        try configure("controller")
+        try await startEngine()
+    }
+
+    package func path(_ name: String) -> String { "\(directory.path)/\(name)" }
+
+    /// What the stage could not do.
+    package struct StageFailure: Error, CustomStringConvertible {
+        package let description: String
+
+        init(_ description: String) { self.description = description }
+    }
+
+    // MARK: Certificates and files
+
+    private func certificates(_ words: String...) async throws {
+        let process = try ChildProcess("/\(Self.root)/Examples/Fleet/certificates", [path("pki")] + words)
+        let status = await process.exitStatus()
+        guard status == 0 else { throw StageFailure("certificates \(words): \(process.errorText)") }
+    }
+
+    /// Makes a certificate, and the configuration of an agent of this name.
+    package func enrol(_ name: String, contactTimeout: Int? = nil) async throws {
+        try await certificates("client", name)
+        try configure(name, contactTimeout: contactTimeout)
+        try FileManager.default.createDirectory(atPath: path("\(name)-state"), withIntermediateDirectories: true)
+    }
+
+    /// Revokes a certificate; the server reads the list at its next start.
+    package func revoke(_ name: String) async throws { try await certificates("revoke", name) }
+
+    package func files(_ name: String) -> MQTTOptions.Certificates {
+        MQTTOptions.Certificates(
+            authority: path("pki/authority.pem"),
+            certificate: path("pki/\(name).pem"),
+            key: path("pki/\(name).key")
+        )
+    }
+
+    private func configure(_ name: String, contactTimeout: Int? = nil) throws {
+        let files = files(name)
+        let limit = contactTimeout.map { ", \"contactTimeout\": \($0)" } ?? ""
+        try Data(
+            """
+            {"fleet": "clinic", "name": "\(name)", "host": "localhost", "port": \(port), "authority": "\(files.authority)",
+             "certificate": "\(files.certificate)", "key": "\(files.key)"\(limit)}
+            """.utf8
+        ).write(to: URL(filePath: path("\(name).json")))
+    }
+
+    /// The files that administrators are shown, for this port and this folder.
+    private func writeEngineFiles(isSimulation: Bool) throws {
+        let read = { (name: String) in
+            String(decoding: try Data(contentsOf: URL(filePath: "/\(Self.root)/Examples/Fleet/\(name)")), as: UTF8.self)
+        }
+        let rights = isSimulation ? "\nuser simulation\ntopic readwrite sd/1/clinic/#\n" : ""
+        try Data((try read("acl") + rights).utf8).write(to: URL(filePath: path("acl")))
+        var text = try read("mosquitto.conf")
+            .replacing("listener 8883", with: "listener \(port) 127.0.0.1")
+            .replacing("/etc/mosquitto/fleet/server", with: path("pki/localhost"))
+            .replacing("/etc/mosquitto/fleet/acl", with: path("acl"))
+            .replacing("/etc/mosquitto/fleet/", with: path("pki/"))
+            .replacing("/var/lib/mosquitto/", with: path("store/"))
+        if isSimulation {
+            // Many connections of one certificate.
+            text = text.replacing("use_username_as_clientid true", with: "use_username_as_clientid false")
+        }
+        // Started by root it would become its own user, who may not read the keys.
+        if geteuid() == 0 { text += "\nuser root\n" }
+        try Data(text.utf8).write(to: URL(filePath: path("mosquitto.conf")))
+    }
+
+    /// A port that nobody listens on at the moment.
+    package static func freePort() throws -> UInt16 {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isBound = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
+            }
+        }
+        guard isBound else { throw StageFailure("no port is free") }
+        return UInt16(bigEndian: address.sin_port)
+    }
+
+    // MARK: Server and controller
+
+    package func startEngine() async throws {
+        let process = try ChildProcess("mosquitto", ["-c", path("mosquitto.conf")])
+        engine.withLock { $0 = process }
+        try await eventually("mosquitto serves") {
+            guard process.isRunning else { throw StageFailure("mosquitto ended: \(process.errorText)") }
+            return process.errorText.contains("running")
+        }
+    }
+
+    /// Kills the server.
+    ///
+    /// - Parameter losesData: whether what it had saved is gone, too.
+    package func killEngine(losesData: Bool = false) async throws {
+        if let process = engine.withLock({ $0 }) {
+            process.kill()
+            _ = await process.exitStatus()
+        }
+        guard losesData else { return }
+        try? FileManager.default.removeItem(atPath: path("store/mosquitto.db"))
+    }
+
+    package func startController() async throws {
+        let process = try await ChildProcess.service(
+            ChildProcess.built("shared-device-controller"),
+            ["--bus", bus.address, "--configuration", path("controller.json"), "--state", path("controller")]
+        )
+        controller.withLock { $0 = process }
+    }
+
+    package func killController() async {
+        guard let process = controller.withLock({ $0 }) else { return }
+        process.kill()
+        _ = await process.exitStatus()
+    }
+
+    /// The most memory that server and controller have taken so far, as the kernel says it.
+    package var memory: String {
+        let processes = [("mosquitto", engine.withLock { $0 }), ("controller", controller.withLock { $0 })]
+        return processes.map { name, process in
+            let number = process?.identifier ?? 0
+            let status = (try? String(contentsOfFile: "/proc/\(number)/status", encoding: .utf8)) ?? ""
+            let line = status.split(separator: "\n").first { $0.hasPrefix("VmHWM") } ?? ""
+            return "\(name) \(line.dropFirst(6).filter { $0 != "\t" && $0 != " " })"
+        }
+        .joined(separator: ", ")
+    }
+
+    package var controllerText: String { controller.withLock { $0 }?.errorText ?? "" }
+
+    /// Starts an agent for the device on this bus.
+    package func startAgent(_ name: String, bus: String) async throws -> ChildProcess {
+        try await ChildProcess.service(
+            ChildProcess.built("shared-device-agent"),
+            ["--bus", bus, "--configuration", path("\(name).json"), "--state", path("\(name)-state")]
+        )
+    }
+
+    /// Runs `shared-device fleet`.
+    package func fleet(_ words: String...) async throws -> Outcome { try await fleet(words) }
+
+    package func fleet(_ words: [String]) async throws -> Outcome {
+        let process = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["fleet"] + words,
+            environment: ["NOTIFY_CENTER_BUS": bus.address]
+        )
+        let status = await process.exitStatus()
+        return Outcome(status: status, lines: process.lines, errors: process.errorText)
+    }
+
+    // MARK: A client of the test's own
+
+    /// A client with this certificate, and what it hears.
+    package func client(_ certificate: String, identifier: String? = nil) throws -> (MQTTClient, Heard) {
+        var options = MQTTOptions(
+            host: "localhost",
+            port: port,
+            clientIdentifier: identifier ?? certificate,
+            certificates: files(certificate)
+        )
+        options.firstDelay = .milliseconds(50)
+        let heard = Heard()
+        return (try MQTTClient(options) { heard.add($0) }, heard)
+    }
+
+    /// Collects events.
+    package final class Heard: Sendable {
+        private let events = Locked<[MQTTEvent]>([])
+
+        package init() {}
+
+        package func add(_ event: MQTTEvent) { events.withLock { $0.append(event) } }
+
+        package var all: [MQTTEvent] { events.withLock { $0 } }
+        package var isConnected: Bool { all.contains { if case .connected = $0 { true } else { false } } }
+        package var messages: [MQTTMessage] {
+            all.compactMap { if case .message(let message) = $0 { message } else { nil } }
+        }
+        package var refusals: [MQTTError] { all.compactMap { if case .refused(let error) = $0 { error } else { nil } } }
+        package var losses: [MQTTError] { all.compactMap { if case .lost(let error) = $0 { error } else { nil } } }
+    }
+}

@@ -1,0 +1,282 @@
+import HTTPClient
+import Identity
+import OpenIDConnect
+import StrictJSON
+import TestProviders
+import Testing
+
+@Suite("Signing in with a browser, as a value")
+struct AuthorizationCodeFlowTests {
+    private let start = ContinuousClock.now
+    private let redirect = "http://127.0.0.1:8976/callback"
+
+    /// The fields of the address that the browser begins with.
+    private func query(_ flow: AuthorizationCodeFlow) throws -> [String: String] {
+        let address = try flow.address(scopes: ["openid", "profile"], loginHint: "ada@example.com")
+        return try #require(FormFields.decode(String(address.drop { $0 != "?" }.dropFirst())))
+    }
+
+    private func refusal(_ effect: AuthorizationCodeFlow.Effect?) -> SignInError? {
+        guard case .finished(.failure(let error)) = effect else { return nil }
+        return error
+    }
+
+    @Test("the request has PKCE with S256, a state, a nonce and prompt=login; no two requests share a secret")
+    func request() throws {
+        let (first, second) = (
+            try query(AuthorizationCodeFlow(provider(), redirect: redirect, start: start)),
+            try query(AuthorizationCodeFlow(provider(), redirect: redirect, start: start))
+        )
+        #expect(
+            first["response_type"] == "code" && first["client_id"] == "device-7" && first["redirect_uri"] == redirect
+        )
+        #expect(
+            first["scope"] == "openid profile" && first["prompt"] == "login" && first["login_hint"] == "ada@example.com"
+        )
+        #expect(first["code_challenge_method"] == "S256")
+        for name in ["state", "nonce", "code_challenge"] {
+            // 32 bytes in base64url.
+            #expect(first[name]?.utf8.count == 43)
+            #expect(first[name] != second[name])
+        }
+    }
+
+    @Test("an answer is exchanged once, with the verifier and the redirect; what comes after it changes nothing")
+    func exchange() throws {
+        var flow = AuthorizationCodeFlow(try provider(), redirect: redirect, start: start)
+        let state = try #require(try query(flow)["state"])
+        guard case .exchange(let request) = flow.handle(.answered("code=c%2B1&state=\(state)"), at: start) else {
+            Issue.record("not exchanged")
+            return
+        }
+        #expect(request.address.text == "https://login.example.com/realm/token")
+        let fields = form(request)
+        #expect(
+            fields["grant_type"] == "authorization_code" && fields["code"] == "c+1"
+                && fields["redirect_uri"] == redirect
+        )
+        #expect(fields["code_verifier"]?.utf8.count == 43 && fields["client_id"] == "device-7")
+        #expect(flow.handle(.answered("code=c2&state=\(state)"), at: start) == nil)
+        guard case .finished(.success(let granted)) = flow.handle(.exchanged(.success(tokens)), at: start) else {
+            Issue.record("not finished")
+            return
+        }
+        #expect(granted.lifetime == .seconds(60) && granted.accessToken.text == "a")
+        #expect(flow.handle(.exchanged(.success(tokens)), at: start) == nil)
+        #expect(flow.handle(.cancelled, at: start) == nil)
+    }
+
+    @Test("answers that are not this sign-in's end it")
+    func otherAnswers() throws {
+        let long = String(repeating: "a", count: AuthorizationCodeFlow.longestQuery)
+        let queries = [
+            "", "code=c", "code=c&state=", "code=c&state=other", "state=%", "state=STATE",
+            "code=c&state=STATE&state=STATE", long,
+        ]
+        for query in queries {
+            var flow = AuthorizationCodeFlow(try provider(), redirect: redirect, start: start)
+            let state = try #require(try self.query(flow)["state"])
+            let query = query.replacing("STATE", with: state)
+            #expect(
+                refusal(flow.handle(.answered(query), at: start))?.code == .authenticationFailed,
+                "\(query.prefix(60))"
+            )
+            #expect(flow.handle(.answered("code=c&state=\(state)"), at: start) == nil)
+        }
+    }
+
+    @Test("the time for it ends after 600 s, and whoever began it may cancel")
+    func ends() throws {
+        var flow = AuthorizationCodeFlow(try provider(), redirect: redirect, start: start)
+        let state = try #require(try query(flow)["state"])
+        #expect(
+            refusal(flow.handle(.answered("code=c&state=\(state)"), at: start + .seconds(600)))?.code == .loginExpired
+        )
+        var other = AuthorizationCodeFlow(try provider(), redirect: redirect, start: start)
+        #expect(refusal(other.handle(.cancelled, at: start))?.code == .userCanceled)
+    }
+
+    @Test("a secret goes into the header, encoded; into the body where the provider takes no other")
+    func credentials() throws {
+        let basic = try provider(secret: "a:b+c d")
+        var flow = AuthorizationCodeFlow(basic, redirect: redirect, start: start)
+        let state = try #require(try query(flow)["state"])
+        guard case .exchange(let request) = flow.handle(.answered("code=c&state=\(state)"), at: start) else { return }
+        // device-7:a%3Ab%2Bc%20d
+        #expect(request.fields["Authorization"] == "Basic ZGV2aWNlLTc6YSUzQWIlMkJjJTIwZA==")
+        #expect(form(request)["client_secret"] == nil)
+        let post = try provider(#","token_endpoint_auth_methods_supported":["client_secret_post"]"#, secret: "a:b")
+        let posted = RefreshFlow(post, token: Secret("r")).begin()
+        #expect(posted.fields["Authorization"] == nil && form(posted)["client_secret"] == "a:b")
+        #expect(!"\(posted)".contains("a:b") && !"\(posted)".contains("r="))
+    }
+}
+
+@Suite("Signing in with a code on another device, as a value")
+struct DeviceGrantTests {
+    private let start = ContinuousClock.now
+    private let code = json(
+        #"{"device_code":"d","user_code":"AB-12","verification_uri":"https://login.example.com/d","expires_in":1800}"#
+    )
+
+    /// A grant whose code is shown, and that waits.
+    private func waiting() throws -> DeviceGrant {
+        var grant = DeviceGrant(try provider(), scopes: ["openid"], start: start)
+        guard case .send(let request)? = grant.handle(.begin, at: start).first else { throw NoAddress() }
+        #expect(form(request) == ["scope": "openid", "client_id": "device-7"])
+        guard case .show(let shown)? = grant.handle(.answered(.success(code)), at: start).first else {
+            throw NoAddress()
+        }
+        #expect(shown.userCode == "AB-12" && shown.address.host == "login.example.com")
+        return grant
+    }
+
+    /// How long it waits after an answer to a poll; `nil` where it ends.
+    private func pause(
+        _ grant: inout DeviceGrant,
+        after answer: Result<HTTPResponse, HTTPError>,
+        at now: ContinuousClock.Instant? = nil
+    ) -> Duration? {
+        _ = grant.handle(.awaited, at: now ?? start)
+        _ = grant.handle(.waited, at: now ?? start)
+        guard case .wait(let duration)? = grant.handle(.answered(answer), at: now ?? start).first else { return nil }
+        return duration
+    }
+
+    @Test("slow_down adds 5 s for good; a time-out doubles the wait, up to 60 s; Retry-After holds for once")
+    func pace() throws {
+        var grant = try waiting()
+        let pending = oauthError("authorization_pending")
+        #expect(pause(&grant, after: pending) == .seconds(5))
+        #expect(pause(&grant, after: oauthError("slow_down")) == .seconds(10))
+        #expect(pause(&grant, after: pending) == .seconds(10))
+        #expect(pause(&grant, after: failure(.timedOut)) == .seconds(20))
+        #expect(pause(&grant, after: .success(json("", status: 503, fields: ["retry-after": "100"]))) == .seconds(100))
+        #expect(pause(&grant, after: pending) == .seconds(40))
+        #expect(pause(&grant, after: failure(.unreachable("no route"))) == .seconds(60))
+        #expect(pause(&grant, after: failure(.timedOut)) == .seconds(60))
+    }
+
+    @Test("it ends after 15 minutes, whatever the provider says, and 30 s after the last one who waits for it")
+    func ends() throws {
+        func isOver(at passed: Duration, awaitedAt: Duration) throws -> Bool {
+            var grant = try waiting()
+            _ = grant.handle(.awaited, at: start + awaitedAt)
+            guard case .finished(.failure(let error))? = grant.handle(.waited, at: start + passed).first else {
+                return false
+            }
+            return error.code == .loginExpired
+        }
+        #expect(try !isOver(at: .seconds(899), awaitedAt: .seconds(890)))
+        #expect(try isOver(at: .seconds(900), awaitedAt: .seconds(890)))
+        #expect(try !isOver(at: .seconds(30), awaitedAt: .zero))
+        #expect(try isOver(at: .seconds(31), awaitedAt: .zero))
+    }
+
+    @Test("words of the provider that end it, and certificates that are not trusted")
+    func refusals() throws {
+        for (answer, code) in [
+            (oauthError("access_denied"), SignInError.Code.userCanceled), (oauthError("expired_token"), .loginExpired),
+            (oauthError("invalid_client", status: 401), .providerMisconfigured),
+            (oauthError("other"), .providerMisconfigured),
+            (failure(.untrusted("expired")), .providerUnavailable), (failure(.cancelled), .userCanceled),
+        ] {
+            var grant = try waiting()
+            _ = grant.handle(.waited, at: start)
+            guard case .finished(.failure(let error))? = grant.handle(.answered(answer), at: start).first else {
+                Issue.record("\(answer) did not end it")
+                continue
+            }
+            #expect(error.code == code)
+            #expect(grant.handle(.waited, at: start).isEmpty)
+        }
+    }
+
+    @Test(
+        "a code that is not complete, or that leads elsewhere than to a web page, is not shown",
+        arguments: [
+            "{}", #"{"device_code":"d","user_code":"AB-12","verification_uri":"javascript:alert(1)","expires_in":10}"#,
+            #"{"device_code":"d","user_code":"A\u001b[2J","verification_uri":"https://login.example.com","expires_in":10}"#,
+            #"{"device_code":"d","user_code":"AB","verification_uri":"https://login.example.com","expires_in":0}"#,
+            #"{"device_code":"d","user_code":"AB","verification_uri":"https://login.example.com"}"#, "<html>", "",
+        ]
+    )
+    func badCodes(text: String) throws {
+        var grant = DeviceGrant(try provider(), scopes: [], start: start)
+        _ = grant.handle(.begin, at: start)
+        guard case .finished(.failure)? = grant.handle(.answered(.success(json(text))), at: start).first else {
+            Issue.record("it was shown")
+            return
+        }
+    }
+}
+
+@Suite("What the answer to a refresh means")
+struct RefreshFlowTests {
+    private enum Meaning: Equatable {
+        case renewed, sessionOver, reauthentication, misconfigured, scope
+        case unavailable(mayBeUsed: Bool)
+        case again
+    }
+
+    private func meaning(_ effect: RefreshFlow.Effect) -> Meaning {
+        switch effect {
+        case .send: .again
+        case .finished(.renewed): .renewed
+        case .finished(.sessionOver): .sessionOver
+        case .finished(.reauthenticationNeeded): .reauthentication
+        case .finished(.misconfigured): .misconfigured
+        case .finished(.scopeRefused): .scope
+        case .finished(.unavailable(_, let mayBeUsed)): .unavailable(mayBeUsed: mayBeUsed)
+        }
+    }
+
+    private func meaning(_ answers: Result<HTTPResponse, HTTPError>..., mayBeUsed: Bool = false) throws -> Meaning? {
+        var flow = RefreshFlow(try provider(), token: Secret("r1"), mayBeUsed: mayBeUsed)
+        var last: Meaning?
+        for answer in answers { last = meaning(flow.handle(answer)) }
+        return last
+    }
+
+    @Test("each answer has its meaning")
+    func table() throws {
+        #expect(try meaning(.success(tokens)) == .renewed)
+        #expect(try meaning(oauthError("invalid_grant")) == .sessionOver)
+        #expect(try meaning(.success(json("", status: 400))) == .sessionOver)
+        #expect(try meaning(.success(json("", status: 401))) == .sessionOver)
+        #expect(try meaning(oauthError("interaction_required")) == .reauthentication)
+        #expect(try meaning(oauthError("login_required")) == .reauthentication)
+        #expect(try meaning(oauthError("invalid_client", status: 401)) == .misconfigured)
+        #expect(try meaning(oauthError("unauthorized_client")) == .misconfigured)
+        #expect(try meaning(.success(json("", status: 403))) == .misconfigured)
+        #expect(try meaning(oauthError("invalid_scope")) == .scope)
+    }
+
+    @Test("pages for people, failures, overload and nonsense end no session")
+    func unavailable() throws {
+        #expect(try meaning(.success(json("<html>", status: 401))) == .unavailable(mayBeUsed: true))
+        #expect(try meaning(.success(json("<html>"))) == .unavailable(mayBeUsed: true))
+        #expect(try meaning(.success(json("{}"))) == .unavailable(mayBeUsed: true))
+        #expect(try meaning(oauthError("invalid_grant", status: 500)) == .unavailable(mayBeUsed: true))
+        #expect(try meaning(.success(json("", status: 429))) == .unavailable(mayBeUsed: false))
+        #expect(try meaning(failure(.unreachable("no route"))) == .unavailable(mayBeUsed: false))
+        #expect(try meaning(failure(.untrusted("expired"))) == .unavailable(mayBeUsed: false))
+    }
+
+    @Test("a lost answer is asked for once more; invalid_grant is then our own reuse, and no end of the session")
+    func lostAnswer() throws {
+        #expect(try meaning(failure(.timedOut)) == .again)
+        #expect(try meaning(failure(.brokenOff("cut")), .success(tokens)) == .renewed)
+        #expect(try meaning(failure(.timedOut), oauthError("invalid_grant")) == .reauthentication)
+        #expect(try meaning(failure(.timedOut), failure(.timedOut)) == .unavailable(mayBeUsed: true))
+        #expect(try meaning(oauthError("invalid_grant"), mayBeUsed: true) == .reauthentication)
+    }
+
+    @Test("a refresh sends the token, and scopes only where they are asked for")
+    func request() throws {
+        let plain = RefreshFlow(try provider(), token: Secret("r1")).begin()
+        #expect(form(plain) == ["grant_type": "refresh_token", "refresh_token": "r1", "client_id": "device-7"])
+        let scoped = RefreshFlow(try provider(), token: Secret("r1"), scopes: ["openid", "mail"]).begin()
+        #expect(form(scoped)["scope"] == "openid mail")
+    }
+}

@@ -1,0 +1,101 @@
+import FoundationEssentials
+import Glibc
+import HTTPClient
+import Identity
+import NotifyCenterTestKit
+import OpenIDConnect
+import StrictJSON
+import TestProviders
+import Testing
+
+@Suite(
+    "With glewlwyd, a provider that is not ours",
+    .enabled(
+        if: access(Glewlwyd.program, X_OK) == 0,
+        "glewlwyd is not installed: apt-get install --no-install-recommends glewlwyd"
+    )
+)
+struct GlewlwydTests {
+    @Test("Ada signs in by a browser with PKCE; her tokens are renewed, and a used one ends the session there")
+    func browser() async throws {
+        let glewlwyd = try await Glewlwyd()
+        let test = glewlwyd.client()
+        let signedIn = try await glewlwyd.signIn(test.client)
+        #expect(signedIn.identity.claims["name"]?.string == "Ada")
+        let token = try #require(signedIn.tokens.refreshToken)
+        guard case .renewed(let tokens) = await test.client.refresh(token, of: signedIn.identity) else {
+            Issue.record("not renewed")
+            return
+        }
+        let next = try #require(tokens.refreshToken)
+        #expect(!next.isEqual(to: token))
+        let person = try await test.client.userInfo(tokens.accessToken.text, of: signedIn.identity.subject)
+        #expect(person.subject == signedIn.identity.subject)
+        guard case .sessionOver = await test.client.refresh(token, of: signedIn.identity) else {
+            Issue.record("a used token was taken")
+            return
+        }
+        guard case .sessionOver = await test.client.refresh(next, of: signedIn.identity) else {
+            Issue.record("the reuse did not end the family")
+            return
+        }
+    }
+
+    @Test("where its port is taken, it is started at another one, and is not mistaken for who is there")
+    func ports() async throws {
+        let first = try await Glewlwyd()
+        let second = try await Glewlwyd(port: #require(URL(string: first.issuer.text)?.port))
+        #expect(second.issuer != first.issuer)
+        let signedIn = try await second.signIn(second.client().client)
+        #expect(signedIn.identity.issuer == second.issuer)
+    }
+
+    @Test("Ada signs in by a device code that she types in elsewhere")
+    func deviceCode() async throws {
+        let glewlwyd = try await Glewlwyd()
+        let test = glewlwyd.client()
+        let signedIn = try await test.client.signInByDeviceCode(scopes: ["openid"]) { code in
+            #expect(code.address.text == glewlwyd.issuer.text + "/device")
+            #expect(throws: Never.self) { try glewlwyd.process.write("device \(code.userCode)") }
+        }
+        #expect(signedIn.identity.claims["name"]?.string == "Ada")
+        #expect(signedIn.tokens.refreshToken != nil)
+    }
+
+    @Test("after a change of its keys, tokens are checked with the new ones a minute later")
+    func keyRotation() async throws {
+        let glewlwyd = try await Glewlwyd()
+        let clock = TestClock()
+        let client = glewlwyd.client(clock: clock.clock).client
+        _ = try await glewlwyd.signIn(client)
+        _ = try await glewlwyd.run("rotate")
+        let error = await #expect(throws: SignInError.self) { try await glewlwyd.signIn(client) }
+        #expect(error?.code == .authenticationFailed)
+        clock.advance(by: .seconds(61))
+        let signedIn = try await glewlwyd.signIn(client)
+        #expect(signedIn.identity.claims["name"]?.string == "Ada")
+    }
+
+    @Test("a wrong secret, and a provider that was stopped, are told apart, and neither ends a session")
+    func failures() async throws {
+        let glewlwyd = try await Glewlwyd()
+        let test = glewlwyd.client()
+        let signedIn = try await glewlwyd.signIn(test.client)
+        let token = try #require(signedIn.tokens.refreshToken)
+        // To a refresh with a wrong secret glewlwyd says what it says to a token that is used up: 400, with nothing in it.
+        let refused = await #expect(throws: SignInError.self) {
+            try await glewlwyd.signIn(glewlwyd.client(secret: "wrong").client)
+        }
+        #expect(refused?.description.hasSuffix("does not know this device's client ID or secret") == true)
+        try glewlwyd.process.closeInput()
+        try await eventually("the end of glewlwyd") { !glewlwyd.process.isRunning }
+        guard case .unavailable(let error, _) = await test.client.refresh(token, of: signedIn.identity) else {
+            Issue.record("an outage ended the session")
+            return
+        }
+        #expect(
+            error.code == .providerUnavailable
+                && error.description.hasPrefix(glewlwyd.issuer.text + " cannot be reached")
+        )
+    }
+}

@@ -1,0 +1,190 @@
+import FoundationEssentials
+import HTTPClient
+import JSONWebSignature
+import OpenIDConnect
+import StrictJSON
+import Testing
+
+@Suite("What is known of the provider, and for how long")
+struct ProviderTests {
+    private let start = ContinuousClock.now
+    private let outage = SignInError(.providerUnavailable, "down")
+
+    @Test("an issuer is an https address without a query, and is compared byte for byte")
+    func issuers() {
+        #expect(Issuer("https://login.example.com") != Issuer("https://login.example.com/"))
+        #expect(Issuer("http://localhost:4593/api/oidc") != nil)
+        for text in [
+            "http://login.example.com", "https://login.example.com?a=b", "https://login.example.com/#x", "login", "",
+        ] {
+            #expect(Issuer(text) == nil, "\(text)")
+        }
+        #expect(
+            testIssuer?.configurationAddress?.text == "https://login.example.com/realm/.well-known/openid-configuration"
+        )
+        #expect(
+            testIssuer?.authorizationServerAddress?.text
+                == "https://login.example.com/.well-known/oauth-authorization-server/realm"
+        )
+        let bare = Issuer("https://login.example.com/")
+        #expect(bare?.configurationAddress?.text == "https://login.example.com/.well-known/openid-configuration")
+        #expect(
+            bare?.authorizationServerAddress?.text == "https://login.example.com/.well-known/oauth-authorization-server"
+        )
+        #expect(
+            Issuer("https://login.example.com")?.authorizationServerAddress?.text
+                == "https://login.example.com/.well-known/oauth-authorization-server"
+        )
+    }
+
+    @Test("a description counts for the provider's time, but 5 minutes at least and a day at most")
+    func ages() throws {
+        let metadata = try provider().metadata
+        for (age, expected) in [
+            (nil, 3600), (.seconds(1), 300), (.zero, 300), (.seconds(600), 600), (.seconds(1_000_000), 86_400),
+        ] as [(Duration?, Int)] {
+            var cache = MetadataCache()
+            #expect(cache.decision(at: start) == .fetch)
+            cache.read(metadata, age: age, at: start)
+            #expect(cache.decision(at: start + .seconds(expected - 1)) == .use(metadata))
+            #expect(cache.decision(at: start + .seconds(expected)) == .fetch)
+        }
+        #expect(json("", fields: ["cache-control": "public, max-age=600"]).maximumAge == .seconds(600))
+        #expect(json("", fields: ["cache-control": "no-store, max-age=600"]).maximumAge == .zero)
+        #expect(json("", fields: ["cache-control": "max-age=x"]).maximumAge == nil)
+    }
+
+    @Test(
+        "an old copy serves 7 days of failure, with an attempt a minute; it does not serve where the provider is another one"
+    )
+    func failures() throws {
+        let metadata = try provider().metadata
+        var cache = MetadataCache()
+        cache.failed(outage, at: start)
+        #expect(cache.decision(at: start + .seconds(59)) == .fail(outage))
+        #expect(cache.decision(at: start + .seconds(60)) == .fetch)
+        cache.read(metadata, age: .seconds(300), at: start)
+        cache.failed(outage, at: start + .seconds(400))
+        #expect(cache.decision(at: start + .seconds(401)) == .use(metadata))
+        #expect(cache.decision(at: start + .seconds(460)) == .fetch)
+        let late = start + .seconds(7 * 86_400)
+        cache.failed(outage, at: late)
+        #expect(cache.decision(at: late) == .fail(outage))
+        cache.read(metadata, age: .seconds(300), at: start)
+        let other = SignInError(.providerMisconfigured, "another name")
+        cache.failed(other, at: start + .seconds(400))
+        #expect(cache.decision(at: start + .seconds(401)) == .fail(other))
+    }
+
+    @Test("keys count for an hour, are read again for an unknown key, and at most once a minute")
+    func keys() throws {
+        let text = #"{"alg":"ES256","kid":"1"}"#
+        let token = try CompactSignature(parsing: "\(Base64URL.encode(text.utf8)).e30.AAAA")
+        let empty = try JSONWebKeySet(parsing: Array(#"{"keys":[]}"#.utf8))
+        let unknown = KeyCache.Verdict.refused(.unknownKey(.es256, identifier: "1"))
+        var cache = KeyCache()
+        #expect(cache.verify(token, at: start) == .fetch)
+        cache.willFetch(at: start)
+        #expect(cache.verify(token, at: start) == .unavailable)
+        cache.read(empty, at: start)
+        #expect(cache.verify(token, at: start + .seconds(59)) == unknown)
+        #expect(cache.verify(token, at: start + .seconds(60)) == .fetch)
+        cache.willFetch(at: start + .seconds(60))
+        #expect(cache.verify(token, at: start + .seconds(61)) == unknown)
+        #expect(cache.verify(token, at: start + .seconds(3600)) == .fetch)
+        cache.willFetch(at: start + .seconds(3600))
+        #expect(cache.verify(token, at: start + .seconds(3601)) == .unavailable)
+    }
+
+    @Test("addresses of the configuration count before the provider's, and stand in for missing ones")
+    func overrides() throws {
+        let issuer = try #require(testIssuer)
+        let token = try #require(HTTPAddress("https://login.example.com/other"))
+        let document = try ProviderDocument(
+            json(#"{"issuer":"\#(issuer)","token_endpoint":"https://login.example.com/t"}"#),
+            of: issuer
+        )
+        #expect(document.isIncomplete)
+        #expect(throws: SignInError.self) { try ProviderMetadata(document, issuer: issuer) }
+        let metadata = try ProviderMetadata(
+            document,
+            issuer: issuer,
+            overrides: ["token_endpoint": token, "jwks_uri": token]
+        )
+        #expect(metadata.tokenEndpoint == token && metadata.keysAddress == token)
+    }
+}
+
+@Suite("Tokens about events")
+struct EventTokenTests {
+    private let now = Date(timeIntervalSince1970: 1_800_000_000)
+    private let issuer = "https://login.example.com/realm"
+
+    private func event(_ claims: String, type: String? = "secevent+jwt") throws -> SecurityEventToken {
+        let all = #"{"iss":"\#(issuer)","aud":"device-7","iat":1799999000,"jti":"j"\#(claims)}"#
+        return try SecurityEventToken(
+            verified(all, type: type),
+            issuer: #require(testIssuer),
+            audience: "device-7",
+            now: now
+        )
+    }
+
+    @Test("a security event token says what happened, to whom")
+    func events() throws {
+        let schemas = "https://schemas.openid.net/secevent/"
+        let ada = #""sub_id":{"format":"iss_sub","iss":"\#(issuer)","sub":"ada"}"#
+        let names: [(String, SecurityEventToken.Event)] = [
+            ("caep/event-type/session-revoked", .sessionRevoked),
+            ("risc/event-type/account-disabled", .accountDisabled),
+            ("risc/event-type/account-purged", .accountPurged), ("risc/event-type/sessions-revoked", .sessionsRevoked),
+            ("caep/event-type/credential-change", .credentialChange),
+            ("caep/event-type/device-compliance-change", .deviceComplianceChange),
+            ("ssf/event-type/verification", .verification),
+        ]
+        for (name, expected) in names {
+            let token = try event(#","events":{"\#(schemas)\#(name)":{},"https://example.com/other":{}},\#(ada)"#)
+            #expect(token.events == [expected] && token.subject == "ada" && token.identifier == "j")
+        }
+        let complex = #""sub_id":{"format":"complex","user":{"format":"iss_sub","iss":"\#(issuer)","sub":"ada"}}"#
+        #expect(try event(#","events":{"x":{}},\#(complex)"#).subject == "ada")
+        let stranger = #""sub_id":{"format":"iss_sub","iss":"https://example.com","sub":"ada"}"#
+        #expect(try event(#","events":{"x":{}},\#(stranger)"#).subject == nil)
+    }
+
+    @Test(
+        "what is no security event token",
+        arguments: [
+            (#","events":{"x":{}},"exp":1900000000"#, "secevent+jwt"),
+            (#","events":{"x":{}},"sub":"ada""#, "secevent+jwt"),
+            (#","events":{}"#, "secevent+jwt"), ("", "secevent+jwt"), (#","events":{"x":{}}"#, "JWT"),
+            (#","events":{"x":{}}"#, nil),
+        ] as [(String, String?)]
+    )
+    func refused(claims: String, type: String?) {
+        #expect(throws: SignInError.self) { try event(claims, type: type) }
+    }
+
+    @Test("the type of a token is a media type: other cases and the first part do not matter")
+    func types() throws {
+        for type in ["secevent+jwt", "SecEvent+JWT", "application/secevent+jwt"] {
+            #expect(try event(#","events":{"x":{}}"#, type: type).identifier == "j")
+        }
+    }
+
+    @Test("an identifier counts once in ten minutes, and a thousand are remembered")
+    func seen() {
+        var seen = SeenIdentifiers()
+        let start = ContinuousClock.now
+        func take(_ identifier: String, _ seconds: Int) -> Bool {
+            seen.take(identifier, at: start + .seconds(seconds))
+        }
+        #expect(take("a", 0))
+        #expect(!take("a", 600))
+        #expect(take("a", 601))
+        for number in 0..<999 { #expect(take("\(number)", 602)) }
+        #expect(!take("a", 602))
+        #expect(take("one more", 602))
+        #expect(take("a", 602))
+    }
+}

@@ -1,0 +1,89 @@
+import FoundationEssentials
+package import HTTPClient
+import Identity
+import NotifyCenterTestKit
+package import OpenIDConnect
+import StrictJSON
+
+/// A running `faulty-provider`.
+package final class FaultyProvider: Sendable {
+    /// One for all tests: each mistake has its own issuer and state. It ends with this process, which holds its standard input.
+    package static let shared = Task { try await FaultyProvider() }
+
+    private let directory: TemporaryDirectory
+    private let process: ChildProcess
+    private let port: String
+
+    private init() async throws {
+        directory = try TemporaryDirectory("faulty-provider")
+        let tests = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
+        process = try ChildProcess("/usr/bin/python3", ["/\(tests)/Providers/faulty-provider", directory.path])
+        port = String(try await process.line { $0.hasPrefix("ready ") }.dropFirst("ready ".count))
+    }
+
+    /// The file of the authority that vouches for it.
+    package var trustAnchors: String { directory.path + "/authority.pem" }
+
+    /// The name of the provider that makes this mistake.
+    package func issuer(_ fault: String) -> String { "https://localhost:\(port)/\(fault)" }
+
+    /// The provider that makes this mistake, as a client sees it.
+    package func client(
+        _ fault: String,
+        clock: TestClock = TestClock(),
+        secret: String = "s&cret +%/"
+    ) throws -> TestClient {
+        guard let issuer = Issuer(issuer(fault)) else { throw NoAddress() }
+        let http = HTTPClient(trustAnchors: trustAnchors, patience: 30)
+        return TestClient(
+            client: OpenIDConnectClient(
+                issuer: issuer,
+                credentials: ClientCredentials(identifier: "device-7", secret: Secret(secret)),
+                http: http,
+                clock: clock.clock
+            ),
+            http: http
+        )
+    }
+}
+
+package struct NoAddress: Error {
+    package init() {}
+}
+
+/// A client, and the browser beside it.
+package struct TestClient: Sendable {
+    package let client: OpenIDConnectClient
+    package let http: HTTPClient
+
+    /// Signs in as a person does with a browser.
+    package func signIn() async throws -> OpenIDConnectClient.SignedIn {
+        let redirect = "http://127.0.0.1:8976/callback"
+        let flow = try await client.beginSignIn(redirect: redirect)
+        let query = try await browse(flow.address(scopes: ["openid", "profile"], loginHint: "ada"))
+        return try await client.completeSignIn(flow, query: query, requestedAt: Date())
+    }
+
+    /// The query of the address that the provider sends the browser to.
+    package func browse(_ address: String) async throws -> String {
+        String(decoding: try await get(address), as: UTF8.self)
+    }
+
+    /// What stands at a path below the issuer.
+    package func page(_ path: String) async throws -> String { try await browse(client.issuer.text + "/" + path) }
+
+    private func get(_ text: String) async throws -> [UInt8] {
+        guard let address = HTTPAddress(text) else { throw NoAddress() }
+        return try await http.send(HTTPRequest(address)).body
+    }
+
+    /// Why the sign-in fails; `nil` where it does not.
+    package func refusal() async throws -> SignInError? {
+        do {
+            _ = try await signIn()
+            return nil
+        } catch let error as SignInError {
+            return error
+        }
+    }
+}

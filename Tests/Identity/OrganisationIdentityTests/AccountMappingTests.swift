@@ -1,0 +1,83 @@
+import OpenIDConnect
+import SharedDevice
+import StrictJSON
+import Testing
+
+@testable import OrganisationIdentity
+
+@Suite("Whose account a sign-in is of")
+struct AccountMappingTests {
+    private let issuer = Issuer("https://login.example.com/realm")
+    private let tenant = "11111111-2222-3333-4444-555555555555"
+    private let object = "AAAAAAAA-2222-3333-4444-555555555555"
+
+    private func account(
+        _ issuer: Issuer?,
+        _ identity: [String: JSONValue],
+        names: [String: JSONValue] = [:]
+    ) throws -> Account {
+        try AccountMapping().account(
+            issuer: #require(issuer),
+            subject: "ada",
+            identity: .object(identity),
+            names: .object(names)
+        )
+    }
+
+    private func identifier(_ issuer: Issuer?, _ claims: [String: JSONValue]) throws -> String {
+        try account(issuer, claims).identifier
+    }
+
+    @Test("without a tenant of its own, both halves come of issuer and subject, as RFC 4122 has it")
+    func nameBased() throws {
+        #expect(
+            try identifier(issuer, ["tid": .string("contoso")])
+                == "54d980d6-90c8-5fb8-82a5-84cd5316e03a.f6a7ca36-dfe5-5538-b963-373aa0e5705a"
+        )
+    }
+
+    @Test("a tenant's UUID counts, an object's only at Entra")
+    func objects() throws {
+        let claims: [String: JSONValue] = ["tid": .string(tenant), "oid": .string(object)]
+        #expect(try identifier(issuer, claims) == "86a521c8-80ca-5720-ae91-57f3496eac09.\(tenant)")
+        let entra = Issuer("https://login.microsoftonline.com/\(tenant)/v2.0")
+        #expect(try identifier(entra, claims) == "\(object.lowercased()).\(tenant)")
+        // Not Entra's, whatever it calls itself.
+        let look = Issuer("https://login.microsoftonline.com.example.com/")
+        #expect(try identifier(look, claims).hasPrefix("86a521c8"))
+    }
+
+    @Test(
+        "the name is the first that there is, and never more than a line",
+        arguments: [
+            ([("preferred_username", "p"), ("upn", "u"), ("email", "e")], "p"),
+            ([("preferred_username", ""), ("upn", "u"), ("email", "e")], "u"),
+            ([("email", "e")], "e"), ([], "ada"),
+            ([("email", "a\u{202E}\nb")], "a\u{FFFD}\u{FFFD}b"),
+        ]
+    )
+    func names(claims: [(String, String)], name: String) throws {
+        let members = Dictionary(uniqueKeysWithValues: claims.map { ($0.0, JSONValue.string($0.1)) })
+        let account = try account(issuer, [:], names: members.merging(["name": .string("Ada")]) { $1 })
+        #expect(account.username == name && account.displayName == "Ada")
+    }
+
+    @Test("what the provider calls the person makes no other account of theirs")
+    func otherClaims() throws {
+        let claims: [String: JSONValue] = ["tid": .string(tenant), "oid": .string(object)]
+        for issuer in [issuer, Issuer("https://login.microsoftonline.com/\(tenant)/v2.0")] {
+            #expect(try account(issuer, [:], names: claims) == account(issuer, [:]))
+        }
+    }
+
+    @Test("an administrator has the value, alone or in a list, byte for byte")
+    func administrators() {
+        let claim = ClaimValue("groups", "device-admins")
+        #expect(claim.isIn(.object(["groups": .string("device-admins")])))
+        #expect(claim.isIn(.object(["groups": .array([.string("staff"), .string("device-admins")])])))
+        for value: JSONValue? in [
+            nil, .string("device-admins2"), .array([.array([.string("device-admins")])]), .number(1), .boolean(true),
+        ] { #expect(!claim.isIn(.object(value.map { ["groups": $0] } ?? [:]))) }
+        #expect(ClaimValue("admin", "true").isIn(.object(["admin": .boolean(true)])))
+    }
+}

@@ -1,0 +1,54 @@
+import FoundationEssentials
+import OpenIDConnect
+import StrictJSON
+import TestProviders
+import Testing
+
+@testable import OrganisationIdentity
+
+@Suite("What is kept of sign-ins, and for how long")
+struct KeptSignInTests {
+    private let now = Date(timeIntervalSince1970: 1_800_000_000)
+
+    private func tokens(_ name: String, lifetime: Double) throws -> TokenAnswer {
+        let members: [String: JSONValue] = [
+            "access_token": .string(name), "token_type": .string("Bearer"), "expires_in": .number(lifetime),
+        ]
+        return try TokenAnswer(.object(members), issuer: #require(Issuer("https://login.example.com")))
+    }
+
+    @Test("of too many access tokens those are let go that end first; the one that counts longest is revoked first")
+    func accessTokens() throws {
+        let identity = IDToken(
+            kept: try #require(Issuer("https://login.example.com")),
+            subject: "ada",
+            authorizedParty: nil,
+            authenticatedAt: nil,
+            nonce: nil,
+            isSigned: true
+        )
+        var kept = KeptSignIn(identity, try tokens("a day", lifetime: 86_400), scopes: [], now: now)
+        for number in 0..<100 { kept.renew(try tokens("\(number)", lifetime: 60 + Double(number)), now: now) }
+        let values = kept.accessTokens.map(\.value)
+        #expect(values == (37..<100).map { "\($0)" } + ["a day"])
+        kept.renew(try tokens("late", lifetime: 60), now: now + 3600)
+        #expect(kept.accessTokens.map(\.value) == ["late", "a day"])
+    }
+
+    @Test("a sign-in that is being completed keeps its place after its time; one that nobody has answered does not")
+    func completing() async throws {
+        let client = try await FaultyProvider.shared.value.client("none").client
+        let flow = try await client.beginSignIn(redirect: "http://127.0.0.1:8976/callback")
+        let signIn = BrowserSignIn(flow: flow, requestedAt: now, scopes: [], only: nil)
+        let start = ContinuousClock.now
+        var pending = PendingSignIns()
+        for handle in ["answered", "unanswered"] {
+            let isPut = pending.reserve(handle, at: start) && pending.put(.browser(signIn), handle)
+            #expect(isPut)
+        }
+        let taken = pending.take("answered")
+        #expect(taken != nil)
+        let isReserved = pending.reserve("another", at: start + .seconds(601))
+        #expect(isReserved && Set(pending.handles) == ["answered", "another"])
+    }
+}

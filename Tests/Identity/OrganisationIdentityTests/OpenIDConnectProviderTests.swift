@@ -1,0 +1,259 @@
+import DBusTransport
+import FoundationEssentials
+import HTTPClient
+import Identity
+import NotifyCenterTestKit
+import OpenIDConnect
+import SharedDevice
+import StrictJSON
+import Synchronization
+import TestProviders
+import Testing
+
+@testable import OrganisationIdentity
+
+/// A clock that goes on when the test says so; who waits by it looks again soon.
+final class HeldClock: Sendable {
+    private let passed = Locked(Duration.zero)
+    private let begun = Locked<[Duration]>([])
+    private let start = ContinuousClock.now
+
+    /// How long each wait is that has begun.
+    var waited: [Duration] { begun.withLock { $0 } }
+
+    /// How many waits have begun.
+    var waits: Int { waited.count }
+
+    func advance(by duration: Duration) { passed.withLock { $0 += duration } }
+
+    var clock: OpenIDConnectClient.Clock {
+        OpenIDConnectClient.Clock(
+            now: { [self] in start + passed.withLock { $0 } },
+            wait: { [self] duration in
+                let end = passed.withLock { $0 } + duration
+                begun.withLock { $0.append(duration) }
+                while passed.withLock({ $0 < end }) { try await Task.sleep(for: .milliseconds(5)) }
+            }
+        )
+    }
+}
+
+/// What a provider writes when all of one sign-in has ended there.
+let allEnded = "end-session\nrevoke refresh_token\nrevoke access_token"
+
+@Suite("The organisation's provider, as the broker asks it")
+struct OpenIDConnectProviderTests {
+    let redirect = "http://127.0.0.1:8976/callback"
+
+    /// A provider with a mistake, and a browser beside it.
+    func make(
+        _ fault: String,
+        _ settings: OpenIDConnectProvider.Settings = .init(),
+        clock: OpenIDConnectClient.Clock = .init()
+    ) async throws -> (OpenIDConnectProvider, TestClient) {
+        let test = try await FaultyProvider.shared.value.client(fault)
+        let shared = try await FaultyProvider.shared.value
+        let client = OpenIDConnectClient(
+            issuer: test.client.issuer,
+            credentials: ClientCredentials(identifier: "device-7", secret: Secret("s&cret +%/")),
+            http: HTTPClient(trustAnchors: shared.trustAnchors, patience: 30),
+            clock: clock
+        )
+        return (OpenIDConnectProvider(client, settings: settings, clock: clock), test)
+    }
+
+    func signIn(
+        _ provider: OpenIDConnectProvider,
+        _ test: TestClient,
+        hint: String? = nil,
+        only: ProviderRecord.Person? = nil
+    ) async throws -> ProviderSignIn {
+        let start = SignInStart(.browser, redirect: redirect, loginHint: hint, only: only)
+        let begun = try await provider.begin(start)
+        guard case .browser(let address) = begun.prompt else { throw NoAddress() }
+        #expect(begun.lifetime == .seconds(600) && begun.handle.utf8.count == 43)
+        return try await provider.complete(begun.handle, query: test.browse(address))
+    }
+
+    @Test("Ada signs in by browser; account, name, role, record and token are hers; the record renews")
+    func browser() async throws {
+        let administrator = ClaimValue("preferred_username", "ada@example.com")
+        let (provider, test) = try await make("none", .init(administrator: administrator))
+        let signIn = try await signIn(provider, test)
+        #expect(signIn.account.username == "ada@example.com" && signIn.isAdministrator)
+        #expect(signIn.record.person.issuer == test.client.issuer.text && signIn.record.person.subject == "ada")
+        #expect(signIn.record.session == "session-1")
+        #expect(signIn.token.scopes == ["openid", "profile"])
+        #expect(abs(signIn.token.expiresAt.timeIntervalSinceNow - 3600) < 60)
+        #expect(!"\(signIn.record)".contains("ey") && !String(reflecting: signIn).contains(signIn.token.value))
+        guard case .renewed(let token, let record?) = await provider.renew(signIn.record, scopes: [], mayBeUsed: false)
+        else {
+            Issue.record("not renewed")
+            return
+        }
+        #expect(token.value != signIn.token.value && record.person == signIn.record.person)
+        // The first one is used up.
+        guard case .sessionOver = await provider.renew(signIn.record, scopes: [], mayBeUsed: false) else {
+            Issue.record("a used token was taken")
+            return
+        }
+        // Where it may be our own reuse, only the person can tell.
+        guard case .reauthenticationNeeded = await provider.renew(signIn.record, scopes: [], mayBeUsed: true) else {
+            Issue.record("our own reuse ended the session")
+            return
+        }
+    }
+
+    @Test("what the ID token does not say of the person, the provider is asked; about somebody else it is not believed")
+    func names() async throws {
+        let (provider, test) = try await make("names-elsewhere", .init(administrator: ClaimValue("groups", "admins")))
+        let signIn = try await signIn(provider, test)
+        #expect(signIn.account.username == "ada" && signIn.isAdministrator)
+        let (wrong, other) = try await make("names-elsewhere-invalid-sub")
+        let error = await #expect(throws: IdentityError.self) { try await self.signIn(wrong, other) }
+        #expect(error?.code == .authenticationFailed)
+    }
+
+    @Test("whose account it is does not depend on whether userinfo answers; who is an administrator is not guessed")
+    func answersAtTimes() async throws {
+        let (provider, test) = try await make("names-elsewhere-at-times")
+        let (answered, unanswered) = (try await signIn(provider, test), try await signIn(provider, test))
+        #expect(answered.account == unanswered.account)
+        let (strict, other) = try await make(
+            "names-elsewhere-at-times.role",
+            .init(administrator: ClaimValue("groups", "admins"))
+        )
+        #expect(try await signIn(strict, other).isAdministrator)
+        let error = await #expect(throws: IdentityError.self) { try await self.signIn(strict, other) }
+        #expect(error?.code == .providerUnavailable)
+        try await eventually("the end of the tokens") { try await other.page("ended") == allEnded }
+    }
+
+    @Test("when the person has to sign in again, another one is refused, and that one's tokens are revoked")
+    func anotherPerson() async throws {
+        let (provider, test) = try await make("again")
+        let ada = try await signIn(provider, test)
+        let again = try await signIn(provider, test, only: ada.record.person)
+        #expect(again.account == ada.account)
+        let error = await #expect(throws: IdentityError.self) {
+            try await self.signIn(provider, test, hint: "grace", only: ada.record.person)
+        }
+        #expect(error?.code == .authenticationFailed)
+        #expect(error?.description.contains("current_account_mismatch") == true)
+        try await eventually("the revocation of Grace's tokens") {
+            try await test.page("ended") == allEnded
+        }
+    }
+
+    @Test("a handle counts once, and for nobody who guesses; a redirect elsewhere is refused")
+    func handles() async throws {
+        let (provider, test) = try await make("none")
+        let begun = try await provider.begin(SignInStart(.browser, redirect: redirect))
+        guard case .browser(let address) = begun.prompt else { throw NoAddress() }
+        let query = try await test.browse(address)
+        _ = try await provider.complete(begun.handle, query: query)
+        for handle in [begun.handle, "", "a"] {
+            let error = await #expect(throws: IdentityError.self) { try await provider.complete(handle, query: query) }
+            #expect(error?.code == .loginExpired)
+            await #expect(throws: IdentityError.self) { try await provider.poll(handle) }
+        }
+        for redirect in [
+            nil, "http://localhost:80/callback", "https://127.0.0.1:80/callback", "http://127.0.0.1:/callback",
+            "http://127.0.0.1:80/callback?a", "http://127.0.0.1:0/callback", "http://127.0.0.1:80@x/callback",
+            "http://127.0.0.1:70000/callback", "http://127.0.0.1:/callback/callback",
+        ] {
+            let error = await #expect(throws: IdentityError.self) {
+                try await provider.begin(SignInStart(.browser, redirect: redirect))
+            }
+            #expect(error?.code == .providerMisconfigured, "\(redirect ?? "-")")
+        }
+    }
+
+    @Test("eight sign-ins are under way at most; one that was cancelled, and one that is too old, make room")
+    func capacity() async throws {
+        let clock = HeldClock()
+        let (provider, _) = try await make("none", clock: clock.clock)
+        let start = SignInStart(.browser, redirect: redirect)
+        var handles: [String] = []
+        for _ in 0..<8 { handles.append(try await provider.begin(start).handle) }
+        let error = await #expect(throws: IdentityError.self) { try await provider.begin(start) }
+        #expect(error?.code == .busy)
+        await provider.cancel(handles[0])
+        _ = try await provider.begin(start)
+        await #expect(throws: IdentityError.self) { try await provider.begin(start) }
+        clock.advance(by: .seconds(601))
+        _ = try await provider.begin(start)
+        provider.cancelAll()
+        for _ in 0..<8 { _ = try await provider.begin(start) }
+        let late = await #expect(throws: IdentityError.self) { try await provider.complete(handles[1], query: "") }
+        #expect(late?.code == .loginExpired)
+    }
+
+    @Test("by device code, the provider is asked as often as it allows, however often the broker asks")
+    func deviceCode() async throws {
+        let clock = HeldClock()
+        let (provider, _) = try await make("device-patience", clock: clock.clock)
+        let begun = try await provider.begin(SignInStart(.deviceCode))
+        guard case .deviceCode(let code, let address, let complete?) = begun.prompt else { throw NoAddress() }
+        #expect(code == "WDJB-MJHT" && complete.hasPrefix(address) && begun.lifetime == .seconds(900))
+        // After `slow_down`, 10 s.
+        for (index, pause) in [5, 5, 10, 10].enumerated() {
+            try await eventually("wait \(index + 1)") { clock.waits == index + 1 }
+            #expect(clock.waited.last == .seconds(pause))
+            for _ in 0..<50 { #expect(try await provider.poll(begun.handle) == nil) }
+            #expect(clock.waits == index + 1)
+            clock.advance(by: .seconds(pause))
+        }
+        var signIn: ProviderSignIn?
+        try await eventually("the sign-in") {
+            signIn = try await provider.poll(begun.handle)
+            return signIn != nil
+        }
+        #expect(signIn?.account.username == "ada@example.com")
+        // Told once.
+        await #expect(throws: IdentityError.self) { try await provider.poll(begun.handle) }
+    }
+
+    @Test("a sign-in by device code that nobody asks for ends after 30 s")
+    func nobodyAsks() async throws {
+        let clock = HeldClock()
+        let (provider, _) = try await make("device-forever", clock: clock.clock)
+        let start = SignInStart(.deviceCode)
+        var handles: [String] = []
+        for _ in 0..<8 { handles.append(try await provider.begin(start).handle) }
+        await #expect(throws: IdentityError.self) { try await provider.begin(start) }
+        // All of them ask the provider each 5 s, the last time after 30 s.
+        for asked in 1...7 {
+            try await eventually("wait \(asked) of all") { clock.waits == 8 * asked }
+            #expect(try await provider.poll(handles[0]) == nil)
+            await #expect(throws: IdentityError.self) { try await provider.begin(start) }
+            clock.advance(by: .seconds(5))
+        }
+        var begun = 0
+        try await eventually("room for seven") {
+            if (try? await provider.begin(start)) != nil { begun += 1 }
+            return begun == 7
+        }
+        await #expect(throws: IdentityError.self) { try await provider.begin(start) }
+        // The one that somebody asks for goes on; whoever asks too late is told so.
+        #expect(try await provider.poll(handles[0]) == nil)
+        let error = await #expect(throws: IdentityError.self) { try await provider.poll(handles[1]) }
+        #expect(error?.code == .loginExpired)
+    }
+
+    @Test("one that is done, and that nobody fetches, is revoked")
+    func nobodyFetches() async throws {
+        let clock = HeldClock()
+        let (provider, test) = try await make("device-alone", clock: clock.clock)
+        _ = try await provider.begin(SignInStart(.deviceCode))
+        // The provider answers that it is not done, and then that it is; then the result waits.
+        for wait in 1...3 {
+            try await eventually("wait \(wait)") { clock.waits == wait }
+            #expect(try await test.page("ended").isEmpty)
+            clock.advance(by: .seconds(wait < 3 ? 5 : 31))
+        }
+        try await eventually("revocation") {
+            try await test.page("ended") == allEnded
+        }
+    }
+}

@@ -1,0 +1,331 @@
+import DBusTransport
+import Foundation
+import NotifyCenterTestKit
+import SharedDevice
+import StrictJSON
+import Synchronization
+import Testing
+
+@testable import MicrosoftBroker
+
+@Suite("Microsoft's clients and the device's account, by real calls")
+struct BridgeTests {
+    @Test("a client finds nobody, then who is signed in, with all members that it needs, then nobody")
+    func accounts() async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge()
+        defer { bridge.kill() }
+        let request: JSONValue = .object(["clientId": .string(Device.client), "redirectUri": .string("x")])
+        #expect(try await device.call("getAccounts", request)["accounts"] == .array([]))
+        let ada = try await device.signIn("ada")
+        let account = try #require(try await device.call("getAccounts", request)["accounts"]?.array?.first)
+        #expect(account["homeAccountId"]?.string == ada.identifier)
+        #expect(account["localAccountId"]?.string.flatMap(UUID.init(uuidString:)) != nil)
+        #expect(account["realm"]?.string == ada.tenantIdentifier)
+        #expect(account["username"]?.string == "ada" && account["environment"]?.string == "login.windows.net")
+        #expect(
+            account["name"]?.string == "Ada" && account["givenName"] != nil && account["passwordExpiry"]?.number == 0
+        )
+        _ = try await device.app.signout(with: ada)
+        #expect(try await eventually { try await device.call("getAccounts", request)["accounts"] == .array([]) })
+    }
+
+    @Test("the version is told, and introspection and Ping are answered")
+    func version() async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge()
+        defer { bridge.kill() }
+        let answer = try await device.call("getLinuxBrokerVersion", .object(["msalCppVersion": .string("1")]))
+        #expect(answer["linuxBrokerVersion"]?.string == "3.0.1")
+        let connection = try DBusConnection.open(device.bus.bus)
+        for (interface, member) in [
+            ("org.freedesktop.DBus.Peer", "Ping"), ("org.freedesktop.DBus.Introspectable", "Introspect"),
+        ] {
+            let message = try DBusMessage.methodCall(
+                destination: BrokerContract.busName,
+                path: BrokerContract.path,
+                interface: interface,
+                member: member
+            )
+            let reply = try await connection.call(message)
+            #expect(member == "Ping" || reply.first?.stringValue?.contains("acquireTokenSilently") == true)
+        }
+    }
+
+    @Test("each reason why there is no token has its number and its words")
+    func refusals() async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge()
+        defer { bridge.kill() }
+        func status(_ request: JSONValue, _ method: String = "acquireTokenSilently") async throws -> (Double?, String) {
+            let answer = try await device.call(method, request)
+            return (answer.status, answer.context)
+        }
+        let nobody = try await status(Device.parameters())
+        #expect(nobody.0 == 2)
+        let ada = try await device.signIn("ada")
+        let account = ClientAnswers.account(ada)
+        let other: JSONValue = .object(["homeAccountId": .string("b.c")])
+        #expect(try await status(Device.parameters(account: other)).0 == 16)
+        let unknown = try await status(Device.parameters(client: UUID().uuidString))
+        #expect(unknown.0 == 9 && unknown.1.contains("microsoftClientIDs"))
+        let scope = try await status(Device.parameters(scopes: ["User.ReadWrite"]))
+        #expect(scope.0 == 9 && scope.1.contains("User.ReadWrite"))
+        #expect(try await status(Device.parameters(account: account, isBound: true)).0 == 9)
+        // The device's own directory issues no ID token.
+        let embedded = try await status(Device.parameters(account: account))
+        #expect(embedded.0 == 9 && embedded.1.contains("ID token"))
+        for method in ["acquirePrtSsoCookie", "generateSignedHttpRequest"] {
+            let answer = try await status(.object(["account": account]), method)
+            #expect(answer.0 == 9 && !answer.1.isEmpty, "\(method)")
+        }
+    }
+
+    @Test(
+        "what is no request is answered with a reason, and never with a D-Bus error",
+        arguments: [
+            "", "{", "[]", #"{"a":1,"a":2}"#, #"{"authParameters":7}"#, #"{"clientId":7}"#,
+            #"{"authParameters":{"clientId":"x","requestedScopes":"a"}}"#, #"{"account":{"username":"ada"}}"#,
+            String(repeating: "[", count: 20), "\"" + String(repeating: "x", count: 70_000) + "\"",
+        ]
+    )
+    func malformed(text: String) async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge()
+        defer { bridge.kill() }
+        #expect(try await device.call("acquireTokenSilently", text).status == 6)
+        #expect(try await device.call("removeAccount", text).status == 6)
+    }
+
+    @Test("removing the account signs the device out; another's removes nobody")
+    func removal() async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge()
+        defer { bridge.kill() }
+        #expect(try await device.call("removeAccount", .object(["clientId": .string(Device.client)])).status == 19)
+        let ada = try await device.signIn("ada")
+        let other: JSONValue = .object(["account": .object(["homeAccountId": .string("b.c")])])
+        #expect(try await device.call("removeAccount", other).status == 16)
+        #expect(try await device.app.getCurrentAccount().current == ada)
+        #expect(
+            try await device.call("removeAccount", .object(["account": ClientAnswers.account(ada)])) == .object([:])
+        )
+        #expect(try await device.app.getCurrentAccount().current == nil)
+    }
+
+    @Test("after a sign-out the name goes and comes back, and the device has the bridge's receipt")
+    func cleanup() async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge()
+        defer { bridge.kill() }
+        let ada = try await device.signIn("ada")
+        _ = try await device.call("getAccounts", .object([:]))
+        let owners = Log()
+        let connection = try DBusConnection.open(device.bus.bus)
+        let observation = connection.onSignal { message in
+            guard message.isBusSignal("NameOwnerChanged"), let arguments = try? message.arguments(),
+                arguments.count == 3, arguments[0].stringValue == BrokerContract.busName
+            else { return }
+            owners.add(arguments[2].stringValue == "" ? "nobody" : "somebody")
+        }
+        let lease = try await connection.addMatch(
+            MatchRule(
+                signalFrom: "org.freedesktop.DBus",
+                interface: "org.freedesktop.DBus",
+                member: "NameOwnerChanged",
+                argument0: BrokerContract.busName
+            )
+        )
+        let session = try await device.app.signout(with: ada).session
+        #expect(
+            try await eventually {
+                let report = try await device.app.cleanupReport(ofSession: session)
+                return report?.apps.first { $0.identifier == BrokerContract.application }?.progress == .finished
+            }
+        )
+        #expect(owners.lines == ["nobody", "somebody"])
+        #expect(try await connection.owner(of: BrokerContract.busName) != nil)
+        withExtendedLifetime((observation, lease)) {}
+    }
+
+    @Test(
+        "what clients have stored in the keyring goes before the receipt, and what others have stored stays",
+        .enabled(
+            if: Shell.has("gnome-keyring-daemon", "secret-tool", "gdbus"),
+            "gnome-keyring or secret-tool is not installed"
+        ),
+        arguments: [false, true]
+    )
+    func secrets(isLocked: Bool) async throws {
+        let device = try await Device(policy: "strict")
+        let home = device.directory.path
+        let environment = device.environment.merging(["HOME": home]) { $1 }
+        let daemon = try ChildProcess(
+            "gnome-keyring-daemon",
+            ["--foreground", "--unlock", "--components=secrets"],
+            environment: environment
+        )
+        defer { daemon.kill() }
+        try daemon.write("password")
+        try daemon.closeInput()
+        try await Shell.run("gdbus wait --session --timeout 60 org.freedesktop.secrets", environment)
+        let schema = "xdg:schema com.microsoft.identity.secret"
+        for attributes in [schema + " app one", schema + " app two", "service mail"] {
+            let store = "printf ada-4711 | secret-tool store --label MSAL \(attributes)"
+            try await Shell.run("for i in 1 2 3 4 5 6 7 8 9; do \(store) && exit; sleep 1; done; exit 1", environment)
+        }
+        let bridge = try await device.bridge([], ["HOME": home])
+        defer { bridge.kill() }
+        let ada = try await device.signIn("ada")
+        _ = try await device.call("getAccounts", .object([:]))
+        let service =
+            "gdbus call --session --dest org.freedesktop.secrets --object-path /org/freedesktop/secrets --method "
+            + "org.freedesktop.Secret.Service."
+        let collection = "\"[objectpath '/org/freedesktop/secrets/collection/login']\""
+        if isLocked { try await Shell.run("\(service)Lock \(collection)", environment) }
+        let session = try await device.app.signout(with: ada).session
+        func bridgeReport() async throws -> CleanupReport.App? {
+            let report = try await device.app.cleanupReport(ofSession: session)
+            return report?.apps.first { $0.identifier == BrokerContract.application }
+        }
+        if isLocked {
+            #expect(try await eventually { try await bridgeReport()?.progress == .failed })
+            #expect(try await bridgeReport()?.detail?.contains("locked") == true)
+            #expect(try await device.call("acquireTokenSilently", Device.parameters()).status == 14)
+            return
+        }
+        #expect(try await eventually { try await bridgeReport()?.progress == .finished })
+        #expect(try await Shell.run("secret-tool search --all \(schema) 2>&1 || true", environment).isEmpty)
+        #expect(try await Shell.run("secret-tool search --all service mail 2>&1", environment).contains("ada-4711"))
+    }
+
+    @Test("it does not start where it is not wanted, where another program is installed for the name, or has it")
+    func start() async throws {
+        let unwanted = try await Device(microsoftBroker: false)
+        let first = try unwanted.startBridge()
+        #expect(await first.exitStatus() == 78 && first.errorText.contains("microsoftBroker"))
+
+        let device = try await Device()
+        let services = "\(device.directory.path)/share/dbus-1/services"
+        try FileManager.default.createDirectory(atPath: services, withIntermediateDirectories: true)
+        let file = "\(services)/other.service"
+        try Device.write("[D-BUS Service]\nName=\(BrokerContract.busName)\nExec=/usr/bin/other-broker\n", to: file)
+        let second = try device.startBridge()
+        #expect(await second.exitStatus() == 78 && second.errorText.contains(file))
+
+        try FileManager.default.removeItem(atPath: file)
+        let serving = try await device.bridge()
+        let third = try device.startBridge()
+        #expect(await third.exitStatus() == 69)
+        serving.kill()
+    }
+
+    // MARK: A person is asked
+
+    /// A stand-in for the program that asks.
+    private func prompt(_ device: Device, _ script: String) throws -> [String] {
+        let path = "\(device.directory.path)/prompt"
+        try "#!/bin/sh\n\(script)\n".write(toFile: path, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: path)
+        return ["--sign-in", path]
+    }
+
+    @Test("a person who does not want to is told from a device without a display, and from a failure")
+    func outcomes() async throws {
+        let device = try await Device()
+        let mute = try await device.bridge()
+        let noDisplay = try await device.call("acquireTokenInteractively", Device.parameters())
+        #expect(noDisplay.status == 9 && noDisplay.context.contains("display"))
+        mute.kill()
+        mute.waitUntilExit()
+        for (script, status) in [("exit 1", 7.0), ("echo no browser; exit 69", 9), ("exit 75", 15), ("exit 70", 0)] {
+            let bridge = try await device.bridge(prompt(device, script), ["DISPLAY": ":7"])
+            #expect(
+                try await device.call("acquireTokenInteractively", Device.parameters()).status == status,
+                "\(script)"
+            )
+            bridge.kill()
+            bridge.waitUntilExit()
+        }
+    }
+
+    @Test("requests that wait share one prompt; a cancelled one ends alone, and the last one ends the prompt")
+    func cancellation() async throws {
+        let device = try await Device()
+        let marks = "\(device.directory.path)/marks"
+        let bridge = try await device.bridge(
+            prompt(device, "echo started >> \(marks); exec sleep 300"),
+            ["DISPLAY": ":7"]
+        )
+        defer { bridge.kill() }
+        async let one = device.call("acquireTokenInteractively", Device.parameters(), correlation: "one")
+        #expect(try await eventually { FileManager.default.fileExists(atPath: marks) })
+        async let two = device.call("acquireTokenInteractively", Device.parameters(), correlation: "two")
+        // Nobody waits under this name.
+        #expect(try await device.call("cancelInteractiveFlow", .object([:]), correlation: "three") == .object([:]))
+        #expect(try await device.call("cancelInteractiveFlow", .object([:]), correlation: "one") == .object([:]))
+        let first = try await one
+        #expect(first.status == 8)
+        // The other one may only now be on its way in.
+        let canceller = Task {
+            while !Task.isCancelled {
+                _ = try await device.call("cancelInteractiveFlow", .object([:]), correlation: "two")
+                try await Task.sleep(for: .milliseconds(50))
+            }
+        }
+        let second = try await two
+        #expect(second.status == 8)
+        canceller.cancel()
+        // A second prompt only where the other request came after the first one had ended alone.
+        #expect(try String(contentsOfFile: marks, encoding: .utf8).split(separator: "\n").count <= 2)
+    }
+
+    @Test("whoever has signed in at the prompt is the account that the token is asked for")
+    func promptSignsIn() async throws {
+        let device = try await Device()
+        let ready = "\(device.directory.path)/ready"
+        let go = "\(device.directory.path)/go"
+        let bridge = try await device.bridge(
+            prompt(device, "touch \(ready); until [ -e \(go) ]; do sleep 0.05; done"),
+            ["DISPLAY": ":7"]
+        )
+        defer { bridge.kill() }
+        async let answer = device.call("acquireTokenInteractively", Device.parameters())
+        #expect(try await eventually { FileManager.default.fileExists(atPath: ready) })
+        try await device.signIn("ada")
+        _ = FileManager.default.createFile(atPath: go, contents: nil)
+        // As far as the device's own directory goes: it issues no ID token.
+        let result = try await answer
+        #expect(result.status == 9 && result.context.contains("ID token"))
+    }
+}
+
+/// What happened, in order.
+final class Log: Sendable {
+    private let entries = Locked<[String]>([])
+    var lines: [String] { entries.withLock { $0 } }
+    func add(_ line: String) { entries.withLock { $0.append(line) } }
+}
+
+/// Commands of other packages.
+enum Shell {
+    static func has(_ programs: String...) -> Bool {
+        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
+        return programs.allSatisfy { program in
+            folders.contains { FileManager.default.isExecutableFile(atPath: "\($0)/\(program)") }
+        }
+    }
+
+    struct Failure: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    @discardableResult
+    static func run(_ command: String, _ environment: [String: String]) async throws -> String {
+        let process = try ChildProcess("/bin/sh", ["-c", command], environment: environment)
+        guard await process.exitStatus(within: .seconds(120)) == 0 else {
+            throw Failure(description: "\(command): \(process.errorText)")
+        }
+        return process.lines.joined(separator: "\n")
+    }
+}

@@ -1,0 +1,99 @@
+import DeviceConfiguration
+import Foundation
+import StrictJSON
+import Testing
+
+@testable import MicrosoftBroker
+@testable import SharedDevice
+
+@Suite("What Microsoft's clients are told")
+struct ClientAnswerTests {
+    private static let account = Account(
+        identifier: "11111111-2222-3333-4444-555555555555.aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee",
+        username: "ada@example.com",
+        displayName: "Ada"
+    )
+    private static let now = Date(timeIntervalSince1970: 1_800_000_000)
+
+    private static func idToken(_ claims: String) -> String {
+        let payload = Data(claims.utf8).base64EncodedString()
+            .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+        return "e30.\(payload).c2ln"
+    }
+
+    private func answer(_ idToken: String?, lifetime: TimeInterval = 3600) throws(BrokerFailure) -> JSONValue {
+        try ClientAnswers.token(
+            TokenResult(
+                accessToken: "token",
+                expiresOn: Self.now.addingTimeInterval(lifetime),
+                scopes: ["openid"],
+                account: Self.account,
+                idToken: idToken
+            ),
+            requested: ["https://graph.microsoft.com/.default", "openid"],
+            now: Self.now
+        )
+    }
+
+    @Test("a token has what clients need, ends within four minutes, and names the scopes as they were asked for")
+    func token() throws {
+        let idToken = Self.idToken(
+            #"{"preferred_username":"ada@example.com","given_name":"Ada","family_name":"Lovelace"}"#
+        )
+        let token = try #require(try answer(idToken)["brokerTokenResponse"])
+        #expect(token["accessToken"]?.string == "token" && token["accessTokenType"]?.number == 0)
+        #expect(token["idToken"]?.string == idToken)
+        #expect(token["expiresOn"]?.number == 1_800_000_240_000 && token["extendedExpiresOn"] == token["expiresOn"])
+        #expect(token["grantedScopes"]?.string == "https://graph.microsoft.com/.default openid")
+        #expect(token["account"]?["familyName"]?.string == "Lovelace")
+        let information = try #require(token["clientInfo"]?.string)
+        let padded = information + String(repeating: "=", count: (4 - information.count % 4) % 4)
+        #expect(
+            Data(base64Encoded: padded).map { String(decoding: $0, as: UTF8.self) }
+                == #"{"uid":"11111111-2222-3333-4444-555555555555","utid":"aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"}"#
+        )
+        let short = try answer(idToken, lifetime: 60)["brokerTokenResponse"]
+        #expect(short?["expiresOn"]?.number == 1_800_000_060_000)
+    }
+
+    @Test("without an ID token, or the name in it, there is no token, and the reason is said")
+    func noIdentity() {
+        for (token, reason) in [
+            (nil, "ID token"), (Self.idToken(#"{"sub":"1"}"#), "profile"), (Self.idToken("no"), "read"), ("x", "read"),
+        ] as [(String?, String)] {
+            let error = #expect(throws: BrokerFailure.self) { try answer(token) }
+            #expect(error?.status == .incorrectConfiguration && error?.context.contains(reason) == true)
+        }
+    }
+
+    @Test("each failure of the device's broker has the client's number for it")
+    func numbers() {
+        for (code, status) in [
+            (SharedDeviceError.Code.noCurrentAccount, 2), (.providerUnavailable, 3), (.userCanceled, 7),
+            (.loginExpired, 8),
+            (.appNotEligible, 9), (.providerMisconfigured, 9), (.interactionRequired, 13), (.cleanupRequired, 14),
+            (.brokerUnavailable, 15), (.currentAccountMismatch, 16), (.brokerFailed, 0),
+        ] as [(SharedDeviceError.Code, Int)] {
+            let failure = BrokerFailure(SharedDeviceError(code, attempted: "x", message: "y"))
+            #expect(failure.status.rawValue == status, "\(code)")
+        }
+        #expect(BrokerFailure(.noNetwork, "x").answer(to: .getAccounts)["brokerTokenResponse"] == nil)
+        #expect(BrokerFailure(.noNetwork, "x").answer(to: .acquireTokenInteractively).status == 3)
+    }
+
+    @Test("a scope that the provider has not granted is named; those of each sign-in are not missed")
+    func granted() throws {
+        let manifest = try AppManifest(
+            json: Data(
+                #"{"id":"a.b","executable":"/x","scopes":["mail","openid"],"microsoftScopes":{"m/.default":["mail"]}}"#
+                    .utf8
+            ),
+            file: "m"
+        )
+        let rights = ClientRights(rights: manifest.tokens)
+        #expect(try rights.scopes(for: ["m/.default", "openid", "offline_access"]) == ["mail", "openid"])
+        try rights.check(granted: ["mail"], for: ["m/.default", "openid", "offline_access"])
+        let error = #expect(throws: BrokerFailure.self) { try rights.check(granted: [], for: ["m/.default"]) }
+        #expect(error?.status == .incorrectConfiguration && error?.context.contains("mail") == true)
+    }
+}

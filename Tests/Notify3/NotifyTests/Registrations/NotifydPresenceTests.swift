@@ -1,0 +1,34 @@
+import Testing
+
+@testable import notify
+
+@Suite struct NotifydPresenceTests {
+    @Test func anAnswerCountsOnce() {
+        var presence = NotifydPresence()
+        let question = presence.question
+        let isNews = presence.learn(.present(":1.7"), answering: question)
+        #expect(isNews && presence.value == .present(":1.7"))
+        let isNewsAgain = presence.learn(.absent, answering: question)
+        #expect(!isNewsAgain && presence.value == .present(":1.7"))
+    }
+
+    /// The names of another bus are other processes'.
+    @Test func anAnswerFromBeforeAnOutageDoesNotCountAfterIt() {
+        var presence = NotifydPresence()
+        let question = presence.question
+        presence.learn(.unknown)
+        let isNews = presence.learn(.present(":1.7"), answering: question)
+        #expect(!isNews && presence.value == .unknown)
+        let isNewsOfTheNextBus = presence.learn(.present(":1.2"), answering: presence.question)
+        #expect(isNewsOfTheNextBus && presence.value == .present(":1.2"))
+    }
+
+    @Test func aChangeThatTheBusReportsIsNewerThanAnAnswer() {
+        var presence = NotifydPresence()
+        let question = presence.question
+        presence.learn(.absent)
+        presence.learn(.unknown)
+        let isNews = presence.learn(.present(":1.7"), answering: question)
+        #expect(!isNews && presence.value == .unknown)
+    }
+}

@@ -1,0 +1,57 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import Testing
+
+@testable import MSAL
+
+@Suite("Signing in at the device's own prompt")
+struct DevicePromptTests {
+    /// A prompt that does what the name to offer says. The variable is set once, because other tests read variables at the same time.
+    private static let program = Result {
+        let directory = try TemporaryDirectory("prompt")
+        let script = #"""
+            case "$*" in
+            *--login-hint=nobody*) code=interaction_required ;;
+            *--login-hint=cancels*) code=user_canceled ;;
+            *--login-hint=window*--page*) code=login_expired ;;
+            *--login-hint=down*) code=provider_unavailable ;;
+            *) code=broker_failed ;;
+            esac
+            echo "{\"code\":\"$code\",\"message\":\"as the test wants\"}"
+            exit 1
+            """#
+        setenv("SHARED_DEVICE_SIGN_IN", try directory.writeScript("prompt", script), 1)
+        return directory
+    }
+
+    private func codes(
+        _ hint: String,
+        _ parameters: MSALWebviewParameters = MSALWebviewParameters()
+    ) async throws
+        -> Codes?
+    {
+        _ = try Self.program.get()
+        let device = try await TestDevice()
+        let app = try device.application()
+        let request = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
+        request.loginHint = hint
+        return await MSALTests.codes { _ = try await app.acquireToken(with: request) }
+    }
+
+    @Test("what the prompt says has its code; that nobody can be asked does not make the app ask again")
+    func outcomes() async throws {
+        #expect(try await codes("cancels") == Codes(.userCanceled))
+        #expect(try await codes("nobody") == .internal(.internalErrorNoViewController))
+        #expect(try await codes("down") == Codes(.serverError))
+    }
+
+    @Test("a view controller that does not ask itself means a window")
+    func window() async throws {
+        final class ViewController {}
+        let controller = ViewController()
+        let parameters = MSALWebviewParameters(authPresentationViewController: controller)
+        #expect(try await codes("window", parameters) == .internal(.internalErrorAuthorizationFailed))
+        #expect(try await codes("window") == .internal(.internalErrorBrokerUnknown))
+    }
+}

@@ -1,0 +1,137 @@
+import DBusTransport
+import Foundation
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@Suite("The Linux session is the session", .enabled(if: MockLogind.isInstalled, "python3-dbusmock is not installed"))
+struct LoginSessionTests {
+    /// A device that takes its account from a mocked logind, and the app `seat`, which follows.
+    private struct Machine {
+        let device: TestDevice
+        let login: MockLogind
+        let app: SharedDeviceApplication
+        let follower: Follower
+
+        init(_ settings: String = "") async throws {
+            device = try await TestDevice(starts: false)
+            try device.configure(
+                #"{"sharedDeviceMode": true, "requiresEnrolment": false, "identity": "login-session"\#(settings)}"#
+            )
+            // As the machine's broker, which follows the seat.
+            device.brokerArguments = ["--login-bus", device.bus.address, "--many-users"]
+            login = try await MockLogind(device.bus)
+            try await device.startBroker()
+            app = device.application("seat")
+            follower = Follower(app)
+            try await follower.hears("-")
+        }
+    }
+
+    @Test("a login is the account, a log-out the sign-out, and no password is taken")
+    func session() async throws {
+        let machine = try await Machine()
+        try await machine.login.logIn("c9", as: 114, "gdm", seat: "seat1")
+        try await machine.login.logIn("1", as: 1000, "ada")
+        try await machine.follower.hears("ada")
+        #expect(try await machine.app.getCurrentAccount().current?.identifier == "uid-1000.login-session")
+        try await machine.login.logOut("1")
+        try await machine.follower.hears("-")
+        try await machine.device.expectAudit("signed-out", ["logout"])
+        #expect(await code { try await machine.app.signIn("grace") } == .notPermitted)
+    }
+
+    @Test("closing, switching and coming back are heard without a new session")
+    func changes() async throws {
+        let machine = try await Machine()
+        try await machine.login.logIn("1", as: 1000, "ada")
+        try await machine.follower.hears("ada")
+        try await machine.login.set("1", ["Active": .boolean(false)])
+        try await machine.login.logIn("2", as: 1001, "bea")
+        try await machine.follower.hears("bea")
+        try await machine.login.set("2", ["State": .string("closing"), "Active": .boolean(false)])
+        try await machine.follower.hears("-")
+        try await machine.login.set("1", ["Active": .boolean(true)])
+        try await machine.follower.hears("ada")
+        try await machine.device.expectAudit("signed-out", ["switch of users", "logout"])
+    }
+
+    @Test("a broker that is started anew keeps a login that goes on, and ends one that is over")
+    func brokerRestart() async throws {
+        let machine = try await Machine()
+        try await machine.login.logIn("1", as: 1000, "ada")
+        try await machine.follower.hears("ada")
+        let session = try machine.device.audit("signed-in").count
+        machine.device.killBroker()
+        try await machine.device.startBroker()
+        let broker = try #require(machine.device.broker)
+        try await eventually("it is followed") { broker.errorText.contains("following login sessions") }
+        #expect(try await machine.app.getCurrentAccount().current?.username == "ada")
+        #expect(try machine.device.audit("signed-in").count == session)
+        machine.device.killBroker()
+        try await machine.login.logOut("1")
+        try await machine.login.logIn("2", as: 1001, "bea")
+        try await machine.device.startBroker()
+        try await machine.follower.hears("bea")
+        try await machine.device.expectAudit("signed-out", ["logout"])
+    }
+
+    @Test("a logind that is started anew is asked again")
+    func logindRestart() async throws {
+        let machine = try await Machine()
+        try await machine.login.logIn("1", as: 1000, "ada")
+        try await machine.follower.hears("ada")
+        try await machine.login.crash()
+        let broker = try #require(machine.device.broker)
+        try await eventually("its absence is told") { broker.errorText.contains("no logind") }
+        let status = try await AdministrationCommand("status", on: machine.device)
+        #expect(status.output.contains("logind does not answer"))
+        #expect(try await machine.app.getCurrentAccount().current?.username == "ada")
+        let anew = try await MockLogind(machine.device.bus)
+        try await machine.follower.hears("-")
+        try await anew.logIn("1", as: 1001, "bea")
+        try await machine.follower.hears("bea")
+    }
+
+    @Test("a sign-out ends the login session; what logind refuses is in log and status")
+    func endsLoginSession() async throws {
+        let machine = try await Machine(#", "endsLoginSession": true"#)
+        try await machine.login.logIn("1", as: 1000, "ada")
+        try await machine.follower.hears("ada")
+        try await machine.app.signOutCurrent()
+        try await machine.follower.hears("-")
+        try await machine.device.expectAudit("login-ended", ["login session 1"])
+        try await machine.login.obey(false)
+        try await machine.login.logIn("2", as: 1000, "ada")
+        try await machine.follower.hears("ada")
+        let signOut = try await AdministrationCommand("sign-out", "--reason", "the shift is over", on: machine.device)
+        #expect(signOut.status == 0)
+        try await eventually("the refusal is in the log") {
+            try machine.device.audit("login-ended").contains {
+                $0.contains("session 2 cannot be ended: logind does not permit")
+            }
+        }
+        let status = try await AdministrationCommand("status", on: machine.device)
+        #expect(status.output.contains("50-shared-device-login.rules"))
+        #expect(try await machine.app.getCurrentAccount().current == nil)
+    }
+
+    @Test("a shutdown is a sign-out, and waits for the receipts")
+    func shutdown() async throws {
+        let machine = try await Machine()
+        let (login, app) = (machine.login, machine.device.application("tardy"))
+        var changes = app.accountChanges.makeAsyncIterator()
+        try await eventually("the lock is taken") { try await login.delays() == ["shared-device-broker"] }
+        try await login.logIn("1", as: 1000, "ada")
+        try await machine.follower.hears("ada")
+        // It holds the account from here on.
+        while let change = await changes.next(), change.current == nil { try await app.cleanupDone(change) }
+        try await login.prepareForShutdown()
+        let change = try #require(await changes.next())
+        #expect(change.current == nil)
+        #expect(try await login.delays() == ["shared-device-broker"])
+        try await app.cleanupDone(change)
+        try await eventually("the shutdown goes on") { try await login.delays() == [] }
+        try await machine.device.expectAudit("signed-out", ["shutdown"])
+    }
+}

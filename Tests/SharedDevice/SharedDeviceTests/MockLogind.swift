@@ -1,0 +1,136 @@
+import DBusTransport
+import Foundation
+import NotifyCenterTestKit
+
+/// logind as python3-dbusmock plays it, on a bus of the test's own: a process of its own, which was written by others after the real one.
+final class MockLogind {
+    private static let manager = "/org/freedesktop/login1"
+    private static let managerInterface = "org.freedesktop.login1.Manager"
+    private static let sessionInterface = "org.freedesktop.login1.Session"
+    private static let python = "/usr/bin/python3"
+
+    /// Debian's package is for Debian's Python.
+    static let isInstalled = FileManager.default.fileExists(atPath: "/usr/lib/python3/dist-packages/dbusmock")
+
+    private let process: ChildProcess
+    private let connection: DBusConnection
+
+    init(_ bus: PrivateBus) async throws {
+        process = try ChildProcess(
+            Self.python,
+            ["-m", "dbusmock", "--session", "--template", "logind"],
+            environment: ["DBUS_SESSION_BUS_ADDRESS": bus.address]
+        )
+        let connection = try DBusConnection.open(bus.bus)
+        self.connection = connection
+        try await eventually("the mock is there") { try await connection.owner(of: "org.freedesktop.login1") != nil }
+        try await obey(true)
+    }
+
+    deinit {
+        connection.close()
+        process.kill()
+        process.waitUntilExit()
+    }
+
+    /// The process ends, as a logind does that crashes.
+    func crash() async throws {
+        process.kill()
+        _ = await process.exitStatus()
+    }
+
+    /// Somebody logs in, now.
+    func logIn(
+        _ session: String,
+        as user: UInt32,
+        _ name: String,
+        seat: String = "seat0",
+        began: Date = Date()
+    ) async throws {
+        try await mock(
+            "AddSession",
+            [.string(session), .string(seat), .uint32(user), .string(name), .boolean(false)]
+        )
+        // In front only with its time: at a real logind, a session does not begin at another time than it began.
+        let time = DBusValue.uint64(UInt64(began.timeIntervalSince1970 * 1_000_000))
+        try await set(session, ["Timestamp": time, "Active": .boolean(true), "State": .string("active")])
+        try await emit(Self.managerInterface, "SessionNew", "so", [.string(session), .objectPath(Self.path(session))])
+    }
+
+    func logOut(_ session: String) async throws {
+        try await mock("RemoveObject", [.string(Self.path(session))])
+        try await emit(
+            Self.managerInterface,
+            "SessionRemoved",
+            "so",
+            [.string(session), .objectPath(Self.path(session))]
+        )
+    }
+
+    /// Changes properties of a session, and tells of it.
+    func set(_ session: String, _ properties: [String: DBusValue]) async throws {
+        try await mock(
+            "UpdateProperties",
+            [.string(Self.sessionInterface), .fields(properties)],
+            path: Self.path(session)
+        )
+    }
+
+    /// Whether it ends sessions when it is asked to.
+    func obey(_ obeys: Bool) async throws {
+        let code =
+            obeys
+            ? """
+            path = '/org/freedesktop/login1/session/' + args[0]
+            self.RemoveObject(path)
+            self.EmitSignal('\(Self.managerInterface)', 'SessionRemoved', 'so', [args[0], dbus.ObjectPath(path)])
+            """
+            : "raise dbus.exceptions.DBusException('not today', name='org.freedesktop.DBus.Error.AccessDenied')"
+        try await mock(
+            "AddMethod",
+            [.string(Self.managerInterface), .string("TerminateSession"), .string("s"), .string(""), .string(code)]
+        )
+    }
+
+    /// Who lets a shutdown wait.
+    func delays() async throws -> [String] {
+        let answer = try await connection.call(Self.call(Self.managerInterface, "ListInhibitors"))
+        return (answer.first?.elementsValue ?? []).compactMap { entry in
+            guard case .structure(let members) = entry, members.count > 3, members[3].stringValue == "delay" else {
+                return nil
+            }
+            return members[1].stringValue
+        }
+    }
+
+    /// The machine is about to be shut down.
+    func prepareForShutdown() async throws {
+        try await emit(Self.managerInterface, "PrepareForShutdown", "b", [.boolean(true)])
+    }
+
+    private static func path(_ session: String) -> String { "\(manager)/session/\(session)" }
+
+    private static func call(
+        _ interface: String,
+        _ member: String,
+        _ arguments: [DBusValue] = [],
+        path: String = manager
+    ) throws -> DBusMessage {
+        try DBusMessage.methodCall(
+            destination: "org.freedesktop.login1",
+            path: path,
+            interface: interface,
+            member: member,
+            arguments: arguments
+        )
+    }
+
+    private func emit(_ interface: String, _ name: String, _ signature: String, _ arguments: [DBusValue]) async throws {
+        let values = DBusValue.array(arguments.map { .variant($0) }, of: "v")
+        try await mock("EmitSignal", [.string(interface), .string(name), .string(signature), values])
+    }
+
+    private func mock(_ member: String, _ arguments: [DBusValue], path: String = manager) async throws {
+        _ = try await connection.call(Self.call("org.freedesktop.DBus.Mock", member, arguments, path: path))
+    }
+}

@@ -1,0 +1,39 @@
+import DBusTransport
+import NotifyCenterTestKit
+import SharedDevice
+
+/// A program without the library, as the broker sees it: a connection of its own, which calls what the D-Bus interface has.
+struct OtherProgram {
+    static let identifier = "org.example.one"
+
+    let connection: DBusConnection
+
+    init(_ device: TestDevice) throws { connection = try DBusConnection.open(device.bus.bus) }
+
+    @discardableResult
+    func call(
+        _ method: BrokerProtocol.Method,
+        _ fields: BrokerProtocol.Fields = [:]
+    ) async throws -> BrokerProtocol.Fields {
+        let call = try DBusMessage.methodCall(
+            destination: BrokerProtocol.busName,
+            path: BrokerProtocol.path,
+            interface: BrokerProtocol.interface,
+            member: method.rawValue,
+            arguments: [.fields(fields.merging(["application": .string(Self.identifier)]) { $1 })]
+        )
+        return try await connection.call(call).first?.fieldsValue ?? [:]
+    }
+
+    func ask() async throws -> SessionAnswer { try SessionAnswer(try await call(.getCurrentAccount)) }
+
+    func finish(_ session: UInt64) async throws {
+        try await call(.reportCleanup, ["session": .uint64(session), "progress": .string("finished")])
+    }
+
+    /// How far the program is with the cleanup after the session; `nil` where the round does not have it.
+    func progress(_ session: DBusValue) async throws -> CleanupReport.Progress? {
+        let round = try CleanupReport(try await call(.getRound, ["session": session])["round"])
+        return round.apps.first { $0.identifier.hasPrefix(Self.identifier) }?.progress
+    }
+}

@@ -1,0 +1,46 @@
+import DBusTransport
+import Foundation
+import JSONWebSignature
+import NotifyCenterTestKit
+import SharedDevice
+import StrictJSON
+import Testing
+
+@Suite("Tokens that services can check")
+struct SigningKeyTests {
+    private func keys(_ connection: DBusConnection) async throws -> String {
+        let answer = try await connection.call(
+            try DBusMessage.methodCall(
+                destination: BrokerProtocol.busName,
+                path: BrokerProtocol.path,
+                interface: "org.freedesktop.DBus.Properties",
+                member: "Get",
+                arguments: [.string(BrokerProtocol.interface), .string("SigningKeys")]
+            )
+        )
+        guard case .variant(let value)? = answer.first, let text = value.stringValue else {
+            throw TestDevice.Unexpected(description: "\(answer)")
+        }
+        return text
+    }
+
+    @Test("an app's token is proven by the keys on the bus and in the file, also after the broker was started anew")
+    func token() async throws {
+        let device = try await TestDevice(starts: false)
+        let file = device.directory.path + "/keys.json"
+        device.brokerArguments = ["--keys", file]
+        try await device.startBroker()
+        let app = device.application()
+        let token = try await app.signIn("ada").accessToken
+        let connection = try DBusConnection.open(device.bus.bus)
+        for _ in 1...2 {
+            let published = try await keys(connection)
+            #expect(try String(contentsOfFile: file, encoding: .utf8) == published + "\n")
+            let verified = try JSONWebKeySet(parsing: Array(published.utf8)).verify(CompactSignature(parsing: token))
+            #expect(verified.claims["sub"]?.string == (try await app.getCurrentAccount().current?.identifier))
+            #expect(verified.claims["scope"]?.string == "orders.read")
+            device.killBroker()
+            try await device.startBroker()
+        }
+    }
+}

@@ -1,0 +1,222 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@Suite("shared-device watch, with a real broker")
+struct WatchCommandTests {
+    /// A terminal of the test's own. Its standard input says what happens at it: `key s`, `size 40 20`, `signal 15`. Its output is the screen, each
+    /// place on it a line, and at the end how the program ended and whether the terminal is as it was.
+    private static let terminal = """
+        import fcntl, os, pty, select, signal, struct, subprocess, sys, termios
+        controller, terminal = pty.openpty()
+        size = lambda columns, rows: fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        size(100, 30)
+        before = termios.tcgetattr(terminal)
+        begin = lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        child = subprocess.Popen(sys.argv[1:], stdin=terminal, stdout=terminal, preexec_fn=begin)
+        def show():
+            data = os.read(controller, 65536)
+            sys.stdout.buffer.write(data.replace(b"\\x1b[", b"\\n\\x1b["))
+            sys.stdout.flush()
+        while child.poll() is None:
+            for ready in select.select([0, controller], [], [], 0.05)[0]:
+                if ready == controller:
+                    show()
+                    continue
+                for line in os.read(0, 4096).decode().splitlines():
+                    what, *words = line.split()
+                    if what == "key": os.write(controller, words[0].encode())
+                    elif what == "size": size(int(words[0]), int(words[1]))
+                    elif what == "signal": child.send_signal(int(words[0]))
+        while select.select([controller], [], [], 0)[0]: show()
+        print(f"\\nended {child.returncode}, as before: {termios.tcgetattr(terminal) == before}", flush=True)
+        """
+
+    private func onTerminal(_ device: TestDevice, _ environment: [String: String] = [:]) throws -> ChildProcess {
+        let variables = ["TERM": "xterm", "NO_COLOR": "", "NOTIFY_CENTER_BUS": device.bus.address]
+        return try ChildProcess(
+            "python3",
+            ["-c", Self.terminal, ChildProcess.built("shared-device"), "watch"],
+            environment: variables.merging(environment) { $1 }
+        )
+    }
+
+    /// Waits until the screen shows it anew.
+    private func shows(_ text: String, _ screen: ChildProcess, after count: Int = 0) async throws {
+        try await eventually("the screen shows \(text)", within: .seconds(60)) {
+            try #require(screen.isRunning || screen.lines.contains { $0.hasPrefix("ended") }, "\(screen.errorText)")
+            return screen.lines.dropFirst(count).contains { $0.contains(text) }
+        }
+    }
+
+    /// Waits for the program's end; the terminal has to be as it was.
+    private func ends(_ screen: ChildProcess, by status: Int32) async throws {
+        let last = try await screen.line { $0.hasPrefix("ended ") }
+        #expect(last == "ended \(status), as before: True")
+        let screens = screen.lines.filter { $0.contains("[?1049") }.map { $0.suffix(5) }
+        #expect(screens == ["1049h", "1049l"], "the other screen is left as often as it is entered")
+        #expect(screen.lines.last { $0.contains("[?25") }?.contains("[?25h") == true, "the cursor shows")
+    }
+
+    @Test("a sign-in and a sign-out are on the screen, an app that owes, and the broker's end and return")
+    func live() async throws {
+        let device = try await TestDevice()
+        let screen = try onTerminal(device)
+        try await shows("○ Nobody is signed in", screen)
+        let app = device.application("desk")
+        try await app.signIn("ada")
+        try await shows("● Ada", screen)
+        try await shows("▪ holds data", screen)
+        try await app.signOutCurrent()
+        try await shows("1 of 1 owes a cleanup", screen)
+        try await shows("signed-out", screen)
+        device.killBroker()
+        try await shows("Unknown: the broker does not answer", screen)
+        let before = screen.lines.count
+        try await device.startBroker()
+        try await shows("○ Nobody is signed in", screen, after: before)
+        try screen.write("key q")
+        try await ends(screen, by: 0)
+    }
+
+    @Test("s asks, n signs nobody out, y does")
+    func signOut() async throws {
+        let device = try await TestDevice()
+        try await device.application("desk").signIn("ada")
+        let screen = try onTerminal(device)
+        try await shows("s sign out", screen)
+        try screen.write("key s")
+        try await shows("Sign Ada out? 1 app holds data", screen)
+        let asked = screen.lines.count
+        try screen.write("key n")
+        try await shows("s sign out", screen, after: asked)
+        // From here on: the first question may have been drawn twice, and keys that come together answer none.
+        let denied = screen.lines.count
+        try screen.write("key s")
+        try await shows("Sign Ada out?", screen, after: denied)
+        try screen.write("key y")
+        try await shows("○ Nobody is signed in", screen)
+        try await device.expectAudit("signed-out", ["shared-device watch"])
+        try screen.write("key q")
+        try await ends(screen, by: 0)
+    }
+
+    @Test(
+        "a signal ends it as any program, and the terminal is as it was",
+        arguments: [SIGINT, SIGTERM, SIGHUP, SIGQUIT]
+    )
+    func signals(signal: Int32) async throws {
+        let device = try await TestDevice()
+        let screen = try onTerminal(device)
+        try await shows("○ Nobody is signed in", screen)
+        try screen.write("signal \(signal)")
+        try await ends(screen, by: -signal)
+    }
+
+    @Test("another size is another screen; NO_COLOR and a plain terminal have no colours")
+    func size() async throws {
+        let device = try await TestDevice()
+        let screen = try onTerminal(device, ["NO_COLOR": "1"])
+        try await shows("Advisory: the next person waits for no app.", screen)
+        let before = screen.lines.count
+        try screen.write("size 20 12")
+        try await shows("Advisory: the next", screen, after: before)
+        try await shows("person waits for no", screen, after: before)
+        #expect(!screen.lines.contains { $0.contains("[1m") || $0.contains("[2m") })
+        // A line is emptied before it is written, or the last of its characters would be lost.
+        let lines = screen.lines
+        let written = zip(lines, lines.dropFirst()).filter { $0.0.hasSuffix(";1H") }
+        #expect(!written.isEmpty && written.allSatisfy { $0.1.hasPrefix("\u{1B}[K") })
+        try screen.write("key q")
+        try await ends(screen, by: 0)
+    }
+
+    private struct Line: Decodable {
+        struct Device: Decodable {
+            let account: String?
+            let revision: UInt64
+        }
+        struct Round: Decodable {
+            let session: UInt64
+            let outcome: String
+        }
+        let broker: String
+        let device: Device?
+        let round: Round?
+    }
+
+    @Test("--json is one line for each change, and none without")
+    func json() async throws {
+        let device = try await TestDevice()
+        let watch = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["watch", "--json", "--bus", device.bus.address]
+        )
+        func lines() throws -> [Line] {
+            try watch.lines.map { try JSONDecoder().decode(Line.self, from: Data($0.utf8)) }
+        }
+        try await watch.line { _ in true }
+        let app = device.application("desk")
+        try await app.signIn("ada")
+        try await eventually("ada is in a line") { try lines().last?.device?.account == "Ada" }
+        try await app.signOutCurrent()
+        try await eventually("her round is") { try lines().contains { $0.round?.outcome == "open" } }
+        device.killBroker()
+        try await eventually("the broker's end is") { try lines().last?.broker == "gone" }
+        // Nothing changes while it is gone, although it is asked again and again.
+        try await device.startBroker()
+        try await eventually("its return is") { try lines().last?.broker == "answers" }
+        #expect(try lines().filter { $0.broker == "gone" }.count == 1)
+        let revisions = try lines().prefix { $0.broker == "answers" }.compactMap(\.device?.revision)
+        #expect(revisions == revisions.sorted())
+        watch.send(SIGTERM)
+        #expect(await watch.exitStatus() >= 128)
+    }
+
+    @Test("without a bus it fails at once, with the status that says so")
+    func noBus() async throws {
+        let watch = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["watch", "--bus", "unix:path=/nonexistent/bus"]
+        )
+        #expect(await watch.exitStatus() == EX_UNAVAILABLE)
+    }
+}
+
+@Suite("shared-device metrics, with a real broker")
+struct MetricsCommandTests {
+    @Test("the file is replaced as a whole, readable by everybody, and says when the broker is gone")
+    func file() async throws {
+        let device = try await TestDevice()
+        let file = "\(device.directory.path)/device.prom"
+        let arguments = ["metrics", "--output", file, "--bus", device.bus.address]
+        func lines() throws -> [String] {
+            try String(contentsOfFile: file, encoding: .utf8).components(separatedBy: "\n")
+        }
+        let app = device.application("desk")
+        try await app.signIn("ada")
+        #expect(try await device.run(arguments).status == 0)
+        #expect(try lines().contains("shared_device_signed_in 1") && lines().suffix(2) == ["# EOF", ""])
+        #expect(try lines().contains(#"shared_device_apps{state="holding"} 1"#))
+        try await app.signOutCurrent()
+        #expect(try await device.run(arguments).status == 0)
+        #expect(try lines().contains(#"shared_device_apps{state="owing"} 1"#))
+        #expect(try lines().contains { $0.hasPrefix("shared_device_cleanup_start_seconds ") })
+        device.killBroker()
+        #expect(try await device.run(arguments).status == 0)
+        #expect(try lines().filter { !$0.hasPrefix("#") && !$0.isEmpty } == ["shared_device_up 0"])
+        let attributes = try FileManager.default.attributesOfItem(atPath: file)
+        #expect(attributes[.posixPermissions] as? Int == 0o644)
+        let left = try FileManager.default.contentsOfDirectory(atPath: device.directory.path)
+        #expect(left.filter { $0.hasPrefix("device.prom") } == ["device.prom"])
+    }
+
+    @Test("a file that cannot be written is an error, and what is there stays")
+    func noFile() async throws {
+        let device = try await TestDevice()
+        let outcome = try await device.run(["metrics", "--output", "/proc/version", "--bus", device.bus.address])
+        #expect(outcome.status == EX_CANTCREAT && outcome.errors.contains("/proc/version"))
+    }
+}

@@ -1,0 +1,177 @@
+import DBusTransport
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import Synchronization
+import Testing
+
+@testable import SignInPrompt
+
+@Suite("The listener of a sign-in")
+struct LoopbackListenerTests {
+    /// A connection that sends what it is told.
+    private final class Client {
+        private let descriptor: CInt
+
+        init(port: UInt16, address: UInt32 = 0x7F00_0001) throws {
+            descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | O_CLOEXEC, 0)
+            var target = sockaddr_in()
+            target.sin_family = sa_family_t(AF_INET)
+            target.sin_port = port.bigEndian
+            target.sin_addr.s_addr = address.bigEndian
+            let code = withUnsafePointer(to: &target) {
+                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+                }
+            }
+            guard code == 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
+        }
+
+        deinit { close(descriptor) }
+
+        func send(_ text: String) {
+            let bytes = Array(text.utf8)
+            _ = Glibc.send(descriptor, bytes, bytes.count, CInt(MSG_NOSIGNAL))
+        }
+
+        /// All that comes until the listener hangs up.
+        func answer() async -> String {
+            let descriptor = descriptor
+            return await onSystemThread {
+                var bytes: [UInt8] = []
+                var buffer = [UInt8](repeating: 0, count: 65_536)
+                while true {
+                    let count = read(descriptor, &buffer, buffer.count)
+                    guard count > 0 else { return String(decoding: bytes, as: UTF8.self) }
+                    bytes += buffer[..<count]
+                }
+            }
+        }
+
+        func status() async -> String { String(await answer().prefix(12).suffix(3)) }
+    }
+
+    private static let page = LoopbackResponse(.ok, .message("Here", "It is."))
+
+    /// The listener, once there is one: the first visitor may come before.
+    private final class Answering: Sendable {
+        private let listener = Locked<LoopbackListener?>(nil)
+
+        func begin(_ listener: LoopbackListener) { self.listener.withLock { $0 = listener } }
+
+        func answer(_ visitor: SignInPrompt.Visitor) async throws {
+            try await eventually("there is a listener") { listener.withLock { $0 != nil } }
+            listener.withLock { $0 }?.respond(visitor, LoopbackListenerTests.page)
+        }
+    }
+
+    /// A listener that answers whoever asks for `/`.
+    private func listener(ports: [UInt16] = []) throws -> LoopbackListener {
+        let answering = Answering()
+        let listener = try LoopbackListener(ports: ports) { visitor, request in
+            if request.path == "/" { Task { try await answering.answer(visitor) } }
+        }
+        answering.begin(listener)
+        return listener
+    }
+
+    private func request(_ path: String, of listener: LoopbackListener) -> String {
+        "GET \(path) HTTP/1.1\r\nHost: \(listener.place.host)\r\n\r\n"
+    }
+
+    @Test("a request is answered once, and the connection ends")
+    func answers() async throws {
+        let listener = try listener()
+        let client = try Client(port: listener.place.port)
+        client.send(request("/", of: listener) + request("/", of: listener))
+        let answer = await client.answer()
+        #expect(answer.hasPrefix("HTTP/1.1 200 OK\r\n"))
+        #expect(answer.hasSuffix("</html>\n"))
+        #expect(answer.components(separatedBy: "HTTP/1.1").count == 2)
+        await listener.close()
+    }
+
+    @Test("who asks slowly is refused after five seconds, and holds up nobody")
+    func slow() async throws {
+        let listener = try listener()
+        let slow = try Client(port: listener.place.port)
+        slow.send("GET / HTTP/1.1\r\nHost:")
+        let quick = try Client(port: listener.place.port)
+        quick.send(request("/", of: listener))
+        #expect(await quick.status() == "200")
+        let start = ContinuousClock.now
+        #expect(await slow.status() == "408")
+        #expect(.now - start < .seconds(30))
+        await listener.close()
+    }
+
+    @Test("a head of more than 8 KiB is refused")
+    func large() async throws {
+        let listener = try listener()
+        let client = try Client(port: listener.place.port)
+        client.send("GET /?" + String(repeating: "a", count: 9000))
+        #expect(await client.status() == "431")
+        await listener.close()
+    }
+
+    @Test("connections that ask for nothing make room for one that does")
+    func idle() async throws {
+        let listener = try listener()
+        let idle = try (0..<40).map { _ in try Client(port: listener.place.port) }
+        let client = try Client(port: listener.place.port)
+        client.send(request("/", of: listener))
+        #expect(await client.status() == "200")
+        withExtendedLifetime(idle) {}
+        await listener.close()
+    }
+
+    @Test("a visitor that nobody answers is let go when the listener closes, and then nobody is served")
+    func closing() async throws {
+        let listener = try listener()
+        let waiting = try Client(port: listener.place.port)
+        waiting.send(request("/unanswered", of: listener))
+        let other = try Client(port: listener.place.port)
+        other.send(request("/", of: listener))
+        #expect(await other.status() == "200")
+        await listener.close()
+        #expect(await waiting.answer() == "")
+        #expect(throws: POSIXError.self) { _ = try Client(port: listener.place.port) }
+    }
+
+    @Test("it is at 127.0.0.1 alone")
+    func address() async throws {
+        let listener = try listener()
+        #expect(throws: POSIXError.self) { _ = try Client(port: listener.place.port, address: 0x7F00_0002) }
+        await listener.close()
+    }
+
+    @Test("of the ports that are given, the first free one is taken; if there is none, the error says what to change")
+    func ports() async throws {
+        let first = try listener()
+        let free = try listener()
+        let port = free.place.port
+        await free.close()
+        let second = try listener(ports: [first.place.port, port])
+        #expect(second.place.port == port)
+        let error = #expect(throws: SharedDeviceError.self) {
+            _ = try listener(ports: [first.place.port, port])
+        }
+        #expect(error?.code == .providerMisconfigured)
+        #expect(error?.message.contains("oidcLoopbackPorts") == true)
+        await first.close()
+        await second.close()
+    }
+
+    @Test("no two pages have the same path, and none is guessed")
+    func paths() async throws {
+        var paths: Set<String> = []
+        for _ in 0..<20 {
+            let listener = try listener()
+            paths.insert(listener.place.path)
+            #expect(listener.place.path.utf8.count == 33)
+            await listener.close()
+        }
+        #expect(paths.count == 20)
+    }
+}

@@ -1,0 +1,159 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@testable import SignInPrompt
+
+@Suite("The prompt, with the broker and the device's own directory")
+struct PromptProcessTests {
+    // MARK: At a terminal
+
+    @Test("at a terminal the person is asked, what is secret is not shown, and a wrong password is asked for again")
+    func terminal() async throws {
+        let device = try await PromptDevice()
+        let prompt = try device.terminal("--login-hint", "ada")
+        try await sees(prompt, "User name [ada]: ")
+        try prompt.write("")
+        try await sees(prompt, "Password: ")
+        try prompt.write("incorrect horse")
+        try await sees(prompt, "the user name or the password is wrong")
+        try await sees(prompt, "User name [ada]: ", times: 2)
+        try prompt.write("grace")
+        try await sees(prompt, "Password: ", times: 2)
+        try prompt.write("correct horse grace")
+        #expect(await prompt.exitStatus() == 0)
+        let screen = prompt.lines.joined(separator: "\n")
+        #expect(screen.contains("signed in as grace"))
+        #expect(!screen.contains("horse"))
+        #expect(try await device.user() == "grace")
+    }
+
+    @Test("Ctrl-C at the password cancels the sign-in, and the terminal shows again what is typed")
+    func interruptedTerminal() async throws {
+        let device = try await PromptDevice()
+        let prompt = try device.terminal("--login-hint", "ada")
+        try await sees(prompt, "User name [ada]: ")
+        try prompt.write("")
+        try await sees(prompt, "Password: ")
+        try prompt.write("\u{3}")
+        #expect(await prompt.exitStatus() == 1)
+        #expect(prompt.lines.joined().contains("user_canceled"))
+        #expect(try await device.user() == nil)
+    }
+
+    @Test("the end of the terminal's input cancels the sign-in")
+    func endOfInput() async throws {
+        let device = try await PromptDevice()
+        let prompt = try device.terminal()
+        try await sees(prompt, "User name: ")
+        try prompt.write("\u{4}")
+        #expect(await prompt.exitStatus() == 1)
+    }
+
+    @Test("where there is neither a terminal nor a display, the reason is said")
+    func nowhere() async throws {
+        let device = try await PromptDevice()
+        let prompt = try device.prompt("--json")
+        #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
+        #expect(try PromptResult(prompt).code == "interaction_required")
+        #expect(try PromptResult(prompt).message?.contains("neither a terminal nor a display") == true)
+    }
+
+    // MARK: On a page
+
+    @Test("on the page a wrong password is asked for again, and the right one signs in")
+    func page() async throws {
+        let device = try await PromptDevice()
+        let (prompt, address) = try await device.page()
+        let form = try await Page.get(address)
+        #expect(form.status == 200)
+        for header in [
+            "Cache-Control: no-store", "Content-Security-Policy: default-src 'none'", "Referrer-Policy: no-referrer",
+            "X-Frame-Options: DENY", "X-Content-Type-Options: nosniff",
+        ] { #expect(form.text.contains(header), "\(header)") }
+        #expect(!form.text.contains("<script"))
+        let wrong = try await Page.post(address, "ada", "incorrect horse")
+        #expect(wrong.status == 200)
+        #expect(wrong.text.contains(#"role="alert""#))
+        #expect(wrong.text.contains("the user name or the password is wrong"))
+        #expect(wrong.text.contains(#"value="ada""#))
+        #expect(!wrong.text.contains("horse"))
+        #expect(try await device.user() == nil)
+        let right = try await Page.post(address, "ada", "correct horse ada")
+        #expect(right.text.contains("ada is signed in"))
+        #expect(await prompt.exitStatus() == 0)
+        #expect(try PromptResult(prompt).username == "ada")
+        #expect(try await device.user() == "ada")
+        #expect(try await Page.get(address).status == 0, "the page is still served")
+    }
+
+    @Test("after too many wrong passwords the page says how long to wait")
+    func throttle() async throws {
+        let device = try await PromptDevice()
+        let (prompt, address) = try await device.page()
+        var text = ""
+        for _ in 0..<20 where !text.contains("try again in") {
+            text = try await Page.post(address, "ada", "incorrect horse").text
+        }
+        #expect(text.contains("too many wrong passwords for this user name; try again in"))
+        prompt.send(SIGTERM)
+        #expect(await prompt.exitStatus() == 1)
+    }
+
+    @Test("somebody who is signed in elsewhere meanwhile stays so, and the page says it")
+    func overtaken() async throws {
+        let device = try await PromptDevice()
+        let (prompt, address) = try await device.page()
+        let other = try await device.page()
+        _ = try await Page.post(other.address, "grace", "correct horse grace")
+        #expect(await other.prompt.exitStatus() == 0)
+        let late = try await Page.post(address, "ada", "correct horse ada")
+        #expect(late.text.contains("You are not signed in"))
+        #expect(await prompt.exitStatus() == EX_DATAERR)
+        #expect(try PromptResult(prompt).code == "account_already_signed_in")
+        #expect(try await device.user() == "grace")
+    }
+
+    @Test("SIGINT cancels the sign-in at the broker; so does SIGKILL", arguments: [SIGINT, SIGKILL])
+    func ended(_ signal: Int32) async throws {
+        let device = try await PromptDevice()
+        // The broker lets one user have two sign-ins at a time: one that was not cancelled would be in the way.
+        for _ in 0..<4 {
+            let (prompt, _) = try await device.page()
+            prompt.send(signal)
+            #expect(await prompt.exitStatus() == (signal == SIGKILL ? 128 + SIGKILL : 1))
+        }
+        let (prompt, address) = try await device.page()
+        _ = try await Page.post(address, "ada", "correct horse ada")
+        #expect(await prompt.exitStatus() == 0)
+    }
+
+    @Test("no password is among the arguments and variables of any process, nor the page's address")
+    func secrets() async throws {
+        let device = try await PromptDevice()
+        let (prompt, address) = try await device.page("--login-hint", "ada")
+        let path = try #require(address.split(separator: "/").last.map(String.init))
+        let wrong = try await Page.post(address, "ada", "a-known-and-wrong-password")
+        #expect(wrong.text.contains("is wrong"))
+        for file in ["cmdline", "environ"] {
+            let text = try Data(contentsOf: URL(fileURLWithPath: "/proc/\(prompt.identifier)/\(file)"))
+            for secret in ["a-known-and-wrong-password", path] {
+                #expect(text.range(of: Data(secret.utf8)) == nil, "\(secret) in \(file)")
+            }
+        }
+        let limits = try String(contentsOfFile: "/proc/\(prompt.identifier)/limits", encoding: .utf8)
+        #expect(limits.contains(/Max core file size +0 +0/))
+        prompt.send(SIGTERM)
+        _ = await prompt.exitStatus()
+    }
+
+    // MARK: Helpers
+
+    private func sees(_ prompt: ChildProcess, _ text: String, times: Int = 1) async throws {
+        try await eventually("“\(text)” is shown \(times) times; the screen is\n\(prompt.lines)") {
+            prompt.lines.joined(separator: "\n").components(separatedBy: text).count > times
+        }
+    }
+}

@@ -1,0 +1,42 @@
+import DBusTransport
+import Glibc
+import NotifyCenter
+import SharedDevice
+
+// An app that signs somebody in at the device's own prompt, and prints what came of it. The line `cancel` of its standard input cancels the sign-in.
+// Arguments: the bus's address, the state directory, and the name to offer if there is one.
+
+/// Not on the main actor, which reads the standard input.
+func signIn(_ arguments: [String]) -> Task<Void, Never> {
+    Task.detached {
+        let application = SharedDeviceApplication(
+            identifier: "org.example.signing-in",
+            bus: .address(arguments[1]),
+            stateDirectory: arguments[2]
+        )
+        var result: String
+        do {
+            let parameters = InteractiveTokenParameters(
+                scopes: ["orders.read"],
+                loginHint: arguments.dropFirst(3).first
+            )
+            let token = try await application.acquireToken(with: parameters)
+            let isToken = !token.accessToken.isEmpty && token.scopes == ["orders.read"]
+            result = "signed in \(token.account.username) \(isToken ? "with" : "without") a token"
+        } catch {
+            result = "error \((error as? SharedDeviceError)?.code.description ?? "\(error)")"
+        }
+        result += "\n"
+        write(STDOUT_FILENO, result, result.utf8.count)
+        // `exit` would wait for the lock of the standard input, which is being read.
+        _exit(0)
+    }
+}
+
+guard CommandLine.arguments.count >= 3 else { fatalError("wrong arguments") }
+let task = signIn(CommandLine.arguments)
+// At a terminal, what is typed is for the prompt.
+if isatty(STDIN_FILENO) == 0 {
+    while let line = readLine() { if line == "cancel" { task.cancel() } }
+}
+await task.value

@@ -1,0 +1,199 @@
+import Identity
+import SharedDevice
+import Testing
+
+@testable import SignInPrompt
+
+@Suite("What a prompt does next")
+struct SignInPromptTests {
+    private typealias Prompt = SignInPrompt
+
+    private let place = Prompt.Place(port: 4711, path: "/0123")
+    private let ada = SignedIn(username: "ada", epoch: 7)
+    private let visitor = Prompt.Visitor(1)
+    private let login = "https://login.example/authorize?client_id=device&state=s1"
+
+    /// A prompt in which the broker has begun a sign-in in this way.
+    private func begun(
+        _ way: OpenRequest.Way,
+        _ surface: Prompt.Surface,
+        hint: String? = nil
+    ) -> (prompt: Prompt, effects: [Prompt.Effect]) {
+        var prompt = Prompt(Prompt.Wishes(loginHint: hint, surface: surface))
+        _ = prompt.handle(.started)
+        _ = prompt.handle(.listening(place))
+        let effects = prompt.handle(.opened(OpenRequest(name: "r", way: way)))
+        return (prompt, effects)
+    }
+
+    private func refusal(_ code: SharedDeviceError.Code, _ message: String = "no") -> Prompt.Event {
+        .failed(SharedDeviceError(code, attempted: "sign in", message: message))
+    }
+
+    private func form(_ name: String, _ password: String) -> Prompt.Event {
+        .visited(visitor, LoopbackRequest(place.path, method: .post, form: "username=\(name)&password=\(password)"))
+    }
+
+    @Test("a sign-in at the terminal that may need no browser serves no page")
+    func noListener() {
+        var terminal = Prompt(Prompt.Wishes(methods: [.password], surface: .terminal))
+        #expect(words(terminal.handle(.started)) == ["begin -"])
+        var page = Prompt(Prompt.Wishes(methods: [.password], surface: .page))
+        #expect(words(page.handle(.started)) == ["listen"])
+        #expect(words(page.handle(.listening(place))) == ["begin -"])
+        var browser = Prompt(Prompt.Wishes(surface: .terminal))
+        #expect(words(browser.handle(.started)) == ["listen"])
+        #expect(words(browser.handle(.listening(place))) == ["begin http://127.0.0.1:4711/callback"])
+    }
+
+    @Test("at the terminal the person is asked until the password is right")
+    func terminal() {
+        var (prompt, effects) = begun(.password, .terminal, hint: "ada")
+        #expect(words(effects) == ["timer", "ask ada -"])
+        let wrong = Prompt.Credentials(username: "ada", password: Secret("wrong"))
+        #expect(words(prompt.handle(.typed(wrong))) == ["complete ada wrong"])
+        #expect(words(prompt.handle(refusal(.authenticationFailed, "is wrong"))) == ["ask ada is wrong"])
+        #expect(words(prompt.handle(.typed(wrong))) == ["complete ada wrong"])
+        #expect(words(prompt.handle(refusal(.tooManyAttempts, "in 5 s"))) == ["ask ada in 5 s"])
+        let right = Prompt.Credentials(username: "ada", password: Secret("right"))
+        #expect(words(prompt.handle(.typed(right))) == ["complete ada right"])
+        #expect(words(prompt.handle(.signedIn(ada))) == ["finish ada 7"])
+        #expect(words(prompt.handle(.browserClosed)) == [])
+    }
+
+    @Test(
+        "what no other password mends ends the sign-in",
+        arguments: [SharedDeviceError.Code.brokerUnavailable, .accountAlreadySignedIn, .loginExpired]
+    )
+    func hopeless(_ code: SharedDeviceError.Code) {
+        var (prompt, _) = begun(.password, .terminal)
+        _ = prompt.handle(.typed(Prompt.Credentials(username: "ada", password: Secret("right"))))
+        #expect(words(prompt.handle(refusal(code))) == ["cancel", "finish \(code)"])
+    }
+
+    @Test("the page has the form, and after a wrong password the form with the reason")
+    func page() {
+        var (prompt, effects) = begun(.password, .page, hint: "ada")
+        #expect(words(effects) == ["timer", "open http://127.0.0.1:4711/0123"])
+        let shown = words(prompt.handle(.visited(visitor, LoopbackRequest(place.path))))
+        #expect(shown.first?.contains(#"value="ada""#) == true)
+        #expect(words(prompt.handle(form("gr%C3%A4ce", "a+b%26c"))) == ["complete gräce a b&c"])
+        let again = words(prompt.handle(refusal(.authenticationFailed, "wrong & <b>")))
+        #expect(again.count == 1)
+        #expect(again.first?.contains("wrong &amp; &lt;b&gt;") == true)
+        #expect(again.first?.contains("a b&amp;c") == false, "the page has the password")
+        #expect(words(prompt.handle(form("grace", "right"))) == ["complete grace right"])
+        let end = words(prompt.handle(.signedIn(ada)))
+        #expect(end.count == 2)
+        #expect(end.first?.contains("ada is signed in") == true)
+        #expect(end.last == "finish ada 7")
+    }
+
+    @Test("an empty or broken form is asked for again, and not handed to the broker")
+    func emptyForm() {
+        var (prompt, _) = begun(.password, .page)
+        for text in [
+            "", "username=ada", "username=ada&password=", "username=ada&username=grace&password=p", "=&&=", "%",
+        ] {
+            let effects = words(
+                prompt.handle(.visited(visitor, LoopbackRequest(place.path, method: .post, form: text)))
+            )
+            #expect(effects.count == 1)
+            #expect(effects.first?.hasPrefix("200 ") == true, "\(text): \(effects)")
+        }
+    }
+
+    @Test("while one answer is checked, a second one has to wait")
+    func twoForms() {
+        var (prompt, _) = begun(.password, .page)
+        _ = prompt.handle(form("ada", "right"))
+        #expect(words(prompt.handle(form("grace", "right"))).first?.hasPrefix("409 ") == true)
+    }
+
+    @Test("the page is at its own path alone, and a sign-in at the terminal has none")
+    func otherPaths() {
+        for path in ["/", "/favicon.ico", "/callback", "/0123/", "/012"] {
+            var (prompt, _) = begun(.password, .page)
+            #expect(words(prompt.handle(.visited(visitor, LoopbackRequest(path)))).first?.hasPrefix("404 ") == true)
+        }
+        var (prompt, _) = begun(.password, .terminal)
+        #expect(words(prompt.handle(form("ada", "right"))).first?.hasPrefix("404 ") == true)
+    }
+
+    @Test("one answer to this sign-in goes to the broker; others, and second ones, are not found")
+    func callback() {
+        var (prompt, effects) = begun(.browser(address: login), .terminal)
+        #expect(words(effects) == ["timer", "open \(login)"])
+        let notOurs = [
+            LoopbackRequest("/callback"), LoopbackRequest("/callback", query: "code=c"),
+            LoopbackRequest("/callback", query: "error=access_denied&state=other"),
+            LoopbackRequest("/callback", query: "state=s1&state=s1&code=c"),
+            LoopbackRequest("/favicon.ico", query: "state=s1"), LoopbackRequest(place.path),
+            LoopbackRequest("/callback", method: .post, query: "state=s1&code=c"),
+        ]
+        for request in notOurs {
+            #expect(words(prompt.handle(.visited(visitor, request))).first?.hasPrefix("404 ") == true, "\(request)")
+        }
+        let answer = LoopbackRequest("/callback", query: "code=c&state=s1")
+        #expect(words(prompt.handle(.visited(visitor, answer))) == ["complete code=c&state=s1"])
+        #expect(words(prompt.handle(.visited(visitor, answer))).first?.hasPrefix("404 ") == true)
+        let end = words(prompt.handle(refusal(.authenticationFailed, "belongs to another sign-in")))
+        #expect(end.first?.contains("belongs to another sign-in") == true)
+        #expect(Array(end.dropFirst()) == ["cancel", "finish authentication_failed"])
+        #expect(prompt.hasShownFailure)
+    }
+
+    @Test("a code is shown where the person is, and the broker is asked until they have finished")
+    func deviceCode() {
+        let code = DeviceCode(code: "ABCD", address: "https://login.example/device")
+        var (prompt, effects) = begun(.deviceCode(code), .terminal)
+        #expect(words(effects) == ["timer", "show ABCD", "await"])
+        #expect(words(prompt.handle(.pending)) == ["await"])
+        #expect(words(prompt.handle(.signedIn(ada))) == ["finish ada 7"])
+        var (onPage, opening) = begun(.deviceCode(code), .page)
+        #expect(words(opening) == ["timer", "open http://127.0.0.1:4711/0123", "await"])
+        let page = words(onPage.handle(.visited(visitor, LoopbackRequest(place.path)))).first ?? ""
+        for text in ["ABCD", "<svg", "login.example", "Never enter a code that somebody reads out to you"] {
+            #expect(page.contains(text), "\(text)")
+        }
+    }
+
+    @Test("who closes the window, ends the input or presses Ctrl-C cancels the sign-in at the broker")
+    func cancelled() {
+        for event in [Prompt.Event.browserClosed, .typed(nil), .interrupted] {
+            var (prompt, _) = begun(.password, .page)
+            #expect(words(prompt.handle(event)) == ["cancel", "finish user_canceled"])
+            #expect(words(prompt.handle(.signedIn(ada))) == [])
+            #expect(words(prompt.handle(form("ada", "right"))).first?.hasPrefix("404 ") == true)
+        }
+        var early = Prompt(Prompt.Wishes(surface: .terminal))
+        _ = early.handle(.started)
+        #expect(words(early.handle(.interrupted)) == ["finish user_canceled"])
+        var (late, _) = begun(.password, .page)
+        #expect(words(late.handle(.timeOver)) == ["cancel", "finish login_expired"])
+    }
+
+    // MARK: Helpers
+
+    /// Effects as texts, which compare well.
+    private func words(_ effects: [Prompt.Effect]) -> [String] {
+        effects.map { effect in
+            switch effect {
+            case .listen: "listen"
+            case .begin(let redirect): "begin \(redirect ?? "-")"
+            case .startTimer: "timer"
+            case .askAtTerminal(let name, let notice): "ask \(name ?? "-") \(notice ?? "-")"
+            case .showAtTerminal(let code): "show \(code.code)"
+            case .openBrowser(let address): "open \(address)"
+            case .complete(_, .query(let query)): "complete \(query)"
+            case .complete(_, .credentials(let credentials)):
+                "complete \(credentials.username) \(credentials.password.text)"
+            case .awaitPerson: "await"
+            case .respond(_, let response): "\(response.status.rawValue) \(response.page)"
+            case .cancel: "cancel"
+            case .finish(.signedIn(let person)): "finish \(person.username) \(person.epoch)"
+            case .finish(.failed(let error)): "finish \(error.code)"
+            }
+        }
+    }
+}
