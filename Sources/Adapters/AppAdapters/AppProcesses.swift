@@ -15,7 +15,7 @@ struct AppProcesses: ProgramControl {
     func stop() async throws(AdapterFailure) {
         if try await end(by: SIGTERM, within: patience.asked) { return }
         if try await end(by: SIGKILL, within: patience.killed) { return }
-        let left = try await onSystemThread { self.left() }.get().processes
+        let left = try await onSystemThread(look).processes
         throw AdapterFailure(
             "stop",
             name,
@@ -27,7 +27,7 @@ struct AppProcesses: ProgramControl {
     }
 
     func isStopped() async throws(AdapterFailure) -> Bool {
-        try await onSystemThread { self.left() }.get().processes.isEmpty
+        try await onSystemThread(look).processes.isEmpty
     }
 
     /// Whoever has started it starts it again.
@@ -37,23 +37,17 @@ struct AppProcesses: ProgramControl {
     private func end(by signal: Int32, within patience: Duration) async throws(AdapterFailure) -> Bool {
         let deadline = ContinuousClock.now + patience
         while true {
-            let areGone = try await onSystemThread { () -> Result<Bool, AdapterFailure> in
-                Result { () throws(AdapterFailure) in
-                    let (tree, processes) = try left().get()
-                    try tree.end(processes, by: signal, until: deadline)
-                    return processes.isEmpty
-                }
-            }.get()
+            let areGone = try await onSystemThread { () throws(AdapterFailure) in
+                try ProcessTree.end(by: signal, until: deadline, look)
+            }
             if areGone { return true }
             guard ContinuousClock.now < deadline else { return false }
         }
     }
 
     /// Those that bear the mark, and what of the user descends from them.
-    private func left() -> Result<(tree: ProcessTree, processes: Set<pid_t>), AdapterFailure> {
-        Result { () throws(AdapterFailure) in
-            let tree = try ProcessTree(by: mark, user: user)
-            return (tree, tree.descendants(of: tree.marked, excluding: []).intersection(tree.own).union(tree.marked))
-        }
+    private func look() throws(AdapterFailure) -> ProcessTree.Sight {
+        let tree = try ProcessTree(by: mark, user: user)
+        return (tree, tree.descendants(of: tree.marked, excluding: []).intersection(tree.own).union(tree.marked))
     }
 }

@@ -176,7 +176,7 @@ package final class OwnedCommand: ProgramControl {
         }
         if try await end(by: SIGTERM, within: settings.patience.asked) { return }
         if try await end(by: SIGKILL, within: settings.patience.killed) { return }
-        let left = try await onSystemThread { self.left() }.get().processes
+        let left = try await onSystemThread(look).processes
         throw AdapterFailure(
             "stop",
             name,
@@ -187,7 +187,7 @@ package final class OwnedCommand: ProgramControl {
     }
 
     package func isStopped() async throws(AdapterFailure) -> Bool {
-        try await onSystemThread { self.left() }.get().processes.isEmpty && isIdle
+        try await onSystemThread(look).processes.isEmpty && isIdle
     }
 
     /// Whether no start is under way, and the last command is collected.
@@ -199,53 +199,24 @@ package final class OwnedCommand: ProgramControl {
     private func end(by signal: Int32, within patience: Duration) async throws(AdapterFailure) -> Bool {
         let deadline = ContinuousClock.now + patience
         while true {
-            let areGone = try await onSystemThread { self.endThoseLeft(by: signal, until: deadline) }.get()
+            let areGone = try await onSystemThread { () throws(AdapterFailure) in
+                try ProcessTree.end(by: signal, until: deadline, self.look)
+            }
             let left = deadline - ContinuousClock.now
             if areGone, try await holds(within: left, { isIdle }) { return true }
             guard left > .zero else { return false }
         }
     }
 
-    /// Signals what is there now, and waits on this thread for its end.
-    ///
-    /// - Returns: whether nothing was there.
-    private func endThoseLeft(
-        by signal: Int32,
-        until deadline: ContinuousClock.Instant
-    ) -> Result<Bool, AdapterFailure> {
-        Result { () throws(AdapterFailure) in
-            let (tree, processes) = try halted()
-            try tree.end(processes, by: signal, until: deadline)
-            return processes.isEmpty
-        }
-    }
-
-    /// Stops the processes of the command where they stand, until none has come along since the look before. Otherwise one that is about to end could
-    /// start another, to which nothing leads any more: browsers overwrite the variables of their processes.
-    private func halted() throws(AdapterFailure) -> (tree: ProcessTree, processes: Set<pid_t>) {
-        var found = try left().get()
-        var halted: Set<pid_t> = []
-        for _ in 0..<ProcessTree.mostLooks {
-            let fresh = found.processes.subtracting(halted)
-            if fresh.isEmpty { break }
-            for process in fresh { try found.tree.descriptor(of: process)?.send(SIGSTOP) }
-            halted.formUnion(fresh)
-            found = try left().get()
-        }
-        return found
-    }
-
     /// The processes of the command that have not ended.
-    private func left() -> Result<(tree: ProcessTree, processes: Set<pid_t>), AdapterFailure> {
-        Result { () throws(AdapterFailure) in
-            let tree = try ProcessTree(marked: settings.mark, user: settings.user)
-            tree.collectAdopted()
-            // Other programs that this process has started are none of the command's; those that an earlier adapter of this app has are.
-            let commands = Self.commands.withLock { $0 }.filter { $0.value == settings.mark }
-            let spared = earlier.filter { tree.entries[$0.key]?.start == $0.value && !tree.marked.contains($0.key) }
-            let others = HelperProcess.own.subtracting(commands.keys).union(spared.keys)
-            let marked = tree.marked.subtracting(others)
-            return (tree, tree.descendants(of: marked.union([getpid()]), excluding: others).union(marked))
-        }
+    private func look() throws(AdapterFailure) -> ProcessTree.Sight {
+        let tree = try ProcessTree(marked: settings.mark, user: settings.user)
+        tree.collectAdopted()
+        // Other programs that this process has started are none of the command's; those that an earlier adapter of this app has are.
+        let commands = Self.commands.withLock { $0 }.filter { $0.value == settings.mark }
+        let spared = earlier.filter { tree.entries[$0.key]?.start == $0.value && !tree.marked.contains($0.key) }
+        let others = HelperProcess.own.subtracting(commands.keys).union(spared.keys)
+        let marked = tree.marked.subtracting(others)
+        return (tree, tree.descendants(of: marked.union([getpid()]), excluding: others).union(marked))
     }
 }

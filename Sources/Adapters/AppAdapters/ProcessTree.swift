@@ -108,8 +108,34 @@ struct ProcessTree {
         return now.hasEnded ? nil : descriptor
     }
 
-    /// Signals these, lets those go on that are stopped, and waits on this thread for their end.
-    func end(
+    /// What a look for processes finds, and the moment in which it saw them.
+    typealias Sight = (tree: ProcessTree, processes: Set<pid_t>)
+
+    /// Halts the processes where they stand, until none has come along since the look before; then signals all of them, and waits on this thread for
+    /// their end. Otherwise one that is about to end could start another, to which nothing leads any more: browsers overwrite the variables of their
+    /// processes.
+    ///
+    /// - Returns: whether there were none.
+    static func end(
+        by signal: Int32,
+        until deadline: ContinuousClock.Instant,
+        _ look: () throws(AdapterFailure) -> Sight
+    ) throws(AdapterFailure) -> Bool {
+        var sight = try look()
+        var halted: Set<pid_t> = []
+        for _ in 0..<mostLooks {
+            let fresh = sight.processes.subtracting(halted)
+            if fresh.isEmpty { break }
+            for process in fresh { try sight.tree.descriptor(of: process)?.send(SIGSTOP) }
+            halted.formUnion(fresh)
+            sight = try look()
+        }
+        try sight.tree.end(sight.processes, by: signal, until: deadline)
+        return sight.processes.isEmpty
+    }
+
+    /// Signals these, and lets them go on.
+    private func end(
         _ processes: Set<pid_t>,
         by signal: Int32,
         until deadline: ContinuousClock.Instant

@@ -53,7 +53,7 @@ package struct UnitControl: ProgramControl {
         if try await ends(group, within: patience.asked) { return }
         _ = try? await command("kill", ["--signal=SIGKILL"], remedy: "")
         guard try await ends(group, within: patience.killed, kills: true) else {
-            let left = try? await onSystemThread { Result { () throws(AdapterFailure) in try group.processes() } }.get()
+            let left = try? await onSystemThread(group.processes)
             throw AdapterFailure(
                 "stop",
                 name,
@@ -71,12 +71,10 @@ package struct UnitControl: ProgramControl {
         let now = try await look()
         guard !now.isActive else { return false }
         let groups = [former, ControlGroup(now.group)].compactMap { $0 }
-        return try await onSystemThread {
-            Result { () throws(AdapterFailure) in
-                for group in groups where try !group.isEmpty() { return false }
-                return true
-            }
-        }.get()
+        return try await onSystemThread { () throws(AdapterFailure) in
+            for group in groups where try !group.isEmpty() { return false }
+            return true
+        }
     }
 
     /// Waits for the end of the processes, and then for what the unit does after them.
@@ -87,12 +85,10 @@ package struct UnitControl: ProgramControl {
     ) async throws(AdapterFailure) -> Bool {
         let deadline = ContinuousClock.now + patience
         while true {
-            try await onSystemThread {
-                Result { () throws(AdapterFailure) in
-                    if kills { try group.kill() }
-                    try group.waitUntilEmpty(until: deadline)
-                }
-            }.get()
+            try await onSystemThread { () throws(AdapterFailure) in
+                if kills { try group.kill() }
+                try group.waitUntilEmpty(until: deadline)
+            }
             if try await isStopped(group) { return true }
             guard ContinuousClock.now < deadline else { return false }
             // Each question is a program's run. Not cancelled with its task: a cleanup that has begun goes on.

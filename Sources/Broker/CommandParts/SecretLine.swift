@@ -37,3 +37,54 @@ package enum SecretLine {
         }
     }
 }
+
+/// A terminal that does not show what is typed while a secret is asked for.
+package struct QuietTerminal: Sendable {
+    package let descriptor: CInt
+    private let attributes: termios
+
+    /// From here on ``restore()`` brings back the settings that the terminal has now.
+    ///
+    /// - Throws: ``TerminalFailure`` where the descriptor is no terminal.
+    package init(_ descriptor: CInt) throws(TerminalFailure) {
+        self.descriptor = descriptor
+        var attributes = termios()
+        guard tcgetattr(descriptor, &attributes) == 0 else { throw TerminalFailure("read the terminal's settings") }
+        self.attributes = attributes
+    }
+
+    /// Shows nothing of what is typed from now on, but for the end of the line.
+    package func silence() throws(TerminalFailure) {
+        var silent = attributes
+        silent.c_lflag &= ~tcflag_t(ECHO)
+        silent.c_lflag |= tcflag_t(ECHONL | ICANON)
+        // Text that was typed before the question does not answer it.
+        guard tcsetattr(descriptor, TCSAFLUSH, &silent) == 0 else { throw TerminalFailure("silence the terminal") }
+    }
+
+    /// The settings of before; as often as somebody likes.
+    package func restore() {
+        var attributes = attributes
+        tcsetattr(descriptor, TCSADRAIN, &attributes)
+    }
+
+    /// Writes the whole text.
+    package static func write(_ text: String, to descriptor: CInt) throws(TerminalFailure) {
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            guard count >= 0 || errno == EINTR else { throw TerminalFailure("write to the terminal") }
+            rest = rest.dropFirst(max(0, count))
+        }
+    }
+}
+
+/// What a terminal did not do.
+package struct TerminalFailure: Error, Sendable, CustomStringConvertible {
+    package let description: String
+
+    /// With the reason that `errno` has.
+    package init(_ attempted: String) {
+        description = "could not \(attempted): \(String(cString: strerror(errno)))"
+    }
+}

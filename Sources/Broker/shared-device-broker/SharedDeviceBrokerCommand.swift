@@ -2,6 +2,7 @@ import ArgumentParser
 import DBusTransport
 import DeviceConfiguration
 import DeviceStorage
+import EmbeddedDirectory
 import EmbeddedIdentity
 import FoundationEssentials
 import Glibc

@@ -1,7 +1,6 @@
 import ArgumentParser
 import DeviceConfiguration
 import DeviceStorage
-import EmbeddedIdentity
 import FoundationEssentials
 import Glibc
 import SharedDeviceBroker

@@ -2,7 +2,7 @@ import ArgumentParser
 import DBusTransport
 import DeviceConfiguration
 import DeviceStorage
-import EmbeddedIdentity
+import EmbeddedDirectory
 import FoundationEssentials
 import Glibc
 import NotifyCenter

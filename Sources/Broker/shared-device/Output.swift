@@ -3,7 +3,7 @@ import CommandParts
 import DeviceConfiguration
 import DeviceStorage
 import DeviceView
-import EmbeddedIdentity
+import EmbeddedDirectory
 import FoundationEssentials
 import Glibc
 import SharedDevice

@@ -1,7 +1,7 @@
 import ArgumentParser
 import CLinux
 import CommandParts
-import EmbeddedIdentity
+import EmbeddedDirectory
 import Glibc
 import Identity
 import SharedDeviceBroker

@@ -2,7 +2,6 @@ import ArgumentParser
 import DBusTransport
 import DeviceConfiguration
 import DeviceStorage
-import EmbeddedIdentity
 import Glibc
 import SharedDevice
 import SharedDeviceBroker

@@ -1,6 +1,6 @@
 import ArgumentParser
 import DeviceStorage
-import EmbeddedIdentity
+import EmbeddedDirectory
 import FoundationEssentials
 import SharedDevice
 import SharedDeviceBroker

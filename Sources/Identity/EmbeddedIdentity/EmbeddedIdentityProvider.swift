@@ -1,4 +1,5 @@
 package import DeviceStorage
+package import EmbeddedDirectory
 package import FoundationEssentials
 package import Identity
 import JSONWebSignature

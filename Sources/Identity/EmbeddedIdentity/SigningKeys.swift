@@ -1,5 +1,6 @@
 import DBusTransport
 import DeviceStorage
+import EmbeddedDirectory
 import FoundationEssentials
 import JSONWebSignature
 import StrictJSON

@@ -1,6 +1,5 @@
 import DBusTransport
 import DeviceStorage
-import EmbeddedIdentity
 import Foundation
 import Glibc
 import Identity

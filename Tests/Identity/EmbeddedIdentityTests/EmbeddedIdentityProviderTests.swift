@@ -5,6 +5,7 @@ import SQLite
 import SharedDevice
 import Testing
 
+@testable import EmbeddedDirectory
 @testable import EmbeddedIdentity
 
 @Suite("Embedded identity provider")

@@ -9,6 +9,7 @@ import StrictJSON
 import Synchronization
 import Testing
 
+@testable import EmbeddedDirectory
 @testable import EmbeddedIdentity
 
 @Suite("The keys that tokens are signed with, over time")

@@ -1,7 +1,7 @@
 import Identity
 import Testing
 
-@testable import EmbeddedIdentity
+@testable import EmbeddedDirectory
 
 @Suite("Password hashes")
 struct PasswordHashTests {

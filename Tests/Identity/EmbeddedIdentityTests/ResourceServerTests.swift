@@ -8,6 +8,7 @@ import SharedDevice
 import StrictJSON
 import Testing
 
+@testable import EmbeddedDirectory
 @testable import EmbeddedIdentity
 
 /// The example of a service on the device, as another process and with a library of others.

@@ -10,6 +10,7 @@ import StrictJSON
 import Synchronization
 import Testing
 
+@testable import EmbeddedDirectory
 @testable import EmbeddedIdentity
 
 @Suite("Tokens of the device's own directory")

@@ -5,7 +5,7 @@ import SQLite
 import SharedDevice
 import Testing
 
-@testable import EmbeddedIdentity
+@testable import EmbeddedDirectory
 
 @Suite("User directory")
 struct UserDirectoryTests {

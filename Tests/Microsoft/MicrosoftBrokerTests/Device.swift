@@ -1,7 +1,7 @@
 import DBusTransport
 import DeviceConfiguration
 import DeviceStorage
-import EmbeddedIdentity
+import EmbeddedDirectory
 import Foundation
 import Identity
 import MicrosoftBroker

@@ -1,6 +1,6 @@
 import DBusTransport
 import DeviceStorage
-import EmbeddedIdentity
+import EmbeddedDirectory
 import ExampleSupport
 import Foundation
 import Identity

@@ -171,7 +171,7 @@ struct BrowserTests {
         #expect(try signIn.browsers() != [])
         let second = try signIn.prompt()
         #expect(try await signIn.visit(2) == "visit -")
-        #expect(!signIn.profiles.contains(left))
+        #expect(!signIn.profiles.contains(left), "\(second.errorText)")
         #expect(try signIn.processes(with: "/\(left)/", inVariables: true) == [])
         // The first line is for the browser that was killed.
         try signIn.page.write("go on")

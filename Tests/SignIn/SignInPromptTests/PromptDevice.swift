@@ -1,6 +1,6 @@
 import DBusTransport
 import DeviceStorage
-import EmbeddedIdentity
+import EmbeddedDirectory
 import Foundation
 import Glibc
 import Identity

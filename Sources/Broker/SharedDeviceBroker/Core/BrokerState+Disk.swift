@@ -1,5 +1,5 @@
-package import DeviceConfiguration
-package import FoundationEssentials
+import DeviceConfiguration
+import FoundationEssentials
 import Identity
 import Logging
 import SharedDevice

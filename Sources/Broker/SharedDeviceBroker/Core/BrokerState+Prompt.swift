@@ -1,7 +1,7 @@
 import DBusTransport
 import DeviceConfiguration
 import FoundationEssentials
-package import Identity
+import Identity
 import SharedDevice
 
 /// Signing in at a prompt: a program that asks the person, and gets neither account nor token. Its own connection alone may go on with a

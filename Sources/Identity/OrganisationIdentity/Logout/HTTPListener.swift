@@ -5,7 +5,7 @@ import Synchronization
 /// Answers HTTP/1.1 requests of strangers on one thread: one request a connection, everything of it bounded. A client that is slow, or says nothing,
 /// delays no other one. TLS is what stands before it: a proxy of the administrator's.
 ///
-/// Not FlyingFox: it links Foundation, and sets no bounds to time and connections.
+/// Not FlyingFox 0.25: it imports Foundation, which brings ICU along, and bounds a request's time but not how many connections are open.
 package final class HTTPListener: Sendable {
     /// What one listener takes.
     package struct Limits: Sendable {

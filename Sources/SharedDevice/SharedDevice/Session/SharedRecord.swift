@@ -31,10 +31,7 @@ struct SharedRecord: Sendable {
         var record = before
         let value = body(&record)
         guard record.hasNews(since: before) else { return value }
-        return try await onSystemThread { [self] in
-            Result { () throws(SharedDeviceError) in try replaceHere(body) }
-        }
-        .get()
+        return try await onSystemThread { [self] () throws(SharedDeviceError) in try replaceHere(body) }
     }
 
     /// Blocks the thread until no other process writes the record, and until the disk has it.
@@ -102,10 +99,15 @@ final class HeldFile: Sendable {
 }
 
 /// Runs `body`, which may wait for the disk or for another process, on a thread of the system's: Swift's own are few.
-package func onSystemThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
-    await withCheckedContinuation { continuation in
-        DispatchQueue.global().async { continuation.resume(returning: body()) }
+///
+/// - Throws: what `body` throws.
+package func onSystemThread<Value: Sendable, Failure: Error>(
+    _ body: @escaping @Sendable () throws(Failure) -> Value
+) async throws(Failure) -> Value {
+    let result: Result<Value, Failure> = await withCheckedContinuation { continuation in
+        DispatchQueue.global().async { continuation.resume(returning: Result(catching: body)) }
     }
+    return try result.get()
 }
 
 /// A lock that is held until this value, or the process, ends.

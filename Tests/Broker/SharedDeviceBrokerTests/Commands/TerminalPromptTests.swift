@@ -1,5 +1,5 @@
 import DeviceStorage
-import EmbeddedIdentity
+import EmbeddedDirectory
 import Foundation
 import Glibc
 import Identity

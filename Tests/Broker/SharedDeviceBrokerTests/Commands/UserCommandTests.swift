@@ -1,6 +1,6 @@
 import DeviceConfiguration
 import DeviceStorage
-import EmbeddedIdentity
+import EmbeddedDirectory
 import Foundation
 import Glibc
 import Identity

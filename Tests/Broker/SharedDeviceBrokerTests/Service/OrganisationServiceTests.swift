@@ -1,5 +1,6 @@
 import DBusTransport
 import DeviceStorage
+import EmbeddedDirectory
 import EmbeddedIdentity
 import Foundation
 import Identity

@@ -1,7 +1,7 @@
 import DeviceConfiguration
 import DeviceStorage
 import Dispatch
-import EmbeddedIdentity
+import EmbeddedDirectory
 import Foundation
 import Identity
 import SQLite

@@ -1,7 +1,7 @@
 package import DeviceStorage
 package import FoundationEssentials
 package import Identity
-import SQLite
+package import SQLite
 package import SharedDevice
 import StrictJSON
 
@@ -15,8 +15,8 @@ package final class UserDirectory: Sendable {
     package static let minimumPasswordLength = 8
 
     /// What new hashes cost.
-    let passwordCost: PasswordHash.Cost
-    let database: DeviceDatabase
+    package let passwordCost: PasswordHash.Cost
+    package let database: DeviceDatabase
 
     package init(database: DeviceDatabase, passwordCost: PasswordHash.Cost = .standard) {
         self.database = database
@@ -213,7 +213,7 @@ extension UserDirectory {
     }
 
     /// This directory's tenant, made when it is first asked for.
-    static func tenantIdentifier(_ db: SQLiteConnection) throws -> String {
+    package static func tenantIdentifier(_ db: SQLiteConnection) throws -> String {
         if let stored: String = try db.value("SELECT tenant_identifier FROM directory WHERE id = 1") { return stored }
         let made = makeUUID()
         try db.run("INSERT INTO directory (id, tenant_identifier) VALUES (1, ?)", made)

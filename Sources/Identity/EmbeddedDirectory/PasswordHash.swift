@@ -63,7 +63,7 @@ package struct PasswordHash: Sendable {
     }
 
     /// A hash of this cost that no password has: checking it takes the time of a real one.
-    static func decoy(cost: Cost) throws(PasswordError) -> PasswordHash {
+    package static func decoy(cost: Cost) throws(PasswordError) -> PasswordHash {
         let setting = try cost.makeSetting()
         return PasswordHash(
             unchecked: String(decoding: setting, as: UTF8.self) + "$" + String(repeating: ".", count: 43)
