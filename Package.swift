@@ -4,20 +4,20 @@ import PackageDescription
 // MARK: How the tables below are written
 /// The packages of others, by the products that targets use.
 let products = [
-    "ArgumentParser": "swift-argument-parser", "Logging": "swift-log", "Crypto": "swift-crypto", "CryptoExtras": "swift-crypto",
+    "ArgumentParser": "swift-argument-parser", "Logging": "swift-log",
+    "Crypto": "swift-crypto", "CryptoExtras": "swift-crypto",
 ]
 
 /// What many targets need together: `+center` names the whole.
 let groups = [
     // What a program that posts and observes needs.
     "+center": "NotifyCenter DBusTransport",
-    // Apple's spellings of it.
     "+apple": "AppleNotifications +center",
     "+notify3": "notifyutil notifyd +center",
     // What a whole broker is made of, for its programs and tests; and without the signatures of its tokens, for the administrator's command.
     "+broker": "EmbeddedIdentity +store",
-    "+store": "SharedDeviceBroker DeviceConfiguration EmbeddedDirectory Identity DeviceStorage SharedDevice SQLite +center",
-    // What a program that runs as a service has beside its work.
+    "+store": "SharedDeviceBroker DeviceConfiguration NotifyCenter +people",
+    "+people": "EmbeddedDirectory Identity DeviceStorage SharedDevice +database",
     "+service": "ServiceSupport ProjectVersion ArgumentParser Logging",
     // What speaks to an organisation's provider.
     "+openIDConnect": "OpenIDConnect HTTPClient Identity JSONWebSignature StrictJSON DBusTransport Crypto",
@@ -204,7 +204,7 @@ let identity = family(
     systemLibrary("CCrypt", "libcrypt", package: "libcrypt-dev"),
     // The device's own people. Apart from their tokens, whose signatures are 6 MB of a program.
     library("EmbeddedDirectory", "Identity DeviceStorage SharedDevice StrictJSON CCrypt +database"),
-    library("EmbeddedIdentity", "EmbeddedDirectory Identity DeviceStorage JSONWebSignature SharedDevice StrictJSON +database"),
+    library("EmbeddedIdentity", "JSONWebSignature StrictJSON +people"),
     // JSON, forms and addresses from strangers: bounded, and no member twice. Foundation's decoder takes either of two members of one name.
     library("StrictJSON"),
     // Signed tokens, the keys of who signs them, and the device's own.
@@ -229,7 +229,7 @@ let identity = family(
     tests("OrganisationIdentityTests", "TestProviders +oidc"),
     tests("JSONWebSignatureTests", "JSONWebSignature StrictJSON Crypto CryptoExtras"),
     tests("DeviceStorageTests", "DeviceStorage DBusTransport SQLite"),
-    tests("EmbeddedIdentityTests", "EmbeddedIdentity EmbeddedDirectory DeviceStorage SharedDevice SQLite +openIDConnect")
+    tests("EmbeddedIdentityTests", "EmbeddedIdentity +people +openIDConnect")
 )
 
 /// The device's side: the service that holds the account, and its administration.

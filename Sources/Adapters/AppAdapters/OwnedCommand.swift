@@ -15,6 +15,8 @@ package final class OwnedCommand: ProgramControl {
         /// What marks the processes: the directory of the app's record, so that another device's adapter of the same app does not take them for
         /// its own.
         package var mark: String
+        /// Whether the mark is a path that the command's arguments have, and those of no other program: a directory that was made for it.
+        package var isMarkedByArguments = false
         /// The program and its arguments.
         package var command: [String]
         /// Variables beside those of this process.
@@ -210,7 +212,8 @@ package final class OwnedCommand: ProgramControl {
 
     /// The processes of the command that have not ended.
     private func look() throws(AdapterFailure) -> ProcessTree.Sight {
-        let tree = try ProcessTree(marked: settings.mark, user: settings.user)
+        let mark: ProcessTree.Mark = settings.isMarkedByArguments ? .path(settings.mark) : .variable(settings.mark)
+        let tree = try ProcessTree(by: mark, user: settings.user)
         tree.collectAdopted()
         // Other programs that this process has started are none of the command's; those that an earlier adapter of this app has are.
         let commands = Self.commands.withLock { $0 }.filter { $0.value == settings.mark }

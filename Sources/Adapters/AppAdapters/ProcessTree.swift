@@ -19,6 +19,9 @@ struct ProcessTree {
     enum Mark: Sendable {
         /// What their variable ``ProcessTree/mark`` says.
         case variable(String)
+        /// The same, or a path that is in their arguments, and in those of no other program. Browsers overwrite the variables of their processes,
+        /// of the first one too.
+        case path(String)
         /// The absolute path of their program.
         case executable(String)
         /// The id of the Flatpak whose sandbox they are in.
@@ -217,7 +220,11 @@ struct ProcessTree {
     ) throws(AdapterFailure) -> Bool {
         do throws(Unreadable) {
             switch mark {
-            case .variable(let value): return try hasVariable(identifier, Array("\(Self.mark)=\(value)".utf8), root)
+            case .variable(let value): return try hasVariable(identifier, value, root)
+            case .path(let path):
+                let arguments = try bytes(of: "\(root)/\(identifier)/cmdline") ?? []
+                if String(decoding: arguments, as: UTF8.self).contains(path) { return true }
+                return try hasVariable(identifier, path, root)
             case .executable(let path):
                 let program = try target(of: "\(root)/\(identifier)/exe")
                 // An update has removed the file of a program that still runs.
@@ -233,7 +240,7 @@ struct ProcessTree {
         }
     }
 
-    private static func hasVariable(_ identifier: pid_t, _ wanted: [UInt8], _ root: String) throws(Unreadable) -> Bool {
+    private static func hasVariable(_ identifier: pid_t, _ value: String, _ root: String) throws(Unreadable) -> Bool {
         var text = try bytes(of: "\(root)/\(identifier)/environ") ?? []
         if text.isEmpty {
             // The first thread may have ended before others.
@@ -242,7 +249,7 @@ struct ProcessTree {
                 text = try bytes(of: "\(tasks)/\(task)/environ") ?? []
             }
         }
-        return text.split(separator: 0).contains { $0.elementsEqual(wanted) }
+        return text.split(separator: 0).contains { $0.elementsEqual("\(mark)=\(value)".utf8) }
     }
 
     /// Below the root of a process may be anything, file systems of its user's too, which refuse root. What is no file that can be read is not

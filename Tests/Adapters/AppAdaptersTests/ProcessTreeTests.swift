@@ -69,6 +69,24 @@ struct ProcessTreeTests {
         #expect(try marked("elsewhere", Self.user).isEmpty)
     }
 
+    @Test("a browser that has overwritten its variables is found by the path among its arguments")
+    func overwrittenVariables() throws {
+        let planted = try Planted()
+        func marked(by mark: ProcessTree.Mark) throws -> Set<pid_t> {
+            try ProcessTree(by: mark, user: Self.user, root: planted.directory.path).marked
+        }
+        for (identifier, arguments) in [(7, "browser\0--user-data-dir=/run/sign-in/abc/profile\0"), (8, "browser\0")] {
+            try planted.plant(pid_t(identifier), start: 5)
+            try arguments.write(toFile: planted.path(pid_t(identifier), "cmdline"), atomically: true, encoding: .utf8)
+        }
+        #expect(try marked(by: .path("/run/sign-in/abc")) == [7])
+        #expect(try marked(by: .path("/run/sign-in/abd")).isEmpty)
+        #expect(try marked(by: .variable("/run/sign-in/abc")).isEmpty)
+        try "\(ProcessTree.mark)=/run/sign-in/abc\0"
+            .write(toFile: planted.path(8, "environ"), atomically: true, encoding: .utf8)
+        #expect(try marked(by: .path("/run/sign-in/abc")) == [7, 8])
+    }
+
     @Test("a process whose number has passed to another is not signalled")
     func passedOn() throws {
         let child = try ChildProcess("sleep", ["1000"])

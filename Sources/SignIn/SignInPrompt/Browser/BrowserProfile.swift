@@ -100,7 +100,9 @@ package final class BrowserProfile: Sendable {
             guard let lock = locked(path) else { continue }
             defer { close(lock) }
             do throws(AdapterFailure) {
-                try await OwnedCommand(OwnedCommand.Settings(mark: path, command: [])).stop()
+                var settings = OwnedCommand.Settings(mark: path, command: [])
+                settings.isMarkedByArguments = true
+                try await OwnedCommand(settings).stop()
             } catch {
                 warn("\(error)")
                 continue

@@ -70,6 +70,7 @@ package struct BrowserChoice: Sendable, Hashable {
         settings.environment = AdapterEnvironment.variables(data: data).merging(preset.environment) { $1 }
         settings.directories = AdapterEnvironment.directories(data: data) + preset.directories(data: data)
         settings.restarts = false
+        settings.isMarkedByArguments = true
         return settings
     }
 }
