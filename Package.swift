@@ -314,11 +314,15 @@ let fleet = family(
     tests("FleetTests", "Fleet MQTTClient StrictJSON DBusTransport +fleet")
 )
 
+/// The console's files that draw a round: the pages of checks have them in them.
+let console = names("dom.js words.js day.js rounds.js drawing.js report.js shared-device.css")
+    .map { Resource.embedInCode("Console/\($0)") }
+
 /// What users of the package test with, and this project itself: private buses, and a device for one test.
 let testKits = family(
     "TestKits",
     library("NotifyCenterTestKit", "CLinux +center"),
-    library("SharedDeviceTestKit", "DeviceConfiguration SharedDevice NotifyCenterTestKit +center"),
+    library("SharedDeviceTestKit", "DeviceConfiguration SharedDevice NotifyCenterTestKit +center", resources: console),
     tests("SharedDeviceTestKitTests", "SharedDeviceTestKit DeviceConfiguration SharedDevice +commands +apps +center")
 )
 
