@@ -10,7 +10,6 @@ let products = [
 
 /// What many targets need together: `+center` names the whole.
 let groups = [
-    // What a program that posts and observes needs.
     "+center": "NotifyCenter DBusTransport",
     "+apple": "AppleNotifications +center",
     "+notify3": "notifyutil notifyd +center",
@@ -29,7 +28,6 @@ let groups = [
     "+arguments": "DeviceConfiguration SharedDevice NotifyCenter ArgumentParser",
     // What takes part in the place of a program that knows nothing of shared device mode.
     "+adapter": "DeviceConfiguration SharedDevice CLinux +center",
-    // The examples' apps.
     "+apps": "point-of-sale flight-briefing field-service",
     // Devices with an agent and two apps, and their controller, as processes.
     "+fleet": "SharedDeviceTestKit +device shared-device-agent shared-device-controller",
@@ -110,7 +108,6 @@ let notifications = family(
     // A process with a center, which carries out the commands of its standard input, for the tests between processes.
     program("center-probe", "NotifyCenter", path: "NotifyCenterTests/CenterProbe"),
     tests("NotifyCenterTests", "notifyutil +center"),
-    // The other process of the tests. Its arguments say what it observes and posts.
     program("foundation-probe", "NotifyCenterFoundation", path: "NotifyCenterFoundationTests/FoundationProbe"),
     tests("NotifyCenterFoundationTests", "NotifyCenterFoundation +center"),
     // Swift code as people write it for Apple's platforms, in the language mode that most of them use.
@@ -118,7 +115,6 @@ let notifications = family(
     tests("AppleNotificationsTests", "AppleNotifications +center"),
     // Code as people write it for Apple's platforms: it imports nothing of this package.
     program("unmodified-app", "CoreFoundationNotifications", path: "CoreFoundationNotificationsTests/UnmodifiedApp"),
-    // Calls the functions that its standard input names, and prints the arguments that its callbacks get.
     program("scripted-app", "CoreFoundationNotifications", path: "CoreFoundationNotificationsTests/ScriptedApp"),
     tests("CoreFoundationNotificationsTests", "CoreFoundationNotifications +apple", exclude: ["Programs"])
 )
@@ -126,7 +122,6 @@ let notifications = family(
 /// notify(3), its service and its command.
 let notify3 = family(
     "Notify3",
-    // The headers.
     library("CNotify"),
     // Queues and blocks of C callers.
     library("CDispatchQueues"),
@@ -238,7 +233,6 @@ let broker = family(
     library(
         "SharedDeviceBroker",
         "DeviceConfiguration Identity DeviceStorage SharedDevice ProjectVersion SQLite Logging +center",
-        // The interface as it is installed.
         resources: [.embedInCode("Service/org.notifycenter.SharedDevice1.xml")]
     ),
     // What administrators write: the managed configuration and the apps' manifests.
@@ -315,14 +309,20 @@ let fleet = family(
     program("shared-device-agent", "FleetAgent Fleet ProjectVersion DBusTransport ArgumentParser"),
     program("shared-device-controller", "FleetController Fleet ProjectVersion DBusTransport ArgumentParser"),
     library("FleetStage", "MQTTClient NotifyCenterTestKit DBusTransport", path: "FleetTests/Stage"),
+    library("FleetLoad", "FleetStage Fleet MQTTClient NotifyCenterTestKit DBusTransport", path: "FleetTests/Load"),
+    program("fleet-load", "FleetLoad ArgumentParser", path: "FleetTests/LoadProgram"),
     tests("FleetTests", "Fleet MQTTClient StrictJSON DBusTransport +fleet")
 )
+
+/// The console's files that draw a round: the pages of checks have them in them.
+let console = names("dom.js words.js day.js rounds.js drawing.js report.js shared-device.css")
+    .map { Resource.embedInCode("Console/\($0)") }
 
 /// What users of the package test with, and this project itself: private buses, and a device for one test.
 let testKits = family(
     "TestKits",
     library("NotifyCenterTestKit", "CLinux +center"),
-    library("SharedDeviceTestKit", "DeviceConfiguration SharedDevice NotifyCenterTestKit +center"),
+    library("SharedDeviceTestKit", "DeviceConfiguration SharedDevice NotifyCenterTestKit +center", resources: console),
     tests("SharedDeviceTestKitTests", "SharedDeviceTestKit DeviceConfiguration SharedDevice +commands +apps +center")
 )
 

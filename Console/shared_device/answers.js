@@ -81,5 +81,5 @@ export function entriesOf(answer) {
 /** What kept an answer away: `denied`, or `gone` for whatever says nothing of this person's rights. */
 export function problemOf(error) {
     const name = error?.name ?? error?.problem ?? "";
-    return name.endsWith(".Error.not_permitted") || name === "access-denied" ? "denied" : "gone";
+    return name.endsWith(".Error.not_permitted") || name === "org.freedesktop.DBus.Error.AccessDenied" || name === "access-denied" ? "denied" : "gone";
 }

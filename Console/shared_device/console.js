@@ -3,7 +3,7 @@
 import { deviceOf, entriesOf, problemOf, roundOf } from "./answers.js";
 import { Broker } from "./broker.js";
 import { ask } from "./dialogs.js";
-import { at, html, offer, write } from "./dom.js";
+import { at, fill, followTheme, html, offer, write } from "./dom.js";
 import * as drawing from "./drawing.js";
 import { segmentsOf, withOutages } from "./day.js";
 import { most } from "./entries.js";
@@ -152,14 +152,6 @@ function drawNotice() {
     }
 }
 
-/** Replaces what is in a node where it is to say something else. */
-function fill(node, key, ...children) {
-    if (node.dataset.key === key)
-        return;
-    node.dataset.key = key;
-    node.replaceChildren(...children);
-}
-
 function drawSession() {
     const { device, link } = state;
     const isKnown = link === "known";
@@ -279,17 +271,7 @@ at("round-choice").addEventListener("change", async () => {
     }
 });
 
-// Cockpit's own choice of colours goes before the system's.
-function useTheme() {
-    const style = localStorage.getItem("shell:style") ?? "auto";
-    const isDark = style === "dark" || style === "auto" && matchMedia("(prefers-color-scheme: dark)").matches;
-    document.documentElement.dataset.theme = isDark ? "dark" : "light";
-}
-
-useTheme();
-window.addEventListener("storage", useTheme);
-window.addEventListener("cockpit-style", useTheme);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", useTheme);
+followTheme();
 new ResizeObserver(draw).observe(at("waterfall"));
 // What grows with the time: how long somebody is signed in, how long an app owes.
 const isCalm = matchMedia("(prefers-reduced-motion: reduce)");

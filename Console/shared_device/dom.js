@@ -38,3 +38,32 @@ export function offer(select, options) {
     if (options.some(([value]) => value === chosen))
         select.value = chosen;
 }
+
+/** Replaces what is in a node where it is to say something else. key: says what it says. */
+export function fill(node, key, ...children) {
+    if (node.dataset.key === key)
+        return;
+    node.dataset.key = key;
+    node.replaceChildren(...children);
+}
+
+/** Takes Cockpit's own choice of colours, which goes before the system's. */
+export function followTheme() {
+    const isSystemDark = matchMedia("(prefers-color-scheme: dark)");
+    const chosen = () => {
+        try {
+            return localStorage.getItem("shell:style") ?? "auto";
+        } catch {
+            // A page without a place of its own keeps nothing.
+            return "auto";
+        }
+    };
+    const use = () => {
+        const style = chosen();
+        document.documentElement.dataset.theme = style === "dark" || style === "auto" && isSystemDark.matches ? "dark" : "light";
+    };
+    use();
+    window.addEventListener("storage", use);
+    window.addEventListener("cockpit-style", use);
+    isSystemDark.addEventListener("change", use);
+}

@@ -5,69 +5,113 @@ import { axisOf, signs, spread } from "./rounds.js";
 import { hoursOf, meanings } from "./day.js";
 import { clock, span } from "./words.js";
 
-const meaningsOfBars = { owed: "has not heard of it", heard: "was told, has not begun", cleaning: "cleans up", broken: "failed, still owes" };
+const meaningsOfBars = { owed: "has not heard of it", heard: "was told, has not begun", cleaning: "cleans up", broken: "failed, still owes", away: "stopped, or not there" };
 
 const percent = (value, whole) => `${(100 * value / whole).toFixed(3)}%`;
+
+/** What all rows of a drawing have in common. width: of the track, in pixels. */
+function scaleOf(rows, width) {
+    const axis = axisOf(rows, width);
+    const x = seconds => percent(seconds - axis.begin, axis.end - axis.begin);
+    const ticks = height => axis.ticks.map(tick => svg("line", { class: tick === 0 ? "origin" : "tick", x1: x(tick), x2: x(tick), y1: 0, y2: height }));
+    const labels = axis.ticks.map(tick => [tick, (tick - axis.begin) / (axis.end - axis.begin)]).filter(([tick, share]) => tick === 0 || share > 0.02 && share < 0.94)
+        .map(([tick]) => svg("text", { class: tick === 0 ? "time first" : "time", x: x(tick), y: 13 }, tick === 0 ? "sign-out" : tick < 0 ? `−${span(-tick)}` : span(tick)));
+    return { axis, width, x, ticks, labels };
+}
 
 /**
  * The waterfall of a round.
  *
  * width: of the track, in pixels. opened: the keys of rows that show their lines. toggle, waive: called with the row. Waiving is offered where
- * `waive` is there.
+ * `waive` is there. noLines: what a row without lines says. name: of this drawing, where a page has several.
  */
-export function waterfall(rows, width, opened, now, { toggle, waive }) {
-    const axis = axisOf(rows, width);
-    const x = seconds => percent(seconds, axis.end);
-    const ticks = height => axis.ticks.map(tick => svg("line", { class: tick === 0 ? "origin" : "tick", x1: x(tick), x2: x(tick), y1: 0, y2: height }));
-    const labels = axis.ticks.filter(tick => tick / axis.end < 0.94).map(tick =>
-        svg("text", { class: tick === 0 ? "time first" : "time", x: x(tick), y: 13 }, tick === 0 ? "sign-out" : span(tick)));
-    const head = html("div", { class: "row axis", "aria-hidden": "true" }, html("span"), svg("svg", { height: 20, width: "100%" }, ...labels));
-    const items = rows.map((row, index) => item(row, index, { axis, width, x, ticks, opened, now, toggle, waive }));
+export function waterfall(rows, width, opened, now, { toggle, waive, noLines = "The log that is loaded has no line of it.", name = "lines" }) {
+    const scale = scaleOf(rows, width);
+    const head = html("div", { class: "row axis", "aria-hidden": "true" }, html("span"), svg("svg", { height: 20, width: "100%" }, ...scale.labels));
+    const items = rows.map((row, index) => item(row, `${name}-${index}`, scale, { opened, now, toggle, waive, noLines }));
     return html("div", {}, legend(rows), head, html("ol", { class: "rows" }, ...items));
 }
 
-function item(row, index, { axis, width, x, ticks, opened, now, toggle, waive }) {
-    const isOpen = opened.has(row.key);
-    const panel = `lines-${index}`;
-    const said = row.marks.map(mark => `${signs[mark.kind].meaning} after ${span(mark.at)}`).join(", ");
-    const label = `${row.name}: ${row.word}${said ? `; ${said}` : ""}`;
-    const places = spread(row.marks.map(mark => mark.at / axis.end * width), 20, Math.max(width, 20));
-    const track = svg("svg", { class: "track", height: 40, width: "100%", role: "img", "aria-label": label },
+const after = seconds => seconds < 0 ? `${span(-seconds)} before` : `after ${span(seconds)}`;
+
+/** A row's bars and marks, of 40 pixels in height. */
+function track(row, { axis, width, x, ticks }) {
+    const said = row.marks.map(mark => `${signs[mark.kind].meaning} ${after(mark.at)}`).join(", ");
+    const label = [row.name, row.word].filter(Boolean).join(": ") + (said ? `; ${said}` : "");
+    const places = spread(row.marks.map(mark => (mark.at - axis.begin) / (axis.end - axis.begin) * width), 20, Math.max(width, 20));
+    return svg("svg", { class: "track", height: 40, width: "100%", role: "img", "aria-label": label },
         ...ticks(40),
-        ...row.bars.map(bar => svg("rect", { class: `segment ${bar.kind}${bar.isOpen ? " open" : ""}`, x: x(bar.from), width: x(Math.max(0, bar.to - bar.from)), y: 24, height: 12, rx: 2 },
+        ...row.bars.map(bar => svg("rect", { class: `segment ${bar.kind}${bar.isOpen ? " open" : ""}`, x: x(bar.from), width: percent(Math.max(0, bar.to - bar.from), axis.end - axis.begin), y: 24, height: 12, rx: 2 },
             svg("title", {}, `${meaningsOfBars[bar.kind]}, from ${span(bar.from)} ${bar.isOpen ? "on" : `to ${span(bar.to)}`}`))),
         ...row.marks.flatMap((mark, place) => {
             const sign = signs[mark.kind];
             return [
                 svg("line", { class: "stem", x1: percent(places[place], width), y1: 18, x2: x(mark.at), y2: 30 }),
                 svg("svg", { x: percent(places[place], width), y: 10, class: `mark ${sign.style}`, overflow: "visible" },
-                    svg("title", {}, `${span(mark.at)}: ${sign.meaning}`), svg("circle", { r: 8 }), svg("text", { y: 3.6 }, sign.letter)),
+                    svg("title", {}, `${sign.meaning} ${after(mark.at)}`), svg("circle", { r: 8 }), svg("text", { y: 3.6 }, sign.letter)),
             ];
         }));
-    const button = html("button", { type: "button", class: "name", "aria-expanded": String(isOpen), "aria-controls": panel, "data-key": row.key, title: row.identifier, click: () => toggle(row) },
-        html("span", { class: "arrow", "aria-hidden": "true" }, isOpen ? "▾" : "▸"), html("span", { class: "app" }, row.name));
-    const state = html("span", { class: `state ${row.style}` }, html("span", { "aria-hidden": "true" }, `${row.sign} `), row.word);
-    const lines = html("div", { id: panel, class: "opened", hidden: !isOpen }, ...(isOpen ? details(row, now, waive) : []));
-    return html("li", {}, html("div", { class: "row" }, html("div", { class: "label" }, button, state), track), lines);
 }
 
-function details(row, now, waive) {
-    const lines = row.lines.map(line => html("li", {}, html("span", { class: "when" }, clock(line.at, now)), " ", html("b", {}, line.event), line.detail ? ` ${line.detail}` : ""));
+function item(row, panel, scale, { opened, now, toggle, waive, noLines }) {
+    const isOpen = opened.has(row.key);
+    const button = html("button", { type: "button", class: "name", "aria-expanded": String(isOpen), "aria-controls": panel, "data-key": row.key, title: row.identifier, click: () => toggle(row) },
+        html("span", { class: "arrow", "aria-hidden": "true" }, isOpen ? "▾" : "▸"), html("span", { class: "app" }, row.name));
+    const state = html("span", { class: `state ${row.style}` }, row.sign ? html("span", { "aria-hidden": "true" }, `${row.sign} `) : null, row.word);
+    const lines = html("div", { id: panel, class: "opened", hidden: !isOpen }, ...(isOpen ? details(row, now, waive, noLines) : []));
+    return html("li", {}, html("div", { class: "row" }, html("div", { class: "label" }, button, state), track(row, scale)), lines);
+}
+
+function details(row, now, waive, noLines) {
+    const lines = row.lines.map(line => html("li", {}, html("span", { class: "when" }, line.when ?? clock(line.at, now)), " ", html("b", {}, line.event), line.detail ? ` ${line.detail}` : ""));
     return [
         html("p", { class: "dim" }, `${row.identifier}${row.user === null ? "" : `, uid ${row.user}`}`),
         row.detail ? html("p", {}, `${row.app.progress === "waived" ? "The administrator’s reason" : "Its words"}: ${row.detail}`) : null,
-        lines.length ? html("ul", {}, ...lines) : html("p", { class: "dim" }, "The log that is loaded has no line of it."),
+        lines.length ? html("ul", {}, ...lines) : html("p", { class: "dim" }, noLines),
         waive && !row.done ? html("button", { type: "button", class: "small", click: () => waive(row) }, "Waive …") : null,
     ].filter(Boolean);
 }
 
-/** The signs and bars that occur, with their meanings. */
-function legend(rows) {
-    const kinds = Object.keys(signs).filter(kind => rows.some(row => row.marks.some(mark => mark.kind === kind)));
+/** Samples of the bars and signs that occur, with their meanings and widths. */
+function samples(rows) {
     const bars = Object.keys(meaningsOfBars).filter(kind => rows.some(row => row.bars.some(bar => bar.kind === kind && (bar.isOpen || bar.to > bar.from))));
-    return html("ul", { class: "legend", "aria-label": "Signs" },
-        ...bars.map(kind => html("li", {}, svg("svg", { width: 22, height: 12, "aria-hidden": "true" }, svg("rect", { class: `segment ${kind}`, x: 1, y: 1, width: 20, height: 10, rx: 2 })), meaningsOfBars[kind])),
-        ...kinds.map(kind => html("li", {}, svg("svg", { width: 18, height: 18, "aria-hidden": "true" }, svg("g", { class: `mark ${signs[kind].style}`, transform: "translate(9 9)" }, svg("circle", { r: 8 }), svg("text", { y: 3.6 }, signs[kind].letter))), signs[kind].meaning)));
+    const kinds = Object.keys(signs).filter(kind => rows.some(row => row.marks.some(mark => mark.kind === kind)));
+    return [
+        ...bars.map(kind => ({ meaning: meaningsOfBars[kind], width: 22, sample: svg("svg", { width: 22, height: 18, "aria-hidden": "true" }, svg("rect", { class: `segment ${kind}`, x: 1, y: 4, width: 20, height: 10, rx: 2 })) })),
+        ...kinds.map(kind => ({ meaning: signs[kind].meaning, width: 18, sample: svg("svg", { width: 18, height: 18, "aria-hidden": "true" },
+            svg("g", { class: `mark ${signs[kind].style}`, transform: "translate(9 9)" }, svg("circle", { r: 8 }), svg("text", { y: 3.6 }, signs[kind].letter))) })),
+    ];
+}
+
+const legend = rows => html("ul", { class: "legend", "aria-label": "Signs" }, ...samples(rows).map(({ sample, meaning }) => html("li", {}, sample, meaning)));
+
+/**
+ * The waterfall as one picture, which has its colours and its style with it.
+ *
+ * width: in pixels. theme: `light` or `dark`. title: for who does not see it.
+ */
+export function picture(rows, width, theme, title) {
+    const [margin, top, height] = [14, 34, 66];
+    const scale = scaleOf(rows, width - 2 * margin);
+    const within = (y, size, ...children) => svg("svg", { x: margin, y, width: width - 2 * margin, height: size, overflow: "visible" }, ...children);
+    const lines = rows.map((row, index) => within(top + index * height, height,
+        svg("text", { class: "name", y: 16 }, svg("tspan", {}, row.name), svg("tspan", { class: `state ${row.style}`, dx: 10 }, `${row.sign} ${row.word}`)),
+        svg("svg", { y: 20, width: "100%", height: 40, overflow: "visible" }, track(row, scale))));
+    let [x, y] = [margin, top + rows.length * height + 12];
+    const meanings = samples(rows).map(({ sample, width: taken, meaning }) => {
+        const needed = taken + meaning.length * 6.6 + 24;
+        if (x + needed > width && x > margin)
+            [x, y] = [margin, y + 26];
+        const drawn = svg("svg", { x, y, overflow: "visible" }, sample, svg("text", { class: "note", x: taken + 6, y: 13 }, meaning));
+        x += needed;
+        return drawn;
+    });
+    // Of the page's own style: the colours of the theme, and what is about drawings.
+    const rules = [...document.styleSheets].flatMap(sheet => [...sheet.cssRules]).map(rule => rule.cssText);
+    const colours = rules.filter(rule => rule.includes(`[data-theme="${theme}"]`) && rule.includes("--ink")).map(rule => rule.replace(/^[^{]*/, "svg "));
+    return svg("svg", { class: "picture", viewBox: `0 0 ${width} ${y + 30}`, role: "img", "aria-label": title },
+        svg("style", {}, [...colours, ...rules.filter(rule => rule.startsWith("svg"))].join("\n")), svg("rect", { class: "paper", width: "100%", height: "100%", rx: 6 }),
+        within(10, 20, ...scale.labels), ...lines, ...meanings);
 }
 
 /** The same as a table. */

@@ -1,6 +1,6 @@
 // A round of cleanup as rows on one time axis. Pure: draws nothing.
 
-/** The signs, as the reports of `shared-device check` have them. */
+/** The signs. A letter, because colours alone would say nothing on paper. The first seven are of a device's log, the others of a check. */
 export const signs = {
     told: { letter: "T", style: "told", meaning: "asks and is told" },
     begun: { letter: "B", style: "told", meaning: "begins to clean up" },
@@ -9,6 +9,15 @@ export const signs = {
     waived: { letter: "W", style: "bad", meaning: "waived" },
     enforced: { letter: "E", style: "bad", meaning: "enforced" },
     interrupted: { letter: "×", style: "fault", meaning: "ended before it was done" },
+    signIn: { letter: "I", style: "account", meaning: "sign-in" },
+    signOut: { letter: "O", style: "account", meaning: "sign-out" },
+    broadcast: { letter: "A", style: "account", meaning: "broadcast: all apps ask" },
+    stopped: { letter: "=", style: "fault", meaning: "stopped" },
+    continued: { letter: "›", style: "fault", meaning: "goes on" },
+    killed: { letter: "×", style: "fault", meaning: "killed" },
+    started: { letter: "S", style: "life", meaning: "starts" },
+    ended: { letter: "E", style: "life", meaning: "ends" },
+    spoofed: { letter: "?", style: "fault", meaning: "spoofed broadcast" },
 };
 
 const states = {
@@ -65,15 +74,15 @@ export function rowsOf(round, entries, now, name, span) {
     return rows.sort((one, other) => Number(one.done) - Number(other.done) || one.name.localeCompare(other.name));
 }
 
-/** The axis: from the sign-out to the last event, or to now where somebody still owes. Ticks have round numbers. */
+/** The axis: from the sign-out, or what was before it, to the last event, or to now where somebody still owes. Ticks have round numbers. */
 export function axisOf(rows, width) {
-    const ends = rows.flatMap(row => [...row.bars.map(bar => bar.to), ...row.marks.map(mark => mark.at)]);
-    const end = Math.max(0.01, ...ends) * 1.04;
-    const step = stepFor(end / Math.max(2, Math.floor(width / 90)));
+    const times = rows.flatMap(row => [...row.bars.flatMap(bar => [bar.from ?? 0, bar.to]), ...row.marks.map(mark => mark.at)]);
+    const [begin, end] = [Math.min(0, ...times) * 1.04, Math.max(0.01, ...times) * 1.04];
+    const step = stepFor((end - begin) / Math.max(2, Math.floor(width / 90)));
     const ticks = [];
-    for (let index = 0; index * step <= end; index += 1)
+    for (let index = Math.ceil(begin / step); index * step <= end; index += 1)
         ticks.push(index * step);
-    return { end, ticks };
+    return { begin, end, ticks };
 }
 
 /** The next larger step for a scale of seconds: 1, 2 or 5 and zeros below a minute; then what clocks have. */

@@ -1,50 +1,14 @@
 """What a person sees and does in the console: Chromium against Cockpit and the broker. Run by console-check."""
 
 import os
-import pathlib
 import signal
 import sys
 import time
 
-import axe_playwright_python
 from device import Device, wait_for
+from fleetpage import draw_check, draw_fleet, tests_of_fleet
+from pages import check_accessibility, heading, hostile, picture, pictures, port, signed_in
 from playwright.sync_api import expect, sync_playwright
-
-port = int(os.environ["PORT"])
-pictures = pathlib.Path(os.environ["SCREENSHOTS"])
-axe = next(pathlib.Path(axe_playwright_python.__file__).parent.rglob("axe.min.js")).read_text()
-hostile = "<img/src=x/onerror=alert(1)>"
-shell = f"http://localhost:{port}/shared_device"
-alone = f"http://localhost:{port}/cockpit/@localhost/shared_device/index.html"
-
-
-def signed_in(browser, person, **options):
-    """A browser of its own at the console, signed in to Cockpit by PAM."""
-    page = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}).new_page()
-    page.errors = []
-    page.on("pageerror", lambda error: page.errors.append(str(error)))
-    page.on("console", lambda message: page.errors.append(message.text) if "Content Security Policy" in message.text else None)
-    page.goto(shell)
-    page.fill("#login-user-input", person)
-    page.fill("#login-password-input", Device.people[person])
-    page.click("#login-button")
-    # As one of Cockpit's pages, and then without Cockpit's frame around it.
-    expect(page.frame_locator("iframe[name$='/shared_device']").locator("#session-heading")).not_to_have_text("Asking the broker …")
-    page.goto(alone)
-    return page
-
-
-def heading(page): return page.locator("#session-heading")
-
-
-def check_accessibility(page, what):
-    page.evaluate(axe)
-    found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']})")["violations"]
-    assert not found, f"{what}: " + "; ".join(f"{each['id']}: {[node['target'] for node in each['nodes']][:3]} {each['nodes'][0]['failureSummary']}" for each in found)
-
-
-def picture(page, name):
-    page.screenshot(path=pictures / f"{name}.png", full_page=True)
 
 
 def tests(device, browser):
@@ -234,9 +198,10 @@ def tests(device, browser):
 
     def no_errors():
         """No script failed, and Cockpit's content policy forbade nothing."""
-        assert not [error for page in pages.values() for error in page.errors]
+        assert not [error for page in pages.values() for error in getattr(page, "errors", [])]
 
-    return [sees_who_is_signed_in, text_is_text, second_browser, stopped_app, quickly, waiver, broker_gone, log_of_thousands, who_may, by_polkit, no_errors]
+    of_device = [sees_who_is_signed_in, text_is_text, second_browser, stopped_app, quickly, waiver, broker_gone, log_of_thousands, who_may]
+    return [*of_device, *tests_of_fleet(device, pages), by_polkit, no_errors]
 
 
 def draw_for_documentation(device, browser):
@@ -254,6 +219,8 @@ def draw_for_documentation(device, browser):
         end = page.locator("#round").bounding_box()
         clip = {"x": 0, "y": 0, "width": width, "height": end["y"] + end["height"] + 16}
         page.screenshot(path=pictures.with_stem(pictures.stem + kind), clip=clip, full_page=True)
+    draw_fleet(device, page)
+    draw_check(device, page)
 
 
 def main():

@@ -70,7 +70,14 @@ class Device:
         over("/etc/cockpit/disallowed-users", "")
         packages = self.folder / "packages"
         shutil.copytree("/usr/share/cockpit", packages, symlinks=True)
-        shutil.copytree(top / "Console/shared_device", packages / "shared_device", dirs_exist_ok=True)
+        for name in ("shared_device", "shared_device_fleet"):
+            shutil.copytree(top / "Console" / name, packages / name, dirs_exist_ok=True)
+        # The fleet's page is for a controller's host, which newer versions of Cockpit look for by this file.
+        settings = self.folder / "settings"
+        settings.mkdir()
+        (settings / "fleet-controller.json").touch()
+        os.makedirs("/etc/shared-device", exist_ok=True)
+        subprocess.run(["mount", "--bind", settings, "/etc/shared-device"], check=True)
         subprocess.run(["mount", "--bind", packages, "/usr/share/cockpit"], check=True)
 
     def _start_bus(self):
@@ -103,7 +110,11 @@ class Device:
         assert process.stdout.readline() == "signed in\n", (self.folder / "log").read_text()[-2000:]
 
     def stop(self, app):
-        self.apps[app].send_signal(signal.SIGSTOP)
+        process = self.apps[app]
+        process.send_signal(signal.SIGSTOP)
+        wait_for("the app to stand still", lambda: pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T")
+        # What it asked right before is answered by now, and not after what comes next.
+        self.call("GetStatus")
 
     def go_on(self, app):
         self.apps[app].send_signal(signal.SIGCONT)

@@ -1,10 +1,12 @@
 // The page's pure modules, in node: node --test Tests/Console/values.test.mjs
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 const source = name => import(new URL(`../../Console/shared_device/${name}.js`, import.meta.url));
 const [answers, words, rounds, day, entries] = await Promise.all(["answers", "words", "rounds", "day", "entries"].map(source));
+
+const report = await import(new URL("../../Console/report/report.js", import.meta.url));
+const [fleet, devices] = await Promise.all(["controller", "rows"].map(name => import(new URL(`../../Console/shared_device_fleet/${name}.js`, import.meta.url))));
 
 const app = (identifier, fields) => ({ identifier, user: 1000, progress: "owed", told: null, begun: null, finished: null, detail: "", runs: true, ...fields });
 const round = (...apps) => ({ session: 7, endedAt: 1000, outcome: "open", apps });
@@ -120,16 +122,49 @@ test("of 10,000 rows those in view are drawn", () => {
     assert.deepEqual(entries.visible(0, 32, 0, 416), { first: 0, end: 0 });
 });
 
-test("signs and their colours are those of the reports of shared-device check", () => {
-    const text = path => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
-    const report = text("Sources/TestKits/SharedDeviceTestKit/Reports/TimelineStyle.swift");
-    for (const [kind, sign] of Object.entries(rounds.signs).filter(([kind]) => kind !== "interrupted"))
-        assert.ok(report.includes(`case .${kind}: ("${sign.letter}", "${sign.style}", "${sign.meaning}")`), kind);
-    const style = text("Console/shared_device/shared-device.css");
-    const themes = [[/static let light = Palette\(colours: \[([^\]]*)\]/, /:root, \[data-theme="light"\] \{([^}]*)\}/], [/static let dark = Palette\(colours: \[([^\]]*)\]/, /\n\[data-theme="dark"\] \{([^}]*)\}/]];
-    for (const [palette, rule] of themes) {
-        const [colours, properties] = [report.match(palette)[1], style.match(rule)[1]];
-        for (const name of ["ink", "dim", "good", "bad", "told", "account", "fault"])
-            assert.equal(properties.match(new RegExp(`--${name}: ([^;]*);`))[1], colours.match(new RegExp(`"${name}", "([^"]*)"`))[1], name);
+test("a check's sign-out has a row for each process, from what was done right before it to the last receipt", () => {
+    const event = (milliseconds, lane, kind) => ({ milliseconds, lane, kind, text: kind });
+    const round = {
+        session: 1, user: "ada", observed: 18000,
+        apps: [{ identifier: "a", isClean: true, heardAfter: 2, begunAfter: 3, cleanedAfter: 300, summary: "clean" }, { identifier: "b", isClean: false, summary: "has not heard" }],
+        events: [event(-20000, "b", "started"), event(-5, "b", "stopped"), event(0, "device", "signOut"), event(2, "a", "told"), event(300, "a", "finished"), event(60000, "device", "signIn")],
+    };
+    const [device, one, other] = report.reportRows(round, { a: "A", b: "B" });
+    assert.deepEqual([device.name, device.word, device.marks.map(mark => mark.kind)], ["device", "", ["signOut"]]);
+    assert.deepEqual([one.name, one.word, one.done, one.bars.map(bar => bar.kind)], ["A", "clean after 300 ms", true, ["owed", "heard", "cleaning"]]);
+    assert.deepEqual([other.word, other.done], ["not clean: has not heard", false]);
+    assert.deepEqual(other.bars, [{ kind: "owed", from: 0, to: 18, isOpen: true }, { kind: "away", from: -0.005, to: 18, isOpen: true }]);
+    const clean = { ...round, apps: round.apps.slice(0, 1), events: round.events.filter(each => each.lane !== "b") };
+    assert.equal(Math.max(...report.reportRows(clean, {}).flatMap(row => row.bars.map(bar => bar.to))), 0.3, "the wait after the last receipt is not drawn");
+    const axis = rounds.axisOf(report.reportRows(round, {}), 700);
+    assert.ok(axis.begin < 0 && axis.ticks.includes(0), "what was before the sign-out is on the axis");
+});
+
+test("the answers of a controller are read whatever is in them, and a device's rounds as its own page reads them", () => {
+    const v = (t, v) => ({ t, v });
+    for (const wrong of [{}, { devices: v("s", "x"), counts: v("u", 1), rounds: v("as", ["a"]), orders: v("at", [1]) }]) {
+        assert.deepEqual(fleet.pageOf(wrong).devices, []);
+        assert.deepEqual([fleet.progressOf(wrong).undone, fleet.ordersOf(wrong), fleet.deviceOf(wrong).rounds.length], [Infinity, [], wrong.rounds ? 1 : 0]);
     }
+    const device = fleet.deviceOf({ device: v("s", "ward-1"), state: v("s", "cleaning"), rounds: v("aa{sv}", [{ session: v("t", 7), endedAt: v("d", 1000), outcome: v("s", "open"), more: v("t", 2),
+        apps: v("aa{sv}", [{ identifier: v("s", "a"), progress: v("s", "begun"), toldAfter: v("d", 0.1), begunAfter: v("d", 0.2) }]) }]) });
+    assert.deepEqual([device.rounds[0].session, device.rounds[0].more, device.rounds[0].apps[0].begun], [7, 2, 0.2]);
+});
+
+test("devices are found by name, group and app, the worst first; what is no state counts as unknown", () => {
+    const row = (name, state, fields) => ({ name, state, groups: [], owing: [], detail: "", problems: [], ...fields });
+    const all = [row("b", "clean"), row("a", "clean"), row("c", "cleaning", { owing: ["notes (begun)"] }), row("d", "unknown", { groups: ["shop"] }), row("e", "")];
+    assert.deepEqual(devices.found(all, { text: "", state: "" }).map(each => each.name), ["d", "c", "a", "b", "e"]);
+    assert.deepEqual(devices.found(all, { text: "NOTES", state: "" }).map(each => each.name), ["c"]);
+    assert.deepEqual(devices.found(all, { text: "shop", state: "unknown" }).map(each => each.name), ["d"]);
+    assert.equal(devices.stateOf(row("x", "constructor")), "unknown");
+    const rows = devices.restated(devices.updated(new Map([["c", all[2]]]), [row("c", "cleaning")]), [row("c", "stuck")]);
+    assert.equal(rows.get("c").state, "stuck");
+});
+
+test("an order's bar is full where all are counted, and its sentence says who has not done it", () => {
+    const parts = devices.partsOf({ counts: { clean: 3, unknown: 1 }, total: 4 });
+    assert.deepEqual(parts.map(part => [part.state, part.from, part.to]), [["clean", 0, 0.75], ["unknown", 0.75, 1]]);
+    assert.match(devices.sentenceOf({ total: 4, undone: 1, waived: 0 }).text, /3 of 4 devices have done it, 1 has not/);
+    assert.match(devices.sentenceOf({ total: 0, undone: 0, waived: 0 }).text, /nobody is waited for/);
 });

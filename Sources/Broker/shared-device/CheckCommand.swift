@@ -34,14 +34,6 @@ struct CheckCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Write the result as a page with timelines.", valueName: "file"))
     var html: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "Write the last sign-out's timeline as a picture, and beside it file-dark.svg for dark pages.",
-            valueName: "file.svg"
-        )
-    )
-    var svg: String?
-
     @Flag(help: "List the steps and all expectations, not only those that do not hold.")
     var verbose = false
 
@@ -132,14 +124,7 @@ struct CheckCommand: ParsableCommand {
             junit.map { ReportFile(path: $0) { $0.junit } },
             json.flatMap { $0 == "-" ? nil : ReportFile(path: $0) { try $0.json } },
             html.map { ReportFile(path: $0) { $0.html } },
-            svg.map { ReportFile(path: $0) { $0.svg(isDark: false) ?? "" } },
-            svg.map { ReportFile(path: Self.dark($0)) { $0.svg(isDark: true) ?? "" } },
         ].compactMap(\.self)
-    }
-
-    /// The file beside `path` for dark backgrounds: `timeline-dark.svg` for `timeline.svg`.
-    private static func dark(_ path: String) -> String {
-        path.hasSuffix(".svg") ? "\(path.dropLast(4))-dark.svg" : "\(path)-dark"
     }
 
     /// Runs the plan, and waits for it.

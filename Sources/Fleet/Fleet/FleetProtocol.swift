@@ -21,8 +21,13 @@ package enum FleetProtocol {
         case getOrder = "GetOrder"
         /// `after`, `limit` → `orders`, the newest first.
         case getOrders = "GetOrders"
-        /// `after`: a name; `limit` → `devices` in the order of their names, and how the controller is.
+        /// `after`: a name; `limit` → `devices` in the order of their names, and how the controller is. With `order` each of them that it is for says
+        /// its `state`. With `changedAfter`, a revision, only those that have changed since; `wait` waits for a change. Where a device was forgotten
+        /// since, all of them come, and `isWhole` says so.
         case getDevices = "GetDevices"
+        /// `device`; `order` → what `GetDevices` says of it, and its `rounds`: each as the device's broker answers to its own `GetRound`, as far as the
+        /// device has reported it.
+        case getDevice = "GetDevice"
         /// `devices`; `groups` to list them, none to take them off the list.
         case listDevices = "ListDevices"
     }

@@ -1,5 +1,6 @@
 import DBusTransport
 import Fleet
+import FoundationEssentials
 import SharedDevice
 
 /// What the agent asks the device's broker. It signs out and reads, and does nothing else (FL-8).
@@ -19,11 +20,10 @@ struct BrokerQuestions: Sendable {
             throw SharedDeviceError(.brokerFailed, attempted: "ask the broker", message: "its answer lacks “epoch”")
         }
         var rounds: [DeviceReport.Round] = []
-        var room = DeviceReport.mostDebts
-        for session in Self.sessions(status) {
-            guard let round = try await round(of: session, room: room) else { continue }
-            room -= round.owing.count
-            rounds.append(round)
+        var room = Room()
+        // The newest first: its apps' ways are what somebody wants to see.
+        for session in Self.sessions(status).reversed() {
+            if let report = try await round(of: session) { rounds.insert(room.take(report), at: 0) }
         }
         let view = DeviceView(mode: mode, epoch: epoch, isSignedIn: status["account"] != nil, rounds: rounds)
         return (view, status["revision"]?.unsignedValue)
@@ -39,16 +39,15 @@ struct BrokerQuestions: Sendable {
         return sorted.prefix(DeviceReport.mostRounds - 1) + sorted.dropFirst(DeviceReport.mostRounds - 1).suffix(1)
     }
 
-    private func round(of session: UInt64, room: Int) async throws(SharedDeviceError) -> DeviceReport.Round? {
+    private func round(of session: UInt64) async throws(SharedDeviceError) -> CleanupReport? {
         let answer = try await broker.call(
             .getRound,
             ["administration": .boolean(true), "session": .uint64(session)],
             attempted: "ask the broker for the round of session \(session)"
         )
         guard answer["round"] != nil else { return nil }
-        let report: CleanupReport
         do throws(BrokerProtocol.Malformed) {
-            report = try CleanupReport(answer["round"])
+            return try CleanupReport(answer["round"])
         } catch {
             throw SharedDeviceError(
                 .brokerFailed,
@@ -56,15 +55,45 @@ struct BrokerQuestions: Sendable {
                 message: "its answer lacks “\(error.field)”"
             )
         }
-        let owing = report.owing
-        let waived = report.apps.count { $0.progress == .waived }
-        return DeviceReport.Round(
-            session: session,
-            finished: UInt64(report.apps.count - owing.count - waived),
-            waived: UInt64(waived),
-            owing: owing.prefix(max(room, 0)).map { .init(app: $0.identifier, progress: $0.progress.rawValue) },
-            more: UInt64(owing.count - min(owing.count, max(room, 0)))
-        )
+    }
+
+    /// What a report has left for rounds, so that it stays as small as a message has to be.
+    private struct Room {
+        var debts = DeviceReport.mostDebts
+        var (steps, stepBytes) = (DeviceReport.mostSteps, DeviceReport.mostStepBytes)
+
+        mutating func take(_ report: CleanupReport) -> DeviceReport.Round {
+            let owing = report.owing
+            let waived = report.apps.count { $0.progress == .waived }
+            let told = owing.prefix(debts)
+            debts -= told.count
+            var steps: [DeviceReport.Round.Step] = []
+            for app in owing + report.apps.filter(\.progress.isSettled) {
+                let step = DeviceReport.Round.Step(
+                    app: app.identifier,
+                    progress: app.progress.rawValue,
+                    told: Self.milliseconds(app.toldAfter),
+                    begun: Self.milliseconds(app.begunAfter),
+                    finished: Self.milliseconds(app.finishedAfter)
+                )
+                guard self.steps > 0, step.size <= stepBytes else { continue }
+                (self.steps, stepBytes) = (self.steps - 1, stepBytes - step.size)
+                steps.append(step)
+            }
+            return DeviceReport.Round(
+                session: report.session,
+                finished: UInt64(report.apps.count - owing.count - waived),
+                waived: UInt64(waived),
+                owing: told.map { .init(app: $0.identifier, progress: $0.progress.rawValue) },
+                more: UInt64(owing.count - told.count),
+                ended: report.endedAt.timeIntervalSince1970,
+                steps: steps
+            )
+        }
+
+        private static func milliseconds(_ seconds: Double?) -> UInt64? {
+            seconds.flatMap { (0...1e9).contains($0) ? UInt64(($0 * 1000).rounded()) : nil }
+        }
     }
 
     /// Signs out who is signed in with this session, and nobody else.

@@ -1,6 +1,7 @@
 import DBusTransport
 import Fleet
 import Glibc
+import StrictJSON
 
 /// The controller on the bus. Root and the controller's own user may call it; the bus's policy may keep others away before.
 struct ControllerInterface: Sendable {
@@ -44,7 +45,8 @@ struct ControllerInterface: Sendable {
             case .signOut: try await signOut(request)
             case .getOrder: try await order(request)
             case .getOrders: orders(request)
-            case .getDevices: devices(request)
+            case .getDevices: await devices(request)
+            case .getDevice: try device(request)
             case .listDevices: try await list(request)
             }
         } catch {
@@ -82,16 +84,7 @@ struct ControllerInterface: Sendable {
     }
 
     private func order(_ request: Fields) async throws(FleetRefusal) -> Fields {
-        var wait = 0.0
-        if case .double(let seconds)? = request["wait"], seconds.isFinite {
-            wait = min(max(seconds, 0), FleetProtocol.longestWait)
-        }
-        let (known, deadline) = (request["revision"]?.unsignedValue, ControllerService.uptime + wait)
-        while known == service.read({ state, _ in state.revision }), ControllerService.uptime < deadline,
-            !Task.isCancelled
-        {
-            try? await Task.sleep(for: ControllerService.pause)
-        }
+        await waitForChange(after: request["revision"]?.unsignedValue, request)
         let wanted = request["order"]?.unsignedValue
         let fields = service.read { state, _ in
             (wanted.map { state.order($0) } ?? state.orders.last).map { Self.fields($0, state) }
@@ -102,27 +95,29 @@ struct ControllerInterface: Sendable {
         return fields
     }
 
+    /// Waits for as long as the request says at the most.
+    private func waitForChange(after known: UInt64?, _ request: Fields) async {
+        guard let known, case .double(let seconds)? = request["wait"], seconds.isFinite else { return }
+        let deadline = ControllerService.uptime + min(max(seconds, 0), FleetProtocol.longestWait)
+        while known == service.read({ state, _ in state.revision }), ControllerService.uptime < deadline,
+            !Task.isCancelled
+        {
+            try? await Task.sleep(for: ControllerService.pause)
+        }
+    }
+
     private static func fields(_ recorded: RecordedOrder, _ state: ControllerState) -> Fields {
-        let standings = state.standings(of: recorded, now: ControllerService.wall)
-        var counts: [String: UInt64] = [:]
-        for (_, standing) in standings { counts[standing.word, default: 0] += 1 }
-        let undone = standings.filter { !$0.standing.isDone }
-        let worst = undone.sorted { ($0.standing.rank, $0.name) < ($1.standing.rank, $1.name) }
+        let progress = state.progress(of: recorded, now: ControllerService.wall, atMost: FleetProtocol.mostDevices)
+        let counts = zip(Standing.words, progress.counts).filter { $0.1 > 0 }
         return fields(recorded).merging([
             "revision": .uint64(state.revision), "isConnected": .boolean(state.isConnected),
-            "total": .uint64(UInt64(standings.count)), "undoneCount": .uint64(UInt64(undone.count)),
-            "counts": .fields(counts.mapValues { .uint64($0) }),
+            "total": .uint64(progress.counts.reduce(0, +)), "undoneCount": .uint64(progress.undoneCount),
+            "counts": .fields(Dictionary(uniqueKeysWithValues: counts.map { ($0.0, .uint64($0.1)) })),
             "undone": .array(
-                worst.prefix(FleetProtocol.mostDevices).map { name, standing in
-                    .fields(fields(name, standing, state.devices[name]))
-                },
+                progress.worst.map { .fields(fields($0.name, $0.standing, state.devices[$0.name])) },
                 of: "a{sv}"
             ),
-            "waived": .uint64(
-                standings.reduce(0) { sum, entry in
-                    if case .clean(let waived) = entry.standing { sum + waived } else { sum }
-                }
-            ),
+            "waived": .uint64(progress.waived),
         ]) { $1 }
     }
 
@@ -163,22 +158,90 @@ struct ControllerInterface: Sendable {
 
     // MARK: Devices
 
-    private func devices(_ request: Fields) -> Fields {
-        let (after, limit) = (request["after"]?.stringValue ?? "", request["limit"]?.unsignedValue ?? 1000)
+    private func devices(_ request: Fields) async -> Fields {
+        let (after, limit) = (request["after"]?.stringValue, request["limit"]?.unsignedValue ?? 1000)
+        let most = min(Int(clamping: limit), FleetProtocol.mostDevices)
+        await waitForChange(after: request["changedAfter"]?.unsignedValue, request)
         return service.read { state, problem in
-            let names = state.devices.keys.filter { $0 > after }.sorted()
-            let some = names.prefix(min(Int(clamping: limit), FleetProtocol.mostDevices))
+            // A revision that is still to come is another controller's, and one from before a device was forgotten says nothing of that.
+            let known = request["changedAfter"]?.unsignedValue.flatMap { $0 > state.revision ? nil : $0 }
+            let since = known.flatMap { $0 < state.forgottenAt ? nil : $0 } ?? 0
+            let recorded = request["order"]?.unsignedValue.flatMap(state.order)
+            var some: [String] = []
+            var hasMore = false
+            for name in state.names[(after.map(state.place(after:)) ?? 0)...] {
+                if since > 0, state.devices[name]?.changedAt ?? 0 <= since { continue }
+                hasMore = some.count == most
+                if hasMore { break }
+                some.append(name)
+            }
             var fields: Fields = [
-                "isConnected": .boolean(state.isConnected), "highest": .uint64(state.highest),
-                "foreign": .uint64(state.foreignCount), "old": .uint64(state.oldCount),
-                "listed": .uint64(UInt64(state.devices.values.count(where: \.isListed))),
-                "unlisted": .uint64(UInt64(state.devices.values.count { !$0.isListed })),
-                "devices": .array(some.map { .fields(Self.fields($0, state.devices[$0])) }, of: "a{sv}"),
-                "more": .boolean(some.count < names.count),
+                "revision": .uint64(state.revision), "isWhole": .boolean(since == 0),
+                "time": .double(ControllerService.wall), "isConnected": .boolean(state.isConnected),
+                "highest": .uint64(state.highest), "foreign": .uint64(state.foreignCount),
+                "old": .uint64(state.oldCount),
+                "listed": .uint64(UInt64(state.listedCount)),
+                "unlisted": .uint64(UInt64(state.devices.count - state.listedCount)),
+                "devices": .array(some.map { .fields(Self.fields($0, state, recorded)) }, of: "a{sv}"),
+                "more": .boolean(hasMore),
             ]
             if let problem { fields["problem"] = .string(problem) }
             return fields
         }
+    }
+
+    private func device(_ request: Fields) throws(FleetRefusal) -> Fields {
+        guard let name = request["device"]?.stringValue else {
+            throw FleetRefusal("no device is named; name one in “device”")
+        }
+        let fields: Fields? = service.read { state, _ in
+            guard let device = state.devices[name] else { return nil }
+            var fields = Self.fields(name, state, request["order"]?.unsignedValue.flatMap(state.order))
+            let offset = device.clockOffset ?? 0
+            let rounds = (device.report?.rounds ?? []).map { DBusValue.fields(Self.fields($0, clockOffset: offset)) }
+            fields["rounds"] = .array(rounds, of: "a{sv}")
+            fields["time"] = .double(ControllerService.wall)
+            fields["revision"] = .uint64(state.revision)
+            return fields
+        }
+        guard let fields else { throw FleetRefusal("\(name.quoted) is no device of this fleet; see “fleet devices”") }
+        return fields
+    }
+
+    /// - Parameter clockOffset: by how many seconds the device's clock goes before the controller's.
+    private static func fields(_ round: DeviceReport.Round, clockOffset: Double) -> Fields {
+        let apps = round.steps.map { step -> DBusValue in
+            var fields: Fields = [
+                "identifier": .string(step.app), "progress": .string(step.progress),
+                // The report does not say that a process is missing.
+                "isRunning": .boolean(true),
+            ]
+            for (key, time) in [("toldAfter", step.told), ("begunAfter", step.begun), ("finishedAfter", step.finished)]
+            {
+                if let time { fields[key] = .double(Double(time) / 1000) }
+            }
+            return .fields(fields)
+        }
+        let total = round.finished + round.waived + round.owes
+        var fields: Fields = [
+            "session": .uint64(round.session), "outcome": .string(round.owes == 0 ? "complete" : "open"),
+            "apps": .array(apps, of: "a{sv}"), "more": .uint64(total - min(total, UInt64(apps.count))),
+        ]
+        if let ended = round.ended { fields["endedAt"] = .double(ended - clockOffset) }
+        return fields
+    }
+
+    /// What is known of the device, and how far it is with the order, if that is for it.
+    private static func fields(_ name: String, _ state: ControllerState, _ recorded: RecordedOrder?) -> Fields {
+        let device = state.devices[name]
+        guard let device, let recorded, recorded.isFor(name, device) else { return fields(name, device) }
+        let standing = device.standing(
+            recorded.number,
+            recorded.scope,
+            highest: state.highest,
+            now: ControllerService.wall
+        )
+        return fields(name, device).merging(fields(name, standing, device)) { $1 }
     }
 
     private static func fields(_ name: String, _ device: FleetDevice?) -> Fields {

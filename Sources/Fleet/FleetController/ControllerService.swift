@@ -87,7 +87,8 @@ package final class ControllerService: Sendable {
                 core.withLock { $0.state.connected() }
                 let topics = configuration.topics.forController
                 do throws(MQTTError) {
-                    try client.withLock { $0 }?.subscribe(to: topics)
+                    // Without acknowledgements: what they would bring again, the server keeps.
+                    try client.withLock { $0 }?.subscribe(to: topics, isAcknowledged: false)
                 } catch {
                     log("\(error)")
                 }

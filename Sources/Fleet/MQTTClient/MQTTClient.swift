@@ -30,10 +30,14 @@ package final class MQTTClient: Sendable {
     /// - Throws: ``MQTTError/Reason/full``, ``MQTTError/Reason/notConnected``.
     package func publish(_ message: MQTTMessage) throws(MQTTError) { try loop.submit(.publish(message)) }
 
-    /// Has the server send messages of these topics, each at most once acknowledged (QoS 1), the kept ones at once.
+    /// Has the server send messages of these topics, the kept ones at once.
     ///
+    /// - Parameter isAcknowledged: whether each message is acknowledged (QoS 1), and so may come twice. mosquitto reads one packet of each client in
+    ///   turn: a client that hears from many others acknowledges slower than they write.
     /// - Throws: as ``publish(_:)``.
-    package func subscribe(to topics: [String]) throws(MQTTError) { try loop.submit(.subscribe(topics)) }
+    package func subscribe(to topics: [String], isAcknowledged: Bool = true) throws(MQTTError) {
+        try loop.submit(.subscribe(topics, isAcknowledged: isAcknowledged))
+    }
 
     /// Ends the connection in order: what was published before is sent, and the server drops the will. Does not wait for it.
     package func close() { loop.close() }
@@ -49,12 +53,12 @@ package final class MQTTClient: Sendable {
 final class MQTTLoop: Sendable {
     enum Command: Sendable {
         case publish(MQTTMessage)
-        case subscribe([String])
+        case subscribe([String], isAcknowledged: Bool)
 
         var bytes: Int {
             switch self {
             case .publish(let message): message.payload.count + message.topic.utf8.count
-            case .subscribe(let topics): topics.reduce(0) { $0 + $1.utf8.count }
+            case .subscribe(let topics, _): topics.reduce(0) { $0 + $1.utf8.count }
             }
         }
     }
@@ -177,8 +181,8 @@ final class MQTTLoop: Sendable {
             do throws(MQTTError) {
                 switch command {
                 case .publish(let message): try session.publish(message, bytes: command.bytes)
-                case .subscribe(let topics):
-                    try session.subscribe(to: topics)
+                case .subscribe(let topics, let isAcknowledged):
+                    try session.subscribe(to: topics, isAcknowledged: isAcknowledged)
                     settle(command.bytes)
                 }
             } catch {

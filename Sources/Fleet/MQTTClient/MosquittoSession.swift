@@ -33,8 +33,13 @@ final class MosquittoSession {
     /// Once for the process, and never undone.
     private static let isLibraryReady = mosquitto_lib_init() == MOSQ_ERR_SUCCESS.rawValue
 
+    /// How many packets are read before what they bring is handed on.
+    private static let packetsAtOnce = 64
+
     private let handle: OpaquePointer
     private let callbacks: Callbacks
+    /// Whether the last packet that was read brought something.
+    private var mayHaveMore = false
 
     /// Connects; the server's acceptance is an occurrence. Blocks while the name is looked up and the connection made.
     init(_ options: MQTTOptions) throws(MQTTError) {
@@ -198,9 +203,12 @@ final class MosquittoSession {
         }
     }
 
-    func subscribe(to topics: [String]) throws(MQTTError) {
+    func subscribe(to topics: [String], isAcknowledged: Bool) throws(MQTTError) {
         for topic in topics {
-            try check(mosquitto_subscribe_v5(handle, nil, topic, 1, 0, nil), "subscribe to \(topic)")
+            try check(
+                mosquitto_subscribe_v5(handle, nil, topic, isAcknowledged ? 1 : 0, 0, nil),
+                "subscribe to \(topic)"
+            )
         }
     }
 
@@ -217,12 +225,24 @@ final class MosquittoSession {
         let socket = mosquitto_socket(handle)
         guard socket >= 0 else { return ended(MOSQ_ERR_CONN_LOST.rawValue) }
         let wants = Int16(POLLIN) | (mosquitto_want_write(handle) ? Int16(POLLOUT) : 0)
-        let ready = Self.wait(for: event, socket: socket, wants, milliseconds: milliseconds)
+        let ready = Self.wait(for: event, socket: socket, wants, milliseconds: mayHaveMore ? 0 : milliseconds)
         var result = MOSQ_ERR_SUCCESS.rawValue
-        if ready & Int16(POLLIN | POLLHUP | POLLERR) != 0 { result = mosquitto_loop_read(handle, 1) }
+        if mayHaveMore || ready & Int16(POLLIN | POLLHUP | POLLERR) != 0 { result = read() }
         if result == 0, mosquitto_want_write(handle) { result = mosquitto_loop_write(handle, 1) }
         if result == 0 { result = mosquitto_loop_misc(handle) }
         return result == 0 || callbacks.occurrences.contains(where: \.isEnd) ? nil : ended(result)
+    }
+
+    /// Reads packet after packet, as long as they bring something. The library reads one at a time, and of what TLS has taken from the socket with
+    /// that one, no `poll` tells.
+    private func read() -> CInt {
+        for _ in 0..<Self.packetsAtOnce {
+            let known = callbacks.occurrences.count
+            let result = mosquitto_loop_read(handle, 1)
+            mayHaveMore = callbacks.occurrences.count > known
+            if result != 0 || !mayHaveMore { return result }
+        }
+        return 0
     }
 
     /// Waits until the event is signalled, or the socket is as wanted.

@@ -35,6 +35,33 @@ struct ControllerTests {
         return try #require(controller.standings(of: order, now: now).first).standing
     }
 
+    @Test("whoever follows the fleet is told of a device that has changed, of a stranger, and that one was forgotten")
+    func changes() throws {
+        var controller = try Self.controller("c", "a", "b")
+        let known = controller.revision
+        Self.hear(&controller, Self.report(seen: 5))
+        let changed = { controller.names.filter { controller.devices[$0]?.changedAt ?? 0 > known } }
+        #expect(changed() == ["a"] && controller.forgottenAt < known)
+        controller.received(.presence(device: "aa"), .presence(isOnline: true), sent: nil, now: 0)
+        #expect(changed() == ["a", "aa"] && controller.names == ["a", "aa", "b", "c"] && controller.listedCount == 3)
+        #expect(controller.names[controller.place(after: "a")...].first == "aa")
+        #expect(controller.place(after: "c") == 4)
+        _ = try controller.list(["b"], groups: nil)
+        #expect(controller.forgottenAt > known && controller.listedCount == 2)
+    }
+
+    @Test("an order's progress counts each device once, and has the worst first")
+    func progress() throws {
+        var controller = try Self.controller("b", "a", "c")
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        Self.hear(&controller, Self.report(seen: 101, owing: ["notes"]))
+        let order = try #require(controller.orders.last)
+        let progress = controller.progress(of: order, now: 0, atMost: 2)
+        #expect(progress.counts.reduce(0, +) == 3 && progress.undoneCount == 3)
+        #expect(progress.worst.map(\.name) == ["b", "c"] && progress.worst.first?.standing == .unknown)
+        #expect(controller.progress(of: order, now: 0, atMost: 9).worst.map(\.name) == ["b", "c", "a"])
+    }
+
     @Test("FL-2, FL-12: numbers only grow, also above what devices have seen; a heartbeat names the highest")
     func numbers() throws {
         var controller = try Self.controller("a")

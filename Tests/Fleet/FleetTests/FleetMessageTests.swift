@@ -31,6 +31,18 @@ struct FleetMessageTests {
         return report
     }
 
+    @Test("the ways of apps travel with their round, and of more than fit the first do")
+    func steps() throws {
+        var report = DeviceReport()
+        report.mode = "shared"
+        let step = DeviceReport.Round.Step(app: "notes", progress: "begun", told: 12, begun: 15, finished: nil)
+        report.rounds = [.init(session: 7, finished: 0, owing: [], ended: 1.5, steps: [step])]
+        #expect(try DeviceReport(report.json) == report)
+        let many = [DeviceReport.Round.Step](repeating: step, count: DeviceReport.mostSteps + 1)
+        report.rounds = [.init(session: 7, finished: 0, owing: [], steps: many)]
+        #expect(try DeviceReport(report.json).rounds.first?.steps.count == DeviceReport.mostSteps)
+    }
+
     @Test("each message comes back as it was sent")
     func roundTrips() throws {
         let messages: [FleetMessage] = [

@@ -1,4 +1,5 @@
 import Fleet
+import FleetLoad
 import Testing
 
 @Suite("A fleet in memory")

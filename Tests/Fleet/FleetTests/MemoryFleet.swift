@@ -1,4 +1,5 @@
 import Fleet
+import FleetLoad
 
 /// A fleet in memory: the reducers of agents and controller, a server that repeats and forgets, devices whose apps take their time. One seed
 /// makes one history.
@@ -205,21 +206,4 @@ struct MemoryFleet {
         }
         return recorded
     }
-}
-
-/// Chance from a seed (SplitMix64).
-struct Seeded: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
-    }
-
-    mutating func below(_ limit: Int) -> Int { Int.random(in: 0..<limit, using: &self) }
-    mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
-    mutating func shuffle<Element>(_ elements: inout [Element]) { elements.shuffle(using: &self) }
 }

@@ -175,6 +175,30 @@ struct WatchCommandTests {
         #expect(await watch.exitStatus() >= 128)
     }
 
+    @Test("while the broker is gone nobody is asked: the bus says when it is back")
+    func waitsForTheOwner() async throws {
+        let device = try await TestDevice()
+        let monitor = try ChildProcess(
+            "dbus-monitor",
+            ["--address", device.bus.address, "type='method_call',interface='org.notifycenter.SharedDevice1'"]
+        )
+        let watch = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["watch", "--json", "--bus", device.bus.address]
+        )
+        let questions = { monitor.lines.count { $0.contains("member=GetStatus") } }
+        try await watch.line { $0.contains("\"answers\"") }
+        try await eventually("the monitor sees questions") { questions() > 0 }
+        device.killBroker()
+        try await watch.line { $0.contains("\"gone\"") }
+        // A second question may follow the broker's end, because the bus may be able to start another.
+        let asked = questions()
+        try await Task.sleep(for: .seconds(4))
+        #expect(questions() <= asked + 1)
+        try await device.startBroker()
+        try await watch.line(within: .seconds(60)) { _ in watch.lines.last?.contains("\"answers\"") == true }
+    }
+
     @Test("without a bus it fails at once, with the status that says so")
     func noBus() async throws {
         let watch = try ChildProcess(

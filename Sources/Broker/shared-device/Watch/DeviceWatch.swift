@@ -8,7 +8,7 @@ import Synchronization
 final class DeviceWatch: Sendable {
     /// How long a question waits for a change. After a little more without an answer the broker counts as gone.
     private static let patience = 10.0
-    /// Between two questions to a broker that does not answer, or does not want to.
+    /// Between two questions to a broker that is there and does not answer, or does not want to.
     private static let pause = Duration.seconds(1)
 
     private struct State {
@@ -17,12 +17,14 @@ final class DeviceWatch: Sendable {
     }
 
     private let broker: BrokerAdministration
+    private let presence: BrokerPresence
     private let onChange: @Sendable () -> Void
     private let state = Locked(State())
 
     /// - Parameter onChange: called on any thread after each answer.
     init(_ broker: BrokerAdministration, onChange: @escaping @Sendable () -> Void) {
         self.broker = broker
+        presence = BrokerPresence(broker.connection)
         self.onChange = onChange
     }
 
@@ -35,8 +37,11 @@ final class DeviceWatch: Sendable {
 
     /// Asks from here on, until the program ends.
     func start(withLog: Bool) {
-        Task { await followDevice() }
-        if withLog { Task { await followLog() } }
+        Task {
+            await presence.start()
+            if withLog { Task { await followLog() } }
+            await followDevice()
+        }
     }
 
     private func change(_ body: @Sendable (inout State) -> Void) {
@@ -47,6 +52,7 @@ final class DeviceWatch: Sendable {
     private func followDevice() async {
         var known: UInt64?
         while true {
+            let generation = presence.generation
             do throws(SharedDeviceError) {
                 var question = known.map { ["revision": DBusValue.uint64($0)] } ?? [:]
                 question["wait"] = .double(Self.patience)
@@ -67,7 +73,7 @@ final class DeviceWatch: Sendable {
                         $0.message = "the broker refuses to say: \(error.message)"
                     }
                 }
-                try? await Task.sleep(for: Self.pause)
+                await presence.wait(after: generation, otherwise: Self.pause)
             }
         }
     }
@@ -83,6 +89,7 @@ final class DeviceWatch: Sendable {
     private func followLog() async {
         var newest: UInt64?
         while true {
+            let generation = presence.generation
             do throws(SharedDeviceError) {
                 var question: BrokerProtocol.Fields = ["limit": .uint64(UInt64(DeviceView.mostEntries))]
                 if let newest {
@@ -97,7 +104,7 @@ final class DeviceWatch: Sendable {
             } catch {
                 // Whoever loses the right loses what was shown of it, and begins anew where it comes back.
                 if error.code == .notPermitted { newest = nil }
-                try? await Task.sleep(for: Self.pause)
+                await presence.wait(after: generation, otherwise: Self.pause)
             }
         }
     }
@@ -122,6 +129,68 @@ final class DeviceWatch: Sendable {
                 guard error.code != .noCurrentAccount, error.code != .currentAccountMismatch else { return }
                 change { $0.message = "not signed out: \(error.message)" }
             }
+        }
+    }
+}
+
+/// Whether the broker's name has an owner. While it has none, whoever wants to ask waits here until the bus announces one, and asks nobody.
+private final class BrokerPresence: Sendable {
+    private struct State {
+        /// `nil` where the bus does not announce owners.
+        var isThere: Bool?
+        /// Grows with each announcement.
+        var generation: UInt64 = 0
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let connection: DBusConnection
+    private let state = Locked(State())
+    private let owner = Locked<NameOwner?>(nil)
+
+    init(_ connection: DBusConnection) { self.connection = connection }
+
+    var generation: UInt64 { state.withLock { $0.generation } }
+
+    /// Begins to listen; where the bus does not let it, those who wait ask again after a pause.
+    func start() async {
+        let owner = NameOwner(of: BrokerProtocol.busName, on: connection) { [weak self] in self?.set($0 != nil) }
+        self.owner.withLock { $0 = owner }
+        do throws(DBusError) {
+            try await owner.start()
+            set(owner.current != nil)
+        } catch {
+            self.owner.withLock { $0 = nil }
+        }
+    }
+
+    private func set(_ isThere: Bool) {
+        let woken = state.withLock { state in
+            state.isThere = isThere
+            state.generation += 1
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+        for continuation in woken { continuation.resume() }
+    }
+
+    /// After a question that failed.
+    ///
+    /// - Parameters:
+    ///   - generation: from before that question. If the owner has changed since, this returns at once: the next question may also start a broker
+    ///     that the bus can start.
+    ///   - pause: what is waited where there is an owner, or nobody knows.
+    func wait(after generation: UInt64, otherwise pause: Duration) async {
+        guard state.withLock({ $0.isThere == false }) else {
+            try? await Task.sleep(for: pause)
+            return
+        }
+        await withCheckedContinuation { continuation in
+            let hasChanged = state.withLock { state in
+                if state.generation != generation { return true }
+                state.waiting.append(continuation)
+                return false
+            }
+            if hasChanged { continuation.resume() }
         }
     }
 }

@@ -106,12 +106,9 @@ package struct AgentState: Sendable {
     // MARK: What it hears
 
     private mutating func take(_ order: FleetOrder, _ scope: OrderScope) {
-        guard order.number > memory.seen[scope] else {
-            // Carried out before: the answer may have been lost.
-            isReportDue = true
-            return
-        }
-        guard order.number > orders[scope]?.number ?? 0 else { return }
+        // Carried out before: a report on this connection has said so, or will. An order that is published again for one device that was away must not
+        // have a whole fleet report.
+        guard order.number > memory.seen[scope], order.number > orders[scope]?.number ?? 0 else { return }
         orders[scope] = order
         // Somebody may have signed in since the broker last answered.
         ask()

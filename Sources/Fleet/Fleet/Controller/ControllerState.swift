@@ -19,6 +19,14 @@ package struct RecordedOrder: Sendable, Hashable {
 
     package var number: UInt64 { order.number }
     package var scope: OrderScope { target == .all ? .all : .own }
+
+    /// Whether it waits for this device (FL-14).
+    package func isFor(_ name: String, _ device: FleetDevice) -> Bool {
+        switch target {
+        case .all: device.isListed
+        case .devices(let names): names.contains(name)
+        }
+    }
 }
 
 /// Whom an administrator means.
@@ -56,6 +64,10 @@ package struct ControllerState: Sendable {
     static let plausibleNumber: UInt64 = 1 << 52
 
     package private(set) var devices: [String: FleetDevice] = [:]
+    /// Those of ``devices``, sorted.
+    package private(set) var names: [String] = []
+    /// How many of ``devices`` an administrator has listed.
+    package private(set) var listedCount: Int
     /// The newest last. Those of before a restart are there, too.
     package private(set) var orders: [RecordedOrder] = []
     package private(set) var desired: FleetOrder?
@@ -67,6 +79,8 @@ package struct ControllerState: Sendable {
     package private(set) var oldCount: UInt64 = 0
     /// Grows with each change.
     package private(set) var revision: UInt64 = 1
+    /// The revision as of the last time that a device was forgotten.
+    package private(set) var forgottenAt: UInt64 = 0
     /// Devices whose reports are not on the disk.
     private var unstored: Set<String> = []
     /// What the server has to be told: the order for everybody, and those of devices.
@@ -82,6 +96,8 @@ package struct ControllerState: Sendable {
         highest = number
         self.orders = orders
         self.devices = devices
+        names = devices.keys.sorted()
+        listedCount = devices.values.count(where: \.isListed)
         desired = orders.last { $0.target == .all }?.order
     }
 
@@ -143,8 +159,7 @@ package struct ControllerState: Sendable {
         case (.presence(let name), .presence(let isOnline)):
             guard var device = known(name), device.isOnline != isOnline else { return }
             device.isOnline = isOnline
-            devices[name] = device
-            revision += 1
+            change(name, device)
         default: foreign()
         }
     }
@@ -165,6 +180,24 @@ package struct ControllerState: Sendable {
         return FleetDevice()
     }
 
+    private mutating func change(_ name: String, _ device: FleetDevice) {
+        revision += 1
+        var device = device
+        device.changedAt = revision
+        guard devices.updateValue(device, forKey: name) == nil else { return }
+        names.insert(name, at: place(after: name))
+    }
+
+    /// Where the names begin that come after this one.
+    package func place(after name: String) -> Int {
+        var range = names.startIndex..<names.endIndex
+        while !range.isEmpty {
+            let middle = range.lowerBound + range.count / 2
+            range = names[middle] > name ? range.lowerBound..<middle : middle + 1..<range.upperBound
+        }
+        return range.lowerBound
+    }
+
     private mutating func take(
         _ report: DeviceReport,
         of name: String,
@@ -182,8 +215,7 @@ package struct ControllerState: Sendable {
         device.report = report
         device.reportedAt = now
         device.clockOffset = sent.flatMap { abs($0 - now) > Self.clockTolerance ? $0 - now : nil }
-        devices[name] = device
-        revision += 1
+        change(name, device)
         unstored.insert(name)
         // Who has not seen it may have been away, or the server has lost it.
         if let order = device.desired, report.seen.own < order.number { unpublished.insert(name) }
@@ -208,20 +240,25 @@ package struct ControllerState: Sendable {
         if let wrong = (names + (groups ?? [])).first(where: { !FleetTopics.isName($0) }) {
             throw FleetRefusal("\(wrong) is no name; names have up to 64 small letters, digits and dashes")
         }
+        revision += 1
         for name in names {
             if let groups {
                 guard devices[name] != nil || devices.count < Self.mostDevices else {
                     throw FleetRefusal("there are \(Self.mostDevices) devices already; remove some first")
                 }
+                if devices[name]?.isListed != true { listedCount += 1 }
                 devices[name, default: FleetDevice()].isListed = true
                 devices[name]?.groups = groups
+                devices[name]?.changedAt = revision
             } else {
-                guard devices.removeValue(forKey: name) != nil else {
+                guard let device = devices.removeValue(forKey: name) else {
                     throw FleetRefusal("\(name) is not in the list; see “fleet devices”")
                 }
+                if device.isListed { listedCount -= 1 }
+                forgottenAt = revision
             }
         }
-        revision += 1
+        self.names = devices.keys.sorted()
         return .listing(names)
     }
 }
@@ -313,20 +350,4 @@ extension ControllerState {
 
     /// The order of this number.
     package func order(_ number: UInt64) -> RecordedOrder? { orders.last { $0.number == number } }
-
-    /// How far each device is that the order is for: those that are listed (FL-14).
-    package func standings(of recorded: RecordedOrder, now: Double) -> [(name: String, standing: Standing)] {
-        let names: [String] =
-            switch recorded.target {
-            case .all: devices.filter(\.value.isListed).map(\.key)
-            case .devices(let names): Array(names)
-            }
-        return names.map { name in
-            let standing = devices[name]?.standing(recorded.number, recorded.scope, highest: highest, now: now)
-            return (name, standing ?? .unknown)
-        }
-    }
-
-    /// The devices that report and are not listed.
-    package var unlisted: [String] { devices.filter { !$0.value.isListed }.map(\.key).sorted() }
 }

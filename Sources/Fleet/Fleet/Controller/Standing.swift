@@ -62,6 +62,8 @@ package struct FleetDevice: Sendable, Hashable {
     package var isOnline: Bool?
     /// By how many seconds the device's clock was off with its last live message.
     package var clockOffset: Double?
+    /// The controller's revision as of the last change of this.
+    package var changedAt: UInt64 = 0
 
     package init() {}
 

@@ -48,6 +48,25 @@ package struct DeviceReport: Sendable, Hashable {
             package init(app: String, progress: String) { (self.app, self.progress) = (app, progress) }
         }
 
+        /// An app's way through the round, to be drawn. It proves nothing: what counts are receipts and debts.
+        package struct Step: Sendable, Hashable {
+            package let app: String
+            /// As of a debt; or `finished`, `waived`, `enforced`.
+            package let progress: String
+            /// Milliseconds from the end of the session to each report of the app; `nil` before.
+            package let told: UInt64?
+            package let begun: UInt64?
+            package let finished: UInt64?
+
+            package init(app: String, progress: String, told: UInt64?, begun: UInt64?, finished: UInt64?) {
+                (self.app, self.progress) = (app, progress)
+                (self.told, self.begun, self.finished) = (told, begun, finished)
+            }
+
+            /// How many bytes it has in a report, at the most.
+            package var size: Int { app.utf8.count + 120 }
+        }
+
         package let session: UInt64
         /// How many apps have given their receipt.
         package let finished: UInt64
@@ -57,13 +76,27 @@ package struct DeviceReport: Sendable, Hashable {
         package let owing: [Debt]
         /// How many more owe.
         package let more: UInt64
+        /// When the session ended, in seconds since 1970 by the device's clock; `nil` where the device does not say it.
+        package let ended: Double?
+        /// The ways of some apps, those that owe first.
+        package let steps: [Step]
 
-        package init(session: UInt64, finished: UInt64, waived: UInt64 = 0, owing: [Debt], more: UInt64 = 0) {
+        package init(
+            session: UInt64,
+            finished: UInt64,
+            waived: UInt64 = 0,
+            owing: [Debt],
+            more: UInt64 = 0,
+            ended: Double? = nil,
+            steps: [Step] = []
+        ) {
             self.session = session
             self.finished = finished
             self.waived = waived
             self.owing = owing
             self.more = more
+            self.ended = ended
+            self.steps = steps
         }
 
         package var owes: UInt64 { UInt64(owing.count) + more }
@@ -73,6 +106,8 @@ package struct DeviceReport: Sendable, Hashable {
     package static let unknownMode = "unknown"
     /// The limits of a report, so that it stays below ``FleetEvent/largest``.
     package static let (mostRounds, mostDebts, mostProblems, longestText) = (16, 40, 8, 200)
+    /// Of all ways of apps together: how many there are, and how many bytes they have.
+    package static let (mostSteps, mostStepBytes) = (40, 3000)
 
     package var seen = Seen()
     package var result: Result?
@@ -142,6 +177,8 @@ extension DeviceReport.Round {
         ]
         if waived > 0 { members["waived"] = .number(waived) }
         if more > 0 { members["more"] = .number(more) }
+        if let ended { members["ended"] = .number(ended) }
+        if !steps.isEmpty { members["steps"] = .array(steps.map(\.json)) }
         return .object(members)
     }
 
@@ -160,7 +197,29 @@ extension DeviceReport.Round {
             finished: try json.whole("finished"),
             waived: try json.wholeIfThere("waived") ?? 0,
             owing: debts,
-            more: try json.wholeIfThere("more") ?? 0
+            more: try json.wholeIfThere("more") ?? 0,
+            ended: json["ended"]?.number.flatMap { (0...253_402_300_799).contains($0) ? $0 : nil },
+            steps: try (json["steps"]?.array ?? []).prefix(DeviceReport.mostSteps).map(Step.init)
+        )
+    }
+}
+
+extension DeviceReport.Round.Step {
+    var json: JSONValue {
+        var members: [String: JSONValue] = ["app": .string(app), "progress": .string(progress)]
+        for (name, time) in [("told", told), ("begun", begun), ("finished", finished)] {
+            if let time { members[name] = .number(time) }
+        }
+        return .object(members)
+    }
+
+    init(_ json: JSONValue) throws(FleetMessageError) {
+        self.init(
+            app: try json.words("app", atMost: 255),
+            progress: try json.words("progress", atMost: 20),
+            told: try json.wholeIfThere("told"),
+            begun: try json.wholeIfThere("begun"),
+            finished: try json.wholeIfThere("finished")
         )
     }
 }

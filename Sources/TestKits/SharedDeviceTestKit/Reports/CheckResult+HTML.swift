@@ -2,9 +2,11 @@ import DeviceConfiguration
 import FoundationEssentials
 
 extension CheckResult {
-    /// As a single page with its style and drawings, and without scripts. It is also well-formed XML.
+    /// As a single page with its style, and with the console's code, which draws the timelines. All that is drawn is in tables, too, for readers
+    /// that run no scripts. It is also well-formed XML.
     public var html: String {
         let title = Markup.escaped(title)
+        let nonce = TimelinePage.nonce()
         var parts = [
             "<!DOCTYPE html>",
             "<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">",
@@ -12,8 +14,11 @@ extension CheckResult {
             "<meta charset=\"utf-8\"/>",
             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>",
             "<meta name=\"color-scheme\" content=\"light dark\"/>",
+            // Neither a script of somebody else nor anything from elsewhere, whatever an app has written.
+            "<meta http-equiv=\"Content-Security-Policy\" "
+                + "content=\"\(Self.policy(nonce))\"/>",
             "<title>\(title)</title>",
-            "<style>\(Self.style)</style>",
+            "<style>/*<![CDATA[*/\n\(TimelinePage.style)\(Self.style)/*]]>*/</style>",
             "</head>",
             "<body>",
             "<h1>\(title)</h1>",
@@ -28,12 +33,8 @@ extension CheckResult {
         let names = names
         for (number, round) in rounds.enumerated() {
             parts.append("<h2>Sign-out of \(Markup.escaped(round.user)), session \(round.session)</h2>")
-            parts.append("<figure>")
-            // A drawing that shrinks cannot be read, so that there is one for each size of screen.
-            for (style, width) in [("wide", 920.0), ("narrow", 336)] {
-                let drawing = TimelineDrawing(round, names: names, identifier: "\(style)\(number)", width: width)
-                parts.append("<div class=\"\(style)\">\(drawing.svg())</div>")
-            }
+            parts.append("<figure><div class=\"drawing\" data-round=\"\(number)\"></div>")
+            parts.append("<noscript><p class=\"note\">A script draws this. The tables have all of it.</p></noscript>")
             parts.append("<figcaption>\(Self.origins)</figcaption></figure>")
             parts += [Self.appTable(round, names), Self.eventTable(round, names)]
         }
@@ -41,17 +42,15 @@ extension CheckResult {
         for (process, text) in output.sorted(by: { $0.key < $1.key }) where !text.isEmpty {
             parts.append("<h2>What \(Markup.escaped(names[process])) wrote last</h2><pre>\(Markup.escaped(text))</pre>")
         }
+        parts.append("<script id=\"result\" type=\"application/json\">\(TimelinePage.content(of: self))</script>")
+        parts.append("<script type=\"module\" nonce=\"\(nonce)\">//<![CDATA[\n\(TimelinePage.script)\n//]]></script>")
         parts += ["</body>", "</html>"]
         return parts.joined(separator: "\n") + "\n"
     }
 
-    /// The timeline of the last sign-out as a picture of its own; `nil` if nobody has signed out.
-    ///
-    /// - Parameter isDark: for a dark background.
-    public func svg(isDark: Bool) -> String? {
-        rounds.last.map { round in
-            TimelineDrawing(round, names: names, identifier: "away", width: 820).svg(isDark ? .dark : .light) + "\n"
-        }
+    /// What a browser lets the page do.
+    private static func policy(_ nonce: String) -> String {
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-\(nonce)'"
     }
 
     private var stepTable: String {
@@ -130,32 +129,22 @@ extension CheckResult {
         "Heard, began and clean are the times of the broker's ledger, from the sign-out's commit to the app's question or report. Seen "
         + "clean, faults, and starts and ends of processes are what the kit saw itself."
 
+    /// What the page has beside the console's style.
     private static let style = """
 
-        :root { \(Palette.light.properties) }
-        @media (prefers-color-scheme: dark) { :root { \(Palette.dark.properties) } }
-        @media print { :root { \(Palette.print.properties) } table, figure { break-inside: avoid; } }
-        * { box-sizing: border-box; }
-        body { margin: 2rem auto; max-width: 62rem; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink);
-          background: var(--paper); }
-        h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-        table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
-        th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem 0.3rem 0; border-bottom: 1px solid var(--line); }
-        th { white-space: nowrap; } td { overflow-wrap: anywhere; min-width: 2.5rem; } td.wide { min-width: 11rem; }
-        th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-        td.short { white-space: nowrap; }
-        .good { color: var(--good); } .bad { color: var(--bad); } .dim, .note { color: var(--dim); }
-        .verdict { font-size: 1.1rem; font-weight: 600; }
+        @media print {
+          :root, [data-theme="dark"] { --ink: #000000; --paper: #ffffff; --ground: #ffffff; --dim: #333333; --line: #999999; --good: #000000;
+            --bad: #000000; --told: #000000; --account: #000000; --fault: #000000; --owed: #eeeeee; --cleaning: #bbbbbb; }
+          table, figure { break-inside: avoid; } .drawing button.small { display: none; } }
+        html { background: var(--paper); }
+        body { margin: 2rem auto; max-width: 62rem; padding: 0 1rem; background: var(--paper); }
+        h1, h2 { overflow-wrap: anywhere; } h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 2rem 0 0.5rem; }
+        td { overflow-wrap: anywhere; } td.wide { min-width: 11rem; } th.number, td.number { text-align: right; }
+        .note { color: var(--dim); } .verdict { font-size: 1.1rem; font-weight: 600; }
         figure { margin: 0 0 1rem; } figcaption { color: var(--dim); font-size: 0.9rem; }
-        svg { width: 100%; height: auto; display: block; } .narrow { display: none; }
-        .scroll { overflow-x: auto; }
         caption { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
-        summary { cursor: pointer; } :focus-visible { outline: 2px solid var(--account); outline-offset: 2px; }
-        pre { white-space: pre-wrap; overflow-wrap: anywhere; padding: 0.6rem; border: 1px solid var(--line); }
-        @media (max-width: 44rem) {
-          body { margin: 1rem auto; padding: 0 0.75rem; }
-          td.wide { min-width: 8rem; } div.wide { display: none; } .narrow { display: block; } }
-        \(TimelineStyle.rules)
+        summary { cursor: pointer; } pre { white-space: pre-wrap; overflow-wrap: anywhere; padding: 0.6rem; border: 1px solid var(--line); }
+        @media (max-width: 44rem) { body { margin: 1rem auto; padding: 0 0.75rem; } td.wide { min-width: 8rem; } }
 
         """
 }

@@ -15,6 +15,9 @@ package final class FleetStage: Sendable {
         package let errors: String
     }
 
+    /// The fleet's name.
+    package static let fleet = "clinic"
+
     package let directory: TemporaryDirectory
     /// The bus that the controller serves.
     package let bus: PrivateBus
@@ -22,7 +25,8 @@ package final class FleetStage: Sendable {
     private let engine = Locked<ChildProcess?>(nil)
     private let controller = Locked<ChildProcess?>(nil)
 
-    private static let root = #filePath.split(separator: "/").dropLast(5).joined(separator: "/")
+    /// The folder of this project.
+    package static let root = "/" + #filePath.split(separator: "/").dropLast(5).joined(separator: "/")
 
     /// Makes authority and certificates of server and controller, and starts the server.
     ///
@@ -55,7 +59,7 @@ package final class FleetStage: Sendable {
     // MARK: Certificates and files
 
     private func certificates(_ words: String...) async throws {
-        let process = try ChildProcess("/\(Self.root)/Examples/Fleet/certificates", [path("pki")] + words)
+        let process = try ChildProcess("\(Self.root)/Examples/Fleet/certificates", [path("pki")] + words)
         let status = await process.exitStatus()
         guard status == 0 else { throw StageFailure("certificates \(words): \(process.errorText)") }
     }
@@ -92,7 +96,7 @@ package final class FleetStage: Sendable {
     /// The files that administrators are shown, for this port and this folder.
     private func writeEngineFiles(isSimulation: Bool) throws {
         let read = { (name: String) in
-            String(decoding: try Data(contentsOf: URL(filePath: "/\(Self.root)/Examples/Fleet/\(name)")), as: UTF8.self)
+            String(decoding: try Data(contentsOf: URL(filePath: "\(Self.root)/Examples/Fleet/\(name)")), as: UTF8.self)
         }
         let rights = isSimulation ? "\nuser simulation\ntopic readwrite sd/1/clinic/#\n" : ""
         try Data((try read("acl") + rights).utf8).write(to: URL(filePath: path("acl")))
@@ -165,16 +169,13 @@ package final class FleetStage: Sendable {
         _ = await process.exitStatus()
     }
 
-    /// The most memory that server and controller have taken so far, as the kernel says it.
-    package var memory: String {
-        let processes = [("mosquitto", engine.withLock { $0 }), ("controller", controller.withLock { $0 })]
-        return processes.map { name, process in
-            let number = process?.identifier ?? 0
-            let status = (try? String(contentsOfFile: "/proc/\(number)/status", encoding: .utf8)) ?? ""
-            let line = status.split(separator: "\n").first { $0.hasPrefix("VmHWM") } ?? ""
-            return "\(name) \(line.dropFirst(6).filter { $0 != "\t" && $0 != " " })"
+    /// Server and controller, as they run.
+    package var processes: [(name: String, identifier: Int32)] {
+        [("mosquitto", engine.withLock { $0 }), ("controller", controller.withLock { $0 })].compactMap {
+            name,
+            process in
+            process.map { (name, $0.identifier) }
         }
-        .joined(separator: ", ")
     }
 
     package var controllerText: String { controller.withLock { $0 }?.errorText ?? "" }
@@ -202,14 +203,14 @@ package final class FleetStage: Sendable {
 
     // MARK: A client of the test's own
 
+    /// How a client with this certificate connects.
+    package func options(identifier: String, certificate: String) -> MQTTOptions {
+        MQTTOptions(host: "localhost", port: port, clientIdentifier: identifier, certificates: files(certificate))
+    }
+
     /// A client with this certificate, and what it hears.
     package func client(_ certificate: String, identifier: String? = nil) throws -> (MQTTClient, Heard) {
-        var options = MQTTOptions(
-            host: "localhost",
-            port: port,
-            clientIdentifier: identifier ?? certificate,
-            certificates: files(certificate)
-        )
+        var options = options(identifier: identifier ?? certificate, certificate: certificate)
         options.firstDelay = .milliseconds(50)
         let heard = Heard()
         return (try MQTTClient(options) { heard.add($0) }, heard)

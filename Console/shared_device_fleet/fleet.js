@@ -1,0 +1,288 @@
+// The fleet as its controller knows it: follows the controller and shows what it says.
+
+import { problemOf } from "../shared_device/answers.js";
+import { at, fill, followTheme, html, offer, svg, write } from "../shared_device/dom.js";
+import * as drawing from "../shared_device/drawing.js";
+import { isSettled, rowsOf, summaryOf } from "../shared_device/rounds.js";
+import { clock, count, namesOf, span } from "../shared_device/words.js";
+import { Controller, deviceOf, ordersOf, pageOf, progressOf } from "./controller.js";
+import { DeviceList } from "./devicelist.js";
+import { networkOf, noteOf, partsOf, restated, sentenceOf, signedInOf, stateOf, states, updated } from "./rows.js";
+
+const controller = new Controller();
+const state = {
+    /** `asking`, `known`, `gone`, `denied`. */
+    link: "asking",
+    /** The controller's clock less this browser's, in seconds, and its time of the last answer. */
+    skew: 0, answeredAt: null,
+    rows: new Map(), about: null, orders: [], progress: null, chosen: null,
+    opened: null, session: null, openRows: new Set(), isTable: false,
+};
+const now = () => Date.now() / 1000 + state.skew;
+const list = new DeviceList(now, name => openDevice(name, true));
+
+// MARK: Following
+
+/** The least time between two questions, in seconds: a fleet that cleans up changes all the time. */
+const rest = 0.5;
+
+async function follow() {
+    let [revision, about, highest] = [null, "", null];
+    for (;;) {
+        try {
+            const [owners, chosen] = [controller.owners, state.chosen];
+            if (about !== `${owners} ${chosen}`)
+                revision = null;
+            const orders = revision === null ? ordersOf(await controller.orders()) : state.orders;
+            const order = chosen ?? orders[0]?.number ?? null;
+            const asked = pages(revision, order);
+            // Where nobody waits for it any more, nobody hears that it failed.
+            asked.catch(() => {});
+            const answer = await Promise.race([asked, wish.promise]);
+            const news = !answer || answer.first.highest === highest ? orders : ordersOf(await controller.orders());
+            highest = answer?.first.highest ?? highest;
+            // Another order is wanted, another controller answers, or an order was given while the question waited.
+            if (!answer || state.chosen !== chosen || controller.owners !== owners || chosen === null && (news[0]?.number ?? null) !== order) {
+                about = "";
+                continue;
+            }
+            const { first, rows } = answer;
+            const progress = order === null ? null : progressOf(await controller.order(order));
+            [revision, about] = [first.revision, `${owners} ${chosen}`];
+            state.skew = first.time - Date.now() / 1000;
+            announce(state.link === "known" ? state.progress : null, progress);
+            state.rows = restated(first.isWhole ? new Map(rows.map(row => [row.name, row])) : updated(state.rows, rows), progress?.rows ?? []);
+            Object.assign(state, { link: "known", answeredAt: first.time, about: first, orders: news, progress });
+            if (state.opened && (first.isWhole || rows.some(row => row.name === state.opened.name)))
+                await openDevice(state.opened.name, false);
+            draw();
+            await controller.pause(rest);
+        } catch (error) {
+            about = "";
+            const link = problemOf(error);
+            if (link !== state.link)
+                write(at("announcement"), link === "denied" ? "You may not see this fleet." : "The controller does not answer: how the devices are is unknown.");
+            state.link = link;
+            // What somebody saw while they had the right is not theirs to see now.
+            if (link === "denied")
+                Object.assign(state, { rows: new Map(), about: null, orders: [], progress: null, opened: null });
+            draw();
+            await controller.pause(link === "denied" ? 30 : 1);
+        }
+    }
+}
+
+/** Ends a question that waits for a change. */
+const wish = {
+    renew() {
+        this.promise = new Promise(resolve => { this.fulfil = () => resolve(null); });
+    },
+};
+wish.renew();
+
+/** All pages of an answer: the first one says how the controller is. */
+async function pages(changedAfter, order) {
+    const first = pageOf(await controller.devices({ changedAfter, order, waits: changedAfter !== null }));
+    const rows = [...first.devices];
+    let page = first;
+    while (page.hasMore && page.devices.length) {
+        page = pageOf(await controller.devices({ changedAfter: first.isWhole ? null : changedAfter, order, after: rows[rows.length - 1].name }));
+        rows.push(...page.devices);
+    }
+    return { first, rows };
+}
+
+/** Says in a sentence what has changed, for who does not see it: a new order, and its end. */
+function announce(before, progress) {
+    if (progress && (before?.number !== progress.number || before.undone > 0 && progress.undone === 0))
+        write(at("announcement"), `Order ${progress.number}: ${sentenceOf(progress).text.slice(2)}`);
+}
+
+async function openDevice(name, isAsked) {
+    try {
+        const device = deviceOf(await controller.device(name, state.progress?.number ?? null));
+        const isOther = state.opened?.name !== device.name;
+        if (isOther && !isAsked)
+            return;
+        state.opened = device;
+        if (isOther) {
+            state.session = null;
+            state.openRows = new Set();
+        }
+    } catch {
+        // It was taken off the list, or the controller is gone, which the next answer says.
+        if (!isAsked)
+            state.opened = null;
+    }
+    if (!isAsked)
+        return;
+    drawNow();
+    if (state.opened?.name === name)
+        at("device-heading").focus();
+}
+
+// MARK: Drawing
+
+let isDue = false;
+function draw() {
+    if (isDue)
+        return;
+    isDue = true;
+    requestAnimationFrame(() => {
+        isDue = false;
+        drawNow();
+    });
+}
+
+let listed = null;
+function drawNow() {
+    document.body.dataset.link = state.link;
+    document.body.dataset.has = state.about ? "device" : "nothing";
+    drawNotice();
+    drawOrder();
+    if (listed !== state.rows) {
+        listed = state.rows;
+        list.show(state.rows);
+    }
+    drawDevice();
+}
+
+function drawNotice() {
+    const notice = at("notice");
+    const { link, answeredAt, about } = state;
+    const problems = link !== "known" ? [] : [about.isConnected ? "" : "The controller does not reach the MQTT server: what is below is what devices said before.", about.problem].filter(Boolean);
+    notice.hidden = link === "asking" || link === "known" && !problems.length;
+    if (link === "gone") {
+        const time = answeredAt ? `Its last answer is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not answered since this page was opened.";
+        fill(notice, `gone ${time}`, html("strong", {}, "The controller does not answer."), ` ${time}`);
+    } else if (link === "denied") {
+        fill(notice, "denied", html("strong", {}, "You may not see this fleet."), " Turn on administrative access, at the top of this window: the controller answers root and its own user. ",
+            html("button", { type: "button", click: () => controller.reconnect() }, "Ask again"));
+    } else {
+        fill(notice, problems.join(" "), ...problems.map(problem => html("p", {}, `⚠ ${problem}`)));
+    }
+}
+
+function drawOrder() {
+    const { link, about, progress, orders } = state;
+    const isKnown = link === "known";
+    write(at("order-heading"), link === "asking" ? "Asking the controller …" : !about ? "Unknown" : progress ? `Order ${progress.number}${isKnown ? "" : ", as it was"}` : "No order was given yet");
+    offer(at("order-choice"), orders.length ? orders.map(order => [String(order.number), `${order.number}, ${order.isForAll ? "all devices" : order.isCut ? `${order.devices} devices or more` : count(order.devices, "device")}`]) : [["", "none yet"]]);
+    at("order-choice").disabled = !isKnown || !orders.length;
+    if (progress && at("order-choice").value !== String(progress.number))
+        at("order-choice").value = String(progress.number);
+    write(at("controller"), about ? `${count(about.listed, "device")} in the list${about.unlisted ? `; ${about.unlisted} more report and are not in it` : ""}.` : "");
+    if (!progress) {
+        write(at("order-words"), about ? "An order signs devices out: shared-device fleet sign-out." : "");
+        return fill(at("order-drawing"), "");
+    }
+    const sentence = sentenceOf(progress);
+    const given = progress.at === null ? "" : ` Given at ${clock(progress.at, now())}${progress.reason ? `: ${progress.reason}` : ""}.`;
+    write(at("order-words"), `${sentence.text}${given}`);
+    at("order-words").className = sentence.style;
+    const parts = partsOf(progress);
+    fill(at("order-drawing"), JSON.stringify(parts), bar(parts), legend(parts));
+}
+
+const percent = value => `${(100 * value).toFixed(3)}%`;
+
+function bar(parts) {
+    const words = parts.map(part => `${part.count} ${part.state}`).join(", ");
+    return svg("svg", { class: "progress", width: "100%", height: 26, role: "img", "aria-label": `How far the devices are: ${words}` },
+        ...parts.map(part => svg("rect", { class: `part ${part.state}`, x: percent(part.from), width: percent(part.to - part.from), y: 2, height: 22 }, svg("title", {}, `${part.count} ${part.state}: ${states[part.state].meaning}`))));
+}
+
+function legend(parts) {
+    return html("ul", { class: "legend" }, ...parts.map(part => html("li", {},
+        svg("svg", { width: 22, height: 12, "aria-hidden": "true" }, svg("rect", { class: `part ${part.state}`, x: 1, y: 1, width: 20, height: 10 })),
+        html("span", { "aria-hidden": "true" }, states[part.state].sign), `${part.count} ${part.state}: ${states[part.state].meaning}`)));
+}
+
+let drawnRounds = "";
+function drawDevice() {
+    const device = state.opened;
+    at("device").hidden = !device;
+    if (!device)
+        return;
+    const time = state.link === "known" ? now() : state.answeredAt;
+    write(at("device-heading"), device.name);
+    const standing = states[stateOf(device)];
+    const facts = [["State", `${standing.sign} ${device.state || "no order"}: ${standing.meaning}`], ["Signed in", signedInOf(device)], ["Network", networkOf(device)],
+        ["Last report", device.reportedAt === null ? "never" : clock(device.reportedAt, time)], ["Groups", device.groups.join(" ")], ["Notes", noteOf(device, time)]].filter(([, value]) => value);
+    fill(at("device-facts"), JSON.stringify(facts), ...facts.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
+    const latest = device.rounds[device.rounds.length - 1];
+    offer(at("round-choice"), device.rounds.length ? [...device.rounds].reverse().map(round => [String(round.session), round === latest ? `${round.session} (last)` : String(round.session)]) : [["", "none yet"]]);
+    const round = device.rounds.find(each => each.session === state.session) ?? latest;
+    at("round-choice").disabled = at("as-table").disabled = !round;
+    const box = at("waterfall");
+    if (!round) {
+        write(at("round-summary"), "It has reported no cleanup.");
+        drawnRounds = "";
+        return box.replaceChildren();
+    }
+    at("round-choice").value = String(round.session);
+    drawRound(round, time, box);
+}
+
+function drawRound(round, time, box) {
+    // Without the time of the sign-out, whoever owes has owed for no known time.
+    const end = round.hasTime ? time : round.endedAt;
+    const summary = round.apps.length ? summaryOf(round, end, span) : round.outcome === "complete" ? { style: "good", text: "✓ Nobody owes anything." } : { style: "waits", text: "◑ Apps owe a cleanup." };
+    write(at("round-summary"), `${summary.text}${round.hasTime ? ` The session ended at ${clock(round.endedAt, time)}.` : ""}${round.more ? ` ${count(round.more, "more app")} not told by the device.` : ""}`);
+    at("round-summary").className = summary.style;
+    const rows = rowsOf(round, [], end, namesOf(round.apps.map(app => app.identifier)), span);
+    const track = Math.max(120, box.clientWidth - (box.clientWidth > 620 ? 272 : 16));
+    const key = JSON.stringify([state.opened.name, rows, track, [...state.openRows], state.isTable]);
+    if (key === drawnRounds)
+        return;
+    drawnRounds = key;
+    const focused = box.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    box.replaceChildren(state.isTable ? drawing.table(rows) : drawing.waterfall(rows, track, state.openRows, time, { toggle, waive: null, noLines: "The device’s own log has its lines." }));
+    if (focused)
+        [...box.querySelectorAll("button.name")].find(button => button.dataset.key === focused)?.focus();
+}
+
+function toggle(row) {
+    if (!state.openRows.delete(row.key))
+        state.openRows.add(row.key);
+    drawNow();
+}
+
+// MARK: Acting
+
+function close() {
+    state.opened = null;
+    drawNow();
+    list.focus();
+}
+
+at("close").addEventListener("click", close);
+at("device").addEventListener("keydown", event => { if (event.key === "Escape") close(); });
+at("as-table").addEventListener("click", () => {
+    state.isTable = !state.isTable;
+    at("as-table").setAttribute("aria-pressed", String(state.isTable));
+    draw();
+});
+at("round-choice").addEventListener("change", () => {
+    state.session = Number(at("round-choice").value);
+    draw();
+});
+at("order-choice").addEventListener("change", () => {
+    const number = Number(at("order-choice").value);
+    state.chosen = number === state.orders[0]?.number ? null : number;
+    wish.fulfil();
+    wish.renew();
+    controller.wake();
+});
+
+followTheme();
+new ResizeObserver(draw).observe(at("waterfall"));
+// What grows with the time: how long an app owes.
+const isCalm = matchMedia("(prefers-reduced-motion: reduce)");
+(function tick() {
+    const isGrowing = state.link === "known" && state.opened?.rounds.some(round => round.apps.some(app => !isSettled(app)));
+    draw();
+    window.setTimeout(tick, isGrowing && !isCalm.matches ? 250 : 1000);
+})();
+
+window.cockpit.transport.wait(follow);

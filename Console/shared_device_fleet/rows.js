@@ -1,0 +1,90 @@
+// The fleet's devices as rows, and an order's progress as a bar. Pure: draws nothing.
+
+import { clock, count, span } from "../shared_device/words.js";
+
+/** The states, the worst first: sign, style, and what they say. `none`: no order is for the device. */
+export const states = {
+    unknown: { sign: "?", style: "bad", meaning: "has never reported" },
+    refused: { sign: "✗", style: "bad", meaning: "does not do it" },
+    unreachable: { sign: "⌁", style: "bad", meaning: "no report that counts" },
+    stuck: { sign: "!", style: "bad", meaning: "apps owe for over a minute, or have failed" },
+    cleaning: { sign: "◑", style: "waits", meaning: "signed out, apps owe" },
+    nobody: { sign: "○", style: "good", meaning: "nobody was signed in" },
+    clean: { sign: "✓", style: "good", meaning: "signed out, all data deleted" },
+    none: { sign: "–", style: "dim", meaning: "no order is for it" },
+};
+
+const order = Object.keys(states);
+export const stateOf = row => Object.hasOwn(states, row.state) ? row.state : row.state ? "unknown" : "none";
+export const isDone = row => row.state === "clean" || row.state === "nobody";
+
+/** Those that fit, the worst first. An empty criterion fits all. */
+export function found(rows, { text, state }) {
+    const words = text.trim().toLowerCase();
+    const fits = row => (!state || stateOf(row) === state)
+        && (!words || `${row.name} ${row.groups.join(" ")} ${row.owing.join(" ")} ${row.detail} ${row.problems.join(" ")}`.toLowerCase().includes(words));
+    const rank = new Map(order.map((name, index) => [name, index]));
+    return rows.filter(fits).map(row => [rank.get(stateOf(row)), row])
+        .sort((one, other) => one[0] - other[0] || (one[1].name < other[1].name ? -1 : 1)).map(([, row]) => row);
+}
+
+/** What there is to know of a device beside its state, in a sentence or less. */
+export function noteOf(row, now) {
+    const notes = [];
+    if (row.owing.length) {
+        const more = Math.max(0, (row.owes ?? 0) - row.owing.length);
+        notes.push(`owes: ${row.owing.join(", ")}${more ? `, ${more} more` : ""}`);
+    }
+    if (row.state === "unreachable" && row.since !== null)
+        notes.push(`last report ${clock(row.since, now)}`);
+    if (row.signsOutBy !== null)
+        notes.push(`signs out by itself by ${clock(row.signsOutBy, now)}`);
+    if (row.detail)
+        notes.push(row.detail);
+    if (!row.isListed)
+        notes.push("not in the list");
+    if (row.clockOffset !== null)
+        notes.push(`its clock is off by ${span(Math.abs(row.clockOffset))}`);
+    return [...notes, ...row.problems].join("; ");
+}
+
+export const networkOf = row => row.isOnline === null ? "unknown" : row.isOnline ? "online" : "away";
+export const signedInOf = row => !row.mode ? "–" : row.mode === "unknown" ? "unknown" : row.session === null ? "nobody" : `session ${row.session}`;
+
+/** An order's states as parts of a whole, the best first, as a bar is filled. */
+export function partsOf({ counts, total }) {
+    let from = 0;
+    return [...order].reverse().filter(state => counts[state] > 0).map(state => {
+        const part = { state, count: counts[state], from: from / Math.max(1, total), to: (from + counts[state]) / Math.max(1, total) };
+        from += counts[state];
+        return part;
+    });
+}
+
+/** An order in a sentence. */
+export function sentenceOf(progress) {
+    if (progress.total === 0)
+        return { style: "waits", text: "No device is in the list: nobody is waited for." };
+    const done = progress.total - progress.undone;
+    const waived = progress.waived ? ` ${count(progress.waived, "app")} ${progress.waived === 1 ? "was" : "were"} waived on the devices.` : "";
+    return progress.undone === 0 ? { style: "good", text: `✓ All ${count(progress.total, "device")} have done it.${waived}` }
+        : { style: "waits", text: `◑ ${done} of ${count(progress.total, "device")} have done it, ${progress.undone} ${progress.undone === 1 ? "has" : "have"} not.${waived}` };
+}
+
+/** The rows with news over them. What an order says of a device is newer than what the device's last change brought. */
+export function updated(rows, news) {
+    const all = new Map(rows);
+    for (const row of news)
+        all.set(row.name, row);
+    return all;
+}
+
+/** Takes over what an order's answer says of those that are not done, of which time alone may have changed the state. */
+export function restated(rows, undone) {
+    for (const one of undone) {
+        const row = rows.get(one.name);
+        if (row && row.state !== one.state)
+            rows.set(one.name, { ...row, state: one.state, owing: one.owing, owes: one.owes, since: one.since, detail: one.detail });
+    }
+    return rows;
+}

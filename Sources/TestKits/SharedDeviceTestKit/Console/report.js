@@ -1,0 +1,1 @@
+../../../../Console/report/report.js

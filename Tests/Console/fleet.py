@@ -1,0 +1,56 @@
+"""A fleet for the console: a real MQTT server with TLS, the controller and the device's agent, on the device's own system bus; and devices that are in
+the list alone."""
+
+import json
+import subprocess
+
+from device import programs, top, wait_for
+
+examples = top / "Examples/Fleet"
+port = 18883
+
+
+class Fleet:
+    """ward-1 is the device itself; the others, as many as are asked for, have never reported."""
+
+    def __init__(self, device, others):
+        self.device, self.folder = device, device.folder / "fleet"
+        self.folder.mkdir()
+        for words in (["authority"], ["server", "localhost"], ["client", "controller"], ["client", "ward-1"]):
+            subprocess.run([examples / "certificates", self.folder / "pki", *words], check=True, stdout=device.log, stderr=device.log)
+        text = (examples / "mosquitto.conf").read_text().replace("listener 8883", f"listener {port} 127.0.0.1")
+        text = text.replace("/etc/mosquitto/fleet/server", f"{self.folder}/pki/localhost").replace("/etc/mosquitto/fleet/acl", str(examples / "acl"))
+        text = text.replace("/etc/mosquitto/fleet/", f"{self.folder}/pki/").replace("/var/lib/mosquitto/", f"{self.folder}/")
+        (self.folder / "mosquitto.conf").write_text(text + "\nuser root\n")
+        for name in ("controller", "ward-1"):
+            (self.folder / name).mkdir()
+            keys = {"authority": "authority.pem", "certificate": f"{name}.pem", "key": f"{name}.key"}
+            (self.folder / f"{name}.json").write_text(json.dumps(
+                {"fleet": "clinic", "name": name, "host": "localhost", "port": port, **{key: f"{self.folder}/pki/{file}" for key, file in keys.items()}}))
+        device._start(["mosquitto", "-c", self.folder / "mosquitto.conf"])
+        self.start_controller()
+        names = ["ward-1", *(f"till-{number}" for number in range(others))]
+        for start in range(0, len(names), 5000):
+            self.command("device", "add", "--group", "shop", *names[start:start + 5000])
+        self._service("shared-device-agent", "ward-1")
+        wait_for("the device's report", lambda: any(each["device"] == "ward-1" and each.get("reportedAt") for each in json.loads(self.command("devices", "--json"))))
+
+    def _service(self, program, name):
+        process = self.device._start([programs / program, "--bus", "system", "--configuration", self.folder / f"{name}.json", "--state", self.folder / name],
+                                     stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "ready\n", (self.device.folder / "log").read_text()[-2000:]
+        return process
+
+    def start_controller(self):
+        self.controller = self._service("shared-device-controller", "controller")
+
+    def kill_controller(self):
+        self.controller.kill()
+        self.controller.wait()
+
+    def command(self, *words):
+        """What `shared-device fleet` says; it is not asked whether all devices are done."""
+        return subprocess.run([programs / "shared-device", "fleet", *words], text=True, capture_output=True, timeout=60).stdout
+
+    def sign_out(self, *whom):
+        self.command("sign-out", *whom, "--reason", "shift is over", "--wait", "0")

@@ -1,0 +1,45 @@
+"""The console's pages in a browser, and what every test of them looks for."""
+
+import os
+import pathlib
+
+import axe_playwright_python
+from device import Device
+from playwright.sync_api import expect
+
+port = int(os.environ["PORT"])
+pictures = pathlib.Path(os.environ["SCREENSHOTS"])
+axe = next(pathlib.Path(axe_playwright_python.__file__).parent.rglob("axe.min.js")).read_text()
+hostile = "<img/src=x/onerror=alert(1)>"
+shell = f"http://localhost:{port}/shared_device"
+alone = f"http://localhost:{port}/cockpit/@localhost/shared_device/index.html"
+fleet_alone = alone.replace("shared_device/", "shared_device_fleet/")
+
+
+def signed_in(browser, person, **options):
+    """A browser of its own at the console, signed in to Cockpit by PAM."""
+    page = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}).new_page()
+    page.errors = []
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    page.on("console", lambda message: page.errors.append(message.text) if "Content Security Policy" in message.text else None)
+    page.goto(shell)
+    page.fill("#login-user-input", person)
+    page.fill("#login-password-input", Device.people[person])
+    page.click("#login-button")
+    # As one of Cockpit's pages, and then without Cockpit's frame around it.
+    expect(page.frame_locator("iframe[name$='/shared_device']").locator("#session-heading")).not_to_have_text("Asking the broker …")
+    page.goto(alone)
+    return page
+
+
+def heading(page): return page.locator("#session-heading")
+
+
+def check_accessibility(page, what):
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']})")["violations"]
+    assert not found, f"{what}: " + "; ".join(f"{each['id']}: {[node['target'] for node in each['nodes']][:3]} {each['nodes'][0]['failureSummary']}" for each in found)
+
+
+def picture(page, name):
+    page.screenshot(path=pictures / f"{name}.png", full_page=True)

@@ -1,0 +1,123 @@
+import DBusTransport
+import Fleet
+import FleetStage
+import FoundationEssentials
+import Glibc
+
+/// The controller as a program on its bus asks it.
+package struct ControllerQuestions: Sendable {
+    private typealias Fields = [String: DBusValue]
+
+    /// How far the devices of an order are.
+    package struct Progress: Sendable {
+        package let total: Int
+        package let undone: Int
+        package let counts: [String: Int]
+        package let isConnected: Bool
+
+        package var done: Int { total - undone }
+        /// The counts in one line, the worst first.
+        package var line: String {
+            Standing.words.compactMap { word in counts[word].map { "\($0) \(word)" } }.joined(separator: ", ")
+        }
+    }
+
+    private let connection: DBusConnection
+
+    package init(bus address: String) throws { connection = try DBusConnection.open(Bus(name: address)) }
+
+    private func call(_ method: FleetProtocol.Method, _ request: Fields) async throws -> Fields {
+        let message = try DBusMessage.methodCall(
+            destination: FleetProtocol.busName,
+            path: FleetProtocol.path,
+            interface: FleetProtocol.interface,
+            member: method.rawValue,
+            arguments: [.fields(request)]
+        )
+        return try await connection.call(message, timeout: .seconds(60)).first?.fieldsValue ?? [:]
+    }
+
+    package func list(_ names: [String]) async throws {
+        for start in stride(from: 0, to: names.count, by: FleetProtocol.mostNamed) {
+            let some = names[start..<min(start + FleetProtocol.mostNamed, names.count)].map { DBusValue.string($0) }
+            let none = DBusValue.array([], of: "s")
+            _ = try await call(.listDevices, ["devices": .array(some, of: "s"), "groups": none])
+        }
+    }
+
+    /// Orders that nobody stays signed in.
+    ///
+    /// - Returns: the order's number.
+    package func signOutAll() async throws -> UInt64 {
+        try await call(.signOut, ["all": .boolean(true), "reason": .string("load")])["order"]?.unsignedValue ?? 0
+    }
+
+    /// The last order.
+    package func progress() async throws -> Progress {
+        let answer = try await call(.getOrder, [:])
+        let number = { (name: String) in Int(clamping: answer[name]?.unsignedValue ?? 0) }
+        let counts = (answer["counts"]?.fieldsValue ?? [:]).compactMapValues(\.unsignedValue)
+        return Progress(
+            total: number("total"),
+            undone: number("undoneCount"),
+            counts: counts.mapValues { Int(clamping: $0) },
+            isConnected: answer["isConnected"]?.booleanValue ?? false
+        )
+    }
+}
+
+/// What processes have used so far, by name; also those that have been killed.
+package struct UsageMeter: Sendable {
+    package struct Usage: Sendable {
+        /// In seconds.
+        package var processor = 0.0
+        /// The most that one of them has taken, in kB.
+        package var memory = 0
+    }
+
+    private struct Process: Sendable {
+        let name: String
+        var usage: Usage
+    }
+
+    private var processes: [Int32: Process] = [:]
+
+    package init() {}
+
+    /// Reads what these processes have used; to be called before one of them is killed.
+    package mutating func read(_ running: [(name: String, identifier: Int32)]) {
+        for (name, identifier) in running {
+            guard let usage = Self.usage(of: identifier) else { continue }
+            processes[identifier] = Process(name: name, usage: usage)
+        }
+    }
+
+    package subscript(_ name: String) -> Usage {
+        processes.values.filter { $0.name == name }.reduce(into: Usage()) { sum, process in
+            sum.processor += process.usage.processor
+            sum.memory = max(sum.memory, process.usage.memory)
+        }
+    }
+
+    /// All of them in a line.
+    package var line: String {
+        Set(processes.values.map(\.name)).sorted().map { name in
+            let usage = self[name]
+            return "\(name) \(Int(usage.processor.rounded())) s of processor, at most \(usage.memory >> 10) MB"
+        }.joined(separator: "; ")
+    }
+
+    private static func usage(of identifier: Int32) -> Usage? {
+        guard let stat = try? String(contentsOfFile: "/proc/\(identifier)/stat", encoding: .utf8),
+            let status = try? String(contentsOfFile: "/proc/\(identifier)/status", encoding: .utf8),
+            // The name of the program may have spaces in it.
+            let fields = stat.split(separator: ")").last?.split(separator: " "), fields.count > 13,
+            let (own, system) = Double(fields[11]).flatMap({ own in Double(fields[12]).map { (own, $0) } })
+        else { return nil }
+        let peak = status.split(separator: "\n").first { $0.hasPrefix("VmHWM") } ?? ""
+        return Usage(
+            processor: (own + system) / Double(sysconf(CInt(_SC_CLK_TCK))),
+            memory: Int(peak.filter(\.isNumber)) ?? 0
+        )
+    }
+}

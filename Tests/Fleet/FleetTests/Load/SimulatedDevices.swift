@@ -1,0 +1,288 @@
+import DBusTransport
+package import Fleet
+import Glibc
+package import MQTTClient
+import Synchronization
+
+/// Some devices behind one connection to the server: real agents' decisions, and brokers and apps that are numbers.
+package final class SimulatedDevices: Sendable {
+    private struct Device {
+        var agent: AgentState
+        var epoch: UInt64
+        var isSignedIn: Bool
+        /// When the apps are done with the session of this number.
+        var debt: (session: UInt64, until: Double)?
+        var isAway = false
+        /// When the agent wants to hear that time has passed, by the uptime.
+        var wakeAt: Double?
+        /// Whether it has subscribed, and gets what the server has kept.
+        var isSubscribing = false
+        /// The session that was open when the order was given, as long as it is not over and clean.
+        var open: UInt64?
+    }
+
+    private struct State {
+        var devices: [Device]
+        var random: Seeded
+        var isConnected = false
+        var mustSubscribe = false
+        var problem: MQTTError?
+        var reported = 0
+    }
+
+    private let names: [String]
+    private let state: Locked<State>
+    private let client = Locked<MQTTClient?>(nil)
+    private let topics: FleetTopics
+    /// What a connection subscribes to: that of a device alone has its own order, too.
+    private let subscriptions: [String]
+
+    package static func name(_ index: Int) -> String { "d-\(index)" }
+
+    /// - Parameter away: how many in a hundred have no network at first.
+    package init(_ range: Range<Int>, topics: FleetTopics, seed: UInt64, away: Int = 10) {
+        self.topics = topics
+        names = range.map(Self.name)
+        subscriptions =
+            range.count == 1
+            ? topics.forDevice(names[0]) : [topics.text(.heartbeat), topics.text(.allDesired)]
+        var random = Seeded(state: seed)
+        let now = Self.now
+        let devices = range.map { _ in
+            Device(
+                agent: AgentState(policy: .init(), memory: AgentMemory(), now: now),
+                epoch: 7,
+                isSignedIn: random.chance(70),
+                isAway: random.chance(away)
+            )
+        }
+        state = Locked(State(devices: devices, random: random))
+    }
+
+    package func connect(_ options: MQTTOptions) throws {
+        var options = options
+        options.capacity = (1 << 20, 1 << 30)
+        // Under the lock: the first event finds the client in its place.
+        try client.withLock { [options] client throws(MQTTError) in
+            client = try MQTTClient(options) { [weak self] in self?.take($0) }
+        }
+    }
+
+    private static var now: Moment {
+        var (up, wall) = (timespec(), timespec())
+        clock_gettime(CLOCK_BOOTTIME, &up)
+        clock_gettime(CLOCK_REALTIME, &wall)
+        return Moment(uptime: Double(up.tv_sec) + Double(up.tv_nsec) / 1e9, wall: Double(wall.tv_sec), boot: "a")
+    }
+
+    private func take(_ event: MQTTEvent) {
+        switch event {
+        case .connected:
+            try? client.withLock { $0 }?.subscribe(to: subscriptions)
+            tellAll(.connected) { $0.isConnected = true }
+        case .lost(let error):
+            tellAll(.disconnected) {
+                $0.isConnected = false
+                $0.problem = error
+            }
+        case .message(let message):
+            guard let topic = topics.topic(message.topic),
+                let content = try? FleetEvent(parsing: message.payload).message
+            else { return }
+            switch (topic, content) {
+            // Where many devices share a connection, what the server has kept is for those of them that have just subscribed.
+            case (.allDesired, .desired(let order)): tellAll(.desired(.all, order), isKept: message.isRetained)
+            case (.desired, .desired(let order)): tellAll(.desired(.own, order))
+            case (.heartbeat, .heartbeat(let highest)): tellAll(.heartbeat(highest: highest))
+            default: break
+            }
+        case .refused(let error): state.withLock { $0.problem = error }
+        case .hasRoom: break
+        }
+    }
+
+    private func tellAll(
+        _ event: AgentEvent,
+        isKept: Bool = false,
+        _ change: @Sendable (inout State) -> Void = { _ in }
+    ) {
+        let reports = state.withLock { state in
+            change(&state)
+            var reports: [(Int, DeviceReport)] = []
+            let now = Self.now
+            for index in state.devices.indices where !state.devices[index].isAway {
+                if isKept {
+                    guard state.devices[index].isSubscribing else { continue }
+                    state.devices[index].isSubscribing = false
+                }
+                Self.tell(index, event, now, &state, &reports)
+            }
+            return reports
+        }
+        publish(reports)
+    }
+
+    /// A device's agent, its broker and its apps, until nothing follows any more.
+    private static func tell(
+        _ index: Int,
+        _ event: AgentEvent,
+        _ now: Moment,
+        _ state: inout State,
+        _ reports: inout [(Int, DeviceReport)]
+    ) {
+        // What a connection begins with is subscribed to by all at once, and each broker says how its device is.
+        let isConnection = event == .connected
+        var events = isConnection ? [.device(view(state.devices[index])), event] : [event]
+        defer { state.devices[index].wakeAt = state.devices[index].agent.wake(now: now) }
+        while let event = events.popLast() {
+            for effect in state.devices[index].agent.handle(event, now: now) {
+                switch effect {
+                case .subscribe:
+                    state.devices[index].isSubscribing = true
+                    if !isConnection { state.mustSubscribe = true }
+                case .publish(let report): reports.append((index, report))
+                case .askDevice: events.append(.device(view(state.devices[index])))
+                case .signOut(let session, _):
+                    let isOpen = state.devices[index].isSignedIn && state.devices[index].epoch == session
+                    if isOpen {
+                        state.devices[index].debt = (session, now.uptime + Double(state.random.below(3)))
+                        state.devices[index].isSignedIn = false
+                        state.devices[index].epoch += 1
+                    }
+                    events.append(.signOutAnswered(isOpen ? .ended : .overAlready))
+                case .store, .publishPresence, .note: break
+                }
+            }
+        }
+    }
+
+    private static func view(_ device: Device) -> DeviceView {
+        let rounds = device.debt.map { debt in
+            [DeviceReport.Round(session: debt.session, finished: 0, owing: [.init(app: "notes", progress: "begun")])]
+        }
+        return DeviceView(mode: "shared", epoch: device.epoch, isSignedIn: device.isSignedIn, rounds: rounds ?? [])
+    }
+
+    private func publish(_ reports: [(Int, DeviceReport)]) {
+        guard !reports.isEmpty, let client = client.withLock({ $0 }) else { return }
+        state.withLock { $0.reported += reports.count }
+        for (index, report) in reports {
+            let event = FleetEvent(.reported(report), source: names[index], identifier: "\(report.sequence)", time: nil)
+            let topic = topics.text(.reported(device: names[index]))
+            try? client.publish(MQTTMessage(topic: topic, payload: event.bytes, isRetained: true))
+        }
+    }
+
+    // MARK: What the test does
+
+    /// Time passes: apps finish, and where it flaps, one device in a hundred comes or goes.
+    package func tick(flapping: Bool) {
+        let (reports, mustSubscribe) = state.withLock { state in
+            let now = Self.now
+            var reports: [(Int, DeviceReport)] = []
+            for index in state.devices.indices {
+                if let debt = state.devices[index].debt, debt.until <= now.uptime {
+                    state.devices[index].debt = nil
+                    if state.devices[index].open == debt.session { state.devices[index].open = nil }
+                    if !state.devices[index].isAway {
+                        Self.tell(index, .device(Self.view(state.devices[index])), now, &state, &reports)
+                    }
+                }
+                if flapping, state.random.below(100) == 0 { Self.turn(index, now, &state, &reports) }
+                if !state.devices[index].isAway, let time = state.devices[index].wakeAt, time <= now.uptime {
+                    Self.tell(index, .tick, now, &state, &reports)
+                }
+            }
+            defer { state.mustSubscribe = false }
+            return (reports, state.mustSubscribe && state.isConnected)
+        }
+        publish(reports)
+        if mustSubscribe { try? client.withLock { $0 }?.subscribe(to: [topics.text(.allDesired)]) }
+    }
+
+    private static func turn(
+        _ index: Int,
+        _ now: Moment,
+        _ state: inout State,
+        _ reports: inout [(Int, DeviceReport)]
+    ) {
+        state.devices[index].isAway.toggle()
+        guard state.isConnected else { return }
+        // Its broker goes on while the network is away.
+        tell(index, state.devices[index].isAway ? .disconnected : .connected, now, &state, &reports)
+        if !state.devices[index].isAway { state.mustSubscribe = true }
+    }
+
+    /// All devices have their network back.
+    package func bringBack() {
+        let reports = state.withLock { state in
+            let now = Self.now
+            var reports: [(Int, DeviceReport)] = []
+            for index in state.devices.indices where state.devices[index].isAway {
+                Self.turn(index, now, &state, &reports)
+            }
+            return reports
+        }
+        publish(reports)
+    }
+
+    /// From here on the sessions that are open now have to be over and clean.
+    package func begin() {
+        state.withLock { state in
+            for index in state.devices.indices {
+                state.devices[index].open = state.devices[index].isSignedIn ? state.devices[index].epoch : nil
+            }
+        }
+    }
+
+    /// Somebody is signed in on each device again.
+    package func signIn() {
+        state.withLock { state in
+            for index in state.devices.indices where !state.devices[index].isSignedIn {
+                state.devices[index].epoch += 1
+                state.devices[index].isSignedIn = true
+            }
+        }
+        tellDevices()
+    }
+
+    /// Each broker says how its device is.
+    private func tellDevices() {
+        let reports = state.withLock { state in
+            let now = Self.now
+            var reports: [(Int, DeviceReport)] = []
+            for index in state.devices.indices where !state.devices[index].isAway {
+                Self.tell(index, .device(Self.view(state.devices[index])), now, &state, &reports)
+            }
+            return reports
+        }
+        publish(reports)
+    }
+
+    /// How many devices have nothing left of what was open then.
+    package var done: Int { state.withLock { $0.devices.count { $0.open == nil } } }
+    package var isConnected: Bool { state.withLock { $0.isConnected } }
+    /// How many reports have been sent.
+    package var reported: Int { state.withLock { $0.reported } }
+    /// The last reason why there was no connection, or why the server took something not.
+    package var problem: MQTTError? { state.withLock { $0.problem } }
+}
+
+/// Chance from a seed (SplitMix64).
+package struct Seeded: RandomNumberGenerator, Sendable {
+    private var state: UInt64
+
+    package init(state: UInt64) { self.state = state }
+
+    package mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+        return z ^ (z >> 31)
+    }
+
+    package mutating func below(_ limit: Int) -> Int { Int.random(in: 0..<limit, using: &self) }
+    package mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
+    package mutating func shuffle<Element>(_ elements: inout [Element]) { elements.shuffle(using: &self) }
+}

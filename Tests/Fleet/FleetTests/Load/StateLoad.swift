@@ -1,0 +1,111 @@
+import Fleet
+import FleetStage
+import Glibc
+import MQTTClient
+import NotifyCenterTestKit
+
+/// Many devices as states behind few connections, with a real mosquitto and the real controller: some are away, some come and go, the server loses
+/// all it has, the controller is killed.
+package struct StateLoad: Sendable {
+    /// What must not be.
+    package struct Violation: Error, CustomStringConvertible {
+        package let description: String
+    }
+
+    private let count: Int
+    private let connections: Int
+    private let seed: UInt64
+
+    /// - Parameters:
+    ///   - devices: a multiple of `connections`.
+    ///   - seed: decides who is away, who comes and goes, and how long apps take.
+    package init(devices: Int, connections: Int, seed: UInt64 = 1) {
+        (count, self.connections, self.seed) = (devices, connections, seed)
+    }
+
+    /// Plays it, and tells what happens.
+    ///
+    /// - Throws: ``Violation`` where a device counts as done that is not, where the states do not add up, or where the devices take longer than two
+    ///   heartbeats after the last fault.
+    package func run(_ say: @escaping (String) -> Void) async throws {
+        let begin = ContinuousClock.now
+        let note = { (what: String) in say("\(Self.seconds(begin.duration(to: .now))): \(what)") }
+        var meter = UsageMeter()
+        let stage = try await FleetStage(isSimulation: true)
+        guard let topics = FleetTopics(fleet: FleetStage.fleet) else { throw Violation(description: "no such fleet") }
+        try await stage.startController()
+        let controller = try ControllerQuestions(bus: stage.bus.address)
+        try await controller.list((0..<count).map(SimulatedDevices.name))
+        note("\(count) devices are listed")
+        let share = count / connections
+        let groups = (0..<connections).map { index in
+            SimulatedDevices(index * share..<(index + 1) * share, topics: topics, seed: seed &+ UInt64(index))
+        }
+        for (index, group) in groups.enumerated() {
+            var options = stage.options(identifier: "sim-\(index)", certificate: "simulation")
+            options.firstDelay = .milliseconds(100)
+            try group.connect(options)
+        }
+        try await eventually("all are connected") { groups.allSatisfy(\.isConnected) }
+        note("\(connections) connections, one device in ten is away")
+
+        for group in groups { group.begin() }
+        _ = try await controller.signOutAll()
+        note("ordered")
+        for round in 0..<8 {
+            // Time passes: the faults are to come while apps are at work.
+            try await Task.sleep(for: .milliseconds(500))
+            for group in groups { group.tick(flapping: true) }
+            meter.read(stage.processes)
+            if round == 2 {
+                try await stage.killEngine(losesData: true)
+                try await stage.startEngine()
+                note("the server has lost its data")
+            }
+            if round == 5 {
+                await stage.killController()
+                try await stage.startController()
+                note("the controller was killed, and is there again")
+            }
+            try await check(controller, groups)
+        }
+        for group in groups { group.bringBack() }
+        let repaired = ContinuousClock.now
+        note("all have their network")
+        var progress = try await controller.progress()
+        while progress.undone > 0 {
+            guard repaired.duration(to: .now) < .seconds(2 * ControllerState.heartbeatInterval) else {
+                throw Violation(description: "not done within two heartbeats: \(progress.line)")
+            }
+            for group in groups { group.tick(flapping: false) }
+            try await Task.sleep(for: .milliseconds(200))
+            progress = try await check(controller, groups)
+        }
+        note("all are done, \(Self.seconds(repaired.duration(to: .now))) after the last fault: \(progress.line)")
+        meter.read(stage.processes + [("devices", getpid())])
+        say("\(groups.reduce(0) { $0 + $1.reported }) reports; \(meter.line)")
+    }
+
+    /// Nobody counts as done who did not report, and the states add up to the list (FL-13, FL-14).
+    @discardableResult
+    private func check(
+        _ controller: ControllerQuestions,
+        _ groups: [SimulatedDevices]
+    ) async throws -> ControllerQuestions.Progress {
+        let progress = try await controller.progress()
+        // Counted afterwards: what is done stays done.
+        let done = groups.reduce(0) { $0 + $1.done }
+        guard progress.done <= done else {
+            throw Violation(description: "\(progress.done) count as done, \(done) are: \(progress.line)")
+        }
+        guard progress.counts.values.reduce(0, +) == count, progress.total == count else {
+            throw Violation(description: "\(count) devices are listed, and counted: \(progress.line)")
+        }
+        return progress
+    }
+
+    static func seconds(_ duration: Duration) -> String {
+        let tenths = Int((duration / .milliseconds(100)).rounded())
+        return "\(tenths / 10).\(tenths % 10) s"
+    }
+}

@@ -1,0 +1,62 @@
+import ArgumentParser
+import FleetLoad
+import Glibc
+
+/// What `make test-fleet` runs.
+@main
+struct LoadCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "fleet-load",
+        abstract:
+            "Plays a fleet with a real MQTT server and the controller that is built beside it, and says what it takes.",
+        discussion: "Exit status: 0 what is promised held; 1 it did not."
+    )
+
+    @Option(help: "How many devices; they are states behind few connections.")
+    var devices = 100_000
+
+    @Option(help: "Behind how many connections they are.")
+    var connections = 100
+
+    @Option(help: "Decides who is away, who comes and goes, and how long apps take.")
+    var seed: UInt64 = 1
+
+    @Option(help: "Instead: so many devices with a connection and a certificate each.")
+    var certified: Int?
+
+    @Option(help: "In how many processes these are: one may have 5000, at four of 20,000 open files each.")
+    var processes = 4
+
+    @Option(help: .hidden)
+    var clients: String?
+
+    @Option(help: .hidden)
+    var port: UInt16 = 0
+
+    @Option(help: .hidden)
+    var from = 0
+
+    @Option(help: .hidden)
+    var to = 0
+
+    func validate() throws {
+        guard connections > 0, devices % connections == 0, processes > 0, (certified ?? 0) % processes == 0 else {
+            throw ValidationError("the devices have to be a multiple of the connections, or of the processes")
+        }
+    }
+
+    func run() async throws {
+        if let clients { return try LoadClients(from..<to, folder: clients, port: port).serve() }
+        if let certified {
+            try await ConnectionLoad(devices: certified, processes: processes).run(Self.say)
+        } else {
+            try await StateLoad(devices: devices, connections: connections, seed: seed).run(Self.say)
+        }
+    }
+
+    /// A line at once, also where nobody looks at a terminal.
+    private static func say(_ line: String) {
+        print(line)
+        fflush(nil)
+    }
+}
