@@ -9,6 +9,8 @@ PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev libcu
 PACKAGES += python3-jeepney python3-dbusmock python3-pydbus mypy libsystemd-dev gjs
 # The fleet's MQTT server and certificates, for its tests and demonstration.
 PACKAGES += mosquitto openssl
+# For a network of the tests' own that goes and comes back.
+PACKAGES += iproute2
 # For the identity provider of the tests, which signs tokens and makes certificates.
 PACKAGES += python3-cryptography python3-jwt python3-prometheus-client
 # For the sign-in: a browser, and a reader of QR codes. Their tests are skipped without them.

@@ -247,13 +247,13 @@ let broker = family(
     library("ServiceSupport", "DeviceConfiguration DeviceStorage CLinux StrictJSON ArgumentParser Logging"),
     program("shared-device-broker", "+broker RecordVault IdentityService +service"),
     // The only program of the device that speaks to the network.
-    program("shared-device-identity", "+oidc IdentityService DeviceConfiguration +service"),
+    program("shared-device-identity", "+oidc IdentityService DeviceConfiguration CLinux +service"),
     program("shared-device", "+command AppAdapters Fleet IdentityService +testKits"),
     // Commits in a loop until it is killed, for the tests of the store.
     program("commit-loop", "+broker", path: "SharedDeviceBrokerTests/CommitLoop"),
     tests("SharedDeviceBrokerTests", "+broker RecordVault SharedDeviceSimulation ProjectVersion StrictJSON +commands"),
     tests("DeviceViewTests", "DeviceView SharedDevice DBusTransport shared-device"),
-    tests("SharedDeviceIdentityTests", "TestProviders +oidc IdentityService shared-device-identity +commands"),
+    tests("SharedDeviceIdentityTests", "TestProviders +oidc IdentityService shared-device-identity +commands +apps"),
     tests("ProfileConversionTests", "ProfileConversion DeviceConfiguration", exclude: ["Fixtures"]),
     // A client that means harm; tests run it as another user.
     program("hostile-client", "SharedDevice DBusTransport", path: "SharedDeviceHostileTests/HostileClient"),
@@ -293,7 +293,7 @@ let microsoft = family(
     "Microsoft",
     library("MicrosoftBroker", "StrictJSON +adapter"),
     program("shared-device-microsoft-broker", "MicrosoftBroker AppAdapters ProjectVersion ArgumentParser +adapter"),
-    tests("MicrosoftBrokerTests", "+broker MicrosoftBroker StrictJSON shared-device-microsoft-broker")
+    tests("MicrosoftBrokerTests", "+broker TestProviders shared-device-identity shared-device-microsoft-broker")
 )
 
 /// Many devices at once: orders to all of them by way of an MQTT server, and who has carried them out.

@@ -176,7 +176,7 @@ enum FilePathParts {
 }
 
 /// Decides when a burst of events is over. Pure: the caller passes the time.
-struct SettlingPeriod: Sendable {
+package struct SettlingPeriod: Sendable {
     /// How long nothing must have happened.
     let quiet: Duration
     /// The longest that a burst may last: a directory that is never quiet must not hide a change.
@@ -185,25 +185,25 @@ struct SettlingPeriod: Sendable {
     private var first: ContinuousClock.Instant?
     private var last: ContinuousClock.Instant?
 
-    init(quiet: Duration) {
+    package init(quiet: Duration) {
         self.quiet = quiet
         longest = quiet * 8
     }
 
     /// When the burst will be over, if nothing more happens; `nil` outside a burst.
-    var deadline: ContinuousClock.Instant? {
+    package var deadline: ContinuousClock.Instant? {
         guard let first, let last else { return nil }
         return min(last + quiet, first + longest)
     }
 
     /// Something happened.
-    mutating func eventOccurred(at now: ContinuousClock.Instant) {
+    package mutating func eventOccurred(at now: ContinuousClock.Instant) {
         first = first ?? now
         last = now
     }
 
     /// Whether a burst has just ended. True once for each burst.
-    mutating func isOver(at now: ContinuousClock.Instant) -> Bool {
+    package mutating func isOver(at now: ContinuousClock.Instant) -> Bool {
         guard let deadline, now >= deadline else { return false }
         first = nil
         last = nil

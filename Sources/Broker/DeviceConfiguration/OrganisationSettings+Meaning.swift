@@ -45,6 +45,11 @@ extension OrganisationSettings {
         case .backChannelLogout:
             backChannelLogout.map { "The provider tells of the end of its sessions at \($0.text)." }
                 ?? "The provider has no way to tell of the end of its sessions; it is asked."
+        case .sharedSignals:
+            sharedSignals.map { signals in
+                "The provider's events about this device's sessions are fetched from \(signals.endpoint)"
+                    + (signals.device.map { ", and those about the device itself, which it calls \($0)." } ?? ".")
+            } ?? "No events are fetched from the provider."
         }
     }
 }

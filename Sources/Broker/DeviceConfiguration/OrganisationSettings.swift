@@ -31,6 +31,8 @@ package struct OrganisationSettings: Sendable, Equatable {
     package var onProviderSessionEnd = SessionEndAction.signOut
     /// Where the provider tells of the end of its sessions; `nil`: nowhere.
     package var backChannelLogout: ListeningAddress?
+    /// Where the provider has its events for this device; `nil`: nowhere.
+    package var sharedSignals: SignalStreamSettings?
 
     package init(issuer: IssuerAddress, clientIdentifier: String) {
         self.issuer = issuer
@@ -56,7 +58,7 @@ extension OrganisationSettings: Codable {
         case tenantClaim = "oidcTenantClaim"
         case administratorClaim = "oidcAdministratorClaim"
         case endpoints = "oidcEndpoints"
-        case remoteCheckInterval, offlineGrace, onProviderSessionEnd, backChannelLogout
+        case remoteCheckInterval, offlineGrace, onProviderSessionEnd, backChannelLogout, sharedSignals
     }
 
     package typealias CodingKeys = Key
@@ -106,6 +108,7 @@ extension OrganisationSettings: Codable {
         offlineGrace = try values.optional(.offlineGrace) ?? offlineGrace
         onProviderSessionEnd = try values.word(.onProviderSessionEnd) ?? onProviderSessionEnd
         backChannelLogout = try values.optional(.backChannelLogout)
+        sharedSignals = try values.optional(.sharedSignals)
     }
 
     package func encode(to encoder: any Encoder) throws {
@@ -124,6 +127,7 @@ extension OrganisationSettings: Codable {
         try values.encode(offlineGrace, forKey: .offlineGrace)
         try values.encode(onProviderSessionEnd, forKey: .onProviderSessionEnd)
         try values.encodeIfPresent(backChannelLogout, forKey: .backChannelLogout)
+        try values.encodeIfPresent(sharedSignals, forKey: .sharedSignals)
     }
 
     private static func isClientIdentifier(_ text: String) -> Bool {

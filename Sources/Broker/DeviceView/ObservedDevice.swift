@@ -23,7 +23,7 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
     /// Something that is wrong.
     package struct Problem: Sendable, Equatable, Encodable {
         package enum Kind: String, Sendable, CaseIterable, Encodable {
-            case configuration, store, enforcement, login
+            case configuration, store, key, enforcement, login
         }
 
         package let kind: Kind

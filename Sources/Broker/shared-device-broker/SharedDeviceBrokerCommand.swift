@@ -79,6 +79,7 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
             hasManyUsers: manyUsers ? true : nil
         )
         let end = try EndSignals()
+        let keyTroubles = KeyTroubles()
         let service: BrokerService
         do {
             let database = try DeviceDatabase(directory: options.stateDirectory)
@@ -87,6 +88,7 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
                 directory: UserDirectory(database: database),
                 publish: { text throws(StoreError) in try keyFile?.write(text) },
                 report: { problem in
+                    keyTroubles.set(problem, for: .tokens)
                     if let problem {
                         log.warning("the keys of tokens are in trouble", metadata: ["reason": "\(problem)"])
                     } else {
@@ -100,7 +102,8 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
                 provider: provider,
                 // Asked only where the configuration names one.
                 organisation: { RemoteProvider(connection: $0) },
-                sealer: vault(environment, log),
+                sealer: vault(environment, keyTroubles, log),
+                keys: keyTroubles,
                 log: log
             )
         } catch {
@@ -116,10 +119,11 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
     }
 
     /// What seals records of the organisation's provider. A key that is no good is as none: records are then in memory only.
-    private func vault(_ environment: [String: String], _ log: Logger) -> RecordVault? {
+    private func vault(_ environment: [String: String], _ troubles: KeyTroubles, _ log: Logger) -> RecordVault? {
         do throws(RecordUnreadable) {
             return try RecordVault.ofService(environment: environment)
         } catch {
+            troubles.set("\(error); until then a restart of the broker has people sign in again", for: .records)
             log.error("the provider's records are kept in memory only", metadata: ["reason": "\(error)"])
             return nil
         }

@@ -11,11 +11,13 @@ import Synchronization
 final class CheckMethod: Sendable {
     private let connection: DBusConnection
     private let current: CurrentProvider
+    private let signals: SignalsReceiver
     private let isUnderWay = Locked(false)
 
-    init(connection: DBusConnection, current: CurrentProvider) {
+    init(connection: DBusConnection, current: CurrentProvider, signals: SignalsReceiver) {
         self.connection = connection
         self.current = current
+        self.signals = signals
     }
 
     var method: DBusInterface.Method {
@@ -57,6 +59,7 @@ final class CheckMethod: Sendable {
         guard let client = current.client, let settings = current.settings else { return [] }
         // Any port is as good as another where none is named.
         let port = settings.loopbackPorts.ports.first ?? 49_152
-        return await client.check(redirect: "http://127.0.0.1:\(port)/callback", scopes: settings.scopes)
+        let steps = await client.check(redirect: "http://127.0.0.1:\(port)/callback", scopes: settings.scopes)
+        return steps + [await signals.check()].compactMap { $0 }
     }
 }

@@ -2,11 +2,9 @@ import DBusTransport
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc
-import Identity
 import Logging
 import OpenIDConnect
 import OrganisationIdentity
-import SharedDevice
 import Synchronization
 
 /// Listens for the provider's word that sessions have ended, at the address of the configuration or the socket that systemd passes, and tells the broker.
@@ -17,14 +15,14 @@ final class LogoutListener: Sendable {
         var logout: (client: OpenIDConnectClient, handler: BackChannelLogout)?
     }
 
-    private let connection: DBusConnection
+    private let reports: ProviderReports
     private let log: Logger
     private let state = Locked(State())
     /// From systemd, for as long as this process runs.
     private let passed: CInt?
 
-    init(connection: DBusConnection, log: Logger) {
-        self.connection = connection
+    init(reports: ProviderReports, log: Logger) {
+        self.reports = reports
         self.log = log
         passed = ListeningSocket.passed(environment: ProcessInfo.processInfo.environment)
     }
@@ -60,8 +58,8 @@ final class LogoutListener: Sendable {
     }
 
     private func handler(of client: OpenIDConnectClient) -> BackChannelLogout {
-        BackChannelLogout(client) { [connection] event in
-            try await Self.tell(event, on: connection)
+        BackChannelLogout(client) { [reports] event in
+            try await reports.tell(event)
         } refused: { [log] reason in
             log.warning("a logout of the provider's is refused", metadata: ["reason": "\(reason)"])
         }
@@ -73,21 +71,5 @@ final class LogoutListener: Sendable {
         case .network(let address, let port): try ListeningSocket.open(address: address, port: port)
         case .socket(let path): try ListeningSocket.open(path: path)
         }
-    }
-
-    private static func tell(_ event: ProviderEvent, on connection: DBusConnection) async throws {
-        var fields: BrokerProtocol.Fields = ["kind": .string(event.kind.rawValue), "issuer": .string(event.issuer)]
-        fields["subject"] = event.subject.map { .string($0) }
-        fields["session"] = event.session.map { .string($0) }
-        _ = try await connection.call(
-            .methodCall(
-                destination: BrokerProtocol.busName,
-                path: BrokerProtocol.path,
-                interface: BrokerProtocol.interface,
-                member: BrokerProtocol.Method.reportProviderEvents.rawValue,
-                arguments: [.fields(["events": .array([.fields(fields)], of: "a{sv}")])]
-            ),
-            timeout: .seconds(20)
-        )
     }
 }

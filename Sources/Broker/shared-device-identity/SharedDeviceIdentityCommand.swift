@@ -3,6 +3,7 @@ import DBusTransport
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc
+import Identity
 import IdentityService
 import Logging
 import ProjectVersion
@@ -16,7 +17,7 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
         discussion: """
             Serves org.notifycenter.SharedDeviceIdentity1 to the broker of a shared device, and to nobody else. The bus starts it. Prints “ready” when \
             it owns that name; logs to standard error. Ends with SIGTERM or SIGINT. The client's secret comes as the systemd credential \
-            oidc-client-secret.
+            oidc-client-secret, a token for the stream of the provider's events as shared-signals-token.
             Exit status: 0 ended as asked; 64 wrong usage; 69 no bus, or another process serves it; 78 configuration or credential cannot be used.
             """,
         version: ProjectVersion.line(of: "shared-device-identity")
@@ -33,36 +34,68 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
         let current: CurrentProvider
         let answers: ProviderService
         let logouts: LogoutListener
+        let signals: SignalsReceiver
+        let network: NetworkWatch?
         do {
-            let secret = try ClientSecret.read(environment: ProcessInfo.processInfo.environment)
+            let environment = ProcessInfo.processInfo.environment
+            let secret = try ServiceCredential.clientSecret.read(environment: environment)
+            let token = try ServiceCredential.signalsToken.read(environment: environment)
             current = CurrentProvider(secret: secret, log: log)
             updates = try ManagedConfigurationFile(path: service.configurationFile).updates()
             // The first one is the present file. Nobody is answered before it is in force.
             var first = updates.makeAsyncIterator()
             if let update = await first.next() { current.use(update) }
             let connection = try DBusConnection.open(service.bus)
-            logouts = LogoutListener(connection: connection, log: log)
+            let reports = ProviderReports(connection: connection)
+            logouts = LogoutListener(reports: reports, log: log)
+            signals = SignalsReceiver(reports: reports, token: token, log: log)
+            network = Self.watchNetwork(reports, current, signals, log)
             answers = ProviderService(
                 connection: connection,
                 provider: { current.provider },
                 abandoned: { current.cancelAll() }
             )
-            try await answers.start([CheckMethod(connection: connection, current: current).method])
+            let check = CheckMethod(connection: connection, current: current, signals: signals)
+            try await answers.start([check.method])
         } catch {
             log.critical("\(error)")
             throw ExitCode(error is DBusError ? EX_UNAVAILABLE : EX_CONFIG)
         }
         logouts.use(current)
+        signals.use(current)
         process.isReady { true }
         let following = Task {
             for await update in updates {
                 current.use(update)
                 logouts.use(current)
+                signals.use(current)
             }
         }
         await end.first()
         process.isStopping()
         following.cancel()
-        withExtendedLifetime((answers, logouts)) {}
+        signals.stop()
+        withExtendedLifetime((answers, logouts, network)) {}
+    }
+
+    /// Has the provider asked soon after the network has come back.
+    private static func watchNetwork(
+        _ reports: ProviderReports,
+        _ current: CurrentProvider,
+        _ signals: SignalsReceiver,
+        _ log: Logger
+    ) -> NetworkWatch? {
+        do {
+            return try NetworkWatch {
+                signals.wake()
+                guard let issuer = current.settings?.issuer.text else { return }
+                // The broker decides; one that is not there has nobody signed in, or asks at its start.
+                Task { try? await reports.tell(ProviderEvent(.networkUp, issuer: issuer)) }
+            }
+        } catch {
+            // The provider is asked all the same, at its time.
+            log.warning("nobody hears of the network's coming back", metadata: ["reason": "\(error)"])
+            return nil
+        }
     }
 }

@@ -77,6 +77,7 @@ struct DeviceStatus: Encodable {
             version: broker.information?["brokerVersion"]?.stringValue,
             problem: broker.problem ?? broker.information?["configurationProblem"]?.stringValue
                 ?? broker.information?["storeProblem"]?.stringValue
+                ?? broker.information?["keyProblem"]?.stringValue
                 ?? broker.information?["enforcementProblem"]?.stringValue
                 ?? broker.information?["loginProblem"]?.stringValue
         )

@@ -93,6 +93,8 @@ package final class DeviceDatabase: Sendable {
             PRAGMA cell_size_check = ON;
             """
         )
+        // The log's files stay: a full disk has no room for new ones, and without them nobody can even read.
+        try connection.keepLog()
         // All of this before the first write.
         try connection.read { db in try DeviceSchema.check(db, path: path) }
         guard try connection.value("PRAGMA journal_mode = WAL") == "wal" else {

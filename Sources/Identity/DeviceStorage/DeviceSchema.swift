@@ -110,6 +110,14 @@ enum DeviceSchema {
                 tries INTEGER NOT NULL
             );
             """,
+            """
+            CREATE TABLE device_compliance (
+                id INTEGER PRIMARY KEY CHECK (id = 1),
+                issuer TEXT NOT NULL,
+                compliant INTEGER NOT NULL CHECK (compliant IN (0, 1)),
+                said_at REAL NOT NULL
+            );
+            """,
         ]
     }
 

@@ -10,12 +10,15 @@ package struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomD
     package let scopes: Set<String>
     /// When it ends, by the wall clock.
     package let expiresAt: Date
+    /// The provider's word of who has signed in, where it came along.
+    package var identity: IdentityToken?
 
     /// A token of these parts.
-    package init(value: String, scopes: Set<String>, expiresAt: Date) {
+    package init(value: String, scopes: Set<String>, expiresAt: Date, identity: IdentityToken? = nil) {
         self.value = value
         self.scopes = scopes
         self.expiresAt = expiresAt
+        self.identity = identity
     }
 
     /// Whether this can be the name of what a token permits (RFC 6749, section 3.3): visible ASCII without the quotation mark and the backslash.
@@ -38,4 +41,25 @@ package struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomD
 
     /// Without the value.
     package var customMirror: Mirror { Mirror(self, children: ["scopes": scopes, "expiresAt": expiresAt]) }
+}
+
+/// An organisation's provider's word of who has signed in: its ID token, as the provider has signed it. It shows its text in no log.
+package struct IdentityToken: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
+    package let text: String
+    /// What the sign-in was granted to tell of the person (OpenID Connect Core, section 5.4). Who may not ask for all of it may not see the token.
+    package let scopes: Set<String>
+
+    /// The scopes that are about the person.
+    package static let scopesOfPersons: Set = ["openid", "profile", "email", "address", "phone"]
+
+    /// - Parameter granted: all that was granted at the sign-in.
+    package init(text: String, granted: Set<String>) {
+        self.text = text
+        scopes = granted.intersection(Self.scopesOfPersons).union(["openid"])
+    }
+
+    /// The scopes, without the text.
+    package var description: String { "IdentityToken(\(scopes.sorted().joined(separator: " ")))" }
+    /// Without the text.
+    package var customMirror: Mirror { Mirror(self, children: ["scopes": scopes]) }
 }

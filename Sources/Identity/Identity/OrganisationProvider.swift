@@ -1,3 +1,4 @@
+package import FoundationEssentials
 package import SharedDevice
 
 /// The organisation's own provider, which asks the person itself: no password comes by here. The broker's reducer knows what is here and nothing
@@ -174,25 +175,42 @@ package struct ProviderRecord: Sendable, Hashable, CustomStringConvertible, Cust
     package var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-/// The provider says that sessions have ended: by a logout token, or a security event.
+/// What the process that speaks to the provider has heard: the end of a session, by a logout token or a security event, or a reason to ask the provider.
 package struct ProviderEvent: Sendable, Hashable {
     package enum Kind: String, Sendable, Hashable, CaseIterable {
         /// The session is over: sign-out.
         case ended
         /// The person has to prove again who they are; the session stays.
         case reauthenticate
+        /// Something has happened that may be about the person, and does not say so clearly: the provider knows.
+        case doubt
+        /// The network is back: the provider can be asked again.
+        case networkUp
+        /// This device does not do what the organisation asks of its devices: nobody is signed in on it.
+        case notCompliant
+        /// It does again.
+        case compliant
     }
 
     package let kind: Kind
     package let issuer: String
     package let subject: String?
     package let session: String?
+    /// When it happened, by the provider's clock; `nil`: now.
+    package let date: Date?
 
-    package init(_ kind: Kind, issuer: String, subject: String?, session: String?) {
+    package init(
+        _ kind: Kind,
+        issuer: String,
+        subject: String? = nil,
+        session: String? = nil,
+        date: Date? = nil
+    ) {
         self.kind = kind
         self.issuer = issuer
         self.subject = subject
         self.session = session
+        self.date = date
     }
 
     /// Whether it is about the sign-in that this record is of. Where the event names a session, that one counts, and the person only where it

@@ -20,6 +20,11 @@ package struct ProviderCheckStep: Sendable, Hashable {
         case revocation
         /// It ends its own session.
         case endSession
+        /// Its events are to be had; tried where the configuration names a stream of them.
+        case sharedSignals
+
+        /// Those that every provider is asked for.
+        package static let ofEveryProvider = allCases.filter { $0 != .sharedSignals }
     }
 
     /// The raw values are in JSON.

@@ -140,16 +140,23 @@ extension BegunSignIn {
 
 extension AccessToken {
     var fields: IdentityFields {
-        IdentityFields([
+        var fields = IdentityFields([
             "value": .string(value), "scopes": .strings(scopes), "expiresAt": .double(expiresAt.timeIntervalSince1970),
         ])
+        fields.values["idToken"] = identity.map { .string($0.text) }
+        fields.values["idTokenScopes"] = identity.map { .strings($0.scopes) }
+        return fields
     }
 
     init(_ fields: IdentityFields) throws(IdentityError) {
+        let text = try fields.optionalText("idToken")
+        let identity: IdentityToken? =
+            if let text { IdentityToken(text: text, granted: try fields.texts("idTokenScopes")) } else { nil }
         self.init(
             value: try fields.text("value"),
             scopes: try fields.texts("scopes"),
-            expiresAt: Date(timeIntervalSince1970: try fields.number("expiresAt"))
+            expiresAt: Date(timeIntervalSince1970: try fields.number("expiresAt")),
+            identity: identity
         )
     }
 }

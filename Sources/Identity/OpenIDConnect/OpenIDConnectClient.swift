@@ -144,8 +144,9 @@ package final class OpenIDConnectClient: Sendable {
 
     /// Checks a token's signature, with the provider's keys read again where that may help.
     ///
+    /// - Parameter isPatient: whether a token whose key may be a new one counts as not to be judged while the keys may not be read again.
     /// - Throws: `SignInError`: `authenticationFailed`, `providerUnavailable`.
-    package func verify(_ text: String) async throws(SignInError) -> VerifiedToken {
+    package func verify(_ text: String, isPatient: Bool = false) async throws(SignInError) -> VerifiedToken {
         let token: CompactSignature
         do throws(SignatureError) {
             token = try CompactSignature(parsing: text)
@@ -156,7 +157,9 @@ package final class OpenIDConnectClient: Sendable {
         while true {
             switch keyCache.withLock({ $0.verify(token, at: clock.now()) }) {
             case .verified(let verified): return verified
-            case .refused(let error): throw .notSigned(by: issuer, error.description)
+            case .refused(let error):
+                guard isPatient, !hasFetched, error.mayBeNewKey else { throw .notSigned(by: issuer, error.description) }
+                throw .unreachable(issuer, "its keys were read a moment ago, and lack this one")
             case .unavailable: throw .unreachable(issuer, "its keys could not be read")
             case .fetch:
                 guard !hasFetched else { throw .unreachable(issuer, "its keys could not be read") }

@@ -20,7 +20,7 @@ extension OpenIDConnectClient {
             steps.append(ProviderCheckStep(.discovery, .works, "it describes itself as \(issuer)"))
         } catch {
             steps.append(ProviderCheckStep(.discovery, .fails, error.description))
-            let rest = ProviderCheckStep.Name.allCases.drop { $0 != .keys }
+            let rest = ProviderCheckStep.Name.ofEveryProvider.drop { $0 != .keys }
             return steps + rest.map { ProviderCheckStep($0, .unknown, "not tried: the provider is not known") }
         }
         do throws(SignInError) {
@@ -30,7 +30,7 @@ extension OpenIDConnectClient {
             steps.append(ProviderCheckStep(.keys, .fails, error.description))
         }
         let check = ProviderCheck(provider: provider, redirect: redirect, scopes: scopes)
-        for step in ProviderCheckStep.Name.allCases.drop(while: { $0 != .redirect }) {
+        for step in ProviderCheckStep.Name.ofEveryProvider.drop(while: { $0 != .redirect }) {
             switch check.plan(step) {
             case .found(let found): steps.append(found)
             case .ask(let request): steps.append(check.meaning(of: await send(request), step))
@@ -80,7 +80,7 @@ package struct ProviderCheck: Sendable {
     package func plan(_ name: ProviderCheckStep.Name) -> Plan {
         func absent(_ what: String) -> Plan { .found(ProviderCheckStep(name, .unknown, what)) }
         switch name {
-        case .tls, .discovery, .keys: return absent("not asked here")
+        case .tls, .discovery, .keys, .sharedSignals: return absent("not asked here")
         case .redirect:
             let flow = AuthorizationCodeFlow(provider, redirect: redirect, start: .now)
             guard metadata.authorizationEndpoint != nil,

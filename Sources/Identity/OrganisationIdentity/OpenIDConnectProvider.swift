@@ -220,7 +220,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
                     ),
                     isAdministrator: settings.administrator?.isIn(claims) ?? false,
                     record: record,
-                    token: AccessToken(tokens, scopes: granted, now: now)
+                    token: AccessToken(tokens, scopes: granted, now: now, kept)
                 )
             )
         } catch {
@@ -281,7 +281,8 @@ package final class OpenIDConnectProvider: OrganisationProvider {
             kept.renew(tokens, now: now)
             let granted = tokens.scopes ?? (scopes.isEmpty ? kept.scopes : scopes)
             do throws(IdentityError) {
-                return .renewed(AccessToken(tokens, scopes: granted, now: now), try kept.record(of: issuer))
+                let token = AccessToken(tokens, scopes: granted, now: now, kept)
+                return .renewed(token, try kept.record(of: issuer))
             } catch {
                 // The old token is used up, and the new one is too large to keep: why, the sign-in that has to follow says.
                 client.discard(IssuedTokens(tokens, withSession: false))
@@ -328,11 +329,12 @@ extension IdentityError {
 }
 
 extension AccessToken {
-    fileprivate init(_ tokens: TokenAnswer, scopes: Set<String>, now: Date) {
+    fileprivate init(_ tokens: TokenAnswer, scopes: Set<String>, now: Date, _ kept: KeptSignIn) {
         self.init(
             value: tokens.accessToken.text,
             scopes: scopes,
-            expiresAt: now + TimeInterval(tokens.lifetime / .seconds(1))
+            expiresAt: now + TimeInterval(tokens.lifetime / .seconds(1)),
+            identity: kept.idToken.map { IdentityToken(text: $0, granted: kept.scopes) }
         )
     }
 }

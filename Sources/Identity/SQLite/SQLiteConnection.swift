@@ -149,6 +149,14 @@ package final class SQLiteConnection {
         try? run("ROLLBACK")
     }
 
+    /// Has the files of the write-ahead log stay when the last connection ends, for the next one to find on a full disk. The log is empty then.
+    package func keepLog() throws(SQLiteError) {
+        try execute("PRAGMA journal_size_limit = 0")
+        var isOn: CInt = 1
+        let result = sqlite3_file_control(handle, "main", SQLITE_FCNTL_PERSIST_WAL, &isOn)
+        guard result == SQLITE_OK else { throw SQLiteError(result, of: handle) }
+    }
+
     /// Copies the write-ahead log into the database's file, and cuts it to nothing: it has the earlier versions of pages.
     package func emptyLog() throws(SQLiteError) {
         let result = sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_TRUNCATE, nil, nil)

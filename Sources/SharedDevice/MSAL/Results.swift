@@ -11,6 +11,9 @@ public final class MSALResult: Sendable {
     public let scopes: [String]
     /// The account that it belongs to.
     public let account: MSALAccount
+    /// The organisation's provider's word of who has signed in, as the provider has signed it; `nil` where there is no such provider, or where the app's
+    /// manifest lacks a scope about the person that the sign-in was granted. ``MSALAccount/accountClaims`` says who the person is in any case.
+    public let idToken: String?
     /// The authority of the request or, where that has none, of the configuration.
     public let authority: MSALAuthority
     /// The request's correlation id.
@@ -21,12 +24,11 @@ public final class MSALResult: Sendable {
         expiresOn = token.expiresOn
         scopes = token.scopes
         account = MSALAccount(token.account, environment: authority.environment)
+        idToken = token.idToken
         self.authority = authority
         self.correlationId = correlationId
     }
 
-    /// Always `nil`: the broker gives no ID tokens. ``MSALAccount/accountClaims`` says who the person is.
-    public var idToken: String? { nil }
     /// The account in its organisation.
     public var tenantProfile: MSALTenantProfile { account.tenantProfile }
     /// The organisation; the same as ``tenantProfile``'s ``MSALTenantProfile/tenantId``.

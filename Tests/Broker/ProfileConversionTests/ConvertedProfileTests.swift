@@ -41,6 +41,7 @@ struct ConvertedProfileTests {
             "oidcAdministratorClaim": "roles=admin", "oidcEndpoints": ["jwks_uri": "https://login.example.com/keys"],
             "remoteCheckInterval": 60, "offlineGrace": 60, "onProviderSessionEnd": "reauthenticate",
             "backChannelLogout": "127.0.0.1:8443",
+            "sharedSignals": ["endpoint": "https://login.example.com/poll", "device": "till-7"],
         ]
         #expect(Set(keys.keys) == Set(ManagedConfiguration.keyNames))
         let wanted = try ManagedConfiguration(json: JSONSerialization.data(withJSONObject: keys), file: "json")

@@ -6,14 +6,16 @@ import TestProviders
 import Testing
 
 /// A bus with the broker, the process that speaks to the provider, and a prompt.
-private final class WholeDevice: Sendable {
+final class WholeDevice: Sendable {
     let port: UInt16
-    private let bus: PrivateBus
-    private let directory: TemporaryDirectory
+    let directory: TemporaryDirectory
+    let bus: PrivateBus
     private let prompt: DBusConnection
     private let programs: [ChildProcess]
+    private let arguments: [String]
 
-    init(fault: String) async throws {
+    /// - Parameter more: further members of the managed configuration, each with a comma before it.
+    init(fault: String, more: String = "") async throws {
         let faulty = try await FaultyProvider.shared.value
         bus = try PrivateBus()
         directory = try TemporaryDirectory("whole-device")
@@ -21,24 +23,41 @@ private final class WholeDevice: Sendable {
         let file = directory.path + "/managed-configuration.json"
         try #"""
         {"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(faulty.issuer(fault))", "oidcClientID": "device-7",
-        "oidcTrustAnchors": "\#(faulty.trustAnchors)", "backChannelLogout": "127.0.0.1:\#(port)"}
+        "oidcTrustAnchors": "\#(faulty.trustAnchors)", "backChannelLogout": "127.0.0.1:\#(port)"\#(more)}
         """#
         .write(toFile: file, atomically: true, encoding: .utf8)
         try "s&cret +%/".write(toFile: directory.path + "/oidc-client-secret", atomically: true, encoding: .utf8)
-        let arguments = ["--bus", bus.address, "--configuration", file]
+        arguments = ["--bus", bus.address, "--configuration", file]
         programs = [
             try ChildProcess(
                 ChildProcess.built("shared-device-broker"),
                 arguments + ["--state", directory.path + "/state"]
             ),
-            try ChildProcess(
-                ChildProcess.built("shared-device-identity"),
-                arguments,
-                environment: ["CREDENTIALS_DIRECTORY": directory.path]
-            ),
+            try Self.identity(arguments, directory),
         ]
         for program in programs { _ = try await program.line { $0 == "ready" } }
         prompt = try DBusConnection.open(bus.bus)
+    }
+
+    private static func identity(_ arguments: [String], _ directory: TemporaryDirectory) throws -> ChildProcess {
+        try ChildProcess(
+            ChildProcess.built("shared-device-identity"),
+            arguments,
+            environment: ["CREDENTIALS_DIRECTORY": directory.path]
+        )
+    }
+
+    /// Ends the process that speaks to the provider, without a chance to do anything more.
+    func killIdentity() {
+        programs[1].kill()
+        programs[1].waitUntilExit()
+    }
+
+    /// Starts it again.
+    func startIdentity() async throws -> ChildProcess {
+        let process = try Self.identity(arguments, directory)
+        _ = try await process.line { $0 == "ready" }
+        return process
     }
 
     func call(

@@ -31,4 +31,13 @@ struct SimulationTests {
         #expect(shrunk.play(mutant: mutant).kind == failure.kind)
         #expect(shrunk.play().violation == nil, "without the mistake the same schedule goes well")
     }
+
+    @Test(
+        "mistakes about the organisation's provider are found",
+        arguments: [Mutant.eventsAreNotHeeded, .providerRecordIsNotWritten]
+    )
+    func provider(mutant: Mutant) throws {
+        let failure = try #require(Campaign(seed: 1, schedules: 500, mutant: mutant).run().failures.first)
+        #expect(SimulatedSchedule(seed: failure.seed).play().violation == nil)
+    }
 }

@@ -195,12 +195,13 @@ struct DeviceDatabaseTests {
             DROP TABLE signing_key;
             DROP TABLE provider_session;
             DROP TABLE provider_end;
+            DROP TABLE device_compliance;
             PRAGMA user_version = 0;
             """
         )
         #expect(try DeviceDatabase(directory: directory.state, firstEpoch: 0).epoch == 2)
         let file = try SQLiteConnection(path: directory.databaseFile, .read)
-        #expect(try file.value("PRAGMA user_version") == 3)
+        #expect(try file.value("PRAGMA user_version") == 4)
         #expect(try file.value("SELECT count(*) FROM sqlite_master WHERE name LIKE 'grdb%'") == 0)
     }
 
@@ -212,7 +213,7 @@ struct DeviceDatabaseTests {
         #expect(failure()?.code == .foreignFile)
     }
 
-    @Test("a newer version's database is refused, and not changed", arguments: [4, -1])
+    @Test("a newer version's database is refused, and not changed", arguments: [5, -1])
     func newerVersion(version: Int) throws {
         try makeSoundFile()
         try SQLiteConnection(path: directory.databaseFile).execute("PRAGMA user_version = \(version)")

@@ -171,6 +171,8 @@ package enum Event: Sendable {
     case renewed(UInt64, RenewalOutcome)
     /// The provider was told of the end with this number, or not.
     case sessionEndTold(UInt64, IdentityError?)
+    /// What is wrong with the keys of tokens and records, a sentence each.
+    case keys([String])
     /// The time that ``BrokerState/nextDeadline`` named has come.
     case time
     /// The broker is about to end: everything is to be on the disk.
@@ -255,6 +257,8 @@ package struct Batch: Sendable {
     package var providerOwner: DeviceState?
     /// Ends that the provider is to be told, by their numbers; `nil` removes one.
     package var outbox: [UInt64: ProviderOutbox.Entry?] = [:]
+    /// What the provider said last of this device; `nil` where the disk has it.
+    package var compliance: ComplianceWord?
     package var log: [AuditEntry] = []
     /// Whether a name leaves the rows, so that its bytes have to leave the file.
     package var erases = false

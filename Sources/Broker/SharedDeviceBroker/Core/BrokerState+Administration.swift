@@ -110,7 +110,8 @@ extension BrokerState {
     /// Whoever waits for the status waits for its problems, too, and these come and go without any other change of the device.
     mutating func noteProblems() {
         let starts = wakes.sorted { $0.key < $1.key }.map(\.value.problem)
-        let next = ([disk.problem, loginProblem, enforcementProblem] + starts).compactMap(\.self) + enforcementProblems
+        let single = [disk.problem, keyProblem, loginProblem, enforcementProblem]
+        let next = (single + starts).compactMap(\.self) + enforcementProblems
         guard next != problems else { return }
         problems = next
         touch()

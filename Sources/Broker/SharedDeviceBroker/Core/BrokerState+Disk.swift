@@ -86,6 +86,7 @@ extension BrokerState {
             batch.provider = .some(providerRow)
             batch.providerOwner = pending?.next ?? device
         }
+        if isComplianceDirty { batch.compliance = compliance }
         for number in provider.outbox.changes { batch.outbox[number] = .some(provider.outbox.entries[number]) }
         provider.outbox.changes = []
         let changes = ledger.takeChanges()
@@ -98,6 +99,7 @@ extension BrokerState {
         batch.log = log
         batch.erases = erases || batch.sessions.values.contains { $0?.account == nil }
         (isDeviceDirty, isMembershipDirty, isProviderDirty, erases, log) = (false, false, false, false, [])
+        isComplianceDirty = false
         disk.isWriting = true
         disk.writesLog = !batch.log.isEmpty
         disk.due = nil
@@ -110,6 +112,7 @@ extension BrokerState {
         isDeviceDirty = isDeviceDirty || batch.device != nil
         isMembershipDirty = isMembershipDirty || batch.membership != nil
         isProviderDirty = isProviderDirty || batch.provider != nil
+        isComplianceDirty = isComplianceDirty || batch.compliance != nil
         provider.outbox.changes.formUnion(batch.outbox.keys)
         erases = erases || batch.erases
         ledger.putBack(batch.changes)
@@ -118,6 +121,21 @@ extension BrokerState {
         disk.problem = problem
         disk.due = now.uptime + Self.diskPause
         if let pending, pending.change <= batch.number { dropPendingSignIn(because: .notStored(problem)) }
+    }
+
+    // MARK: Keys
+
+    /// What is wrong with keys, and what helps; `nil` where all is in order.
+    var keyProblem: String? {
+        let problems = keyTroubles + [recordProblem].compactMap { $0 }
+        return problems.isEmpty ? nil : problems.joined(separator: "; ")
+    }
+
+    static func recordProblem(_ reasons: [String]) -> String? {
+        guard !reasons.isEmpty else { return nil }
+        return "what is kept of the sign-in with the organisation's provider cannot be opened ("
+            + Set(reasons).sorted().joined(separator: "; ")
+            + "); start the broker with the key that it was sealed with (the credential token-key), or have the person sign in again"
     }
 
     /// Whether everything is on the disk.

@@ -68,7 +68,7 @@ extension BrokerState {
         fields["issuer"] = .string(settings.issuer.text)
         fields["loopbackPorts"] = .array(settings.loopbackPorts.ports.map { .uint16($0) }, of: "q")
         fields["needsSignIn"] = .boolean(provider.needsPerson && device.account != nil)
-        fields["providerProblem"] = provider.problem.map { .string($0.description) }
+        fields["providerProblem"] = (complianceProblem ?? provider.problem).map { .string($0.description) }
         fields["providerCheckedAt"] = provider.session.map { .double($0.checkedAt.timeIntervalSince1970) }
         return fields
     }

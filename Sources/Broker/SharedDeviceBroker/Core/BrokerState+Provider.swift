@@ -48,6 +48,13 @@ extension BrokerState {
         var lastGood = Duration.zero
         /// When the next renewal is due, with or without an app that asks.
         var nextCheck = Duration.zero
+        /// When one is due before that, because there is a reason to ask; and when one was so last.
+        var soon: Duration?
+        var lastSoon: Duration?
+        /// When the person has signed in or proved again who they are, by the wall clock.
+        var provedAt = Date.distantPast
+        /// The provider's word of who has signed in, the last that came.
+        var identity: IdentityToken?
         /// Whether a renewal had no answer, so that the record's token may be used up.
         var mayBeUsed = false
         /// Whether the provider wants the person before it gives a token.
@@ -147,7 +154,7 @@ extension BrokerState {
     mutating func askProvider() {
         tellProvider()
         guard let record = provider.session?.record, policy.organisation != nil, provider.renewal == nil,
-            !provider.needsPerson, !provider.queue.isEmpty || provider.nextCheck <= now.uptime
+            !provider.needsPerson, !provider.queue.isEmpty || nextCheck <= now.uptime
         else { return }
         // A record that the disk does not have would be lost with the power, and its predecessor is used up.
         guard disk.committed >= provider.change else {
@@ -155,6 +162,7 @@ extension BrokerState {
             return
         }
         provider.lastNumber += 1
+        if let soon = provider.soon, soon <= now.uptime { provider.soon = nil }
         let token = provider.queue.first
         provider.renewal = Renewal(number: provider.lastNumber, generation: provider.generation, token: token)
         let (scopes, mayBeUsed) = (token?.scopes ?? [], provider.mayBeUsed)
@@ -167,7 +175,7 @@ extension BrokerState {
         if device.account != nil, provider.session != nil, policy.organisation != nil {
             times.append(graceEnd)
             let mayAsk = provider.session?.record != nil && provider.renewal == nil && !provider.needsPerson
-            if mayAsk, disk.committed >= provider.change { times.append(provider.nextCheck) }
+            if mayAsk, disk.committed >= provider.change { times.append(nextCheck) }
         }
         return times.compactMap { $0 }.min()
     }
@@ -214,6 +222,7 @@ extension BrokerState {
     }
 
     private mutating func take(_ token: AccessToken, for request: TokenRequest?) {
+        let token = keepIdentity(token)
         guard let request else { return tokens.keepCommon(token) }
         tokens.store(token, for: request.participant, scopes: request.scopes, at: now)
         let waiting = provider.queue
@@ -275,18 +284,24 @@ extension BrokerState {
         provider.generation += 1
         (provider.mayBeUsed, provider.needsPerson, provider.problem) = (false, false, nil)
         provider.lastGood = now.uptime
-        tokens.keepCommon(signIn.token)
+        provider.provedAt = now.wall
+        (provider.identity, recordProblem) = (nil, nil)
+        tokens.keepCommon(keepIdentity(signIn.token))
         scheduleCheck()
     }
 
     /// A session that an earlier run of the broker has opened. Whether a renewal was under way at its end is not known.
     mutating func resumeProviderSession(_ session: ProviderSession) {
         provider.session = session
+        provider.provedAt = ledger.sessions[device.epoch]?.startedAt ?? .distantPast
         provider.mayBeUsed = true
         provider.needsPerson = session.record == nil
         // The clock may have been set since: nobody was checked later than now.
         provider.lastGood = now.uptime - .seconds(max(0, now.wall.timeIntervalSince(session.checkedAt)))
     }
+
+    /// What is kept of the provider for the open session.
+    package var providerRecord: ProviderRecord? { provider.session?.record }
 
     /// What the disk is to have: of the session that is open, or about to be.
     var providerRow: ProviderSession? {
@@ -299,7 +314,7 @@ extension BrokerState {
     mutating func closeProviderSession() {
         guard let session = provider.session else { return }
         let isRenewed = provider.renewal?.generation == provider.generation
-        provider.session = nil
+        (provider.session, provider.soon, provider.identity) = (nil, nil, nil)
         provider.generation += 1
         (provider.mayBeUsed, provider.needsPerson, provider.problem) = (false, false, nil)
         isProviderDirty = true
@@ -322,7 +337,7 @@ extension BrokerState {
         effects.append(.note(.notice, "signed out by the provider", ["reason": cause, "epoch": "\(device.epoch)"]))
     }
 
-    private mutating func needPerson() {
+    mutating func needPerson() {
         provider.needsPerson = true
         provider.lastGood = now.uptime
         tokens.drop()
@@ -347,30 +362,6 @@ extension BrokerState {
             }
         if !isOfConfiguration, policy.identity != .loginSession {
             signOutAutomatically(because: "the managed configuration")
-        }
-    }
-
-    /// Whether the caller is the service that speaks to the provider: its own unit, or, on a bus that one user reaches, a program of the broker's
-    /// user that is no app.
-    func checkIsProvider(_ caller: Caller) throws(Refusal) {
-        let isProvider =
-            requiresProof
-            ? caller.credentials.unit == Self.providerUnit
-            : caller.isAdministrator && connected[caller.connection]?.apps.isEmpty == true
-        guard isProvider else { throw .notTheProvider }
-    }
-
-    /// The service that speaks to the provider.
-    static let providerUnit = "shared-device-identity.service"
-
-    /// Providers have told of ends of their sessions.
-    mutating func heed(_ events: [ProviderEvent]) {
-        for event in events {
-            guard let record = provider.session?.record, event.concerns(record) else { continue }
-            switch event.kind {
-            case .ended: endByProvider("the provider has ended its session, and told so")
-            case .reauthenticate: if !provider.needsPerson { needPerson() }
-            }
         }
     }
 

@@ -52,12 +52,14 @@ extension BrokerState {
         let account: Account
         let epoch: UInt64
         let token: AccessToken
+        var idToken: String?
 
         var fields: BrokerProtocol.Fields {
             let token = WireToken(
                 value: token.value,
                 scopes: token.scopes.sorted(),
-                expiresAt: token.expiresAt.timeIntervalSince1970
+                expiresAt: token.expiresAt.timeIntervalSince1970,
+                idToken: idToken
             )
             return ["account": account.fields, "epoch": .uint64(epoch), "token": token.fields]
         }
@@ -101,8 +103,9 @@ extension BrokerState {
             return nil
         case .providerEvents(let events):
             try checkIsProvider(caller)
-            heed(events)
-            return [:]
+            guard heed(events) else { return [:] }
+            wait(request, for: .stored([:], nil))
+            return nil
         case .overdue: return try overdue(request, caller)
         case .enforced: return try reportEnforcement(request, caller)
         default: break
@@ -189,6 +192,7 @@ extension BrokerState {
         fields["configurationProblem"] = policy.problem.map { .string($0) }
         fields["enforcementProblem"] = enforcementProblem.map { .string($0) }
         fields["storeProblem"] = disk.problem.map { .string($0) }
+        fields["keyProblem"] = keyProblem.map { .string($0) }
         fields["loginProblem"] = loginProblem.map { .string($0) }
         return fields.merging(providerInformation) { $1 }
     }
@@ -303,6 +307,8 @@ extension BrokerState {
             wait(request, for: .token(participant, grant), change: change)
             return nil
         }
+        var grant = grant
+        grant.idToken = idToken(for: participant)
         return grant.fields
     }
 

@@ -23,4 +23,23 @@ extension BrokerState {
         }
         if !refused.isEmpty { throw .refusedScopes(refused) }
     }
+
+    /// The organisation's provider's word of who is signed in; `nil` where there is none, or the app may not have it: its manifest has to have each
+    /// scope about the person that the sign-in was granted, because nobody can take a claim out of what the provider has signed.
+    func idToken(for participant: Participant) -> String? {
+        guard let identity = provider.identity, let rights = eligibility.manifest(of: participant.app)?.tokens.scopes,
+            identity.scopes.isSubset(of: rights)
+        else { return nil }
+        return identity.text
+    }
+
+    /// Keeps the provider's word, once for all tokens that came with it.
+    ///
+    /// - Returns: the token without it.
+    mutating func keepIdentity(_ token: AccessToken) -> AccessToken {
+        if let identity = token.identity { provider.identity = identity }
+        var token = token
+        token.identity = nil
+        return token
+    }
 }

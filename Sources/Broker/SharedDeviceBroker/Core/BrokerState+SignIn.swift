@@ -50,6 +50,7 @@ extension BrokerState {
     private func checkSignIn() throws(Refusal) {
         guard policy.isConfigured else { throw .neverConfigured }
         guard policy.identity != .loginSession else { throw .signedInByLogin }
+        if let problem = complianceProblem { throw problem }
         try device.checkSignIn(rules)
         guard pending == nil else { throw .signInUnderWay }
     }

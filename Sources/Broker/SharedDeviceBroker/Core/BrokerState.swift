@@ -25,6 +25,8 @@ package struct BrokerState: Sendable {
     var identity: AuthenticatedIdentity?
     /// What is under way with the organisation's provider.
     var provider = Provider()
+    /// What the organisation's provider said last of this device.
+    package internal(set) var compliance: ComplianceWord?
     /// The sign-in whose session is being written to the disk.
     var pending: PendingSignIn?
     /// The session that was begun last, and the request that began it.
@@ -74,6 +76,7 @@ package struct BrokerState: Sendable {
     var isDeviceDirty = false
     var isMembershipDirty = false
     var isProviderDirty = false
+    var isComplianceDirty = false
     var erases = false
     var log: [AuditEntry] = []
     /// Grows with each change that somebody may wait for.
@@ -81,6 +84,10 @@ package struct BrokerState: Sendable {
     var isTouched = false
     /// What was wrong after the last event.
     var problems: [String] = []
+    /// What is wrong with keys, as whoever has them says.
+    var keyTroubles: [String] = []
+    /// Why records of the organisation's provider that a start has found could not be opened.
+    var recordProblem: String?
     var effects: [Effect] = []
 
     /// - Parameters:
@@ -88,7 +95,9 @@ package struct BrokerState: Sendable {
     ///   - noted: a later state without an account, if the disk could only note that, and when.
     ///   - session: what is kept of the organisation's provider for the open session.
     ///   - outbox: what the provider is still to be told.
+    ///   - compliance: what the provider said last of this device.
     ///   - requiresProof: whether more than one user reaches the bus.
+    ///   - recordProblems: why some of that could not be opened.
     ///   - lastActivity: when somebody used the device last; `nil` if nobody knows.
     package init(
         device: DeviceState = .initial,
@@ -97,6 +106,8 @@ package struct BrokerState: Sendable {
         noted: (state: DeviceState, date: Date)? = nil,
         provider session: ProviderSession? = nil,
         outbox: [UInt64: ProviderOutbox.Entry] = [:],
+        compliance: ComplianceWord? = nil,
+        recordProblems: [String] = [],
         lastActivity: Date? = nil,
         requiresProof: Bool = false,
         at now: Moment
@@ -104,6 +115,8 @@ package struct BrokerState: Sendable {
         self.device = device
         self.membership = membership
         self.ledger = ledger
+        self.compliance = compliance
+        recordProblem = Self.recordProblem(recordProblems)
         self.lastActivity = lastActivity
         self.requiresProof = requiresProof
         self.now = now
@@ -159,6 +172,7 @@ package struct BrokerState: Sendable {
         case .signedIn(let name, let result): signedIn(name, result)
         case .renewed(let number, let outcome): renewed(number, outcome)
         case .sessionEndTold(let number, let error): sessionEndTold(number, error)
+        case .keys(let troubles): keyTroubles = troubles
         case .time: break
         case .ending: urge()
         }

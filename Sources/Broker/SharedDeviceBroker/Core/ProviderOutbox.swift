@@ -113,6 +113,11 @@ package struct ProviderOutbox: Sendable {
         return .again(after: pause)
     }
 
+    /// There is a reason to believe that the provider can be told: nobody waits longer than until then.
+    mutating func hurry(to time: Duration) {
+        for (number, entry) in entries where entry.next > time { entries[number]?.next = time }
+    }
+
     private mutating func remove(_ number: UInt64) {
         entries[number] = nil
         changes.insert(number)

@@ -69,6 +69,14 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .notPermitted,
         "only the service shared-device-identity tells what providers have said"
     )
+    /// - Parameter issuer: the organisation's provider.
+    package static func notCompliant(_ issuer: String) -> Refusal {
+        Refusal(
+            .notPermitted,
+            "\(issuer) says that this device does not comply with what the organisation asks of its devices; have its administrator "
+                + "bring it into order, and nobody signs in before the provider has said that it complies again"
+        )
+    }
     package static let promptNeeded = Refusal(
         .interactionRequired,
         "on this device apps hand over no passwords; run shared-device-sign-in"

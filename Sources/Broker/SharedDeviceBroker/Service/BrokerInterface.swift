@@ -1,5 +1,6 @@
 import DBusTransport
 import DeviceConfiguration
+import FoundationEssentials
 import Identity
 import ProjectVersion
 import SharedDevice
@@ -224,11 +225,16 @@ private struct RequestFields {
             guard let kind = event["kind"]?.stringValue.flatMap(ProviderEvent.Kind.init),
                 let issuer = event["issuer"]?.stringValue
             else { return nil }
+            var date: Date?
+            if case .double(let seconds)? = event["time"], abs(seconds) < 1e11 {
+                date = Date(timeIntervalSince1970: seconds)
+            }
             return ProviderEvent(
                 kind,
                 issuer: issuer,
                 subject: event["subject"]?.stringValue,
-                session: event["session"]?.stringValue
+                session: event["session"]?.stringValue,
+                date: date
             )
         }
     }

@@ -68,6 +68,7 @@ package final class BrokerService: Sendable {
     ///   - provider: the device's own directory.
     ///   - organisation: makes the organisation's provider of the connection that owns the broker's name; `nil`: this broker has none.
     ///   - sealer: for the provider's records on the disk; `nil`: a restart loses them.
+    ///   - keys: what is wrong with keys; it is told in the status.
     /// - Throws: ``StoreError``, ``ManagedConfigurationError`` or ``DBusError``; among them `nameTaken` where another broker serves this
     ///   bus.
     package init(
@@ -76,6 +77,7 @@ package final class BrokerService: Sendable {
         provider: any IdentityProvider,
         organisation: ((DBusConnection) -> any OrganisationProvider)? = nil,
         sealer: (any RecordSealer)? = nil,
+        keys: KeyTroubles = KeyTroubles(),
         log: Logger
     ) async throws {
         self.options = options
@@ -97,6 +99,8 @@ package final class BrokerService: Sendable {
                 noted: content.noted,
                 provider: content.provider,
                 outbox: content.outbox,
+                compliance: content.compliance,
+                recordProblems: content.recordProblems,
                 lastActivity: activity.date,
                 requiresProof: options.hasManyUsers,
                 at: now
@@ -118,6 +122,7 @@ package final class BrokerService: Sendable {
         updates = try configuration.updates()
         manifests = try AppManifestDirectory(path: configuration.appManifestDirectory).updates()
         engine.start { [weak self] in self?.perform($0) }
+        keys.follow { engine.submit(.keys($0)) }
         try await callers.start()
         // The first update is the present file. The broker answers no call before it is in force.
         var manifests = manifests.makeAsyncIterator()

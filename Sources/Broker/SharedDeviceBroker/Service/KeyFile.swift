@@ -1,5 +1,7 @@
+import DBusTransport
 package import DeviceStorage
 import Glibc
+import Synchronization
 
 /// The file in which services of this device find the keys that its tokens are checked with. Anybody may read it, and the broker alone writes it.
 package struct KeyFile: Sendable {
@@ -37,5 +39,44 @@ package struct KeyFile: Sendable {
     /// By `errno`.
     private func failure() -> StoreError {
         PrivateFiles.failure(errno, attempted: "give out the keys of tokens in \(path)", otherwise: .failed)
+    }
+}
+
+/// What is wrong with the keys of this service, from before it serves anybody: whoever has a key says so, and the broker tells it in its status.
+package final class KeyTroubles: Sendable {
+    /// Which keys.
+    package enum Keys: String, Sendable {
+        /// Those that tokens are signed with.
+        case tokens = "the keys of tokens"
+        /// The one that seals what is kept of the organisation's provider.
+        case records = "the key of records"
+    }
+
+    private struct State {
+        var troubles: [Keys: String] = [:]
+        var follower: (@Sendable ([String]) -> Void)?
+
+        var texts: [String] { troubles.map { "\($0.key.rawValue): \($0.value)" }.sorted() }
+    }
+
+    private let state = Locked(State())
+
+    package init() {}
+
+    /// - Parameter reason: with what helps; `nil`: all is in order.
+    package func set(_ reason: String?, for keys: Keys) {
+        state.withLock { $0.troubles[keys] = reason }
+        tell()
+    }
+
+    /// Tells what is wrong, now and at each change.
+    func follow(_ follower: @escaping @Sendable ([String]) -> Void) {
+        state.withLock { $0.follower = follower }
+        tell()
+    }
+
+    private func tell() {
+        let (follower, texts) = state.withLock { ($0.follower, $0.texts) }
+        follower?(texts)
     }
 }

@@ -25,6 +25,8 @@ package final class DeviceStore: Sendable {
         package var provider: ProviderSession?
         /// What the provider is still to be told.
         package var outbox: [UInt64: ProviderOutbox.Entry] = [:]
+        /// What the provider said last of this device.
+        package var compliance: ComplianceWord?
         /// Why provider's records could not be opened, for the log.
         package var recordProblems: [String] = []
     }
@@ -62,6 +64,7 @@ package final class DeviceStore: Sendable {
             try provider.content(db, of: content.device, at: now)
         }
         (content.provider, content.outbox, content.recordProblems) = (rows.session, rows.outbox, rows.problems)
+        content.compliance = rows.compliance
         if let noted = reserve.noted, noted.state.epoch > content.device.epoch { content.noted = noted }
         return content
     }

@@ -11,6 +11,7 @@ struct ProviderRows: Sendable {
     struct Content: Sendable {
         var session: ProviderSession?
         var outbox: [UInt64: ProviderOutbox.Entry] = [:]
+        var compliance: ComplianceWord?
         /// Why records could not be opened, for the log.
         var problems: [String] = []
     }
@@ -32,6 +33,17 @@ struct ProviderRows: Sendable {
         }
         let ends = try db.rows("SELECT * FROM provider_end", as: { end($0, at: now, &content.problems) })
         for (number, entry) in ends.compactMap({ $0 }) { content.outbox[number] = entry }
+        let word = try db.row("SELECT * FROM device_compliance WHERE id = 1") { row -> ComplianceWord? in
+            guard let issuer: String = row["issuer"], let isCompliant: Bool = row["compliant"],
+                let said: Double = row["said_at"], DeviceStore.isTime(said)
+            else { return nil }
+            return ComplianceWord(
+                issuer: issuer,
+                isCompliant: isCompliant,
+                date: Date(timeIntervalSince1970: said)
+            )
+        }
+        content.compliance = word ?? nil
         return content
     }
 
@@ -88,6 +100,14 @@ struct ProviderRows: Sendable {
     /// Makes the rows as the batch has them.
     func save(_ batch: Batch, to db: SQLiteConnection) throws {
         if let session = batch.provider { try save(session, batch.providerOwner, to: db) }
+        if let word = batch.compliance {
+            try db.run(
+                "INSERT OR REPLACE INTO device_compliance (id, issuer, compliant, said_at) VALUES (1, ?, ?, ?)",
+                word.issuer,
+                word.isCompliant,
+                word.date.timeIntervalSince1970
+            )
+        }
         for (number, entry) in batch.outbox {
             try db.run("DELETE FROM provider_end WHERE number = ?", number)
             guard let entry, let sealer else { continue }

@@ -46,4 +46,15 @@ int CLinux_takeNoNewRights(void);
 /// Whether something keeps the wall clock right (adjtimex): 1 or 0.
 int CLinux_isClockSynchronised(void);
 
+/// A socket on which the kernel tells of addresses, links and routes (rtnetlink), and which no program inherits; -1 with errno set.
+int CLinux_openNetworkEvents(void);
+
+/// An address or a link has changed, or the kernel had more to tell than there was room for.
+#define CLINUX_NEW_ADDRESS 1
+/// There is a new way to everywhere by IPv4. For IPv6 the addresses tell: there routers repeat themselves.
+#define CLINUX_NEW_ROUTE 2
+
+/// What the messages that wait at such a socket are about, of these two; 0 for nothing that counts. It does not wait.
+int CLinux_readNetworkEvents(int socket);
+
 #endif

@@ -38,67 +38,6 @@ package struct LogoutToken: Sendable, Hashable {
     }
 }
 
-/// What a provider tells of a person or a device (RFC 8417; OpenID Shared Signals Framework 1.0; CAEP and RISC).
-package struct SecurityEventToken: Sendable, Hashable {
-    /// What happened, as far as it concerns us.
-    package enum Event: Sendable, Hashable, CaseIterable {
-        case sessionRevoked, sessionsRevoked, accountDisabled, accountPurged
-        case credentialChange
-        case deviceComplianceChange
-        case verification
-
-        var name: String {
-            let path =
-                switch self {
-                case .sessionRevoked: "caep/event-type/session-revoked"
-                case .credentialChange: "caep/event-type/credential-change"
-                case .deviceComplianceChange: "caep/event-type/device-compliance-change"
-                case .sessionsRevoked: "risc/event-type/sessions-revoked"
-                case .accountDisabled: "risc/event-type/account-disabled"
-                case .accountPurged: "risc/event-type/account-purged"
-                case .verification: "ssf/event-type/verification"
-                }
-            return "https://schemas.openid.net/secevent/" + path
-        }
-    }
-
-    /// Others that the token may have are left out.
-    package let events: Set<Event>
-    /// Whom it is about: `sub_id` of format `iss_sub` with our issuer; `nil` for other formats, and for the stream itself.
-    package let subject: String?
-    /// `jti`, by which it is acknowledged.
-    package let identifier: String
-
-    /// - Throws: `SignInError`, also for an ID token that is to pass for one.
-    package init(_ token: VerifiedToken, issuer: Issuer, audience: String, now: Date) throws(SignInError) {
-        let claims = TokenClaims(token, of: issuer)
-        try claims.checkType(["secevent+jwt"], needed: true)
-        try claims.checkIssuer()
-        try claims.checkAudience(audience)
-        try claims.checkTimes(now: now, needsEnd: false)
-        for name in ["exp", "sub"] where claims.json[name] != nil { throw .badToken(issuer, "it has “\(name)”") }
-        guard let identifier = claims.text("jti"), (1...255).contains(identifier.utf8.count) else {
-            throw .badToken(issuer, "it has no “jti”")
-        }
-        guard let events = claims.json["events"]?.object, !events.isEmpty else {
-            throw .badToken(issuer, "it has no “events”")
-        }
-        self.identifier = identifier
-        self.events = Set(Event.allCases.filter { events[$0.name]?.object != nil })
-        let about = claims.json["sub_id"]
-        // A complex subject has the person as its member `user`.
-        let user = about?["format"]?.string == "complex" ? about?["user"] : about
-        guard user?["format"]?.string == "iss_sub", let name = user?["iss"]?.string, issuer.isNamed(name) else {
-            subject = nil
-            return
-        }
-        guard let subject = user?["sub"]?.string, TokenClaims.isSubject(subject) else {
-            throw .badToken(issuer, "its “sub_id” has no “sub”")
-        }
-        self.subject = subject
-    }
-}
-
 /// Which tokens have been taken already.
 package struct SeenIdentifiers: Sendable {
     /// Longer than such a token may be old.

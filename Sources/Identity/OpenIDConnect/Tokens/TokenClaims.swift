@@ -42,7 +42,9 @@ struct TokenClaims {
     }
 
     /// The token is for this client; where it is for others too, it says that this one asked for it.
-    func checkAudience(_ clientID: String) throws(SignInError) {
+    ///
+    /// - Parameter mayBeOthers: whether it may be for others too without that: nobody asks for a security event.
+    func checkAudience(_ clientID: String, mayBeOthers: Bool = false) throws(SignInError) {
         let audience: [String]? =
             switch json["aud"] {
             case .string(let name): [name]
@@ -52,7 +54,7 @@ struct TokenClaims {
         guard let audience, !audience.isEmpty else { throw .badToken(issuer, "it has no “aud”") }
         guard audience.contains(where: { isSame($0, clientID) }) else { throw .anotherSignIn }
         guard let party = json["azp"] else {
-            if audience.count > 1 { throw .anotherSignIn }
+            if audience.count > 1, !mayBeOthers { throw .anotherSignIn }
             return
         }
         guard party.string.map({ isSame($0, clientID) }) == true else { throw .anotherSignIn }

@@ -21,7 +21,9 @@ struct OrganisationSettingsTests {
             "oidcTenantClaim": "org", "oidcAdministratorClaim": "roles=device=admin",
             "oidcEndpoints": {"token_endpoint": "https://login.example.com/token", "jwks_uri": "http://127.0.0.1:1/keys"},
             "remoteCheckInterval": 60, "offlineGrace": 0, "onProviderSessionEnd": "reauthenticate",
-            "backChannelLogout": "[::1]:8443"
+            "backChannelLogout": "[::1]:8443",
+            "sharedSignals": {"endpoint": "https://login.example.com/streams/7/poll?a=b", "audience": "urn:till:7", "device": "till-7",
+                "scopes": ["ssf.read", "ssf.manage"]}
         }
         """
 
@@ -53,6 +55,9 @@ struct OrganisationSettingsTests {
         #expect(settings.remoteCheckInterval == Seconds(60) && settings.offlineGrace == Seconds(0))
         #expect(settings.onProviderSessionEnd == .reauthenticate)
         #expect(settings.backChannelLogout == .network(address: "::1", port: 8443))
+        #expect(settings.sharedSignals?.endpoint == "https://login.example.com/streams/7/poll?a=b")
+        #expect(settings.sharedSignals?.audience == "urn:till:7" && settings.sharedSignals?.device == "till-7")
+        #expect(settings.sharedSignals?.scopes == ["ssf.read", "ssf.manage"])
 
         let policy = DevicePolicy(all, hasManyUsers: false)
         #expect(policy.identity == .oidc && policy.organisation == settings && !policy.passwordSignIn)
@@ -79,6 +84,10 @@ struct OrganisationSettingsTests {
         #expect(settings.tenantClaim == "tid" && settings.administratorClaim == nil)
         #expect(settings.remoteCheckInterval == Seconds(300) && settings.offlineGrace == Seconds(43_200))
         #expect(settings.trustAnchors == nil && settings.backChannelLogout == nil)
+        #expect(settings.sharedSignals == nil)
+        let signals = try self.settings(#""sharedSignals": {"endpoint": "https://login.example.com/poll"}"#)
+            .sharedSignals
+        #expect(signals?.audience == nil && signals?.device == nil && signals?.scopes == ["ssf.read"])
     }
 
     @Test("a provider without a name, and a device that it does not know, are mistakes")
@@ -149,6 +158,14 @@ struct OrganisationSettingsTests {
             ("backChannelLogout", #""localhost:8443""#, "numeric"), ("backChannelLogout", #""127.0.0.1:0""#, "numeric"),
             ("backChannelLogout", #""1.2.3.999:80""#, "numeric"), ("backChannelLogout", #""8443""#, "numeric"),
             ("identity", #""entra""#, "embedded, oidc or login-session"),
+            ("sharedSignals", "{}", "without what follows #"),
+            ("sharedSignals", #"{"endpoint": "http://login.example.com/poll"}"#, "https://"),
+            ("sharedSignals", #"{"endpoint": "https://login.example.com/poll#a"}"#, "without what follows #"),
+            ("sharedSignals", #"{"endpoint": "https://a.example/poll", "audience": ""}"#, "255 bytes"),
+            ("sharedSignals", #"{"endpoint": "https://a.example/poll", "device": "a\u0000"}"#, "255 bytes"),
+            ("sharedSignals", #"{"endpoint": "https://a.example/poll", "scopes": ["a", "a"]}"#, "and once"),
+            ("sharedSignals", #"{"endpoint": "https://a.example/poll", "interval": 5}"#, "endpoint, audience"),
+            ("sharedSignals", #"{"endpoint": "https://a.example/poll", "accessToken": "x"}"#, "shared-signals-token"),
         ]
     )
     func invalid(key: String, value: String, remedy: String) throws {
@@ -165,6 +182,8 @@ struct OrganisationSettingsTests {
             ("oidcEndpoints", "[]", "an object"), ("oidcEndpoints", #"{"token_endpoint": 7}"#, "an object"),
             ("remoteCheckInterval", #""300""#, "a number"), ("passwordSignIn", "1", "true or false"),
             ("microsoftBroker", "null", "true or false"),
+            ("sharedSignals", #""https://login.example.com/poll""#, "an object"),
+            ("sharedSignals", #"{"endpoint": 7}"#, "an object"),
         ]
     )
     func wrongType(key: String, value: String, form: String) throws {

@@ -40,6 +40,29 @@ struct ProblemTests {
         #expect(mended["storeProblem"] == nil)
     }
 
+    @Test("keys in trouble, and keys in order again, end the wait for the status")
+    func keyProblem() throws {
+        let device = VirtualDevice()
+        let trouble = "the keys of tokens: there is no space; free some space and try again"
+        #expect(try change(of: device) { device.feed(.keys([trouble])) }["keyProblem"] == .string(trouble))
+        #expect(try change(of: device) { device.feed(.keys([])) }["keyProblem"] == nil)
+    }
+
+    @Test("a record that a start cannot open is told with the remedy, until the person has signed in again")
+    func recordProblem() throws {
+        let device = VirtualDevice()
+        try device.useOrganisation()
+        let prompt = device.app("org.example.prompt")
+        try device.signInAtProvider("ada", by: prompt)
+        device.keepsRecords = false
+        device.restart()
+        device.reconnect(prompt)
+        let problem = try device.ask(device.administrator, Self.status)["keyProblem"]?.stringValue
+        #expect(problem?.contains("there is no key") == true && problem?.contains("token-key") == true)
+        try device.signInAtProvider("ada", by: prompt)
+        #expect(try device.ask(device.administrator, Self.status)["keyProblem"] == nil)
+    }
+
     @Test("a logind that cannot end a session, and one that has ended it, end the wait for the status")
     func loginProblem() throws {
         let device = VirtualDevice.withLogins(ends: true)

@@ -18,6 +18,7 @@ struct OrganisationServiceTests {
     private let provider = ScriptedProvider()
     private let service: BrokerService
     private let caller: DBusConnection
+    private let keys = KeyTroubles()
 
     init() async throws {
         bus = try PrivateBus()
@@ -36,6 +37,7 @@ struct OrganisationServiceTests {
             database: database,
             provider: EmbeddedIdentityProvider(directory: UserDirectory(database: database)),
             organisation: { [provider] _ in provider },
+            keys: keys,
             log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         )
         caller = try DBusConnection.open(bus.bus)
@@ -69,6 +71,32 @@ struct OrganisationServiceTests {
         #expect(begun["authorizationURL"] == .string("https://login.example/page"))
         let answer = try await call(.completeSignIn, ["request": name, "query": .string("code=1")])
         #expect(answer["username"] == .string("ada"))
+    }
+
+    @Test(
+        "keys in trouble are in the status, with what helps, for programs and at the command, until they are in order"
+    )
+    func keyTroubles() async throws {
+        keys.set("there is no space; free some space and try again", for: .tokens)
+        keys.set("it has 3 bytes; make it anew", for: .records)
+        let problem =
+            "the key of records: it has 3 bytes; make it anew; the keys of tokens: there is no space; free some space and try again"
+        func told() async throws -> DBusValue? {
+            let question = try DBusMessage.methodCall(
+                destination: BrokerProtocol.busName,
+                path: BrokerProtocol.path,
+                interface: BrokerProtocol.interface,
+                member: BrokerProtocol.Method.getDeviceInformation.rawValue
+            )
+            return try await caller.call(question).first?.fieldsValue?["keyProblem"]
+        }
+        try await eventually("the trouble") { try await told() == .string(problem) }
+        let status = try await Program.sharedDevice.run([
+            "status", "--state", directory.state, "--bus", bus.address,
+        ])
+        #expect(status.status == 0 && status.output.contains(problem), "\(status.output) \(status.errors)")
+        for trouble in [KeyTroubles.Keys.tokens, .records] { keys.set(nil, for: trouble) }
+        try await eventually("order") { try await told() == nil }
     }
 
     @Test("a person signs in by the page, and is signed out when the provider's service tells of the end")

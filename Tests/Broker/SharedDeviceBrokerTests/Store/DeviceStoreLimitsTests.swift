@@ -223,10 +223,73 @@ struct DeviceStoreLimitsTests {
         #expect(try store.load(at: .now).noted == nil)
     }
 
+    @Test(
+        "what was closed in order is opened and read on a disk without a free byte, and a sign-out is noted there",
+        .enabled(if: FullDisk.canBeMade, "this user may not mount")
+    )
+    func opensOnFullDisk() throws {
+        let disk = try FullDisk()
+        do {
+            let database = try DeviceDatabase(directory: disk.state, firstEpoch: 0)
+            _ = try DeviceStore(database: database)
+            try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
+        }
+        // Nothing of her is left there that a removal would not find.
+        #expect(disk.size(of: DeviceDatabase.fileName + "-wal") == 0)
+        try disk.fill()
+        let database = try DeviceDatabase(directory: disk.state, .existing)
+        let store = try DeviceStore(database: database)
+        #expect(try store.load(at: .now).device.account == .ada)
+        var batch = Batch(number: 1)
+        batch.device = DeviceState(mode: .shared, account: nil, epoch: 3)
+        #expect(store.note(DeviceState(mode: .shared, account: nil, epoch: 3), at: Date()) == nil)
+        let error = #expect(throws: StoreError.self) { try store.commit(batch) }
+        #expect(error?.code == .noSpace, "\(error.map { "\($0)" } ?? "")")
+        #expect(try store.load(at: .now).noted?.state.epoch == 3)
+        try disk.empty()
+        try store.commit(batch)
+        #expect(try store.load(at: .now).device.account == nil)
+    }
+
     /// No row is taken any more, as on a full disk.
     private func fillDisk() throws {
         try directory.sql("CREATE TRIGGER full BEFORE UPDATE ON device BEGIN SELECT RAISE(ABORT, 'full'); END")
     }
 
     private func emptyDisk() throws { try directory.sql("DROP TRIGGER full") }
+}
+
+/// A disk of two megabytes.
+private final class FullDisk {
+    /// Whether this process may mount.
+    static let canBeMade: Bool = { (try? FullDisk()) != nil }()
+
+    private struct NotMounted: Error {}
+
+    private let directory: TemporaryDirectory
+    private var filler: String { directory.path + "/filler" }
+    var state: String { directory.path + "/state" }
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        guard geteuid() == 0, mount("none", directory.path, "tmpfs", 0, "size=2m") == 0 else { throw NotMounted() }
+    }
+
+    deinit { umount2(directory.path, Int32(MNT_DETACH)) }
+
+    func size(of file: String) -> Int? {
+        var information = stat()
+        return stat(state + "/" + file, &information) == 0 ? Int(information.st_size) : nil
+    }
+
+    /// Takes each block that is left.
+    func fill() throws {
+        let file = open(filler, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+        defer { close(file) }
+        let block = [UInt8](repeating: 0x66, count: 4096)
+        while write(file, block, block.count) > 0 {}
+        #expect(errno == ENOSPC)
+    }
+
+    func empty() throws { try FileManager.default.removeItem(atPath: filler) }
 }

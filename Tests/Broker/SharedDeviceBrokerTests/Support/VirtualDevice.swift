@@ -163,6 +163,8 @@ final class VirtualDevice {
             noted: disk.laterState,
             provider: keepsRecords ? disk.provider : disk.provider?.withoutRecord,
             outbox: keepsRecords ? disk.outbox : [:],
+            compliance: disk.compliance,
+            recordProblems: keepsRecords || disk.provider?.record == nil ? [] : ["there is no key"],
             lastActivity: disk.lastActivity,
             requiresProof: requiresProof,
             at: now

@@ -23,6 +23,8 @@ struct VirtualProvider {
     var rotates = true
     /// The name of the provider's session, in each record.
     var session: String? = "sid"
+    /// What the provider says of the person with each token.
+    var identity: IdentityToken?
 
     fileprivate(set) var lastToken = 0
     var lastHandle = 0
@@ -62,7 +64,7 @@ struct VirtualProvider {
 
     private mutating func token(_ scopes: Set<String>, at now: Moment) -> AccessToken {
         lastToken += 1
-        return AccessToken(value: "access \(lastToken)", scopes: scopes, expiresAt: now.wall + 3600)
+        return AccessToken(value: "access \(lastToken)", scopes: scopes, expiresAt: now.wall + 3600, identity: identity)
     }
 
     /// The content has the number of the last token.

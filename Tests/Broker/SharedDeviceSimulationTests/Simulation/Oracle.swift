@@ -48,6 +48,7 @@ struct Oracle {
     var refused: [String: Int] = [:]
     var minute: Int64 = 0
     private var lastRevision: UInt64?
+    var provider = ProviderTruth()
 
     mutating func fail(_ kind: String, _ text: String) {
         guard violation == nil else { return }
@@ -69,6 +70,7 @@ struct Oracle {
     mutating func hasNoted(_ state: DeviceState) { noted = max(noted, state.epoch - 1) }
 
     mutating func committed(_ batch: Batch, _ world: World) {
+        provider.committed(batch)
         guard let device = batch.device, device.epoch > 0 else { return }
         overForBroker = max(overForBroker, device.epoch - 1)
         overForPower = max(overForPower, device.epoch - 1)
@@ -272,6 +274,7 @@ struct Oracle {
             }
         case .success(let fields):
             if fields["account"] != nil { gave(fields, request, index, state, world) }
+            if let value = fields["token"]?.fieldsValue?["value"]?.stringValue { gaveToken(value, world) }
             switch request.call {
             case .signOut, .signOutAnyone:
                 guard let session = fields["session"]?.unsignedValue else { break }

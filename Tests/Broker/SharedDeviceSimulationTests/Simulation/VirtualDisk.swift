@@ -14,6 +14,7 @@ package struct VirtualDisk {
     package var provider: ProviderSession?
     package var providerOwner: DeviceState?
     package var outbox: [UInt64: ProviderOutbox.Entry] = [:]
+    package var compliance: ComplianceWord?
     /// The last state without an account that was noted: a killed broker leaves it, a power cut only what is ``safelyNoted``.
     private var noted: (state: DeviceState, date: Date)?
     private var safelyNoted: (state: DeviceState, date: Date)?
@@ -32,6 +33,7 @@ package struct VirtualDisk {
         }
         if let provider = batch.provider { (self.provider, providerOwner) = (provider, batch.providerOwner) }
         for (number, entry) in batch.outbox { outbox[number] = entry }
+        if let compliance = batch.compliance { self.compliance = compliance }
         log += batch.log
     }
 

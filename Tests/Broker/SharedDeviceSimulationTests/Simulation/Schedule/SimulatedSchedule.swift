@@ -22,6 +22,9 @@ enum Action: Hashable {
     case loseBus, restoreBus
     case disk(World.DiskMode)
     case provider(World.ProviderMode)
+    /// The provider ends what a person has open.
+    case revoke(Int)
+    case killService
     case configure(Setting.File)
     case pass(Int)
     case setClock(Int)
@@ -56,7 +59,10 @@ package struct SimulatedSchedule: Hashable, Sendable {
     package init(seed: UInt64) {
         var random = SplitMix64(seed: seed)
         self.seed = seed
-        configuration = random.pick(weighted: [(5, 0), (3, 1), (3, 2), (2, 3), (4, Setting.enforced)])
+        configuration = random.pick(weighted: [
+            (5, 0), (3, 1), (3, 2), (2, 3), (4, Setting.enforced), (5, Setting.organisation),
+            (3, Setting.organisation + 1),
+        ])
         var maker = StepMaker(random: random)
         steps = maker.steps(count: 20 + random.below(40))
     }
@@ -67,7 +73,7 @@ private struct StepMaker {
     private enum Kind {
         case signIn, signOut, token, work, cancel, again
         case startApp, killApp, drop, stepFails, hang, enforcer
-        case broker, killBrokerAfter, power, bus, disk, provider
+        case broker, killBrokerAfter, power, bus, disk, provider, revoke, service
         case configure, pass, clock, administrator, stranger, settle
     }
 
@@ -103,7 +109,8 @@ private struct StepMaker {
             (2, .hang), (isEnforcerUp ? 2 : 6, .enforcer),
             (isBrokerUp ? 3 : 14, .broker), (isBrokerUp ? 4 : 0, .killBrokerAfter), (1, .power),
             (isBusUp ? 1 : 12, .bus),
-            (isDiskWell ? 2 : 8, .disk), (isProviderWell ? 2 : 8, .provider),
+            (isDiskWell ? 2 : 8, .disk), (isProviderWell ? 2 : 8, .provider), (3, .revoke),
+            (2, .service),
             (3, .configure), (7, .pass), (1, .clock), (3, .administrator), (5, .stranger), (9, .settle),
         ])
     }
@@ -148,11 +155,15 @@ private struct StepMaker {
         case .provider:
             isProviderWell.toggle()
             return .provider(isProviderWell ? .answers : random.chance(50) ? .fails : .hangs)
+        case .revoke:
+            mayBeSignedIn = false
+            return .revoke(random.below(2))
+        case .service: return .killService
         case .configure:
             return .configure(
                 random.pick(weighted: [
                     (3, .valid(0)), (2, .valid(1)), (2, .valid(2)), (2, .valid(3)), (1, .valid(4)),
-                    (3, .valid(Setting.enforced)), (6, .broken),
+                    (3, .valid(Setting.enforced)), (2, .valid(Setting.organisation)), (6, .broken),
                     (1, .missing),
                 ])
             )

@@ -1,3 +1,4 @@
+import Identity
 import SharedDevice
 import SharedDeviceBroker
 
@@ -7,6 +8,7 @@ package enum Mutant: String, CaseIterable, Sendable {
     case ledgerIsNotWritten, restartForgets, noBroadcastAtStart
     case receiptOfAnotherSession, receiptOfAnotherApp, endSettles, debtByApp, throttleByName
     case signOutNamesNoSession, policyIsAdvisory, brokenConfigurationIsDefaults
+    case eventsLoseTheirTime, eventsAreNotHeeded, lostAnswerIsNoUse, providerRecordIsNotWritten
     case reportsBeforeDeletion, deletesWithoutSync, enforcementReportsFirst
 
     var appMistakes: AppMistakes {
@@ -21,6 +23,9 @@ package enum Mutant: String, CaseIterable, Sendable {
 extension World {
     /// The event as a broker with the mistake takes it.
     func rewritten(_ event: Event, _ state: BrokerState) -> Event {
+        if mutant == .lostAnswerIsNoUse, case .renewed(let number, .unavailable(let error, mayBeUsed: true)) = event {
+            return .renewed(number, .unavailable(error, mayBeUsed: false))
+        }
         guard let mutant, case .request(let request) = event else { return event }
         var (call, connection, claimed) = (request.call, request.connection, request.claimed)
         switch (mutant, call) {
@@ -32,6 +37,11 @@ extension World {
             (connection, claimed) = other
         case (.signOutNamesNoSession, .signOut(let identifier, _)):
             call = .signOut(identifier: identifier, session: nil)
+        case (.eventsAreNotHeeded, .providerEvents): call = .providerEvents([])
+        case (.eventsLoseTheirTime, .providerEvents(let events)):
+            call = .providerEvents(
+                events.map { ProviderEvent($0.kind, issuer: $0.issuer, subject: $0.subject, session: $0.session) }
+            )
         default: return event
         }
         return .request(
@@ -56,9 +66,10 @@ extension World {
     }
 
     func rewritten(_ batch: Batch) -> Batch {
-        guard mutant == .ledgerIsNotWritten else { return batch }
         var batch = batch
-        batch.parts = [:]
+        if mutant == .ledgerIsNotWritten { batch.parts = [:] }
+        // Only the first one of a session.
+        if mutant == .providerRecordIsNotWritten, batch.providerOwner == disk.providerOwner { batch.provider = nil }
         return batch
     }
 

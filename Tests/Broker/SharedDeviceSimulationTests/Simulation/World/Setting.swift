@@ -43,13 +43,28 @@ enum Setting {
         AppManifest(
             identifier: "org.example.mail",
             identity: AppManifest.Identity(executable: executable("org.example.mail")),
-            busName: "org.example.mail"
+            busName: "org.example.mail",
+            tokens: tokens
         ),
         AppManifest(
             identifier: "org.example.notes",
-            identity: AppManifest.Identity(executable: executable("org.example.notes"))
+            identity: AppManifest.Identity(executable: executable("org.example.notes")),
+            tokens: tokens
+        ),
+        AppManifest(
+            identifier: BrokerProtocol.promptIdentifier,
+            identity: AppManifest.Identity(executable: prompt.path)
         ),
     ]
+
+    private static let tokens = {
+        var rights = TokenRights()
+        rights.scopes = ["s"]
+        return rights
+    }()
+
+    /// The program that asks people in the place of the apps.
+    static let prompt = (path: "/usr/bin/shared-device-sign-in", user: UInt32(1000))
 
     /// The same apps, as an enforced cleanup policy needs them: run by the first user.
     static let enforcedManifests = ["org.example.mail", "org.example.notes"].map { app in
@@ -83,7 +98,12 @@ enum Setting {
         },
         ManagedConfiguration(),
         configuration(.enforced),
+        organisation(.strict),
+        organisation(.advisory),
     ]
+    /// The number of the first of those with the organisation's provider.
+    static let organisation = 6
+    static let issuer = "https://login.example"
     /// Whose apps take part then.
     static let enforcedUser: UInt32 = 1000
     /// The number of the one that needs ``enforcedManifests``.
@@ -99,6 +119,15 @@ enum Setting {
         configuration.cleanupPolicy = policy
         change(&configuration)
         return configuration
+    }
+
+    private static func organisation(_ policy: CleanupPolicy.Kind) -> ManagedConfiguration {
+        let text = """
+            {"sharedDeviceMode": true, "tenantIdentifier": "contoso", "cleanupPolicy": "\(policy.rawValue)", "identity": "oidc",
+                "oidcIssuer": "\(issuer)", "oidcClientID": "device", "offlineGrace": 3600}
+            """
+        // It is written above.
+        return try! ManagedConfiguration(json: Data(text.utf8), file: "the simulation's")
     }
 
     /// What a reader who does not know the rules makes of a broken file.

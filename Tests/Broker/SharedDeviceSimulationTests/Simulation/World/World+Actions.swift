@@ -37,7 +37,11 @@ extension World {
         case .disk(let mode):
             diskMode = mode
             takeNote()
-        case .provider(let mode): providerMode = mode
+        case .provider(let mode):
+            providerMode = mode
+            if mode == .answers { networkIsBack() }
+        case .revoke(let person): revoke(Setting.people[person])
+        case .killService: killService()
         case .configure(let file): configure(file)
         case .pass(let seconds): advance(by: .seconds(seconds))
         case .setClock(let seconds):
@@ -85,6 +89,9 @@ extension World {
 
     /// As the library: an app that has data of another session under a strict policy does not ask at all.
     private func signIn(_ index: Int, _ person: Int, _ isRight: Bool, _ patience: Int) {
+        if oracle.policy.organisation != nil {
+            return signInAtPrompt(Setting.people[person], goesOn: isRight, patience: patience)
+        }
         guard let process = slots[index].process, process.isStrict != nil, let home = slots[index].home else { return }
         guard process.isStrict == false || homes[home].record.mayHoldData.isEmpty else { return }
         let credentials = Request.Credentials(

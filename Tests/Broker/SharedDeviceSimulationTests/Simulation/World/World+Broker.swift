@@ -18,6 +18,10 @@ extension World {
             membership: disk.membership,
             ledger: content.ledger(at: now),
             noted: mutant == .noteIsNotRead ? nil : disk.laterState,
+            provider: disk.providerOwner?.epoch == disk.device.epoch ? disk.provider : nil,
+            outbox: disk.outbox.mapValues { entry in
+                ProviderOutbox.Entry(record: entry.record, addedAt: entry.addedAt, tries: entry.tries, next: now.uptime)
+            },
             lastActivity: disk.lastActivity,
             at: now
         )
@@ -45,6 +49,7 @@ extension World {
         jobs = []
         waitingNote = nil
         questions = []
+        loseAnswersOfProvider()
         starts = []
         if isPowerCut {
             if let synced { disk = synced }
@@ -66,6 +71,7 @@ extension World {
         let effects = state.reduce(rewritten(event, state), at: now)
         broker = state
         oracle.after(event, effects, before, state, self)
+        oracle.judgeProvider(event, effects, state, self)
         for effect in ordered(effects) {
             if let left = effectsLeft {
                 guard left > 0 else { return killBroker(isPowerCut: false) }
@@ -101,8 +107,16 @@ extension World {
         case .readLog(let number, _): questions.append(.logRead(number, .success([])))
         case .keepActivity(let date): jobs.append(.activity(date))
         case .endProviderSession, .endLogins, .allowShutdown, .journal, .note: break
-        // The device of the simulation has its own directory.
-        case .beginSignIn, .completeSignIn, .pollSignIn, .cancelSignIn, .renew, .tellSessionEnd: break
+        case .beginSignIn(let name, let start):
+            organisation.questions.append(.begin(name, only: start.only?.subject))
+        case .completeSignIn(let name, let handle, let person):
+            organisation.questions.append(.complete(name, handle: handle, person: person))
+        case .cancelSignIn(let handle): organisation.handles[handle] = nil
+        case .renew(let number, let record, _, let mayBeUsed):
+            organisation.questions.append(.renew(number, record, mayBeUsed: mayBeUsed))
+        case .tellSessionEnd(let number, let record): organisation.questions.append(.end(number, record))
+        // Nobody uses another device here.
+        case .pollSignIn: break
         }
     }
 
@@ -124,6 +138,8 @@ extension World {
             )
         case .failure(let refusal): note("  reply \(number) to \(index): \(refusal.code)")
         }
+        if index == Self.service { return serviceHears(number, result) }
+        if index == Self.prompt { return promptHears(number, result) }
         slots[index].toApp.append(.reply(number, result))
         if slots[index].process == nil, index != Self.enforcer { slots[index].toApp = [] }
     }

@@ -22,6 +22,7 @@ extension World {
         diskMode = .works
         takeNote()
         providerMode = .answers
+        networkIsBack()
         restoreBus()
         startBroker()
         startEnforcer()
@@ -103,7 +104,8 @@ extension World {
 
     private var isSettled: Bool {
         guard let broker else { return false }
-        return broker.ledger.debtors.isEmpty && broker.isOnDisk && openCalls.isEmpty
+        return broker.ledger.debtors.isEmpty && broker.isOnDisk && openCalls.isEmpty && disk.outbox.isEmpty
+            && organisation.events.isEmpty
             && slots.allSatisfy { $0.process?.retryAt == nil }
     }
 
@@ -136,6 +138,7 @@ extension World {
             )
         }
         checkPolicy(broker)
+        oracle.checkProviderEnd(self)
     }
 
     private func checkPolicy(_ broker: BrokerState) {

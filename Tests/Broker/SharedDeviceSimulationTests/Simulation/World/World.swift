@@ -45,6 +45,8 @@ final class World {
 
     static let administrator = Setting.slots.count
     static let enforcer = administrator + 1
+    /// The process that speaks to the organisation's provider, and the program that asks people.
+    static let (service, prompt) = (enforcer + 1, enforcer + 2)
 
     let mutant: Mutant?
     var trace: ((String) -> Void)?
@@ -64,6 +66,8 @@ final class World {
     var synced: VirtualDisk?
     var providerMode = ProviderMode.answers
     var questions: [Event] = []
+    /// The organisation's provider, where the configuration names it.
+    var organisation = SimulatedProvider()
     var starts: [(app: String, name: String)] = []
     var isBusUp = true
     var file = Setting.File.valid(0)
@@ -92,6 +96,10 @@ final class World {
         slots = Setting.slots
         slots.append(Slot(home: nil, user: 0, executable: "/usr/bin/shared-device", name: nil))
         slots.append(Slot(home: nil, user: 0, executable: "/usr/bin/shared-device-cleanup", name: nil))
+        slots.append(Slot(home: nil, user: 0, executable: "/usr/bin/shared-device-identity", name: nil))
+        slots.append(
+            Slot(home: nil, user: 1000, executable: Setting.prompt.path, name: BrokerProtocol.promptIdentifier)
+        )
         for index in slots.indices { connect(index) }
     }
 
@@ -106,7 +114,7 @@ final class World {
         case brokerReads(Int)
         case appReads(Int)
         case appActs(Int)
-        case diskWorks, providerAnswers, busStarts, brokerWakes
+        case diskWorks, providerAnswers, organisationAnswers, serviceTells, busStarts, brokerWakes
         case enforcerReads, enforcerActs
     }
 
@@ -127,6 +135,8 @@ final class World {
         }
         if !jobs.isEmpty, diskMode != .standsStill { found.append(.diskWorks) }
         if !questions.isEmpty, providerMode != .hangs, broker != nil { found.append(.providerAnswers) }
+        if !organisation.questions.isEmpty, providerMode != .hangs, broker != nil { found.append(.organisationAnswers) }
+        if serviceCanTell { found.append(.serviceTells) }
         if !starts.isEmpty, broker != nil { found.append(.busStarts) }
         if let deadline = broker?.nextDeadline, deadline <= now.uptime { found.append(.brokerWakes) }
         return found
@@ -149,6 +159,8 @@ final class World {
         case .appActs(let index): appActs(index)
         case .diskWorks: diskWorks()
         case .providerAnswers: providerAnswers()
+        case .organisationAnswers: organisationAnswers()
+        case .serviceTells: serviceTells()
         case .busStarts: busStarts()
         case .brokerWakes: feed(.time)
         case .enforcerReads: enforcerReads()

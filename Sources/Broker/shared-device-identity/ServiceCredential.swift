@@ -2,23 +2,27 @@ import FoundationEssentials
 import Glibc
 import Identity
 
-/// The client's secret, by which the provider knows this device: a systemd credential (systemd.exec(5), “Credentials”), and nothing else. It is in no
+/// What this device proves itself with to the provider: systemd credentials (systemd.exec(5), “Credentials”), and nothing else. They are in no
 /// file that people read, no argument and no variable of the environment.
-enum ClientSecret {
+enum ServiceCredential: String {
+    /// The client's secret, by which the provider knows this device.
+    case clientSecret = "oidc-client-secret"
+    /// The token for the stream of the provider's events, where an administrator has one.
+    case signalsToken = "shared-signals-token"
+
     /// Why there is none although there should be one.
     struct Unusable: Error, CustomStringConvertible {
         let description: String
     }
 
-    private static let name = "oidc-client-secret"
     private static let longest = 4096
 
     /// - Parameter environment: this process's: `CREDENTIALS_DIRECTORY` names the directory.
-    /// - Returns: `nil` where there is no such credential: a public client.
+    /// - Returns: `nil` where there is no such credential.
     /// - Throws: ``Unusable``.
-    static func read(environment: [String: String]) throws(Unusable) -> Secret? {
+    func read(environment: [String: String]) throws(Unusable) -> Secret? {
         guard let directory = environment["CREDENTIALS_DIRECTORY"] else { return nil }
-        let path = directory + "/" + name
+        let (path, longest) = (directory + "/" + rawValue, Self.longest)
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
         guard descriptor >= 0 else {
             guard errno != ENOENT else { return nil }

@@ -1,0 +1,84 @@
+import FoundationEssentials
+import Identity
+import StrictJSON
+
+/// The stream of events that the provider keeps for this device (OpenID Shared Signals Framework 1.0, poll delivery by RFC 8936). A stream is of one
+/// device: what one receiver has acknowledged, no other one gets.
+///
+/// The token that the stream asks for is none of it: people may read the file.
+package struct SignalStreamSettings: Sendable, Equatable {
+    /// Where the events are asked for: the stream's `endpoint_url`.
+    package var endpoint: String
+    /// The stream's `aud`; `nil`: the client ID.
+    package var audience: String?
+    /// By which name the provider's events mean this device, as a subject of format `opaque`; `nil`: no event is about the device.
+    package var device: String?
+    /// What the device's token for the stream is to permit, where it gets one by its own client ID and secret.
+    package var scopes = ["ssf.read"]
+}
+
+extension SignalStreamSettings: Codable, WrittenForm {
+    static let form = #"an object, such as {"endpoint": "https://login.example.com/streams/7/poll"}"#
+
+    private enum Key: String, CodingKey, CaseIterable {
+        case endpoint, audience, device, scopes
+    }
+
+    package init(from decoder: any Decoder) throws {
+        do {
+            try self.init(members: decoder)
+        } catch DecodingError.typeMismatch, DecodingError.valueNotFound {
+            throw DecodingError.otherForm(Self.self, at: decoder.codingPath)
+        }
+    }
+
+    private init(members decoder: any Decoder) throws {
+        func invalid(_ message: String, _ remedy: String) -> DecodingError {
+            .invalid(message, remedy: remedy, at: decoder.codingPath)
+        }
+        if let name = try decoder.keys(where: { Key(rawValue: $0) == nil }).first {
+            let names = Key.allCases.map(\.rawValue).joined(separator: ", ")
+            let isSecret = ["secret", "token"].contains { name.lowercased().hasSuffix($0) }
+            throw isSecret
+                ? invalid(
+                    "a secret does not belong into a file that people may read",
+                    "remove it, and give it to the service as the systemd credential shared-signals-token"
+                ) : invalid("“\(name.printable(64))” means nothing here", "write \(names), or leave the key out")
+        }
+        let values = try decoder.container(keyedBy: Key.self)
+        func name(_ key: Key) throws -> String? {
+            guard let text: String = try values.optional(key) else { return nil }
+            guard (1...255).contains(text.utf8.count), text.unicodeScalars.allSatisfy({ !$0.isInvisible }) else {
+                throw invalid(
+                    "its “\(key.rawValue)” is no name",
+                    "write it as the provider shows it, in 255 bytes at most, or leave it out"
+                )
+            }
+            return text
+        }
+        guard let address: WebAddress = try values.optional(.endpoint), HTTPAddress(address.text) != nil else {
+            throw invalid(
+                "it names no “endpoint”",
+                "write the address at which the provider has the stream, without what follows #"
+            )
+        }
+        endpoint = address.text
+        audience = try name(.audience)
+        device = try name(.device)
+        scopes = try values.optional(.scopes) ?? scopes
+        guard Set(scopes).count == scopes.count, scopes.allSatisfy(AccessToken.isScope) else {
+            throw invalid(
+                "its “scopes” is no list of scopes",
+                "write each as one word of visible ASCII, and once, or leave it out"
+            )
+        }
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var values = encoder.container(keyedBy: Key.self)
+        try values.encode(endpoint, forKey: .endpoint)
+        try values.encodeIfPresent(audience, forKey: .audience)
+        try values.encodeIfPresent(device, forKey: .device)
+        try values.encode(scopes, forKey: .scopes)
+    }
+}

@@ -1,0 +1,121 @@
+import DeviceConfiguration
+package import FoundationEssentials
+import Identity
+import Logging
+import SharedDevice
+
+/// What the organisation's provider said last of this device.
+package struct ComplianceWord: Sendable, Equatable {
+    package let issuer: String
+    /// Whether the device does what the organisation asks of its devices.
+    package let isCompliant: Bool
+    /// When it was so, by the provider's clock.
+    package let date: Date
+
+    package init(issuer: String, isCompliant: Bool, date: Date) {
+        self.issuer = issuer
+        self.isCompliant = isCompliant
+        self.date = date
+    }
+}
+
+/// What the service that speaks to the provider has heard: ends of sessions, from whichever way they come, and reasons to ask the provider at once.
+extension BrokerState {
+    /// The service that speaks to the provider.
+    static let providerUnit = "shared-device-identity.service"
+    /// The pause between two questions to the provider that are asked before their time. Who brings reasons without end does not have it asked so.
+    static let soonPause = Duration.seconds(30)
+    /// How far the provider's clock may be behind this device's, in seconds.
+    static let clockSkew: TimeInterval = 60
+
+    /// Whether the caller is the service that speaks to the provider: its own unit, or, on a bus that one user reaches, a program of the broker's
+    /// user that is no app.
+    func checkIsProvider(_ caller: Caller) throws(Refusal) {
+        let isProvider =
+            requiresProof
+            ? caller.credentials.unit == Self.providerUnit
+            : caller.isAdministrator && connected[caller.connection]?.apps.isEmpty == true
+        guard isProvider else { throw .notTheProvider }
+    }
+
+    /// Does what follows from what was heard.
+    ///
+    /// - Returns: whether something of it has to be on the disk before the service may forget it.
+    mutating func heed(_ events: [ProviderEvent]) -> Bool {
+        var isKept = false
+        for event in events {
+            switch event.kind {
+            case .networkUp:
+                if isOfProvider(event) { askSoon() }
+            case .doubt:
+                let subject = provider.session?.record?.person.subject
+                if isOfProvider(event), event.subject == nil || event.subject == subject { askSoon() }
+            case .compliant, .notCompliant:
+                if isOfProvider(event) { isKept = heedCompliance(event) || isKept }
+            case .ended, .reauthenticate: heedEnd(event)
+            }
+        }
+        return isKept
+    }
+
+    private func isOfProvider(_ event: ProviderEvent) -> Bool { isIssuer(event.issuer) }
+
+    private func isIssuer(_ name: String) -> Bool {
+        policy.organisation?.issuer.text.utf8.elementsEqual(name.utf8) == true
+    }
+
+    private mutating func heedEnd(_ event: ProviderEvent) {
+        let isOld = event.date.map { $0 < now.wall.addingTimeInterval(-Self.clockSkew) } ?? false
+        if event.kind == .ended, !isOld, let provided = pending?.asked?.provided, event.concerns(provided.record) {
+            // Ended while the disk is still to have it.
+            return dropPendingSignIn(because: .signInAgain(event.issuer))
+        }
+        guard let record = provider.session?.record, event.concerns(record) else { return }
+        // It was told late, or told again: the person has proved since who they are. Whether they may stay the provider knows.
+        if let date = event.date, date < provider.provedAt.addingTimeInterval(-Self.clockSkew) { return askSoon() }
+        switch event.kind {
+        case .reauthenticate: if !provider.needsPerson { needPerson() }
+        default: endByProvider("the provider has ended its session, and told so")
+        }
+    }
+
+    // MARK: Asking before the time
+
+    /// When the provider is asked next.
+    var nextCheck: Duration { min(provider.nextCheck, provider.soon ?? provider.nextCheck) }
+
+    /// There is a reason to ask the provider, and to tell it what it was not told.
+    private mutating func askSoon() {
+        let time = max(now.uptime, provider.lastSoon.map { $0 + Self.soonPause } ?? .zero)
+        guard provider.soon == nil else { return }
+        provider.lastSoon = time
+        // A renewal that is under way may be from before.
+        if provider.session != nil { provider.soon = time }
+        provider.outbox.hurry(to: time)
+    }
+
+    // MARK: The device
+
+    /// Why nobody signs in; `nil` where the device is in order, or no event can tell.
+    var complianceProblem: Refusal? {
+        guard let compliance, !compliance.isCompliant, policy.organisation?.sharedSignals?.device != nil,
+            isIssuer(compliance.issuer)
+        else { return nil }
+        return .notCompliant(compliance.issuer)
+    }
+
+    private mutating func heedCompliance(_ event: ProviderEvent) -> Bool {
+        let date = event.date ?? now.wall
+        // Told late: something later is known.
+        if let compliance, isIssuer(compliance.issuer), date < compliance.date { return false }
+        compliance = ComplianceWord(issuer: event.issuer, isCompliant: event.kind == .compliant, date: date)
+        isComplianceDirty = true
+        needsDisk(within: .zero)
+        touch()
+        guard let problem = complianceProblem else { return true }
+        effects.append(.note(.error, "nobody signs in", ["reason": problem.description]))
+        endPrompts(because: problem)
+        signOutAutomatically(because: "the provider says that this device does not comply")
+        return true
+    }
+}

@@ -1,0 +1,83 @@
+package import HTTPClient
+package import Identity
+import StrictJSON
+
+/// What this device asks the provider as itself, without a person.
+extension OpenIDConnectClient {
+    /// A token of the device's own (RFC 6749, section 4.4), for the provider's other interfaces.
+    ///
+    /// - Throws: `SignInError`: `providerUnavailable`, `providerMisconfigured`.
+    package func clientToken(scopes: [String]) async throws(SignInError) -> TokenAnswer {
+        let provider = try await provider()
+        guard provider.credentials.secret != nil else {
+            throw .misconfigured(
+                issuer,
+                "gives a client without a secret no token of its own; give the service the credential oidc-client-secret or "
+                    + "shared-signals-token"
+            )
+        }
+        var form = [("grant_type", "client_credentials")]
+        if !scopes.isEmpty { form.append(("scope", scopes.joined(separator: " "))) }
+        switch await send(provider.request(provider.metadata.tokenEndpoint, form)) {
+        case .failure(let error): throw SignInError(error, issuer)
+        case .success(let response):
+            switch EndpointAnswer(response) {
+            case .granted(let json): return try TokenAnswer(json, issuer: issuer)
+            case .error("invalid_client", _): throw .unknownClient(issuer)
+            case .error(let word, _):
+                throw .misconfigured(
+                    issuer,
+                    "gives this client no token of its own (\(word.printable(64))); allow it the grant client_credentials and the scopes "
+                        + "\(scopes.joined(separator: " ")), or give the service the credential shared-signals-token"
+                )
+            case .empty(let status):
+                throw .misconfigured(issuer, "gives this client no token of its own (status \(status))")
+            case .unusable(let reason): throw .unreachable(issuer, reason)
+            }
+        }
+    }
+
+    /// Sends a request of another part, in words of its own.
+    package func ask(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPError> { await send(request) }
+
+    /// Checks a security event token of a stream.
+    ///
+    /// - Parameters:
+    ///   - identifier: by which the stream knows it.
+    ///   - audience: of the stream.
+    /// - Returns: the token, or what the stream is told of it. A token that is the provider's, and is refused for what it says, is
+    ///   ``SignalVerdict/refused(_:_:isProviders:)`` with `isProviders`.
+    package func signal(_ text: String, identifier: String, audience: String) async -> SignalVerdict {
+        do throws(SignInError) {
+            let verified = try await verify(text, isPatient: true)
+            do throws(SignInError) {
+                let token = try SecurityEventToken(verified, issuer: issuer, audience: audience, now: clock.date())
+                guard isSame(token.identifier, identifier) else {
+                    return .refused(.invalidRequest, "its “jti” is another one", isProviders: true)
+                }
+                return .accepted(token)
+            } catch {
+                let reason: SignalStream.Refusal =
+                    switch error {
+                    case .anotherSignIn: .invalidAudience
+                    case let error where error.code == .providerMisconfigured: .invalidIssuer
+                    default: .invalidRequest
+                    }
+                let text = error == .anotherSignIn ? "it is for another receiver than \(audience)" : error.description
+                return .refused(reason, text, isProviders: true)
+            }
+        } catch {
+            guard error.code != .providerUnavailable else { return .unknown(error.description) }
+            return .refused(.invalidKey, error.description, isProviders: false)
+        }
+    }
+}
+
+/// What a security event token of a stream is worth.
+package enum SignalVerdict: Sendable {
+    case accepted(SecurityEventToken)
+    /// `isProviders`: whether the provider has signed it.
+    case refused(SignalStream.Refusal, String, isProviders: Bool)
+    /// The provider's keys cannot be read now.
+    case unknown(String)
+}

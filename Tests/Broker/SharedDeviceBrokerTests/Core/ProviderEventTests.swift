@@ -1,0 +1,187 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDevice
+import SharedDeviceSimulation
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("What the provider tells, and the network's coming back")
+struct ProviderEventTests {
+    private let device = VirtualDevice()
+    private let prompt: VirtualDevice.App
+    private let service: VirtualDevice.App
+    private let issuer = VirtualProvider.issuer
+
+    init() throws {
+        let signals = #"{"endpoint": "https://login.example/poll", "device": "till-7"}"#
+        try device.useOrganisation(#", "sharedSignals": \#(signals)"#)
+        prompt = device.app("org.example.prompt")
+        service = device.app(nil, user: 0, isAdministrator: true)
+    }
+
+    private func report(_ events: ProviderEvent...) throws { try device.ask(service, .providerEvents(events)) }
+
+    private var now: Date { device.now.wall }
+
+    private var asked: Int { device.provider.renewals.count }
+
+    // MARK: When it happened
+
+    @Test("an event from before the sign-in ends nobody's session, and has the provider asked")
+    func stale() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        let before = asked
+        try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", date: now - 86_400))
+        #expect(device.state.device.account != nil)
+        #expect(asked == before + 1)
+        // As far as the clocks may differ it counts.
+        try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", date: now - 59))
+        #expect(device.state.device.account == nil)
+    }
+
+    @Test("an event from before the person has proved again who they are asks for no further proof")
+    func staleProof() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.advance(by: .seconds(3600))
+        let change = ProviderEvent(.reauthenticate, issuer: issuer, subject: "ada", date: now)
+        try report(change)
+        #expect(device.state.provider.needsPerson)
+        device.advance(by: .seconds(100))
+        try device.signInAtProvider("ada", by: prompt)
+        try report(change)
+        #expect(!device.state.provider.needsPerson)
+        // A start of the broker knows when the session has begun.
+        device.restart()
+        device.reconnect(service)
+        try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", date: now - 86_400))
+        #expect(device.state.device.account != nil)
+        try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", date: now))
+        #expect(device.state.device.account == nil)
+    }
+
+    @Test("an event about a sign-in that is still on its way to the disk signs nobody in")
+    func pending() throws {
+        let name = try device.beginPage(prompt)
+        device.diskMode = .holds
+        let number = device.send(prompt, device.answerPage(name, "ada"))
+        try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", date: now))
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(device.refusal(number)?.code == .interactionRequired)
+        #expect(device.state.device.account == nil && device.provider.ends.count == 1)
+    }
+
+    // MARK: Asking before the time
+
+    @Test("the network is back: the provider is asked and told at once, and no more than twice a minute")
+    func networkUp() throws {
+        try device.signInAtProvider("grace", by: prompt)
+        device.provider.error = IdentityError(.providerUnavailable, "no network")
+        try device.signOut(by: device.app("org.example.till"))
+        try device.signInAtOtherTime("ada", by: prompt)
+        device.provider.outcome = .unavailable(IdentityError(.providerUnavailable, "no network"), mayBeUsed: false)
+        device.advance(by: .seconds(1000))
+        let (before, told) = (asked, device.provider.ends.count)
+        device.provider.outcome = nil
+        device.provider.error = nil
+        try report(ProviderEvent(.networkUp, issuer: issuer))
+        #expect(asked == before + 1 && device.provider.ends.count == told + 1)
+        #expect(device.state.provider.problem == nil && device.disk.outbox.isEmpty)
+        for _ in 1...100 { try report(ProviderEvent(.networkUp, issuer: issuer)) }
+        #expect(asked == before + 1)
+        device.advance(by: .seconds(29))
+        #expect(asked == before + 1)
+        device.advance(by: .seconds(2))
+        #expect(asked == before + 2)
+    }
+
+    @Test("a question from before the network was back is followed by another one")
+    func networkUpDuringQuestion() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.holdsProvider = true
+        device.provider.outcome = .unavailable(IdentityError(.providerUnavailable, "no network"), mayBeUsed: false)
+        device.advance(by: .seconds(331))
+        let before = asked
+        try report(ProviderEvent(.networkUp, issuer: issuer))
+        #expect(asked == before)
+        device.provider.outcome = nil
+        device.letProviderAnswer()
+        #expect(asked == before + 1 && device.state.provider.problem == nil)
+    }
+
+    @Test("a doubt about this person has the provider asked; about another person, or another provider's, it does not")
+    func doubt() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        let before = asked
+        try report(
+            ProviderEvent(.doubt, issuer: issuer, subject: "grace"),
+            ProviderEvent(.doubt, issuer: "https://other.example"),
+            ProviderEvent(.networkUp, issuer: "https://other.example")
+        )
+        #expect(asked == before)
+        device.provider.outcome = .sessionOver
+        try report(ProviderEvent(.doubt, issuer: issuer, subject: "ada"))
+        #expect(asked == before + 1 && device.state.device.account == nil)
+    }
+
+    // MARK: The device
+
+    @Test("a device that does not comply signs out and lets nobody in, also after a start, until it complies")
+    func compliance() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        try report(ProviderEvent(.notCompliant, issuer: issuer, date: now))
+        #expect(device.state.device.account == nil)
+        #expect(device.disk.entries(.signedOut).last?.detail?.contains("does not comply") == true)
+        // The disk has it before the provider hears that it was taken.
+        #expect(device.disk.compliance?.isCompliant == false)
+        func refusal() throws -> Refusal? {
+            do {
+                _ = try device.beginPage(prompt)
+                return nil
+            } catch let refusal as Refusal {
+                return refusal
+            }
+        }
+        #expect(try refusal() == .notCompliant(issuer))
+        device.restart()
+        for app in [prompt, service] { device.reconnect(app) }
+        #expect(try refusal() == .notCompliant(issuer))
+        let status = try device.ask(device.administrator, .status(known: nil, patience: .zero))
+        #expect(status["providerProblem"]?.stringValue?.contains("does not comply") == true)
+        // Told late, and overtaken.
+        try report(ProviderEvent(.compliant, issuer: issuer, date: now - 86_400))
+        #expect(try refusal() == .notCompliant(issuer))
+        device.advance(by: .seconds(60))
+        try report(ProviderEvent(.compliant, issuer: issuer, date: now))
+        try device.signInAtProvider("ada", by: prompt)
+        #expect(device.state.device.account != nil)
+    }
+
+    @Test("what the disk does not take of it is not acknowledged")
+    func complianceIsKept() throws {
+        device.diskMode = .fails("full")
+        let number = device.send(service, .providerEvents([ProviderEvent(.notCompliant, issuer: issuer, date: now)]))
+        #expect(device.refusal(number)?.code == .brokerFailed)
+    }
+
+    @Test("an administrator who takes the device's name out of the configuration lets people in")
+    func complianceRemedy() throws {
+        try report(ProviderEvent(.notCompliant, issuer: issuer, date: now))
+        try device.useOrganisation()
+        try device.signInAtProvider("ada", by: prompt)
+        #expect(device.state.device.account != nil)
+    }
+}
+
+extension VirtualDevice {
+    /// Somebody signs in although the provider cannot be told of ends.
+    fileprivate func signInAtOtherTime(_ person: String, by prompt: App) throws {
+        let error = provider.error
+        provider.error = nil
+        try signInAtProvider(person, by: prompt)
+        provider.error = error
+    }
+}

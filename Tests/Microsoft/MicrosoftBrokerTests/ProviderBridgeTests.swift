@@ -1,0 +1,144 @@
+import DBusTransport
+import Foundation
+import JSONWebSignature
+import NotifyCenterTestKit
+import OpenIDConnect
+import SharedDevice
+import StrictJSON
+import TestProviders
+import Testing
+
+@testable import MicrosoftBroker
+
+/// A device whose people sign in with a provider, and the bridge on it.
+private final class ProviderDevice: Sendable {
+    let bus: PrivateBus
+    let directory: TemporaryDirectory
+    private let prompt: DBusConnection
+    private let programs: [ChildProcess]
+
+    /// - Parameter scopes: of the bridge's manifest.
+    init(fault: String, scopes: [String]) async throws {
+        let faulty = try await FaultyProvider.shared.value
+        bus = try PrivateBus()
+        directory = try TemporaryDirectory("provider-bridge")
+        let path = directory.path
+        try FileManager.default.createDirectory(atPath: "\(path)/apps", withIntermediateDirectories: true)
+        try Device.write(
+            #"""
+            {"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(faulty.issuer(fault))", "oidcClientID": "device-7",
+            "oidcTrustAnchors": "\#(faulty.trustAnchors)", "microsoftBroker": true}
+            """#,
+            to: "\(path)/managed.json"
+        )
+        try Device.write(
+            """
+            {"id": "\(BrokerContract.application)", "executable": "\(ChildProcess.built("shared-device-microsoft-broker"))",
+             "scopes": \(scopes), "microsoftClientIDs": ["\(Device.client)"],
+             "microsoftScopes": {"https://graph.microsoft.com/.default": ["openid"]}}
+            """,
+            to: "\(path)/apps/microsoft.json"
+        )
+        try Device.write("s&cret +%/", to: "\(path)/oidc-client-secret")
+        let arguments = ["--bus", bus.address, "--configuration", "\(path)/managed.json"]
+        let environment = [
+            "DBUS_SESSION_BUS_ADDRESS": bus.address, "NOTIFY_CENTER_BUS": bus.address, "DISPLAY": "",
+            "WAYLAND_DISPLAY": "", "XDG_DATA_HOME": "\(path)/data", "XDG_DATA_DIRS": "\(path)/share",
+            "XDG_RUNTIME_DIR": path,
+        ]
+        var programs: [ChildProcess] = []
+        programs.append(
+            try ChildProcess(ChildProcess.built("shared-device-broker"), arguments + ["--state", "\(path)/state"])
+        )
+        _ = try await programs[0].line { $0 == "ready" }
+        programs.append(
+            try ChildProcess(
+                ChildProcess.built("shared-device-identity"),
+                arguments,
+                environment: ["CREDENTIALS_DIRECTORY": path]
+            )
+        )
+        programs.append(
+            try ChildProcess(
+                ChildProcess.built("shared-device-microsoft-broker"),
+                ["--configuration", "\(path)/managed.json", "--state", "\(path)/bridge"],
+                environment: environment
+            )
+        )
+        for program in programs.dropFirst() { _ = try await program.line { $0 == "ready" } }
+        self.programs = programs
+        prompt = try DBusConnection.open(bus.bus)
+    }
+
+    private func ask(
+        _ method: BrokerProtocol.Method,
+        _ fields: BrokerProtocol.Fields
+    ) async throws -> BrokerProtocol.Fields {
+        let request = fields.merging(["application": .string("org.example.prompt")]) { $1 }
+        let message = try DBusMessage.methodCall(
+            destination: BrokerProtocol.busName,
+            path: BrokerProtocol.path,
+            interface: BrokerProtocol.interface,
+            member: method.rawValue,
+            arguments: [.fields(request)]
+        )
+        return try await prompt.call(message).first?.fieldsValue ?? [:]
+    }
+
+    /// Signs Ada in as her browser does.
+    func signIn(_ test: TestClient) async throws {
+        let begun = try await ask(
+            .beginSignIn,
+            [
+                "methods": .array([.string("browser")], of: "s"), "loginHint": .string("ada"),
+                "redirectURI": .string("http://127.0.0.1:8976/callback"),
+            ]
+        )
+        let query = try await test.browse(try #require(begun["authorizationURL"]?.stringValue))
+        _ = try await ask(.completeSignIn, ["request": try #require(begun["request"]), "query": .string(query)])
+    }
+
+    /// What the bridge answers a client that asks for a token.
+    func token() async throws -> JSONValue {
+        let message = try DBusMessage.methodCall(
+            destination: BrokerContract.busName,
+            path: BrokerContract.path,
+            interface: "com.microsoft.identity.Broker1",
+            member: "acquireTokenSilently",
+            arguments: [.string("0.0"), .string("c"), .string(Device.parameters().text)]
+        )
+        let answer = try await DBusConnection.open(bus.bus).call(message, timeout: .seconds(60))
+        return try JSONValue(
+            parsing: Array((answer.first?.stringValue ?? "").utf8),
+            limits: JSONLimits(size: 1 << 20)
+        )
+    }
+}
+
+@Suite("Microsoft's clients, with the organisation's provider")
+struct ProviderBridgeTests {
+    @Test("a client gets the provider's token and ID token, for four minutes, under the names that it has asked by")
+    func token() async throws {
+        let device = try await ProviderDevice(fault: "bridge", scopes: ["openid", "profile"])
+        let test = try await FaultyProvider.shared.value.client("bridge")
+        try await device.signIn(test)
+        let response = try #require(try await device.token()["brokerTokenResponse"])
+        #expect(response["error"] == nil, "\(response["error"]?["context"]?.string ?? "")")
+        let identity = try #require(response["idToken"]?.string)
+        // It is the provider's own: the provider's keys say so.
+        let verified = try await test.client.verify(identity)
+        #expect(verified.claims["preferred_username"]?.string == "ada@example.com")
+        #expect(response["account"]?["username"]?.string == "ada@example.com")
+        #expect(response["grantedScopes"]?.string == "https://graph.microsoft.com/.default")
+        let left = (response["expiresOn"]?.number ?? 0) / 1000 - Date().timeIntervalSince1970
+        #expect(left > 0 && left <= 240)
+    }
+
+    @Test("a bridge whose manifest lacks what the ID token tells gets none, and says what to write")
+    func rights() async throws {
+        let device = try await ProviderDevice(fault: "bridge.rights", scopes: ["openid"])
+        try await device.signIn(try await FaultyProvider.shared.value.client("bridge.rights"))
+        let answer = try await device.token()
+        #expect(answer.status == 9 && answer.context.contains("profile"), "\(answer.context)")
+    }
+}
