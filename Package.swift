@@ -257,7 +257,7 @@ let broker = family(
     program("commit-loop", "+broker", path: "SharedDeviceBrokerTests/CommitLoop"),
     tests("SharedDeviceBrokerTests", "+broker RecordVault SharedDeviceSimulation ProjectVersion StrictJSON +commands"),
     tests("DeviceViewTests", "DeviceView SharedDevice DBusTransport shared-device"),
-    tests("SharedDeviceIdentityTests", "TestProviders +oidc IdentityService RecordVault demo-identity +signIn"),
+    tests("SharedDeviceIdentityTests", "TestProviders +oidc IdentityService demo-identity +signIn"),
     tests("ProfileConversionTests", "ProfileConversion DeviceConfiguration", exclude: ["Fixtures"]),
     // A client that means harm; tests run it as another user.
     program("hostile-client", "SharedDevice DBusTransport", path: "SharedDeviceHostileTests/HostileClient"),
