@@ -103,7 +103,7 @@ final class WholeDevice: Sendable {
             path: BrokerProtocol.path,
             interface: BrokerProtocol.interface,
             member: method.rawValue,
-            arguments: [.fields(request)]
+            arguments: method == .getDeviceInformation ? [] : [.fields(request)]
         )
         return try await prompt.call(message).first?.fieldsValue ?? [:]
     }
