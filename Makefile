@@ -16,7 +16,7 @@ PACKAGES += python3-cryptography python3-jwt python3-prometheus-client
 # For the sign-in: a browser, and a reader of QR codes. Their tests are skipped without them.
 PACKAGES += chromium zbar-tools curl
 
-.PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-release test-readme test-packages torture demo demo-fleet demo-live bench
+.PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
 .PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
 .PHONY: uninstall deb rpm c-example notify-tool test-console test-fleet demo-console
 
@@ -30,6 +30,7 @@ help:
 	@echo 'make build      all targets in debug, in .build/debug'
 	@echo 'make demo       global sign-out across real processes, and its proof; VERBOSE=yes: with timelines and evidence'
 	@echo 'make demo-fleet an order to three devices, by a real MQTT server with TLS: what the operator sees, and the receipts'
+	@echo 'make demo-identity  sign-in on the page of a real provider (glewlwyd), a sign-out by its administrator, and without it; installs it, unconfigured'
 	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
 	@echo 'make check      for every save: the bus, the centers and notify(3), without long tests, C programs and shared device mode'
 	@echo 'make test       all tests, on dbus-daemon'
@@ -193,6 +194,14 @@ demo: setup
 demo-fleet: setup
 	@$(SWIFT) build --product demo-fleet
 	@$$($(SWIFT) build --show-bin-path)/demo-fleet
+
+# The provider of the demonstration is a process of its own: the package's service is neither configured nor needed.
+demo-identity: setup
+	@command -v glewlwyd >/dev/null || { echo 'installing glewlwyd'; $(SUDO) apt-get update -qq; \
+		echo 'glewlwyd glewlwyd/config_type select No configuration' | $(SUDO) debconf-set-selections; \
+		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends glewlwyd >/dev/null; }
+	@$(SWIFT) build --product demo-identity
+	@$$($(SWIFT) build --show-bin-path)/demo-identity $(if $(VERBOSE),--verbose)
 
 demo-live: PACKAGES += tmux
 demo-live: setup

@@ -33,6 +33,8 @@ let groups = [
     "+fleet": "SharedDeviceTestKit +device shared-device-agent shared-device-controller",
     "+device": "+commands point-of-sale flight-briefing",
     "+commands": "shared-device shared-device-broker",
+    "+stage": "DemoStage ExampleSupport +testKits +arguments",
+    "+signIn": "shared-device-identity shared-device-sign-in +commands +apps",
 ]
 
 /// The words of a text.
@@ -89,11 +91,10 @@ let bus = family(
     // Calls of Linux that Swift's Glibc module lacks.
     library("CLinux"),
     library("DBusTransport", "CDBus CLinux"),
-    // For --version of every program.
-    library("ProjectVersion"),
+    library("ProjectVersion"),  // For --version of every program.
     // A process that observes, posts and ends, or forks. Its arguments say which.
     program("bus-probe", "DBusTransport", path: "DBusTransportTests/BusProbe"),
-    tests("DBusTransportTests", "DBusTransport")
+    tests("DBusTransportTests", "DBusTransport CLinux")
 )
 
 /// The centers, and Apple's spellings of them.
@@ -122,9 +123,8 @@ let notifications = family(
 /// notify(3), its service and its command.
 let notify3 = family(
     "Notify3",
-    library("CNotify"),
-    // Queues and blocks of C callers.
-    library("CDispatchQueues"),
+    library("CNotify"),  // The headers.
+    library("CDispatchQueues"),  // Queues and blocks of C callers.
     // The messages between library and service, and the access rules that both apply.
     library("NotifydProtocol", "DBusTransport CLinux"),
     // Tells when something changes at a path.
@@ -237,8 +237,7 @@ let broker = family(
     ),
     // What administrators write: the managed configuration and the apps' manifests.
     library("DeviceConfiguration", "DBusTransport Identity StrictJSON"),
-    // What the commands have in common: secrets at a terminal, exit statuses.
-    library("CommandParts", "Identity SharedDevice"),
+    library("CommandParts", "Identity SharedDevice"),  // Of all commands: secrets at a terminal, exit statuses.
     // A device as its observers see it: a terminal's screen, metrics.
     library("DeviceView", "DeviceConfiguration SharedDevice DBusTransport"),
     // Makes the managed configuration of a profile for iOS.
@@ -253,7 +252,7 @@ let broker = family(
     program("commit-loop", "+broker", path: "SharedDeviceBrokerTests/CommitLoop"),
     tests("SharedDeviceBrokerTests", "+broker RecordVault SharedDeviceSimulation ProjectVersion StrictJSON +commands"),
     tests("DeviceViewTests", "DeviceView SharedDevice DBusTransport shared-device"),
-    tests("SharedDeviceIdentityTests", "TestProviders +oidc IdentityService shared-device-identity +commands +apps"),
+    tests("SharedDeviceIdentityTests", "TestProviders +oidc IdentityService demo-identity +signIn"),
     tests("ProfileConversionTests", "ProfileConversion DeviceConfiguration", exclude: ["Fixtures"]),
     // A client that means harm; tests run it as another user.
     program("hostile-client", "SharedDevice DBusTransport", path: "SharedDeviceHostileTests/HostileClient"),
@@ -328,12 +327,14 @@ let testKits = family(
 
 /// Listener apps, each a process of its own, and the demonstration that runs them.
 let examples = [
-    library("ExampleSupport", "SharedDevice NotifyCenter ArgumentParser", path: "Examples/Support"),
+    library("ExampleSupport", "HTTPClient StrictJSON +arguments", path: "Examples/Support"),
     program("point-of-sale", "ExampleSupport SharedDevice SQLite ArgumentParser", path: "Examples/PointOfSale"),
     program("flight-briefing", "ExampleSupport SharedDevice ArgumentParser", path: "Examples/FlightBriefing"),
     program("field-service", "ExampleSupport SharedDevice ArgumentParser", path: "Examples/FieldService"),
-    // It starts the programs at the end, and finds them built beside itself.
-    program("demo", "ExampleSupport +testKits +arguments +commands +apps", path: "Examples/Demo"),
+    // Apps and receipts of the demonstrations, which find the programs at the end of their lists built beside themselves.
+    library("DemoStage", "ExampleSupport +testKits +arguments", path: "Examples/Stage"),
+    program("demo", "+stage +commands +apps", path: "Examples/Demo"),
+    program("demo-identity", "+stage TestProviders OpenIDConnect +signIn", path: "Examples/Identity/Demo"),
     program("demo-fleet", "FleetStage NotifyCenterTestKit ArgumentParser +fleet", path: "Examples/Fleet/Demo"),
 ]
 

@@ -1,3 +1,4 @@
+import DemoStage
 import DeviceConfiguration
 import ExampleSupport
 import Foundation

@@ -1,4 +1,5 @@
 import ArgumentParser
+import DemoStage
 import ExampleSupport
 import Foundation
 import Glibc

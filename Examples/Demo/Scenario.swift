@@ -1,3 +1,4 @@
+import DemoStage
 import ExampleSupport
 import Foundation
 import NotifyCenterTestKit

@@ -1,17 +1,21 @@
 #!/usr/bin/python3
-"""A service on a shared device that gives orders to whoever shows a token of the device: orders_service.py [OPTION...].
+"""A service that gives orders to whoever shows a token of a shared device, or of its organisation's provider: orders_service.py [OPTION...].
 
-It asks nobody about a token: the device's public keys are in a file. Debian has the library as python3-jwt.
+It asks nobody about a token: the device's public keys are in a file, the provider's at an address. Debian has the library as python3-jwt.
 """
 
 import argparse
 import http.server
 import json
+import threading
+import time
+import urllib.request
 
 import jwt
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--keys", default="/run/shared-device/keys.json", help="the JWK set of who signs the tokens")
+parser.add_argument("--issuer", help="the provider that signs them, in place of a file: its keys are read where it describes itself")
 parser.add_argument("--audience", help="what tokens call this service; by default the issuer")
 parser.add_argument("--scope", default="orders.read", help="what a token has to permit")
 parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; by default any that is free")
@@ -26,23 +30,60 @@ class Refused(Exception):
         self.status, self.error = status, error
 
 
-def published_keys() -> dict:
-    """The device's public keys and who they are of. Read for each token, because keys change. Raises Refused."""
+class Provider:
+    """The keys of the organisation's provider, kept for an hour. An unknown key has them read anew, at most once a minute."""
+
+    def __init__(self, issuer: str):
+        self.issuer, self.published, self.read_at = issuer, {"keys": []}, -3600.0
+        self.lock = threading.Lock()
+
+    def keys(self, wanted: str) -> dict:
+        with self.lock:
+            is_known = any(key.get("kid") == wanted for key in self.published["keys"])
+            if time.monotonic() - self.read_at > (3600 if is_known else 60):
+                # Also where that fails: whoever sends tokens does not decide how often the provider is asked.
+                self.read_at = time.monotonic()
+                description = self.read(self.issuer + "/.well-known/openid-configuration")
+                if description["issuer"] != self.issuer:
+                    raise ValueError("it calls itself otherwise")
+                self.published = {"issuer": self.issuer, "keys": self.read(description["jwks_uri"])["keys"]}
+            return self.published
+
+    @staticmethod
+    def read(address: str) -> dict:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            return json.loads(answer.read(1 << 19))
+
+
+provider = Provider(options.issuer) if options.issuer else None
+
+
+def published_keys(wanted: str) -> dict:
+    """The public keys of who signs the tokens, and who that is. The device's file is read for each token. Raises Refused."""
     try:
-        with open(options.keys, encoding="utf-8") as file:
-            published = json.load(file)
-        keys = {key["kid"]: (jwt.PyJWK(key).key, key["alg"]) for key in published["keys"]}
-        return {"issuer": published["issuer"], "keys": keys}
-    except (OSError, ValueError, LookupError, TypeError, jwt.PyJWTError):
+        if provider:
+            published = provider.keys(wanted)
+        else:
+            with open(options.keys, encoding="utf-8") as file:
+                published = json.load(file)
+        # A provider has keys for other uses, too, and may leave out the algorithm: then the key says it.
+        keys = [key for key in published["keys"] if key.get("use", "sig") == "sig" and key["kty"] in ("EC", "RSA", "OKP")]
+        by_curve = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdDSA"}
+        algorithms = {key["kid"]: key.get("alg") or by_curve.get(key.get("crv"), "RS256") for key in keys}
+        return {"issuer": published["issuer"], "keys": {key["kid"]: (jwt.PyJWK(key).key, algorithms[key["kid"]]) for key in keys}}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, jwt.PyJWTError):
         # The broker has not started yet, or somebody else writes there. No token counts until it is mended.
-        raise Refused(503, "temporarily_unavailable", "the device's keys cannot be read; try again") from None
+        raise Refused(503, "temporarily_unavailable", "the keys cannot be read; try again") from None
 
 
 def claims_of(token: str) -> dict:
     """What the token says. Raises Refused."""
-    published = published_keys()
     try:
         header = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, RecursionError) as error:
+        raise Refused(401, "invalid_token", str(error)) from None
+    published = published_keys(str(header.get("kid")))
+    try:
         # Nobody has signed this yet: anything may be in it.
         if str(header.get("typ")).lower() != "at+jwt":
             raise Refused(401, "invalid_token", "this is no access token")

@@ -12,16 +12,32 @@ extension AccountLoop {
         await show()
     }
 
+    /// What the app's tokens are to be good for.
+    private var scopes: [String] { [service == nil ? "work" : OrdersService.scope] }
+
     /// Signs somebody in; returns when the app has followed.
-    func signIn(_ name: String, password: @escaping @Sendable () async -> String?) async {
+    ///
+    /// - Parameters:
+    ///   - name: who; `nil`: whoever the device's own prompt asks.
+    ///   - showsPage: whether that prompt asks in a window.
+    ///   - password: asks for the password of a name.
+    func signIn(
+        _ name: String?,
+        showsPage: Bool,
+        password: @escaping @Sendable (String) async -> String?
+    ) async {
         await settle { isSettled }
         let asked = generation
         events.record(.signingIn, account: name)
         do {
-            var parameters = InteractiveTokenParameters(scopes: ["work"], loginHint: name) { name in
-                guard let name, let password = await password() else { return nil }
-                return Credentials(username: name, password: password)
+            var parameters = InteractiveTokenParameters(scopes: scopes, loginHint: name)
+            if name != nil {
+                parameters.prompt = { name in
+                    guard let name, let password = await password(name) else { return nil }
+                    return Credentials(username: name, password: password)
+                }
             }
+            parameters.showsPage = showsPage
             // A person in front of the device is told soon which app is not ready.
             parameters.patience = .seconds(2)
             let account = try await application.acquireToken(with: parameters).account
@@ -54,15 +70,19 @@ extension AccountLoop {
         let asked = generation
         do {
             // Single sign-on: whichever app signed the person in, this app gets its token without asking anybody.
-            let parameters = SilentTokenParameters(scopes: ["work"], account: account)
-            _ = try await application.acquireTokenSilent(with: parameters)
+            let parameters = SilentTokenParameters(scopes: scopes, account: account)
+            let begin = MonotonicClock.nanoseconds
+            let token = try await application.acquireTokenSilent(with: parameters)
+            let waited = Double(MonotonicClock.nanoseconds - begin) / 1_000_000
+            guard asked == generation else { return }
+            let orders = try await service?.orders(showing: token.accessToken)
             guard asked == generation else { return }
             let unit = Task { [workspace] in try await workspace.work() }
             self.unit = unit
             defer { self.unit = nil }
             let deed = try await unit.value
             guard asked == generation else { return }
-            events.record(.worked, account: account.username, detail: deed)
+            events.record(.worked, account: account.username, detail: deed, orders: orders, tokenMilliseconds: waited)
             if longWork == nil {
                 longWork = (account, Task { [workspace] in try await workspace.workUntilCancelled() })
             }

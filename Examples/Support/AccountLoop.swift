@@ -8,6 +8,7 @@ actor AccountLoop {
     let application: SharedDeviceApplication
     let workspace: any UserWorkspace
     let events: EventLog
+    let service: OrdersService?
 
     var screen: Screen
     /// Grows whenever the screen may no longer show the same user's data. Code that awaited something compares it, and drops stale results.
@@ -27,8 +28,10 @@ actor AccountLoop {
         workspace: any UserWorkspace,
         title: String,
         events: EventLog,
+        service: OrdersService? = nil,
         onlyCleansUp: Bool = false
     ) {
+        self.service = service
         self.onlyCleansUp = onlyCleansUp
         self.application = application
         self.workspace = workspace
@@ -175,7 +178,7 @@ actor AccountLoop {
     }
 
     /// - Parameter asked: the generation in which the command was given. The error may name that user: nobody else sees it.
-    func fail(_ error: any Error, account: String, asked: UInt64) {
+    func fail(_ error: any Error, account: String?, asked: UInt64) {
         events.record(.failed, account: account, detail: "\(error)")
         if asked == generation { say("! \(error)") }
     }

@@ -4,7 +4,8 @@ import Synchronization
 
 /// A line that a person or a test types.
 package enum Command: Equatable {
-    case signIn(String)
+    /// Of somebody whom this app asks for a password, or, without a name, of whoever the device's own prompt asks.
+    case signIn(String?)
     case signOut
     case work
     case screen
@@ -21,6 +22,7 @@ package enum Command: Equatable {
         self =
             switch (words.first, words.count) {
             case (nil, _): .nothing
+            case ("signin", 1): .signIn(nil)
             case ("signin", 2): .signIn(words[1])
             case ("signout", 1): .signOut
             case ("work", 1): .work
@@ -34,6 +36,7 @@ package enum Command: Equatable {
     /// The commands, for people.
     package static let overview = """
         signin NAME  sign somebody in for the whole device; asks for the password
+        signin       the same at the device's own prompt, where this app sees no password
         signout      sign out for the whole device
         work         one more unit of work; longer work goes on after it
         screen       show the screen as it is now

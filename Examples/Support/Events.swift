@@ -56,6 +56,10 @@ package struct Event: Codable, Sendable {
     package var epoch: UInt64?
     /// How many items a screen shows.
     package var items: Int?
+    /// What the service answered to the app's token.
+    package var orders: String?
+    /// How long the broker took to give the token.
+    package var tokenMilliseconds: Double?
     /// For people.
     package var detail: String?
 
@@ -108,8 +112,17 @@ package final class EventLog: Sendable {
     deinit { if descriptor >= 0 { close(descriptor) } }
 
     /// Records something about one account, or about none.
-    package func record(_ kind: Event.Kind, account: String? = nil, items: Int? = nil, detail: String? = nil) {
-        append(Event(kind, app: app, process: getpid(), account: account, items: items, detail: detail))
+    package func record(
+        _ kind: Event.Kind,
+        account: String? = nil,
+        items: Int? = nil,
+        detail: String? = nil,
+        orders: String? = nil,
+        tokenMilliseconds: Double? = nil
+    ) {
+        var event = Event(kind, app: app, process: getpid(), account: account, items: items, detail: detail)
+        (event.orders, event.tokenMilliseconds) = (orders, tokenMilliseconds)
+        append(event)
     }
 
     /// Records something about a change.

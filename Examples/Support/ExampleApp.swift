@@ -16,6 +16,8 @@ package struct ExampleApp: Sendable {
     package var bus: Bus
     /// The file for its events; `nil` means none.
     package var eventsPath: String?
+    /// The service that it asks for orders with each unit of work; `nil` means none.
+    package var service: OrdersService?
     /// Whether it goes on after the end of its standard input.
     package var stays: Bool
     /// Whether it ends as soon as it owes no cleanup.
@@ -65,6 +67,7 @@ package struct ExampleApp: Sendable {
             workspace: workspace,
             title: title,
             events: events,
+            service: service,
             onlyCleansUp: onlyCleansUp
         )
         let running = Task { try await loop.run() }
@@ -83,7 +86,7 @@ package struct ExampleApp: Sendable {
         while let line = await input.next() {
             switch Command(line) {
             case .signIn(let name):
-                await loop.signIn(name) { await input.password("Password for \(name): ") }
+                await loop.signIn(name, showsPage: !input.isTerminal) { await input.password("Password for \($0): ") }
             case .signOut: await loop.signOut()
             case .work: await loop.work()
             case .screen, .nothing: await loop.refresh()
@@ -125,6 +128,15 @@ package struct AppOptions: ParsableArguments {
     )
     package var bus: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "A service that is asked for orders with each unit of work, with a token of this device.",
+            discussion: "Examples/ResourceServer is one.",
+            valueName: "address"
+        )
+    )
+    package var service: String?
+
     @Option(help: ArgumentHelp("Append what happens to this file, one JSON object a line.", valueName: "file"))
     package var events: String?
 
@@ -136,8 +148,23 @@ package struct AppOptions: ParsableArguments {
 
     package init() {}
 
+    package func validate() throws {
+        guard let service, OrdersService(service) == nil else { return }
+        throw ValidationError("--service takes the address of a server: https, or http on this machine")
+    }
+
     /// The app of this name that these options describe.
     package func app(name: String, title: String) -> ExampleApp {
-        ExampleApp(name: name, title: title, data: data, bus: bus, events: events, stays: stay, onlyCleansUp: cleanUp)
+        var app = ExampleApp(
+            name: name,
+            title: title,
+            data: data,
+            bus: bus,
+            events: events,
+            stays: stay,
+            onlyCleansUp: cleanUp
+        )
+        app.service = service.flatMap(OrdersService.init)
+        return app
     }
 }

@@ -1,10 +1,17 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
-#include <fcntl.h>
+#include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
 #include <linux/openat2.h>
 #include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -107,4 +114,92 @@ int CLinux_readNetworkEvents(int socket) {
         }
     }
     return meaning;
+}
+
+// Both ends of a connection, as the other side's socket has them: that is its own end first.
+static int endsOfPeer(int connection, struct sockaddr_in *own, struct sockaddr_in *other) {
+    socklen_t length = sizeof *own;
+    if (getpeername(connection, (struct sockaddr *)own, &length) != 0) return -1;
+    length = sizeof *other;
+    if (getsockname(connection, (struct sockaddr *)other, &length) != 0) return -1;
+    if (own->sin_family == AF_INET && other->sin_family == AF_INET) return 0;
+    errno = EAFNOSUPPORT;
+    return -1;
+}
+
+// Asks for one socket, by its ends. The kernel has answered when `send` returns.
+static int ask(const struct sockaddr_in *own, const struct sockaddr_in *other, uid_t *user) {
+    struct {
+        struct nlmsghdr head;
+        struct inet_diag_req_v2 body;
+    } question = {
+        .head = {.nlmsg_len = sizeof question, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
+        .body = {
+            .sdiag_family = AF_INET,
+            .sdiag_protocol = IPPROTO_TCP,
+            .idiag_states = ~0u,
+            .id = {
+                .idiag_sport = own->sin_port,
+                .idiag_dport = other->sin_port,
+                .idiag_src = {own->sin_addr.s_addr},
+                .idiag_dst = {other->sin_addr.s_addr},
+                .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE},
+            },
+        },
+    };
+    union {
+        struct nlmsghdr head;
+        char bytes[4096];
+    } answer;
+    int diagnostics = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    if (diagnostics < 0) return -1;
+    ssize_t count = send(diagnostics, &question, sizeof question, 0);
+    if (count >= 0) count = recv(diagnostics, &answer, sizeof answer, MSG_DONTWAIT);
+    int reason = errno;
+    close(diagnostics);
+    errno = reason;
+    if (count < 0) return -1;
+    errno = EPROTO;
+    if (!NLMSG_OK(&answer.head, (size_t)count)) return -1;
+    if (answer.head.nlmsg_type == NLMSG_ERROR && answer.head.nlmsg_len >= NLMSG_LENGTH(sizeof(struct nlmsgerr))) {
+        struct nlmsgerr *error = NLMSG_DATA(&answer.head);
+        errno = -error->error;
+        return -1;
+    }
+    if (answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY) return -1;
+    if (answer.head.nlmsg_len < NLMSG_LENGTH(sizeof(struct inet_diag_msg))) return -1;
+    struct inet_diag_msg *found = NLMSG_DATA(&answer.head);
+    errno = ENOENT;
+    // It may find the socket that listens there, which is at no other end; and the kernel says 0 of one that nobody has any more.
+    if (found->id.idiag_dport != other->sin_port || found->idiag_inode == 0) return -1;
+    *user = found->idiag_uid;
+    return 0;
+}
+
+int CLinux_userOfPeer(int connection, uid_t *user) {
+    struct sockaddr_in own, other;
+    if (endsOfPeer(connection, &own, &other) != 0) return -1;
+    if (ask(&own, &other, user) == 0) return 0;
+    return errno == ENOENT ? -1 : CLinux_userOfPeerByList(connection, user);
+}
+
+int CLinux_userOfPeerByList(int connection, uid_t *user) {
+    struct sockaddr_in own, other;
+    if (endsOfPeer(connection, &own, &other) != 0) return -1;
+    FILE *list = fopen("/proc/net/tcp", "re");
+    if (!list) return -1;
+    char line[512];
+    errno = ENOENT;
+    int result = -1;
+    while (result != 0 && fgets(line, sizeof line, list)) {
+        unsigned address[2], port[2], owner;
+        unsigned long inode;
+        if (sscanf(line, "%*d: %x:%x %x:%x %*x %*s %*s %*s %u %*d %lu", &address[0], &port[0], &address[1], &port[1], &owner, &inode) != 6) continue;
+        if (address[0] != own.sin_addr.s_addr || port[0] != ntohs(own.sin_port) || address[1] != other.sin_addr.s_addr
+            || port[1] != ntohs(other.sin_port) || inode == 0) continue;
+        *user = owner;
+        result = 0;
+    }
+    fclose(list);
+    return result;
 }

@@ -79,6 +79,9 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
     )
     var bus: String?
 
+    @Flag(name: .customLong(BrowserGuard.option), help: .hidden)
+    var isGuard = false
+
     func validate() throws {
         guard (0...60).contains(wait) else { throw ValidationError("--wait takes 0 to 60 seconds") }
         guard loginHint?.isEmpty != true else { throw ValidationError("--login-hint needs a name") }
@@ -89,6 +92,10 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         // A core would have the password in it.
         var none = rlimit(rlim_cur: 0, rlim_max: 0)
         setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none)
+        if isGuard {
+            let root = BrowserProfile.root(environment: ProcessInfo.processInfo.environment, user: geteuid())
+            return await BrowserGuard.watch(root) { Self.warn($0) }
+        }
         let outcome: SignInPrompt.Outcome
         do throws(SharedDeviceError) {
             outcome = try await signIn()

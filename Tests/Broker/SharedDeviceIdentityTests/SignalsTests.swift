@@ -91,12 +91,11 @@ struct WholeSignalsTests {
         let device = try await WholeDevice(fault: fault, more: stream(fault))
         let test = try await FaultyProvider.shared.value.client(fault)
         try await device.signIn(test)
-        device.killIdentity()
+        try await device.kill(.identity)
         _ = try await test.page("signals/add?event=account-disabled")
         #expect(try await device.account() != nil)
-        let process = try await device.startIdentity()
+        try await device.start(.identity)
         try await eventually("Ada's sign-out") { try await device.account() == nil }
-        process.kill()
     }
 
     @Test("a device that the provider calls not compliant lets nobody in until it calls it compliant")

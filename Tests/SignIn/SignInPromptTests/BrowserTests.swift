@@ -22,7 +22,8 @@ struct BrowserTests {
         private let bus: PrivateBus
         private static let state = "known-state-of-this-sign-in"
 
-        init(holds: Bool = false, refusal: MethodFailure? = nil) async throws {
+        /// - Parameter lifetime: seconds until the sign-in is over; `nil`: as the broker has it.
+        init(holds: Bool = false, refusal: MethodFailure? = nil, lifetime: Double? = nil) async throws {
             bus = try PrivateBus()
             directory = try TemporaryDirectory("si")
             page = try ChildProcess("\(Self.folder)/login-page", holds ? ["hold"] : [])
@@ -33,10 +34,11 @@ struct BrowserTests {
                     let query = [
                         ("state", Self.state), ("redirect_uri", fields["redirectURI"]?.stringValue ?? ""),
                     ]
+                    let end = lifetime.map { Date().timeIntervalSince1970 + $0 }
                     return [
                         "request": .string("r1"), "method": .string("browser"),
                         "authorizationURL": .string("http://127.0.0.1:\(port)/authorize?\(FormFields.encode(query))"),
-                    ]
+                    ].merging(end.map { ["expiresAt": .double($0)] } ?? [:]) { $1 }
                 case .completeSignIn:
                     if let refusal { throw refusal }
                     return FakeBroker.signedIn
@@ -87,6 +89,27 @@ struct BrowserTests {
             try processes(with: "\(directory.path)/sign-in/", inVariables: true)
         }
 
+        /// Processes that the prompt has started.
+        func children(of prompt: ChildProcess) throws -> [Int32] {
+            try FileManager.default.contentsOfDirectory(atPath: "/proc/\(prompt.identifier)/task").flatMap { thread in
+                let path = "/proc/\(prompt.identifier)/task/\(thread)/children"
+                let text = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
+                return text.split(separator: " ").compactMap { Int32($0) }
+            }
+        }
+
+        /// The processes that watch over browsers of this user's prompts.
+        func guards() throws -> [Int32] {
+            let own = Set(try processes(with: "=\(directory.path)\0", inVariables: true))
+            return try processes(with: "--guards-browser").filter(own.contains)
+        }
+
+        /// The one that the prompt has started.
+        func keeper(of prompt: ChildProcess) throws -> Int32? {
+            let guards = try guards()
+            return try children(of: prompt).first(where: guards.contains)
+        }
+
         /// No process has what only the browser and the broker are to know on its command line, or in its environment.
         func checkSecrets() throws {
             #expect(try processes(with: Self.state, inVariables: true) == [])
@@ -128,18 +151,9 @@ struct BrowserTests {
         let signIn = try await SignIn(holds: true)
         let prompt = try signIn.prompt()
         _ = try await signIn.visit(1)
-        // The first process of the browser is the child of the prompt.
-        let children = try String(
-            contentsOfFile: "/proc/\(prompt.identifier)/task/\(prompt.identifier)/children",
-            encoding: .utf8
-        )
-        let threads = try FileManager.default.contentsOfDirectory(atPath: "/proc/\(prompt.identifier)/task")
-        let all =
-            children
-            + threads.compactMap {
-                try? String(contentsOfFile: "/proc/\(prompt.identifier)/task/\($0)/children", encoding: .utf8)
-            }.joined(separator: " ")
-        let browser = try #require(all.split(separator: " ").compactMap { Int32($0) }.min())
+        // The first process of the browser is a child of the prompt.
+        let keeper = try signIn.keeper(of: prompt)
+        let browser = try #require(try signIn.children(of: prompt).filter { $0 != keeper }.min())
         kill(browser, SIGTERM)
         #expect(await prompt.exitStatus() == 1)
         #expect(try PromptResult(prompt).code == "user_canceled")
@@ -160,11 +174,59 @@ struct BrowserTests {
         #expect(try signIn.browsers() == [])
     }
 
-    @Test("the browser and the profile of a prompt that was killed are gone before the next browser is open")
+    @Test("the browser and the profile of a prompt that is killed go with it, without another prompt")
+    func guarded() async throws {
+        let signIn = try await SignIn(holds: true)
+        // The other prompt of this user has nothing to do with it.
+        let (prompt, other) = (try signIn.prompt(), try signIn.prompt())
+        _ = try await signIn.visit(2)
+        let keeper = try #require(try signIn.keeper(of: prompt))
+        // What ends sessions and terminals does not end the guard before the prompt.
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] { kill(keeper, signal) }
+        let both = Set(signIn.profiles)
+        #expect(both.count == 2)
+        prompt.kill()
+        #expect(await prompt.exitStatus() == 128 + SIGKILL)
+        try await eventually("the end of one of two profiles") { signIn.profiles.count == 1 }
+        try await eventually("the end of the guard") { try !signIn.guards().contains(keeper) }
+        let left = try #require(signIn.profiles.first)
+        let gone = try #require(both.first { $0 != left })
+        #expect(try signIn.processes(with: "/\(gone)/", inVariables: true) == [])
+        #expect(try !signIn.processes(with: "/\(left)/", inVariables: true).isEmpty)
+        for _ in 0..<2 { try signIn.page.write("go on") }
+        #expect(await other.exitStatus() == 0)
+        #expect(signIn.profiles == [])
+        #expect(try signIn.browsers() == [])
+        #expect(try signIn.guards() == [])
+    }
+
+    @Test("who goes on at the provider when the time is over is told so; the window stays open for it")
+    func late() async throws {
+        let signIn = try await SignIn(holds: true, lifetime: 8)
+        let prompt = try signIn.prompt()
+        try await eventually("the end of the sign-in at the broker") { !signIn.broker.asked(.cancelSignIn).isEmpty }
+        // The provider sends the browser back here.
+        let redirect = try #require(signIn.broker.asked(.beginSignIn).last?["redirectURI"]?.stringValue)
+        let page = try await Page.get("\(redirect)?state=known-state-of-this-sign-in&code=late")
+        #expect(page.status == 200 && page.text.contains("begin again"), "\(page.text)")
+        #expect(try !signIn.browsers().isEmpty)
+        #expect(signIn.broker.asked(.completeSignIn).isEmpty)
+        // It would stay for half a minute.
+        prompt.send(SIGTERM)
+        #expect(await prompt.exitStatus() == EX_TEMPFAIL)
+        #expect(try PromptResult(prompt).code == "login_expired")
+        #expect(signIn.profiles == [])
+        #expect(try signIn.browsers() == [])
+    }
+
+    @Test(
+        "the browser and the profile of a prompt that was killed with its guard are gone before the next browser is open"
+    )
     func killed() async throws {
         let signIn = try await SignIn(holds: true)
         let first = try signIn.prompt()
         _ = try await signIn.visit(1)
+        kill(try #require(try signIn.keeper(of: first)), SIGKILL)
         first.kill()
         #expect(await first.exitStatus() == 128 + SIGKILL)
         let left = try #require(signIn.profiles.first)

@@ -83,6 +83,10 @@ struct DeviceCodeTests {
         #expect(page.text.contains("<svg"))
         #expect(page.text.contains(#"http-equiv="refresh""#))
         done.turnOn()
+        // The page that is open learns it, too.
+        try await eventually("the page says that the code has expired") {
+            try await Page.get(address).text.contains("begin again")
+        }
         #expect(await prompt.exitStatus() == EX_TEMPFAIL)
         #expect(try PromptResult(prompt).code == "login_expired")
         withExtendedLifetime(broker) {}

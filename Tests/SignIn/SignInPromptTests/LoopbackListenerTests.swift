@@ -126,6 +126,56 @@ struct LoopbackListenerTests {
         await listener.close()
     }
 
+    @Test(
+        "another user's connections end at once, take nobody's place, and hold up nobody; what they ask for is not looked at",
+        .enabled(if: geteuid() == 0, "only root can be several users")
+    )
+    func strangers() async throws {
+        let served = Locked(0)
+        let answering = Answering()
+        let listener = try LoopbackListener(ports: []) { visitor, _ in
+            served.withLock { $0 += 1 }
+            Task { try await answering.answer(visitor) }
+        }
+        answering.begin(listener)
+        // Thirty at a time, each with a whole request; a new one for each that ends.
+        let attack = #"""
+            import selectors, socket, sys
+            port, ended = int(sys.argv[1]), 0
+            def connection():
+                one = socket.create_connection(("127.0.0.1", port), 60)
+                try:
+                    one.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % port)
+                except OSError:
+                    pass
+                looks.register(one, selectors.EVENT_READ)
+            looks = selectors.DefaultSelector()
+            for _ in range(30): connection()
+            print("attacks", flush=True)
+            while ended < 1000:
+                for key, _ in looks.select(60) or sys.exit("held open"):
+                    looks.unregister(key.fileobj)
+                    try:
+                        text = key.fileobj.recv(100)
+                    except ConnectionResetError:
+                        text = b""
+                    if text: sys.exit("served: " + repr(text))
+                    key.fileobj.close()
+                    ended += 1
+                    connection()
+            """#
+        let stranger = try ChildProcess(as: 2, "/usr/bin/python3", ["-c", attack, "\(listener.place.port)"])
+        try await stranger.line { $0 == "attacks" }
+        for _ in 0..<20 {
+            let client = try Client(port: listener.place.port)
+            client.send(request("/", of: listener))
+            #expect(await client.status() == "200")
+        }
+        #expect(await stranger.exitStatus() == 0, "\(stranger.errorText)")
+        #expect(served.withLock { $0 } == 20)
+        await listener.close()
+    }
+
     @Test("a visitor that nobody answers is let go when the listener closes, and then nobody is served")
     func closing() async throws {
         let listener = try listener()

@@ -173,6 +173,48 @@ struct SignInPromptTests {
         #expect(words(late.handle(.timeOver)) == ["cancel", "finish login_expired"])
     }
 
+    @Test("a page that is open when the time is over learns it when it asks once more; other addresses do not")
+    func lastPage() {
+        for way in [
+            OpenRequest.Way.password, .browser(address: login), .deviceCode(DeviceCode(code: "c", address: login)),
+        ] {
+            for end in [
+                Prompt.Event.timeOver, refusal(.loginExpired, "the time for this sign-in is over; begin again"),
+            ] {
+                var (prompt, _) = begun(way, .page)
+                #expect(words(prompt.handle(end)).last == "finish login_expired")
+                #expect(prompt.lastPage != nil && !prompt.hasShownFailure)
+                for path in [place.path, "/callback"] {
+                    let answer = words(
+                        prompt.handle(.visited(visitor, LoopbackRequest(path, query: "state=s1&code=c")))
+                    )
+                    #expect(answer.first?.hasPrefix("200 ") == true && answer.first?.contains("begin again") == true)
+                    #expect(answer.count == 1)
+                }
+                let other = words(prompt.handle(.visited(visitor, LoopbackRequest("/other"))))
+                #expect(other.first?.hasPrefix("404 ") == true)
+            }
+        }
+        // At the terminal there is no page; and who has cancelled knows it.
+        var (terminal, _) = begun(.password, .terminal)
+        _ = terminal.handle(.timeOver)
+        var (cancelled, _) = begun(.password, .page)
+        _ = cancelled.handle(.browserClosed)
+        #expect(terminal.lastPage == nil && cancelled.lastPage == nil)
+    }
+
+    @Test("the form asks for itself again when the time is over, however often it was sent before")
+    func reload() {
+        var (prompt, _) = begun(.password, .page)
+        prompt.timeLeft = .milliseconds(540_300)
+        let first = words(prompt.handle(.visited(visitor, LoopbackRequest(place.path))))
+        #expect(first.first?.contains(#"http-equiv="refresh" content="541; url=/0123""#) == true)
+        _ = prompt.handle(form("ada", "wrong"))
+        prompt.timeLeft = .seconds(-3)
+        let second = words(prompt.handle(refusal(.authenticationFailed, "is wrong")))
+        #expect(second.first?.contains(#"http-equiv="refresh" content="1; url=/0123""#) == true)
+    }
+
     // MARK: Helpers
 
     /// Effects as texts, which compare well.

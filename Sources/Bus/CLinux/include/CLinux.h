@@ -43,6 +43,13 @@ int CLinux_signalProcess(int process, int signal);
 /// From here on no program that this process starts has more rights than it. Returns 0, or -1 with errno set.
 int CLinux_takeNoNewRights(void);
 
+/// The user whose socket is at the other end of a TCP connection over IPv4 on this machine, by the kernel's table of sockets (sock_diag): 0, or -1
+/// with errno set. ENOENT: there is no such socket, or its process has closed it. Does not wait.
+int CLinux_userOfPeer(int connection, uid_t *user);
+
+/// The same by the list in /proc/net/tcp, for kernels that do not answer the question. The list takes the kernel milliseconds to write.
+int CLinux_userOfPeerByList(int connection, uid_t *user);
+
 /// Whether something keeps the wall clock right (adjtimex): 1 or 0.
 int CLinux_isClockSynchronised(void);
 

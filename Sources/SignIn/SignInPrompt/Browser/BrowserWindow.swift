@@ -79,6 +79,7 @@ package struct BrowserChoice: Sendable, Hashable {
 package final class BrowserWindow: Sendable {
     private let profile: BrowserProfile
     private let command: OwnedCommand
+    private let keeper: BrowserGuard
 
     /// Opens a browser with a new profile at this address.
     ///
@@ -91,6 +92,7 @@ package final class BrowserWindow: Sendable {
         closed: @escaping @Sendable (Int32) -> Void
     ) async throws(SharedDeviceError) {
         self.profile = profile
+        keeper = try BrowserGuard()
         command = OwnedCommand(
             try choice.settings(showing: profile.startPage(to: address), in: profile.path),
             ended: closed
@@ -98,6 +100,7 @@ package final class BrowserWindow: Sendable {
         do throws(AdapterFailure) {
             try await command.start()
         } catch {
+            await keeper.dismiss()
             throw SharedDeviceError(.brokerFailed, attempted: "open a browser", message: "\(error)")
         }
     }
@@ -112,5 +115,6 @@ package final class BrowserWindow: Sendable {
             throw SharedDeviceError(.brokerFailed, attempted: "close the browser", message: "\(error)")
         }
         try await profile.remove()
+        await keeper.dismiss()
     }
 }

@@ -4,8 +4,9 @@ import Glibc
 package import SharedDevice
 import Synchronization
 
-/// The pages of a sign-in, served at 127.0.0.1 by one thread. Whoever connects gets 5 seconds to ask and 5 to take the answer; at most 16 are served
-/// at a time, and the oldest that has not asked yet makes room for another: browsers connect ahead of what they ask.
+/// The pages of a sign-in, served at 127.0.0.1 by one thread, to this user's programs alone: connections of others end at once. Whoever connects gets
+/// 5 seconds to ask and 5 to take the answer; at most 16 are served at a time, and the oldest that has not asked yet makes room for another: browsers
+/// connect ahead of what they ask.
 package final class LoopbackListener: Sendable {
     /// What the prompt says to a visitor.
     private typealias Reply = (visitor: SignInPrompt.Visitor, response: LoopbackResponse)
@@ -29,11 +30,13 @@ package final class LoopbackListener: Sendable {
 
     /// - Parameters:
     ///   - ports: the ports that may be used; none: any that is free.
+    ///   - problem: is called on the listener's thread, once, if nobody can be served.
     ///   - visited: is called on the listener's thread for each request, which waits until ``respond(_:_:)``.
     /// - Throws: ``SharedDeviceError/Code/providerMisconfigured`` if each of the ports is taken,
     ///   ``SharedDeviceError/Code/brokerFailed`` if there is no socket at all.
     package init(
         ports: [UInt16],
+        problem: @escaping @Sendable (String) -> Void = { _ in },
         visited: @escaping @Sendable (SignInPrompt.Visitor, LoopbackRequest) -> Void
     ) throws(SharedDeviceError) {
         let (socket, port) = try Self.bound(to: ports)
@@ -48,7 +51,7 @@ package final class LoopbackListener: Sendable {
         ended = stream
         let (wake, host) = (wake, place.host)
         let started = QuietThread.start("sign-in page") { [weak self] in
-            var visits = LoopbackVisits(socket: socket, host: host, visited: visited)
+            var visits = LoopbackVisits(socket: socket, host: host, visited: visited, problem: problem)
             var isClosing = false
             while !isClosing || visits.hasReplies {
                 visits.serve(until: wake.event.descriptor)
@@ -125,7 +128,7 @@ package final class LoopbackListener: Sendable {
             var length = socklen_t(MemoryLayout<sockaddr_in>.size)
             let isBound = withUnsafeMutablePointer(to: &address) {
                 $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    bind(socket, $0, length) == 0 && listen(socket, 16) == 0 && getsockname(socket, $0, &length) == 0
+                    bind(socket, $0, length) == 0 && listen(socket, 128) == 0 && getsockname(socket, $0, &length) == 0
                 }
             }
             if isBound { return (socket, UInt16(bigEndian: address.sin_port)) }

@@ -1,3 +1,4 @@
+import CLinux
 import DBusTransport
 import Glibc
 
@@ -26,17 +27,28 @@ struct LoopbackVisits {
 
     private static let mostVisits = 16
     private static let patience = Duration.seconds(5)
+    /// How many connections are taken at a time, so that those of other users leave room for the browser's.
+    private static let mostTaken = 64
 
     private var socket: CInt
     private let host: String
     private let visited: (SignInPrompt.Visitor, LoopbackRequest) -> Void
     private var visits: [UInt64: Visit] = [:]
     private var lastNumber: UInt64 = 0
+    private let problem: (String) -> Void
+    private var hasToldProblem = false
 
-    init(socket: CInt, host: String, visited: @escaping (SignInPrompt.Visitor, LoopbackRequest) -> Void) {
+    /// - Parameter problem: is told once if the kernel does not say whose connections there are: nobody is served then.
+    init(
+        socket: CInt,
+        host: String,
+        visited: @escaping (SignInPrompt.Visitor, LoopbackRequest) -> Void,
+        problem: @escaping (String) -> Void
+    ) {
         self.socket = socket
         self.host = host
         self.visited = visited
+        self.problem = problem
     }
 
     /// Whether an answer is still on its way.
@@ -62,7 +74,7 @@ struct LoopbackVisits {
         guard poll(&looks, nfds_t(looks.count), wait) >= 0 else { return }
         for (look, number) in zip(looks.dropFirst(2), order) where look.revents != 0 { proceed(number) }
         endThoseLate()
-        if looks[1].revents != 0 { accept() }
+        if looks[1].revents != 0 { for _ in 0..<Self.mostTaken where !accept() { break } }
     }
 
     mutating func reply(to visitor: SignInPrompt.Visitor, _ response: LoopbackResponse) {
@@ -82,22 +94,44 @@ struct LoopbackVisits {
 
     // MARK: One visit
 
-    private mutating func accept() {
+    /// - Returns: whether there was one.
+    private mutating func accept() -> Bool {
         let descriptor = Glibc.accept(socket, nil, nil)
-        guard descriptor >= 0 else { return }
+        guard descriptor >= 0 else { return false }
+        // Before anything of it is read, and before it takes a place.
+        guard isOwn(descriptor) else {
+            close(descriptor)
+            return true
+        }
         // Swift has no accept4. A program that is started in between gets none of our descriptors either (ProgramStart).
         _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
         if visits.count >= Self.mostVisits, let oldest = visits.filter({ $0.value.isAsking }).keys.min() { end(oldest) }
         guard visits.count < Self.mostVisits else {
             close(descriptor)
-            return
+            return true
         }
         lastNumber += 1
         visits[lastNumber] = Visit(
             descriptor: descriptor,
             phase: .asking(LoopbackReader(host: host), until: .now + Self.patience)
         )
+        return true
+    }
+
+    /// Whether a program of this user has connected. Every user of the machine reaches 127.0.0.1, and the browser is this user's.
+    private mutating func isOwn(_ descriptor: CInt) -> Bool {
+        var user: uid_t = 0
+        if CLinux_userOfPeer(descriptor, &user) == 0 { return user == geteuid() }
+        // One that hung up at once is nobody's any more.
+        if errno != ENOENT, errno != ENOTCONN, !hasToldProblem {
+            hasToldProblem = true
+            let reason = String(cString: strerror(errno))
+            problem(
+                "the page is shown to nobody, because the kernel does not say who asks for it (\(reason)); use --method device-code in a terminal"
+            )
+        }
+        return false
     }
 
     private mutating func proceed(_ number: UInt64) {

@@ -7,7 +7,13 @@ package struct Page: Sendable, Hashable {
     /// - Parameters:
     ///   - action: the path that it is sent to.
     ///   - notice: why it is shown again.
-    package static func form(action: String, username: String, notice: String?) -> Page {
+    ///   - timeLeft: when the page asks for itself again, to learn that the sign-in is over.
+    package static func form(
+        action: String,
+        username: String,
+        notice: String?,
+        timeLeft: Duration? = nil
+    ) -> Page {
         let alert = notice.map { #"<p class="notice" role="alert" id="notice">\#(escaped($0))</p>"# } ?? ""
         // After a mistake the password has to be typed again, and the name is there.
         let (nameFocus, passwordFocus) = username.isEmpty ? (" autofocus", "") : ("", " autofocus")
@@ -26,7 +32,11 @@ package struct Page: Sendable, Hashable {
             <button type="submit">Sign in</button>
             </form>
             <p>You sign in to this device, and to all of its apps. Close the window to cancel.</p>
-            """
+            """,
+            // A moment later than the end, and by an address of its own: the form was sent to it, and is not to be sent again.
+            head: timeLeft.map {
+                #"<meta http-equiv="refresh" content="\#(max(0, $0.components.seconds) + 1); url=\#(escaped(action))">"#
+            } ?? ""
         )
     }
 

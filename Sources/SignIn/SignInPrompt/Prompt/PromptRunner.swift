@@ -37,6 +37,8 @@ package struct PromptRunner: Sendable {
     private struct Open {
         var listener: LoopbackListener?
         var window: BrowserWindow?
+        /// When the person's time is over.
+        var end: ContinuousClock.Instant?
         /// Questions that nobody waits for after the end.
         var questions: [Task<Void, Never>] = []
     }
@@ -61,6 +63,7 @@ package struct PromptRunner: Sendable {
         var outcome: SignInPrompt.Outcome?
         happens(.started)
         for await event in events {
+            prompt.timeLeft = open.end.map { $0 - .now }
             for effect in prompt.handle(event) {
                 if let end = await perform(effect, broker, &open, happens) { outcome = end }
             }
@@ -68,21 +71,29 @@ package struct PromptRunner: Sendable {
         }
         for question in open.questions { question.cancel() }
         terminal?.stop()
-        await open.listener?.close()
-        if open.window != nil, case .failed(let error) = outcome, prompt.hasShownFailure {
-            say(error.message)
-            await wait(for: events, happens)
+        if prompt.lastPage != nil {
+            await showEnd(prompt, open, events, happens)
+            await open.listener?.close()
+        } else {
+            await open.listener?.close()
+            if open.window != nil, case .failed(let error) = outcome, prompt.hasShownFailure {
+                say(error.message)
+                await showEnd(prompt, open, events, happens)
+            }
         }
         await close(open.window)
         let never = SharedDeviceError(.userCanceled, attempted: "sign in", message: "the sign-in was cancelled")
         return outcome ?? .failed(never)
     }
 
-    /// Waits until the person has closed the window, or had time to read it.
-    private func wait(
-        for events: AsyncStream<SignInPrompt.Event>,
+    /// Waits until the person has closed the window, or had time to read it. A page that asks once more is told that the sign-in is over.
+    private func showEnd(
+        _ prompt: SignInPrompt,
+        _ open: Open,
+        _ events: AsyncStream<SignInPrompt.Event>,
         _ happens: @escaping @Sendable (SignInPrompt.Event) -> Void
     ) async {
+        var prompt = prompt
         let alarm = Task {
             try await Task.sleep(for: Self.reading)
             happens(.timeOver)
@@ -91,6 +102,12 @@ package struct PromptRunner: Sendable {
         for await event in events {
             switch event {
             case .browserClosed, .interrupted, .timeOver: return
+            case .visited:
+                for case .respond(let visitor, let response) in prompt.handle(event) {
+                    open.listener?.respond(visitor, response)
+                    // Whoever opened the page by hand has seen it; nobody learns when they close it.
+                    if open.window == nil, response == prompt.lastPage { return }
+                }
             default: continue
             }
         }
@@ -127,7 +144,7 @@ package struct PromptRunner: Sendable {
         switch effect {
         case .listen:
             do throws(SharedDeviceError) {
-                let listener = try LoopbackListener(ports: try await broker.loopbackPorts()) {
+                let listener = try LoopbackListener(ports: try await broker.loopbackPorts(), problem: say) {
                     happens(.visited($0, $1))
                 }
                 open.listener = listener
@@ -140,6 +157,7 @@ package struct PromptRunner: Sendable {
                 .opened(try await broker.begin(wishes, redirect: redirect, patience: patience))
             }
         case .startTimer(let lifetime):
+            open.end = .now + lifetime
             open.questions.append(
                 Task { if (try? await Task.sleep(for: lifetime)) != nil { happens(.timeOver) } }
             )

@@ -131,6 +131,10 @@ package struct SignInPrompt: Sendable {
     private var notice: String?
     /// Whether a page says why nobody is signed in.
     package private(set) var hasShownFailure = false
+    /// What a page that is open still learns when it asks once more: that the time was over. `nil` where there is none, or the sign-in ended otherwise.
+    package private(set) var lastPage: LoopbackResponse?
+    /// How long the person has, as of the event that is handled next; `nil` before there is a request.
+    package var timeLeft: Duration?
 
     package init(_ wishes: Wishes) {
         self.wishes = wishes
@@ -142,8 +146,9 @@ package struct SignInPrompt: Sendable {
     /// What follows from an event; nothing for one that comes too late.
     package mutating func handle(_ event: Event) -> [Effect] {
         switch (phase, event) {
-        case (.ended, .visited(let visitor, _)):
-            return [.respond(visitor, .refusal(.notFound))]
+        case (.ended, .visited(let visitor, let request)):
+            let isPage = request.path == place?.path || request.path == Place.callback
+            return [.respond(visitor, isPage ? lastPage ?? .refusal(.notFound) : .refusal(.notFound))]
         case (.ended, _):
             return []
         case (_, .visited(let visitor, let request)):
@@ -226,6 +231,7 @@ package struct SignInPrompt: Sendable {
             let page = LoopbackResponse(.ok, .message("You are not signed in", error.message))
             let answers = respond(page)
             hasShownFailure = !answers.isEmpty
+            if error.code == .loginExpired, !hasShownFailure, isOnPage { lastPage = page }
             defer { phase = .ended }
             return answers + cancelOpen() + [.finish(.failed(error))]
         }
@@ -243,6 +249,7 @@ package struct SignInPrompt: Sendable {
 
     private mutating func cancel(_ code: SharedDeviceError.Code, _ message: String) -> [Effect] {
         let page = LoopbackResponse(.ok, .message("You are not signed in", message))
+        if code == .loginExpired, isOnPage { lastPage = page }
         defer { phase = .ended }
         return respond(page) + cancelOpen() + [
             .finish(.failed(SharedDeviceError(code, attempted: "sign in", message: message)))
@@ -253,6 +260,15 @@ package struct SignInPrompt: Sendable {
         switch phase {
         case .asking(let request), .completing(let request, _): [.cancel(request)]
         case .starting, .opening, .ended: []
+        }
+    }
+
+    /// Whether the person sits at a page that comes back here.
+    private var isOnPage: Bool {
+        switch openRequest?.way {
+        case .browser: true
+        case .password, .deviceCode: wishes.surface == .page
+        case nil: false
         }
     }
 
@@ -318,6 +334,7 @@ package struct SignInPrompt: Sendable {
     }
 
     private func form() -> LoopbackResponse {
-        LoopbackResponse(.ok, .form(action: place?.path ?? "", username: username, notice: notice))
+        let action = place?.path ?? ""
+        return LoopbackResponse(.ok, .form(action: action, username: username, notice: notice, timeLeft: timeLeft))
     }
 }

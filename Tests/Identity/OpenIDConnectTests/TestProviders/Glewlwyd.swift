@@ -12,12 +12,14 @@ package final class Glewlwyd: Sendable {
 
     package static let program = "/usr/bin/glewlwyd"
 
-    /// - Parameter port: tried first.
-    package init(port: Int? = nil) async throws {
+    /// - Parameters:
+    ///   - port: tried first.
+    ///   - options: further options of the harness, which `Providers/glewlwyd --help` lists.
+    package init(port: Int? = nil, options: [String] = []) async throws {
         directory = try TemporaryDirectory("glewlwyd")
         let tests = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
-        let arguments = ["/\(tests)/Providers/glewlwyd", directory.path] + (port.map { ["\($0)"] } ?? [])
-        process = try ChildProcess("/usr/bin/python3", arguments)
+        let arguments = ["/\(tests)/Providers/glewlwyd", directory.path] + (port.map { ["--port", "\($0)"] } ?? [])
+        process = try ChildProcess("/usr/bin/python3", arguments + options)
         let line = try await process.line { $0.hasPrefix("ready ") }
         guard let issuer = Issuer(String(line.dropFirst("ready ".count))) else { throw NoAddress() }
         self.issuer = issuer

@@ -1,63 +1,73 @@
-import ExampleSupport
+package import ExampleSupport
 import Foundation
-import NotifyCenterTestKit
+package import NotifyCenterTestKit
 import SharedDeviceTestKit
 
-/// One app of the demonstration. The demonstration starts its process, tells it what to do, stops and kills it, and reads its events.
-final class AppProcess {
-    let name: String
-    let dataDirectory: String
-    private let bus: String
+/// One app of a demonstration, which starts its process, tells it what to do, stops and kills it, and reads its events.
+package final class AppProcess {
+    package let name: String
+    package let dataDirectory: String
+    private let arguments: [String]
+    private let environment: [String: String]
     private let log: EventFile
-    private(set) var process: ChildProcess
+    package private(set) var process: ChildProcess
     /// The output of this app's earlier processes.
     private var earlierOutput: [String] = []
 
-    init(_ name: String, bus: String, directory: String) throws {
+    /// Starts the app of this name.
+    ///
+    /// - Parameters:
+    ///   - directory: its data and its events go into the folders `data` and `events` below.
+    ///   - arguments: beyond those that say where bus, data and events are.
+    ///   - environment: variables beyond those of this process.
+    package init(
+        _ name: String,
+        bus: String,
+        directory: String,
+        arguments: [String] = [],
+        environment: [String: String] = [:]
+    ) throws {
         self.name = name
-        self.bus = bus
+        self.environment = environment
         dataDirectory = "\(directory)/data/\(name)"
         log = EventFile(path: "\(directory)/events/\(name).jsonl")
-        process = try Self.start(name, bus, dataDirectory, log.path)
-    }
-
-    private static func start(_ name: String, _ bus: String, _ data: String, _ events: String) throws -> ChildProcess {
-        try ChildProcess(
-            ChildProcess.built(name),
-            ["--stay", "--bus", bus, "--data", data, "--events", events]
-        )
+        self.arguments = ["--stay", "--bus", bus, "--data", dataDirectory, "--events", log.path] + arguments
+        process = try ChildProcess(ChildProcess.built(name), self.arguments, environment: environment)
     }
 
     /// All events so far.
-    var events: [Event] { log.events }
+    package var events: [Event] { log.events }
 
     /// What its processes have written to standard output and standard error.
-    var transcript: String {
+    package var transcript: String {
         (earlierOutput + process.lines + [process.errorText]).joined(separator: "\n")
     }
 
-    func tell(_ lines: String...) throws {
+    package func tell(_ lines: String...) throws {
         for line in lines { try process.write(line) }
     }
 
     /// The number of events so far. A test that acts now waits for events after these.
-    func mark() throws -> Int {
+    package func mark() throws -> Int {
         try log.refresh()
         return events.count
     }
 
     /// Waits for an event after the first `mark` ones.
     ///
-    /// - Parameter isStarted: false if the process was killed and the bus starts another one, which reports the event.
+    /// - Parameters:
+    ///   - isStarted: false if the process was killed and the bus starts another one, which reports the event.
+    ///   - patience: how long.
     @discardableResult
-    func wait(
+    package func wait(
         for what: String,
         after mark: Int,
         isStarted: Bool = true,
+        within patience: Duration = .seconds(60),
         where matches: (Event) -> Bool
     ) async throws -> Event {
         var found: Event?
-        try await eventually("“\(name): \(what)”", within: .seconds(60)) {
+        try await eventually("“\(name): \(what)”", within: patience) {
             try log.refresh()
             found = events[mark...].first(where: matches)
             guard found != nil || process.isRunning || !isStarted else {
@@ -72,24 +82,24 @@ final class AppProcess {
     // MARK: Life and death
 
     /// Stops it where it stands, and waits until it has stopped.
-    func suspend() async throws {
+    package func suspend() async throws {
         process.suspend()
         try await eventually("\(name) is stopped", within: .seconds(60)) { ProcessState.isStopped(process.identifier) }
     }
 
-    func resume() { process.resume() }
+    package func resume() { process.resume() }
 
-    func kill() {
+    package func kill() {
         process.kill()
         process.waitUntilExit()
     }
 
-    func restart() throws {
+    package func restart() throws {
         earlierOutput += process.lines + [process.errorText]
-        process = try Self.start(name, bus, dataDirectory, log.path)
+        process = try ChildProcess(ChildProcess.built(name), arguments, environment: environment)
     }
 
-    func quit() throws {
+    package func quit() throws {
         try tell("quit")
         let status = process.waitUntilExit()
         guard status == 0 else { throw DemoFailure("\(name) ended with status \(status)") }
@@ -122,9 +132,9 @@ final class EventFile {
     }
 }
 
-/// The demonstration could not show what it set out to show.
-struct DemoFailure: Error, CustomStringConvertible {
-    let description: String
+/// A demonstration could not show what it set out to show.
+package struct DemoFailure: Error, CustomStringConvertible {
+    package let description: String
 
-    init(_ description: String) { self.description = description }
+    package init(_ description: String) { self.description = description }
 }

@@ -1,0 +1,71 @@
+package import SharedDeviceTestKit
+
+/// Claims that a demonstration tested, with the evidence.
+package struct Proof: Sendable {
+    /// The results of a search, for each directory by name.
+    package typealias Results = [(name: String, result: ByteSearch.Result)]
+
+    package struct Claim: Sendable, Codable {
+        package let holds: Bool
+        package let text: String
+        package let evidence: [String]
+    }
+
+    package private(set) var claims: [Claim] = []
+    /// How much the searches that should find nothing have read.
+    private var searched = (files: 0, bytes: 0)
+
+    package init() {}
+
+    package var holds: Bool { claims.allSatisfy(\.holds) }
+
+    package mutating func add(_ text: String, holds: Bool, evidence: [String] = []) {
+        claims.append(Claim(holds: holds, text: text, evidence: evidence))
+    }
+
+    /// Claims that each directory contains every marker. Without this, a later search that finds nothing would prove nothing.
+    package mutating func addPresence(_ text: String, of markers: [Marker], in results: Results) {
+        let isThere = results.allSatisfy { entry in markers.allSatisfy { entry.result.contains($0) } }
+        add(text, holds: isThere && !results.isEmpty, evidence: results.map(Self.summary))
+    }
+
+    /// Claims that no directory contains any of the markers.
+    ///
+    /// - Parameter listsFiles: whether the evidence names every file that was searched.
+    package mutating func addAbsence(_ text: String, in results: Results, listsFiles: Bool = false) {
+        let evidence = results.flatMap { entry in
+            [Self.summary(entry)]
+                + (listsFiles ? entry.result.files.map { "    \($0.path), \($0.bytes) bytes" } : [])
+                + entry.result.findings.map { finding in
+                    let place = finding.offset.map { "at byte \($0)" } ?? "in the name"
+                    return "    FOUND the \(finding.marker) (\(finding.encoding)) \(place) of \(finding.path)"
+                }
+        }
+        for (_, result) in results {
+            searched.files += result.files.count
+            searched.bytes += result.bytes
+        }
+        let isClean = results.allSatisfy { $0.result.findings.isEmpty }
+        add(text, holds: isClean && !results.isEmpty, evidence: evidence)
+    }
+
+    /// For people.
+    package var text: String {
+        claims.map { claim in
+            (["\(claim.holds ? "holds" : "FAILS"): \(claim.text)"] + claim.evidence.map { "    \($0)" })
+                .joined(separator: "\n")
+        }.joined(separator: "\n")
+    }
+
+    /// One line: how many claims hold.
+    package var summary: String {
+        "\(claims.count { $0.holds }) of \(Text.count(claims.count, "claim")) hold; \(searched.files) files with "
+            + "\(searched.bytes) bytes searched for what must be gone (--verbose: the evidence)"
+    }
+
+    private static func summary(_ entry: Results.Element) -> String {
+        let result = entry.result
+        let found = result.findings.isEmpty ? "found nothing" : "found in \(Text.count(result.findings.count, "place"))"
+        return "\(entry.name): \(Text.count(result.files.count, "file")), \(result.bytes) bytes searched, \(found)"
+    }
+}

@@ -1,0 +1,52 @@
+import DeviceConfiguration
+package import SharedDevice
+import SharedDeviceTestKit
+
+/// The broker's record of one cleanup round, as a table. Pure.
+package struct Receipts: Sendable {
+    package let title: String
+    /// What was special about the sign-out.
+    package let circumstances: String
+    package let report: CleanupReport
+
+    package init(title: String, circumstances: String, report: CleanupReport) {
+        self.title = title
+        self.circumstances = circumstances
+        self.report = report
+    }
+
+    /// An aligned table with a headline.
+    package var table: String {
+        "\(title): the round is \(report.outcome.rawValue)\n"
+            + Text.table(["app", "told", "began", "receipt", "what it reported"], report.apps.map(row))
+    }
+
+    /// All rounds in one table, each with a line about it.
+    package static func summary(_ rounds: [Receipts]) -> [String] {
+        let rows = rounds.map { round in
+            round.report.apps.map { app in
+                let row = round.row(app)
+                return ["  " + row[0], row[1], row[3], app.detail ?? app.progress.rawValue]
+            }
+        }
+        let table = Text.table(["", "TOLD", "CLEAN", "WHAT IT REPORTED"], rows.flatMap(\.self)).split(separator: "\n")
+        var lines = table.prefix(1).map(String.init)
+        var rest = table.dropFirst()
+        for round in rounds {
+            lines.append("\(round.title): \(round.circumstances)")
+            lines += rest.prefix(round.report.apps.count).map(String.init)
+            rest = rest.dropFirst(round.report.apps.count)
+        }
+        return lines
+    }
+
+    private func row(_ app: CleanupReport.App) -> [String] {
+        let names = AppNames(report.apps.map(\.identifier))
+        return [names[app.identifier]] + [app.toldAfter, app.begunAfter, app.finishedAfter].map(Self.milliseconds)
+            + ["\(app.progress.rawValue): \(app.detail ?? "")"]
+    }
+
+    private static func milliseconds(_ seconds: Double?) -> String {
+        seconds.map { Text.milliseconds($0 * 1000) } ?? "–"
+    }
+}

@@ -1,0 +1,60 @@
+import DBusTransport
+import FoundationEssentials
+import NotifyCenterTestKit
+import SharedDevice
+import TestProviders
+import Testing
+
+@Suite("A refresh in the middle of which a process is killed")
+struct InterruptedRefreshTests {
+    @Test(
+        "a kill between the provider's rotation and the disk ends no session: the same person signs in again, and goes on",
+        arguments: WholeDevice.Program.allCases
+    )
+    func killed(_ victim: WholeDevice.Program) async throws {
+        let fault = "refresh-lost.\(victim.rawValue)"
+        let device = try await WholeDevice(fault: fault)
+        let test = try await FaultyProvider.shared.value.client(fault)
+        try await device.signIn(test)
+        let (ada, epoch) = (try #require(try await device.account()), try await device.epoch())
+        #expect(epoch != nil)
+        let lost = Task { try await device.token() }
+        // The provider has a new token, and the device's is used up.
+        try await eventually("the rotation at the provider") { try await test.page("away") == "True" }
+        try await device.kill(victim)
+        await #expect(throws: SharedDeviceError.self) { try await lost.value }
+        try await device.start(victim)
+        // What was under way is asked once more; where nothing was, an app asks.
+        try await eventually("the question for the person") {
+            _ = try? await device.token()
+            return try await device.needsSignIn()
+        }
+        #expect(try await device.account() == ada)
+        #expect(try await device.epoch() == epoch)
+        let refused = await #expect(throws: SharedDeviceError.self) { try await device.token() }
+        #expect(refused?.code == .interactionRequired)
+        try await device.signIn(test)
+        #expect(try await !device.token().isEmpty)
+        #expect(try await device.account() == ada)
+        #expect(try await device.epoch() == epoch)
+    }
+
+    @Test("a rotation that has reached the disk outlives a kill of both processes, and nobody is asked")
+    func kept() async throws {
+        let device = try await WholeDevice(fault: "kept-rotation")
+        let test = try await FaultyProvider.shared.value.client("kept-rotation")
+        try await device.signIn(test)
+        let (ada, first) = (try #require(try await device.account()), try await device.token())
+        for program in WholeDevice.Program.allCases { try await device.kill(program) }
+        for program in WholeDevice.Program.allCases.reversed() { try await device.start(program) }
+        let next = try await device.token()
+        #expect(next != first)
+        #expect(try await device.account() == ada)
+        #expect(try await !device.needsSignIn())
+        // The sign-out that follows ends the newest tokens at the provider.
+        _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
+        try await eventually("the end at the provider") {
+            try await test.page("ended").hasPrefix("end-session\nrevoke refresh_token\nrevoke access_token")
+        }
+    }
+}

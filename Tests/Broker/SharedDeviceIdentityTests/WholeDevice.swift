@@ -1,0 +1,145 @@
+import DBusTransport
+import FoundationEssentials
+import NotifyCenterTestKit
+import SharedDevice
+import Synchronization
+import TestProviders
+import Testing
+
+/// A bus with the broker, the process that speaks to the provider, and a prompt.
+final class WholeDevice: Sendable {
+    let port: UInt16
+    let bus: PrivateBus
+    let directory: TemporaryDirectory
+    private let prompt: DBusConnection
+    private let processes = Locked<[Program: ChildProcess]>([:])
+    /// What processes that have ended wrote.
+    private let earlier = Locked<[String]>([])
+    /// An app with a manifest, in the test's process.
+    let app: SharedDeviceApplication
+
+    /// The programs of the device.
+    enum Program: String, Sendable, CaseIterable {
+        case broker = "shared-device-broker"
+        case identity = "shared-device-identity"
+    }
+
+    static let secret = "s&cret +%/"
+
+    /// - Parameter more: further members of the managed configuration, each with a comma before it.
+    init(fault: String, more: String = "") async throws {
+        let faulty = try await FaultyProvider.shared.value
+        bus = try PrivateBus()
+        directory = try TemporaryDirectory("whole-device")
+        port = try freePort()
+        try #"""
+        {"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(faulty.issuer(fault))", "oidcClientID": "device-7",
+        "oidcTrustAnchors": "\#(faulty.trustAnchors)", "backChannelLogout": "127.0.0.1:\#(port)"\#(more)}
+        """#
+        .write(toFile: directory.path + "/managed-configuration.json", atomically: true, encoding: .utf8)
+        // Out of what the searches for secrets look through.
+        for folder in ["secrets", "apps"] {
+            try FileManager.default.createDirectory(
+                atPath: "\(directory.path)/\(folder)",
+                withIntermediateDirectories: false
+            )
+        }
+        try Self.secret.write(
+            toFile: directory.path + "/secrets/oidc-client-secret",
+            atomically: true,
+            encoding: .utf8
+        )
+        try Data((0..<32).map { _ in UInt8.random(in: .min ... .max) })
+            .write(to: URL(filePath: directory.path + "/secrets/token-key"))
+        let test = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        try #"{"id": "org.example.app", "executable": "\#(test)", "scopes": ["openid", "profile"]}"#
+            .write(toFile: directory.path + "/apps/app.json", atomically: true, encoding: .utf8)
+        prompt = try DBusConnection.open(bus.bus)
+        app = SharedDeviceApplication(
+            identifier: "org.example.app",
+            bus: bus.bus,
+            stateDirectory: directory.path + "/app"
+        )
+        for program in Program.allCases { try await start(program) }
+    }
+
+    /// Where the broker has its database.
+    var state: String { directory.path + "/state" }
+
+    /// What all of its processes have written, those that were killed included.
+    var log: String {
+        (earlier.withLock { $0 } + processes.withLock { $0.values.map(\.errorText) }).joined(separator: "\n")
+    }
+
+    func process(_ program: Program) throws -> ChildProcess { try #require(processes.withLock { $0[program] }) }
+
+    /// Starts a program, and waits until it serves.
+    func start(_ program: Program) async throws {
+        var arguments = ["--bus", bus.address, "--configuration", directory.path + "/managed-configuration.json"]
+        if program == .broker { arguments += ["--state", state] }
+        let process = try ChildProcess(
+            ChildProcess.built(program.rawValue),
+            arguments,
+            environment: ["CREDENTIALS_DIRECTORY": directory.path + "/secrets"]
+        )
+        _ = try await process.line { $0 == "ready" }
+        processes.withLock { $0[program] = process }
+    }
+
+    /// Ends a program as a crash would. On return it has ended.
+    func kill(_ program: Program) async throws {
+        let process = try process(program)
+        process.kill()
+        _ = await process.exitStatus()
+        earlier.withLock { $0.append(process.errorText) }
+    }
+
+    func call(
+        _ method: BrokerProtocol.Method,
+        _ fields: BrokerProtocol.Fields = [:]
+    ) async throws -> BrokerProtocol.Fields {
+        let request = fields.merging(["application": .string("org.example.prompt")]) { $1 }
+        let message = try DBusMessage.methodCall(
+            destination: BrokerProtocol.busName,
+            path: BrokerProtocol.path,
+            interface: BrokerProtocol.interface,
+            member: method.rawValue,
+            arguments: method == .getDeviceInformation ? [] : [.fields(request)]
+        )
+        return try await prompt.call(message).first?.fieldsValue ?? [:]
+    }
+
+    /// Who is signed in.
+    func account() async throws -> Account? { try? Account(try await call(.getCurrentAccount)["account"]) }
+
+    /// The session's number.
+    func epoch() async throws -> UInt64? { try await call(.getCurrentAccount)["epoch"]?.unsignedValue }
+
+    /// Whether the person has to sign in again before there is another token.
+    func needsSignIn() async throws -> Bool {
+        try await call(.getDeviceInformation)["needsSignIn"]?.booleanValue == true
+    }
+
+    /// A new token for the app, from the provider.
+    func token() async throws(SharedDeviceError) -> String {
+        guard let account = try await app.getCurrentAccount().current else {
+            throw SharedDeviceError(.noCurrentAccount, attempted: "get a token", message: "nobody is signed in")
+        }
+        let parameters = SilentTokenParameters(scopes: ["profile"], account: account, forceRefresh: true)
+        return try await app.acquireTokenSilent(with: parameters).accessToken
+    }
+
+    /// Signs Ada in as her browser does.
+    func signIn(_ test: TestClient) async throws {
+        let begun = try await call(
+            .beginSignIn,
+            [
+                "methods": .array([.string("browser")], of: "s"), "redirectURI": .string(IdentityDevice.redirect),
+                "loginHint": .string("ada"),
+            ]
+        )
+        let query = try await test.browse(try #require(begun["authorizationURL"]?.stringValue))
+        let request = try #require(begun["request"])
+        _ = try await call(.completeSignIn, ["request": request, "query": .string(query)])
+    }
+}
