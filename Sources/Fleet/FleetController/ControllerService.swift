@@ -1,13 +1,14 @@
 package import DBusTransport
 import Dispatch
 package import Fleet
+package import FleetService
 import Glibc
 import MQTTClient
 import Synchronization
 
 /// A fleet's controller: keeps orders and reports, publishes, and answers the command. All of it happens on one queue, which decides by
 /// ``ControllerState``.
-package final class ControllerService: Sendable {
+package final class ControllerService: FleetService {
     /// What the queue changes, and others read.
     private struct Core {
         var state: ControllerState
@@ -50,19 +51,15 @@ package final class ControllerService: Sendable {
     /// - Throws: `DBusError` where another controller has the name; `MQTTError` where the system grants no thread.
     package func start() async throws {
         let interface = ControllerInterface(service: self, connection: connection)
-        let exported = try connection.export([interface.description], at: FleetProtocol.path)
+        let exported = try connection.export(
+            [interface.description],
+            at: FleetProtocol.path,
+            limits: ControllerInterface.limits,
+            admit: interface.admit
+        )
         object.withLock { $0 = exported }
         try await connection.requestName(FleetProtocol.busName)
-        var options = MQTTOptions(
-            host: configuration.host,
-            port: configuration.port,
-            clientIdentifier: configuration.name,
-            certificates: .init(
-                authority: configuration.authority,
-                certificate: configuration.certificate,
-                key: configuration.key
-            )
-        )
+        var options = MQTTOptions(configuration)
         options.receiveMaximum = 1000
         // Under the lock: the first event finds the client in its place.
         try client.withLock { [options] client throws(MQTTError) in
@@ -71,10 +68,18 @@ package final class ControllerService: Sendable {
         beat()
     }
 
+    package var isAlive: Bool { queue.sync { true } }
+
     /// Ends the connection, and stores what was reported.
-    package func stop() {
-        client.withLock { $0 }?.close()
-        queue.sync { storeReports() }
+    package func stop() async {
+        await withCheckedContinuation { continuation in
+            // Not on the queue, which the client's thread waits for.
+            DispatchQueue.global().async { [self] in
+                client.withLock { $0 }?.closeAndWait()
+                queue.sync { storeReports() }
+                continuation.resume()
+            }
+        }
     }
 
     // MARK: The server
