@@ -28,6 +28,8 @@ package final class ControllerService: FleetService {
     /// The queue's alone: nobody waits for this lock, and those who read the state do not wait for the disk.
     private let store: Locked<ControllerStore>
     private let client = Locked<MQTTClient?>(nil)
+    /// Of the client's thread.
+    private let limiter = Locked(ReportLimiter())
     private let connection: DBusConnection
     private let object = Locked<Observation?>(nil)
 
@@ -108,6 +110,15 @@ package final class ControllerService: FleetService {
     }
 
     private func receive(_ message: MQTTMessage) {
+        switch limiter.withLock({ $0.admit(message.topic, now: Self.uptime) }) {
+        case .read: break
+        case .passedOver: return
+        case .firstPassedOver:
+            log(
+                "\(message.topic.suffix(100)): too much for an agent; the rest of these \(Int(ReportLimiter.window)) s is not read"
+            )
+            return core.withLock { $0.state.foreign() }
+        }
         let event: FleetEvent?
         let problem: FleetMessageError?
         do throws(FleetMessageError) {

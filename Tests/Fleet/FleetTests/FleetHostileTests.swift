@@ -95,7 +95,7 @@ struct FleetHostileTests {
         try await device.waitUntilRunning()
         let (auditor, heard) = try stage.client("auditor")
         // The order, and the reports that follow it.
-        for message in 1...3 {
+        for message in 1...2 {
             let mark = device.apps[0].lines.count
             try await device.signIn("ada")
             try await device.apps[0].line(after: mark) { $0.contains("signed in: Ada") }
