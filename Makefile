@@ -18,7 +18,7 @@ PACKAGES += chromium zbar-tools curl
 
 .PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
 .PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
-.PHONY: uninstall deb rpm c-example notify-tool test-console test-fleet demo-console
+.PHONY: uninstall fleet install-fleet-strip deb rpm c-example notify-tool test-console test-fleet demo-console
 
 # What `make install` copies. The program with the most modules comes first: the compiler has one module after the other on one processor,
 # so the second one works only while there are modules that do not wait for each other.
@@ -49,7 +49,7 @@ help:
 	@echo 'make test-packages  the Debian packages in a booted container: installed, used, upgraded, removed, purged'
 	@echo 'make install    copies what `make` built; prefix=/usr/local libdir= mandir= DESTDIR= …, see Packaging/install'
 	@echo 'make install-notify, install-broker, install-console  one of its parts: notify(3), the broker of a shared device, its page for Cockpit'
-	@echo 'make install-fleet  agent and controller of a fleet, which install leaves out'
+	@echo 'make fleet      agent and controller of a fleet, which `make` leaves out; make install-fleet copies them'
 	@echo 'make install-strip  the same as install, without symbols for debuggers'
 	@echo 'make uninstall  removes it again; with the same folders'
 	@echo 'make deb        Debian packages, in .build-deb; make rpm: an RPM of each, in .build-rpm'
@@ -270,12 +270,15 @@ install-broker:
 install-console:
 	Packaging/install console
 
-# Not part of install: most machines are neither in a fleet nor its controller. After: make shared-device-agent shared-device-controller
+# Not part of `all` and `install`: most machines are neither in a fleet nor its controller.
+fleet: shared-device-agent shared-device-controller
+
 install-fleet:
 	STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install fleet
 
-install-strip: export INSTALL_PROGRAM := install -s
+install-strip install-fleet-strip: export INSTALL_PROGRAM := install -s
 install-strip: install
+install-fleet-strip: install-fleet
 
 uninstall:
 	Packaging/install notify --remove

@@ -37,7 +37,6 @@ let groups = [
     "+signIn": "shared-device-identity shared-device-sign-in +commands +apps",
 ]
 
-/// The words of a text.
 func names(_ words: String) -> [String] { words.split(whereSeparator: \.isWhitespace).map(String.init) }
 
 /// The dependencies that the words name: targets, products of other packages, groups.
@@ -301,16 +300,17 @@ let fleet = family(
     // MQTT 5 with client certificates. mqtt-nio would bring SwiftNIO and a second TLS library along; libmosquitto is mended by the distribution.
     systemLibrary("CMosquitto", "libmosquitto", package: "libmosquitto-dev"),
     library("MQTTClient", "CMosquitto DBusTransport"),
-    // What agent, controller and command say to each other, and the decisions of the first two.
+    // What agent, controller and command say to each other, the decisions of the first two, and how their programs begin and end.
     library("Fleet", "StrictJSON"),
-    library("FleetAgent", "Fleet MQTTClient SharedDevice StrictJSON CLinux DBusTransport"),
-    library("FleetController", "Fleet MQTTClient SQLite StrictJSON DBusTransport"),
-    program("shared-device-agent", "FleetAgent Fleet ProjectVersion DBusTransport ArgumentParser"),
-    program("shared-device-controller", "FleetController Fleet ProjectVersion DBusTransport ArgumentParser"),
+    library("FleetService", "Fleet MQTTClient ServiceSupport DBusTransport ArgumentParser Logging"),
+    library("FleetAgent", "FleetService Fleet MQTTClient SharedDevice StrictJSON CLinux DBusTransport"),
+    library("FleetController", "FleetService Fleet MQTTClient SQLite StrictJSON DBusTransport"),
+    program("shared-device-agent", "FleetAgent FleetService ProjectVersion ArgumentParser"),
+    program("shared-device-controller", "FleetController FleetService ProjectVersion ArgumentParser"),
     library("FleetStage", "MQTTClient NotifyCenterTestKit DBusTransport", path: "FleetTests/Stage"),
     library("FleetLoad", "FleetStage Fleet MQTTClient NotifyCenterTestKit DBusTransport", path: "FleetTests/Load"),
     program("fleet-load", "FleetLoad ArgumentParser", path: "FleetTests/LoadProgram"),
-    tests("FleetTests", "Fleet MQTTClient StrictJSON DBusTransport +fleet")
+    tests("FleetTests", "FleetAgent Fleet MQTTClient SharedDevice StrictJSON DBusTransport +fleet")
 )
 
 /// The console's files that draw a round: the pages of checks have them in them.
@@ -341,8 +341,7 @@ let examples = [
 // MARK: Package
 /// NotifyCenter and notify are light: libdbus-1 and the standard library. Those for Apple source link Foundation.
 let libraries = """
-    NotifyCenter NotifyCenterTestKit notify NotifyCenterFoundation AppleNotifications CoreFoundationNotifications
-    SharedDevice SharedDeviceTestKit
+    NotifyCenter NotifyCenterTestKit notify NotifyCenterFoundation AppleNotifications CoreFoundationNotifications SharedDevice SharedDeviceTestKit
     """
 let programs = """
     notifyd notifyutil notify-center shared-device shared-device-broker shared-device-identity shared-device-sign-in

@@ -1,43 +1,48 @@
 import FoundationEssentials
 package import SharedDevice
 
-/// A device as metrics, in the text form of OpenMetrics 1.0. Pure.
-///
-/// Every metric is a gauge: node_exporter reads files by the older text form of Prometheus, to which the form of gauges is the same and types such as
-/// `info` are an error. No metric names a person, and no app: their names come from other processes, and would be labels without bound.
+/// A device as metrics. Pure. No metric names a person, and no app: their names come from other processes, and would be labels without bound.
 package struct DeviceMetrics {
-    private var text = ""
+    private var metrics = MetricsText("shared_device")
 
     /// - Parameters:
     ///   - device: `nil` where the broker does not answer. Then nothing is said of who is signed in: unknown is not nobody.
     ///   - round: the newest one.
     /// - Returns: the whole exposition.
     package static func text(_ device: ObservedDevice?, _ round: CleanupReport?) -> String {
-        var metrics = DeviceMetrics()
-        metrics.add("up", "Whether the broker answers.", device == nil ? 0 : 1)
-        if let device { metrics.describe(device) }
-        if device != nil, let round { metrics.describe(round) }
-        return metrics.text + "# EOF\n"
+        var view = DeviceMetrics()
+        view.metrics.add("up", "Whether the broker answers.", device == nil ? 0 : 1)
+        if let device { view.describe(device) }
+        if device != nil, let round { view.describe(round) }
+        return view.metrics.whole
     }
 
     private mutating func describe(_ device: ObservedDevice) {
         let labels = [("mode", device.mode), ("policy", device.cleanupPolicy), ("version", device.brokerVersion)]
-        add("information", "The device's mode, its cleanup policy and the broker's version, as labels.", [(labels, 1)])
-        add("signed_in", "Whether somebody is signed in.", device.account == nil ? 0 : 1)
+        metrics.add(
+            "information",
+            "The device's mode, its cleanup policy and the broker's version, as labels.",
+            [(labels, 1)]
+        )
+        metrics.add("signed_in", "Whether somebody is signed in.", device.account == nil ? 0 : 1)
         if device.account != nil, let since = device.signedInAt {
-            add("session_start_seconds", "When the session began, in seconds since 1970.", since.timeIntervalSince1970)
+            metrics.add(
+                "session_start_seconds",
+                "When the session began, in seconds since 1970.",
+                since.timeIntervalSince1970
+            )
         }
-        add("sign_in_held_apps", "Apps that the next sign-in waits for.", Double(device.signInHeldFor.count))
+        metrics.add("sign_in_held_apps", "Apps that the next sign-in waits for.", Double(device.signInHeldFor.count))
         let states: [(String, (ObservedDevice.App) -> Bool)] = [
             ("running", \.isRunning), ("holding", \.holdsData), ("owing", { !$0.owes.isEmpty }),
             ("not_startable", { $0.startProblem != nil }),
         ]
-        add(
+        metrics.add(
             "apps",
             "Apps that run, hold data of who is signed in, owe a cleanup, or are not started by the bus.",
             states.map { state, isSo in ([("state", state)], Double(device.apps.count(where: isSo))) }
         )
-        add(
+        metrics.add(
             "problems",
             "What is wrong with the device, by its kind.",
             ObservedDevice.Problem.Kind.allCases.map { kind in
@@ -47,12 +52,12 @@ package struct DeviceMetrics {
     }
 
     private mutating func describe(_ round: CleanupReport) {
-        add(
+        metrics.add(
             "cleanup_start_seconds",
             "When the last session ended, in seconds since 1970.",
             round.endedAt.timeIntervalSince1970
         )
-        add(
+        metrics.add(
             "cleanup_apps",
             "Apps of the last session's cleanup, by how far they are.",
             CleanupReport.Progress.allCases.map { progress in
@@ -60,17 +65,32 @@ package struct DeviceMetrics {
             }
         )
         guard round.isComplete else { return }
-        add(
+        metrics.add(
             "cleanup_duration_seconds",
             "How long the last session's cleanup took, from the sign-out to the last report.",
             round.apps.compactMap(\.finishedAfter).max() ?? 0
         )
     }
+}
 
-    private mutating func add(_ name: String, _ help: String, _ value: Double) { add(name, help, [([], value)]) }
+/// Metrics in the text form of OpenMetrics 1.0.
+///
+/// Every metric is a gauge: node_exporter reads files by the older text form of Prometheus, to which the form of gauges is the same and types such as
+/// `info` are an error.
+package struct MetricsText {
+    private let prefix: String
+    private var text = ""
 
-    private mutating func add(_ name: String, _ help: String, _ samples: [([(String, String)], Double)]) {
-        let name = "shared_device_\(name)"
+    /// - Parameter prefix: what all names begin with.
+    package init(_ prefix: String) { self.prefix = prefix }
+
+    /// The whole exposition.
+    package var whole: String { text + "# EOF\n" }
+
+    package mutating func add(_ name: String, _ help: String, _ value: Double) { add(name, help, [([], value)]) }
+
+    package mutating func add(_ name: String, _ help: String, _ samples: [([(String, String)], Double)]) {
+        let name = "\(prefix)_\(name)"
         text += "# TYPE \(name) gauge\n"
         if name.hasSuffix("_seconds") { text += "# UNIT \(name) seconds\n" }
         text += "# HELP \(name) \(help)\n"

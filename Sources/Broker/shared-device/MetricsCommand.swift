@@ -17,29 +17,10 @@ struct MetricsCommand: ParsableCommand {
             """
     )
 
-    @Option(help: ArgumentHelp("The file that is replaced, in one step; otherwise standard output.", valueName: "file"))
-    var output: String?
-
+    @OptionGroup var output: MetricsOutput
     @OptionGroup var bus: BusOptions
 
-    func validate() throws {
-        if output?.isEmpty == true { throw ValidationError("--output needs the name of a file") }
-    }
-
-    func run() throws {
-        try reportingFailure {
-            let text = try metrics()
-            guard let output else { return try emit(String(text.dropLast())) }
-            do {
-                try replaceFile(output, by: text)
-            } catch {
-                throw CommandFailure(
-                    status: EX_CANTCREAT,
-                    description: "cannot write \(output): \(systemReason(error))"
-                )
-            }
-        }
-    }
+    func run() throws { try reportingFailure { try output.write(try metrics()) } }
 
     /// - Throws: ``SharedDeviceError`` where the broker refuses to answer; one that is not there is a metric.
     private func metrics() throws(SharedDeviceError) -> String {
@@ -53,6 +34,28 @@ struct MetricsCommand: ParsableCommand {
         } catch {
             guard error.code == .brokerUnavailable else { throw error }
             return DeviceMetrics.text(nil, nil)
+        }
+    }
+}
+
+/// Where metrics go.
+struct MetricsOutput: ParsableArguments {
+    @Option(
+        name: .customLong("output"),
+        help: ArgumentHelp("The file that is replaced, in one step; otherwise standard output.", valueName: "file")
+    )
+    var file: String?
+
+    func validate() throws {
+        if file?.isEmpty == true { throw ValidationError("--output needs the name of a file") }
+    }
+
+    func write(_ text: String) throws {
+        guard let file else { return try emit(String(text.dropLast())) }
+        do {
+            try replaceFile(file, by: text)
+        } catch {
+            throw CommandFailure(status: EX_CANTCREAT, description: "cannot write \(file): \(systemReason(error))")
         }
     }
 }

@@ -35,14 +35,36 @@ package enum FleetFiles {
         } catch {
             throw FleetRefusal("\(path): \(error)")
         }
-        var info = stat()
-        guard stat(configuration.key, &info) == 0 else { throw failure(configuration.key) }
-        guard info.st_mode & 0o077 == 0 else {
-            throw FleetRefusal(
-                "\(configuration.key): others than its owner may read the key; run: chmod 600 \(configuration.key)"
-            )
-        }
+        if let objection = objection(toKey: configuration.key) { throw FleetRefusal(objection) }
         return configuration
+    }
+
+    /// Why a private key is not used: others than this user and root could have read it, or changed it (FL-10).
+    ///
+    /// - Parameters:
+    ///   - owner: whose it may be, beside root's; `nil` for this process's user.
+    ///   - credentials: systemd's folder of what it has handed to this unit; `nil` for that of the environment.
+    /// - Returns: `nil` where nothing is wrong with it.
+    package static func objection(
+        toKey path: String,
+        owner: UInt32? = nil,
+        credentials: String? = nil
+    ) -> String? {
+        let owner = owner ?? geteuid()
+        let credentials = credentials ?? getenv("CREDENTIALS_DIRECTORY").map { String(cString: $0) }
+        // systemd lets the unit read them by an access list, which looks like rights of the group.
+        let isCredential = credentials.map { !$0.isEmpty && path.hasPrefix($0 + "/") } ?? false
+        var info = stat()
+        guard stat(path, &info) == 0 else { return failure(path).description }
+        guard info.st_mode & S_IFMT == S_IFREG else { return "\(path) is no file; name the file of the key" }
+        guard info.st_uid == owner || info.st_uid == 0 else {
+            return
+                "\(path) belongs to user \(info.st_uid), who can read and change the key; run: chown \(owner) \(path)"
+        }
+        guard info.st_mode & (isCredential ? 0o037 : 0o077) == 0 else {
+            return "\(path): others than its owner may read the key; run: chmod 600 \(path)"
+        }
+        return nil
     }
 
     private static func failure(_ path: String) -> FleetRefusal {

@@ -1,14 +1,15 @@
 package import DBusTransport
 import Dispatch
 package import Fleet
+package import FleetService
 import Glibc
-import MQTTClient
+package import MQTTClient
 import SharedDevice
 import Synchronization
 
 /// A device's agent: asks its broker, talks to the fleet's MQTT server, and does what ``AgentState`` decides, one event after the other on one
 /// queue.
-package final class AgentService: Sendable {
+package final class AgentService: FleetService {
     /// Numbers the questions to the broker, so that an answer from before a later question counts for nothing.
     private struct Asking {
         var number: UInt64 = 0
@@ -26,6 +27,7 @@ package final class AgentService: Sendable {
     private let asking = Locked(Asking())
     private let client = Locked<MQTTClient?>(nil)
     private let wishes: (stream: AsyncStream<Void>, continuation: AsyncStream<Void>.Continuation)
+    private let serving = Locked<Task<Void, Never>?>(nil)
 
     /// - Parameter log: takes a line for the administrator.
     /// - Throws: ``FleetRefusal`` for a state file that cannot be used; ``SharedDeviceError`` where there is no such bus.
@@ -43,30 +45,39 @@ package final class AgentService: Sendable {
         wishes = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
     }
 
-    /// Serves until the task is cancelled. Then the server is told that the device is gone.
+    /// How the server is told what to do when the device is gone (FL-9).
+    package var options: MQTTOptions {
+        var options = MQTTOptions(configuration)
+        options.will = presence(isOnline: false)
+        return options
+    }
+
+    /// Begins to follow server and broker.
     ///
     /// - Throws: ``MQTTError`` where the system grants no thread.
-    package func run() async throws {
-        var options = MQTTOptions(
-            host: configuration.host,
-            port: configuration.port,
-            clientIdentifier: configuration.name,
-            certificates: .init(
-                authority: configuration.authority,
-                certificate: configuration.certificate,
-                key: configuration.key
-            )
-        )
-        options.will = presence(isOnline: false)
+    package func start() async throws {
         // Under the lock: the first event finds the client in its place.
         try client.withLock { [options] client throws(MQTTError) in
             client = try MQTTClient(options) { [weak self] event in self?.take(event) }
         }
-        async let polling: Void = poll()
-        async let asking: Void = ask()
-        _ = await (polling, asking)
+        let task = Task {
+            async let polling: Void = poll()
+            async let asking: Void = ask()
+            _ = await (polling, asking)
+        }
+        serving.withLock { $0 = task }
+    }
+
+    package var isAlive: Bool { queue.sync { true } }
+
+    /// Ends that, and tells the server that the device is gone.
+    package func stop() async {
+        let task = serving.withLock { $0 }
+        task?.cancel()
+        await task?.value
         await withCheckedContinuation { continuation in
-            queue.async { [self] in
+            // Not on the queue, which the client's thread waits for.
+            DispatchQueue.global().async { [self] in
                 let client = client.withLock { $0 }
                 try? client?.publish(presence(isOnline: false))
                 client?.closeAndWait()

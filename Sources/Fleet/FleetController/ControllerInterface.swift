@@ -2,13 +2,60 @@ import DBusTransport
 import Fleet
 import Glibc
 import StrictJSON
+import Synchronization
 
 /// The controller on the bus. Root and the controller's own user may call it; the bus's policy may keep others away before.
-struct ControllerInterface: Sendable {
+final class ControllerInterface: Sendable {
     private typealias Fields = [String: DBusValue]
 
     let service: ControllerService
     let connection: DBusConnection
+
+    /// How many of the calls that write to the disk are under way, and of those that count all devices.
+    private let underWay = Locked((writing: 0, counting: 0))
+
+    init(service: ControllerService, connection: DBusConnection) {
+        self.service = service
+        self.connection = connection
+    }
+
+    /// What callers may have it do at once: each of them is root or the controller's own user, and a mistake of a script's must not hold up orders.
+    static var limits: CallLimits {
+        var limits = CallLimits()
+        limits.callsOfSender = 32
+        limits.calls = 256
+        return limits
+    }
+
+    /// How many orders and changes of the list wait for the disk, and how many questions about orders are open.
+    private static let most = (writing: 8, counting: 64)
+
+    /// Decides on a call before anything of it is read.
+    func admit(_ call: CallHeader) -> CallAdmission {
+        let isWriting: Bool
+        switch FleetProtocol.Method(rawValue: call.member) {
+        case .signOut, .listDevices: isWriting = true
+        case .getOrder, .getOrders, .getDevices, .getDevice: isWriting = false
+        case nil: return .take()
+        }
+        let hasRoom = underWay.withLock { underWay in
+            let hasRoom = isWriting ? underWay.writing < Self.most.writing : underWay.counting < Self.most.counting
+            guard hasRoom else { return false }
+            if isWriting { underWay.writing += 1 } else { underWay.counting += 1 }
+            return true
+        }
+        guard hasRoom else {
+            return .refuse(
+                MethodFailure(
+                    name: "org.freedesktop.DBus.Error.LimitsExceeded",
+                    message: "too many requests are under way; wait for an answer, and name many devices in one request"
+                )
+            )
+        }
+        return .take(ended: { [self] in
+            underWay.withLock { if isWriting { $0.writing -= 1 } else { $0.counting -= 1 } }
+        })
+    }
 
     /// The most that a request may have, in bytes: the names of 10,000 devices.
     private static let largest = 1 << 20
@@ -23,7 +70,7 @@ struct ControllerInterface: Sendable {
                     out: [.init("answer", "a{sv}")],
                     maximumBodyBytes: Self.largest
                 ) { call in
-                    [.fields(try await answer(method, call))]
+                    [.fields(try await self.answer(method, call))]
                 }
             }
         )

@@ -1,13 +1,14 @@
 package import DBusTransport
 import Dispatch
 package import Fleet
+package import FleetService
 import Glibc
 import MQTTClient
 import Synchronization
 
 /// A fleet's controller: keeps orders and reports, publishes, and answers the command. All of it happens on one queue, which decides by
 /// ``ControllerState``.
-package final class ControllerService: Sendable {
+package final class ControllerService: FleetService {
     /// What the queue changes, and others read.
     private struct Core {
         var state: ControllerState
@@ -27,6 +28,8 @@ package final class ControllerService: Sendable {
     /// The queue's alone: nobody waits for this lock, and those who read the state do not wait for the disk.
     private let store: Locked<ControllerStore>
     private let client = Locked<MQTTClient?>(nil)
+    /// Of the client's thread.
+    private let limiter = Locked(ReportLimiter())
     private let connection: DBusConnection
     private let object = Locked<Observation?>(nil)
 
@@ -50,19 +53,15 @@ package final class ControllerService: Sendable {
     /// - Throws: `DBusError` where another controller has the name; `MQTTError` where the system grants no thread.
     package func start() async throws {
         let interface = ControllerInterface(service: self, connection: connection)
-        let exported = try connection.export([interface.description], at: FleetProtocol.path)
+        let exported = try connection.export(
+            [interface.description],
+            at: FleetProtocol.path,
+            limits: ControllerInterface.limits,
+            admit: interface.admit
+        )
         object.withLock { $0 = exported }
         try await connection.requestName(FleetProtocol.busName)
-        var options = MQTTOptions(
-            host: configuration.host,
-            port: configuration.port,
-            clientIdentifier: configuration.name,
-            certificates: .init(
-                authority: configuration.authority,
-                certificate: configuration.certificate,
-                key: configuration.key
-            )
-        )
+        var options = MQTTOptions(configuration)
         options.receiveMaximum = 1000
         // Under the lock: the first event finds the client in its place.
         try client.withLock { [options] client throws(MQTTError) in
@@ -71,10 +70,18 @@ package final class ControllerService: Sendable {
         beat()
     }
 
+    package var isAlive: Bool { queue.sync { true } }
+
     /// Ends the connection, and stores what was reported.
-    package func stop() {
-        client.withLock { $0 }?.close()
-        queue.sync { storeReports() }
+    package func stop() async {
+        await withCheckedContinuation { continuation in
+            // Not on the queue, which the client's thread waits for.
+            DispatchQueue.global().async { [self] in
+                client.withLock { $0 }?.closeAndWait()
+                queue.sync { storeReports() }
+                continuation.resume()
+            }
+        }
     }
 
     // MARK: The server
@@ -104,6 +111,15 @@ package final class ControllerService: Sendable {
     }
 
     private func receive(_ message: MQTTMessage) {
+        switch limiter.withLock({ $0.admit(message.topic, now: Self.uptime) }) {
+        case .read: break
+        case .passedOver: return
+        case .firstPassedOver:
+            log(
+                "\(message.topic.suffix(100)): too much for an agent; the rest of these \(Int(ReportLimiter.window)) s is not read"
+            )
+            return core.withLock { $0.state.foreign() }
+        }
         let event: FleetEvent?
         let problem: FleetMessageError?
         do throws(FleetMessageError) {

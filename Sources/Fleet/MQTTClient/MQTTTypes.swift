@@ -44,7 +44,7 @@ package struct MQTTOptions: Sendable {
     package let port: UInt16
     package let clientIdentifier: String
     /// `nil` for a connection without TLS, as the tests of speed have it.
-    package let certificates: Certificates?
+    package var certificates: Certificates?
     /// What the server publishes when this client is gone without a word.
     package var will: MQTTMessage?
     /// How long the server waits with the will, in seconds.
@@ -57,6 +57,8 @@ package struct MQTTOptions: Sendable {
     package var receiveMaximum: UInt16 = 20
     /// How many messages of this client wait for the server's acknowledgement, and how many bytes they have.
     package var capacity = (messages: 1000, bytes: 16 << 20)
+    /// Asked before each connection: why there must be none now, with what helps; `nil` where nothing speaks against it. It may read files.
+    package var objection: @Sendable () -> String? = { nil }
     /// The first wait before a new attempt is up to so long.
     package var firstDelay = Duration.seconds(1)
 
@@ -88,6 +90,8 @@ package struct MQTTError: Error, Sendable, Hashable, CustomStringConvertible {
         case unreachable(String)
         /// One of the two sides could not prove who it is.
         case untrusted(String)
+        /// ``MQTTOptions/objection`` has one.
+        case objection(String)
         /// The server answered with this reason code of MQTT 5.
         case refused(code: CInt)
         /// The connection ended.
@@ -117,6 +121,7 @@ package struct MQTTError: Error, Sendable, Hashable, CustomStringConvertible {
         case .untrusted(let text):
             "TLS failed (\(text)); check the files of authority, certificate and key, their dates, and whether the server "
                 + "has revoked the certificate"
+        case .objection(let text): text
         case .refused(0x87): "the server does not permit it; check its access list"
         case .refused(let code): "the server refuses it (reason 0x\(String(code, radix: 16))); see the server's log"
         case .lost(let text): "the connection was lost (\(text)); it is made anew"

@@ -45,6 +45,7 @@ final class MosquittoSession {
     init(_ options: MQTTOptions) throws(MQTTError) {
         callbacks = Callbacks(server: "\(options.host):\(options.port)")
         let attempted = "connect to \(callbacks.server)"
+        if let objection = options.objection() { throw MQTTError(.objection(objection), attempted: attempted) }
         guard Self.isLibraryReady,
             let handle = mosquitto_new(options.clientIdentifier, true, Unmanaged.passUnretained(callbacks).toOpaque())
         else { throw MQTTError(.noResources("libmosquitto does not start"), attempted: attempted) }

@@ -52,6 +52,31 @@ struct DeviceMetricsTests {
         #expect(!DeviceMetrics.text(ObservedDevice(answer()), open).contains("duration"))
     }
 
+    /// A fleet with an order that one of two devices has carried out.
+    private static var fleet: FleetMetrics {
+        var fleet = FleetMetrics()
+        (fleet.isConnected, fleet.listed, fleet.unlisted, fleet.foreign) = (true, 2, 1, 5)
+        fleet.order = .init(number: 7, at: 1_000_000, counts: ["clean": 1, "unknown": 1], waived: 3)
+        return fleet
+    }
+
+    @Test(
+        "a fleet's say how many devices are how far, also where there are none, and name none; without a controller they say nothing"
+    )
+    func fleet() {
+        let lines = FleetMetrics.text(Self.fleet, states: ["unknown", "stuck", "clean"]).split(separator: "\n")
+        for line in [
+            "shared_device_fleet_up 1", "shared_device_fleet_connected 1",
+            #"shared_device_fleet_devices{listed="no"} 1"#,
+            "shared_device_fleet_order 7", #"shared_device_fleet_order_devices{state="clean"} 1"#,
+            #"shared_device_fleet_order_devices{state="stuck"} 0"#, "shared_device_fleet_order_waived_apps 3",
+            "shared_device_fleet_order_start_seconds 1000000", "shared_device_fleet_foreign_messages 5",
+        ] { #expect(lines.contains(line[...]), "\(line)") }
+        let away = FleetMetrics.text(nil, states: ["clean"]).split(separator: "\n").filter { !$0.hasPrefix("#") }
+        #expect(away == ["shared_device_fleet_up 0"])
+        #expect(!FleetMetrics.text(FleetMetrics(), states: ["clean"]).contains("order_"))
+    }
+
     @Test(
         "Prometheus' own parsers read it, that of OpenMetrics and the older one that node_exporter has",
         .enabled(
@@ -64,7 +89,11 @@ struct DeviceMetricsTests {
         let directory = try TemporaryDirectory("metrics")
         let file = "\(directory.path)/device.prom"
         let round = CleanupReport(session: 7, endedAt: ended, outcome: .complete, apps: [])
-        try DeviceMetrics.text(Self.signedIn, round).write(toFile: file, atomically: true, encoding: .utf8)
+        // Both in one file, as an exporter shows them.
+        let (device, fleet) = (
+            DeviceMetrics.text(Self.signedIn, round), FleetMetrics.text(Self.fleet, states: ["clean"])
+        )
+        try (device.dropLast("# EOF\n".count) + fleet).write(toFile: file, atomically: true, encoding: .utf8)
         let program = """
             import importlib, sys
             families = list(importlib.import_module(sys.argv[1]).text_string_to_metric_families(open(sys.argv[2]).read()))
@@ -77,6 +106,6 @@ struct DeviceMetricsTests {
         let parser = try ChildProcess("/usr/bin/python3", ["-c", program, module, file])
         #expect(await parser.exitStatus() == 0, "\(parser.errorText)")
         _ = try? await parser.line { _ in false }
-        #expect(parser.lines == ["10 23"])
+        #expect(parser.lines == ["20 34"])
     }
 }

@@ -144,6 +144,20 @@ struct ControllerTests {
         #expect(try Self.standing(controller).isDone)
     }
 
+    @Test(
+        "FL-11: of a device that says too much the rest is passed over, and nothing of others; it is heard again later"
+    )
+    func tooMuch() {
+        var limiter = ReportLimiter()
+        let flood = (0..<1000).map { _ in limiter.admit("a", now: 5) }
+        #expect(flood.count { $0 == .read } == ReportLimiter.most && flood.count { $0 == .firstPassedOver } == 1)
+        let other = limiter.admit("b", now: 5)
+        // An agent at its fastest is never passed over.
+        let agent = (0..<100).map { limiter.admit("c", now: 5 + Double($0)) }
+        let later = limiter.admit("a", now: 5 + ReportLimiter.window)
+        #expect(other == .read && later == .read && agent.allSatisfy { $0 == .read })
+    }
+
     @Test("FL-14: a device that nobody has listed is shown, and counts for no order")
     func unlisted() throws {
         var controller = try Self.controller("b")

@@ -109,6 +109,30 @@ struct FleetEngineTests {
         withExtendedLifetime((revoked, nobody, client)) {}
     }
 
+    @Test(
+        "FL-10: who has a device's certificate, or one for another host, is not taken for the server",
+        arguments: ["a", "other.example"]
+    )
+    func falseServer(name: String) async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("b")
+        if name == "a" {
+            try await stage.enrol("a")
+        } else {
+            #expect(try await stage.fleet("certify", stage.path("pki"), name, "--server").status == 0)
+        }
+        try await stage.killEngine()
+        for kind in ["pem", "key"] {
+            let file = try Data(contentsOf: URL(filePath: stage.path("pki/\(name).\(kind)")))
+            try file.write(to: URL(filePath: stage.path("pki/localhost.\(kind)")))
+        }
+        try await stage.startEngine()
+        let (client, heard) = try stage.client("b")
+        try await eventually("it is not trusted") { heard.losses.count >= 2 }
+        #expect(!heard.isConnected)
+        withExtendedLifetime(client) {}
+    }
+
     @Test("FL-11: huge and malformed kept messages stop nobody, and are counted")
     func hostilePayloads() async throws {
         let stage = try await FleetStage()
@@ -161,6 +185,7 @@ struct FleetEngineTests {
 
     @Test("FL-2, FL-12: a controller that was killed keeps its orders, their numbers and who is done")
     func controllerKilled() async throws {
+        let begin = UInt64(Date().timeIntervalSince1970)
         let stage = try await FleetStage()
         try await stage.enrol("a")
         try await stage.startController()
@@ -169,6 +194,7 @@ struct FleetEngineTests {
         _ = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0")
         try await eventually("the order is there") { !Self.orders(heard).isEmpty }
         let order = try #require(Self.orders(heard).first)
+        #expect(order.number > begin, "a new database begins at the seconds of the clock")
         await stage.killController()
         try await stage.startController()
         #expect(try await stage.fleet("status").status == 75)
@@ -199,5 +225,32 @@ struct FleetEngineTests {
         #expect(outcome.errors.contains("out of reach"))
         await stage.killController()
         #expect(try await stage.fleet("orders").status == 69)
+    }
+
+    @Test("metrics count the devices of the last order, and say when no controller answers")
+    func metrics() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        #expect(try await !stage.fleet("metrics").lines.contains { $0.contains("_order") })
+        _ = try await stage.fleet("device", "add", "a", "b")
+        let (a, heard) = try await Self.device("a", on: stage)
+        _ = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0")
+        try await eventually("the order is there") { !Self.orders(heard).isEmpty }
+        let order = try #require(Self.orders(heard).first)
+        try a.publish(Self.reported("a", Self.report(seen: order.number, sequence: 1)))
+        try await eventually("one is done") {
+            let lines = try await stage.fleet("metrics").lines
+            return lines.contains(#"shared_device_fleet_order_devices{state="nobody"} 1"#)
+                && lines.contains(#"shared_device_fleet_order_devices{state="unknown"} 1"#)
+                && lines.contains(#"shared_device_fleet_devices{listed="yes"} 2"#)
+                && lines.contains("shared_device_fleet_connected 1") && lines.last == "# EOF"
+        }
+        let file = stage.path("fleet.prom")
+        #expect(try await stage.fleet("metrics", "--output", file).status == 0)
+        #expect(try String(contentsOfFile: file, encoding: .utf8).contains("order \(order.number)\n"))
+        await stage.killController()
+        let away = try await stage.fleet("metrics")
+        #expect(away.status == 0 && away.lines.contains("shared_device_fleet_up 0"), "\(away)")
     }
 }

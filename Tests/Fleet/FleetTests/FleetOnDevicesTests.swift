@@ -3,6 +3,7 @@ import FleetStage
 import Foundation
 import NotifyCenterTestKit
 import SharedDeviceTestKit
+import StrictJSON
 import Testing
 
 /// Real devices, each with bus, broker and apps, a real mosquitto with TLS, the controller and the command.
@@ -83,5 +84,107 @@ struct FleetOnDevicesTests {
         try await eventually("the order is carried out") { try await stage.fleet("status").status == 0 }
         #expect(try device.apps.allSatisfy { try $0.findings(of: [Self.ada]).isEmpty })
         withExtendedLifetime(again) {}
+    }
+
+    // MARK: What stands still, and what is out of contact
+
+    @Test("an agent that stands still is unreachable, and carries the order out when it goes on")
+    func agentStopped() async throws {
+        let (stage, device, agent) = try await Self.signedIn()
+        agent.suspend()
+        let away = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "1")
+        #expect(away.status == 75, "\(away)")
+        #expect(away.lines.contains { $0.hasPrefix("ward-1") && $0.contains("unreachable") }, "\(away)")
+        agent.resume()
+        try await eventually("the order is carried out") { try await stage.fleet("status").status == 0 }
+        #expect(try device.apps.allSatisfy { try $0.findings(of: [Self.ada]).isEmpty })
+    }
+
+    @Test("while the MQTT server stands still nobody is done, and the order arrives when it goes on")
+    func engineStopped() async throws {
+        let (stage, device, agent) = try await Self.signedIn()
+        stage.suspendEngine(true)
+        let away = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "1")
+        #expect(away.status == 75, "\(away)")
+        stage.suspendEngine(false)
+        try await eventually("the order is carried out") { try await stage.fleet("status").status == 0 }
+        #expect(try device.apps.allSatisfy { try $0.findings(of: [Self.ada]).isEmpty })
+        withExtendedLifetime(agent) {}
+    }
+
+    @Test("FL-7: a device that has heard nothing of the controller for its time signs out, without a server")
+    func noContact() async throws {
+        let (stage, device, agent) = try await Self.signedIn(more: #", "contactTimeout": 3600"#)
+        let file = "\(stage.path("ward-1-state"))/agent.json"
+        func memory() throws -> AgentMemory {
+            let text = try Data(contentsOf: URL(filePath: file))
+            return try AgentMemory(JSONValue(parsing: Array(text), limits: JSONLimits(size: 1 << 16)))
+        }
+        try await eventually("the controller was heard of") {
+            let memory = try memory()
+            return memory.contact != nil && memory.session != nil
+        }
+        agent.kill()
+        _ = await agent.exitStatus()
+        try await stage.killEngine()
+        // As if the machine had been off for two hours: the wall clock alone has gone on.
+        let memory = try memory()
+        var old = memory
+        let moment = { (moment: Moment?) in
+            moment.map { Moment(uptime: $0.uptime, wall: $0.wall - 7200, boot: "another run of the machine") }
+        }
+        old.contact = moment(memory.contact)
+        old.session = memory.session.flatMap { session in
+            moment(session.since).map { AgentMemory.Session(epoch: session.epoch, since: $0) }
+        }
+        try old.json.text.write(toFile: file, atomically: true, encoding: .utf8)
+        let again = try await stage.startAgent("ward-1", bus: device.bus.address)
+        try await eventually("ada is signed out") { again.errorText.contains("is signed out") }
+        #expect(again.errorText.contains("no contact for 72"), "\(again.errorText)")
+        try await eventually("her data is gone") {
+            try device.apps.allSatisfy { try $0.findings(of: [Self.ada]).isEmpty }
+        }
+    }
+
+    @Test("FL-7: where contact is required, whoever signs in without it is signed out at once")
+    func contactRequired() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("ward-1", more: #", "contactTimeout": 3600, "requiresContact": true"#)
+        let device = try await TestDevice()
+        // The server is there, the controller is not.
+        let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
+        try await device.signIn("ada")
+        try await eventually("ada is signed out") { agent.errorText.contains("no contact so far") }
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "ward-1")
+        // The heartbeat comes with the controller's connection, and is heard by who has subscribed.
+        // With it the device's problem is gone.
+        try await eventually("the controller is heard of") {
+            try await stage.fleet("devices", "--json").lines.joined().filter { $0 != " " }.contains(#""problems":[]"#)
+        }
+        try await device.signIn("grace")
+        try await eventually("grace's session is reported") {
+            try await stage.fleet("devices").lines.contains { $0.contains("session") }
+        }
+        #expect(agent.errorText.components(separatedBy: "is signed out").count == 2, "\(agent.errorText)")
+    }
+
+    /// A device of a fleet on which Ada has worked, and which has reported that.
+    private static func signedIn(more: String = "") async throws -> (FleetStage, TestDevice, ChildProcess) {
+        let stage = try await FleetStage()
+        try await stage.enrol("ward-1", more: more)
+        let device = try await TestDevice(apps: Self.apps)
+        let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
+        try await eventually("the agent is connected") { stage.hasAdmitted("ward-1") }
+        // Its first heartbeat comes when the device listens.
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "ward-1")
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        try await work(device)
+        try await eventually("the session is reported") {
+            try await stage.fleet("devices").lines.contains { $0.contains("session") }
+        }
+        return (stage, device, agent)
     }
 }

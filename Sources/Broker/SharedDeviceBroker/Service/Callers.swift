@@ -1,5 +1,6 @@
 import DBusTransport
 import Glibc
+import SharedDevice
 import Synchronization
 
 /// Finds out who is behind each connection that calls the broker, by asking bus and kernel (architecture, D11), and notices when it is gone.
@@ -63,9 +64,11 @@ final class Callers: Sendable {
 
     /// Decides on a call before anything of its body is read. A connection whose user is not known yet may say little.
     func admit(_ call: CallHeader) -> CallAdmission {
-        let bytes = call.bodyBytes
+        let (bytes, isQuestion) = (call.bodyBytes, Self.questions.contains(call.member))
         let (user, hasRoom) = state.withLock { state -> (UInt32?, Bool) in
-            if let user = state.known[call.sender]?.user { return (user, state.budget.begin(user, bytes: bytes)) }
+            if let user = state.known[call.sender]?.user {
+                return (user, state.budget.begin(user, bytes: bytes, isQuestion: isQuestion))
+            }
             return (nil, bytes <= Self.longestFirstCall && state.asking[call.sender]?.count ?? 0 < Self.firstCalls)
         }
         guard hasRoom else {
@@ -77,8 +80,13 @@ final class Callers: Sendable {
             )
         }
         guard let user else { return .take() }
-        return .take(ended: { [weak self] in self?.state.withLock { $0.budget.end(user, bytes: bytes) } })
+        return .take(ended: { [weak self] in
+            self?.state.withLock { $0.budget.end(user, bytes: bytes, isQuestion: isQuestion) }
+        })
     }
+
+    /// What asks about the device as a whole.
+    private static let questions = Set([BrokerProtocol.Method.getStatus, .getLog].map(\.rawValue))
 
     /// The longest body of a call whose user is not known yet, and how many of these one connection may have under way.
     private static let longestFirstCall = 16 * 1024

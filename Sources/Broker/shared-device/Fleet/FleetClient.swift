@@ -53,6 +53,7 @@ struct FleetClient {
                 case FleetProtocol.Failure.notPermitted.name, "org.freedesktop.DBus.Error.AccessDenied": EX_NOPERM
                 case FleetProtocol.Failure.invalidRequest.name: EX_DATAERR
                 case FleetProtocol.Failure.failed.name: EX_SOFTWARE
+                case "org.freedesktop.DBus.Error.LimitsExceeded": EX_TEMPFAIL
                 default: EX_UNAVAILABLE
                 }
             let remedy = status == EX_UNAVAILABLE ? "; see that shared-device-controller runs, and name its bus" : ""

@@ -8,10 +8,12 @@ struct FleetCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fleet",
         abstract: "Signs out many devices, and shows which of them have done it.",
-        discussion: "Asks shared-device-controller, on the machine that it runs on.",
+        discussion:
+            "Asks shared-device-controller, on the machine that it runs on. The last four make a fleet, and ask nobody.",
         subcommands: [
             FleetSignOutCommand.self, FleetStatusCommand.self, FleetOrdersCommand.self, FleetDevicesCommand.self,
-            FleetDeviceCommand.self,
+            FleetDeviceCommand.self, FleetMetricsCommand.self, FleetEnrolCommand.self, FleetAuthorityCommand.self,
+            FleetCertifyCommand.self, FleetRevokeCommand.self,
         ]
     )
 }

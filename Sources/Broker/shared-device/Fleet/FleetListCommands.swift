@@ -148,8 +148,7 @@ struct FleetDeviceCommand: ParsableCommand {
 
         func run() throws {
             try reportingFailure {
-                let groups = DBusValue.array(groups.map { .string($0) }, of: "s")
-                try controller.connect().list(names, ["groups": groups])
+                try controller.connect().list(names, groups: groups)
             }
         }
     }
@@ -165,14 +164,18 @@ struct FleetDeviceCommand: ParsableCommand {
         @OptionGroup var controller: FleetOptions
 
         func run() throws {
-            try reportingFailure { try controller.connect().list(names, [:]) }
+            try reportingFailure { try controller.connect().list(names, groups: nil) }
         }
     }
 }
 
 extension FleetClient {
     /// Lists these devices, or takes them off the list, as many at a time as a request may name.
-    fileprivate func list(_ names: [String], _ request: Fields) throws(CommandFailure) {
+    ///
+    /// - Parameter groups: `nil` to take them off.
+    func list(_ names: [String], groups: [String]?) throws(CommandFailure) {
+        var request: Fields = [:]
+        if let groups { request["groups"] = .array(groups.map { .string($0) }, of: "s") }
         for start in stride(from: 0, to: names.count, by: FleetProtocol.mostNamed) {
             let some = names[start..<min(start + FleetProtocol.mostNamed, names.count)].map(DBusValue.string)
             _ = try call(.listDevices, request.merging(["devices": .array(some, of: "s")]) { $1 })

@@ -206,6 +206,21 @@ struct UserBudgetTests {
         #expect(!tooLarge && small)
     }
 
+    @Test("so many questions about the device, beside which there is room for other calls")
+    func questions() {
+        var budget = UserBudget()
+        let admitted = (0..<100).count { _ in budget.begin(1, bytes: 1, isQuestion: true) }
+        #expect(admitted == UserBudget.questions)
+        let (call, other) = (budget.begin(1, bytes: 1), budget.begin(2, bytes: 1, isQuestion: true))
+        #expect(call && other)
+        // The end of another call makes no room for a question.
+        budget.end(1, bytes: 1)
+        let before = budget.begin(1, bytes: 1, isQuestion: true)
+        budget.end(1, bytes: 1, isQuestion: true)
+        let after = budget.begin(1, bytes: 1, isQuestion: true)
+        #expect(!before && after)
+    }
+
     @Test("an end that never began gives nothing away")
     func strayEnd() {
         var budget = UserBudget()

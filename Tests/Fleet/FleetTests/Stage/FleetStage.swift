@@ -30,18 +30,20 @@ package final class FleetStage: Sendable {
 
     /// Makes authority and certificates of server and controller, and starts the server.
     ///
-    /// - Parameter isSimulation: whether connections with the certificate `simulation` may speak for all devices.
-    package init(isSimulation: Bool = false) async throws {
+    /// - Parameters:
+    ///   - isSimulation: whether connections with the certificate `simulation` may speak for all devices.
+    ///   - options: the bus that the controller serves.
+    package init(isSimulation: Bool = false, bus options: PrivateBus.Options = .init()) async throws {
         directory = try TemporaryDirectory("fleet")
-        bus = try PrivateBus()
+        bus = try PrivateBus(options)
         port = try Self.freePort()
-        try await certificates("authority")
-        try await certificates("server", "localhost")
-        try await certificates("client", "controller")
+        try await authority("authority", path("pki"))
+        try await authority("certify", path("pki"), "localhost", "--server")
+        try await authority("certify", path("pki"), "controller")
         for name in ["store", "controller"] {
             try FileManager.default.createDirectory(atPath: path(name), withIntermediateDirectories: true)
         }
-        if isSimulation { try await certificates("client", "simulation") }
+        if isSimulation { try await authority("certify", path("pki"), "simulation") }
         try writeEngineFiles(isSimulation: isSimulation)
         try configure("controller")
         try await startEngine()
@@ -53,26 +55,28 @@ package final class FleetStage: Sendable {
     package struct StageFailure: Error, CustomStringConvertible {
         package let description: String
 
-        init(_ description: String) { self.description = description }
+        package init(_ description: String) { self.description = description }
     }
 
     // MARK: Certificates and files
 
-    private func certificates(_ words: String...) async throws {
-        let process = try ChildProcess("\(Self.root)/Examples/Fleet/certificates", [path("pki")] + words)
-        let status = await process.exitStatus()
-        guard status == 0 else { throw StageFailure("certificates \(words): \(process.errorText)") }
+    /// The administrator's commands, which have to succeed.
+    private func authority(_ words: String...) async throws {
+        let outcome = try await fleet(words)
+        guard outcome.status == 0 else { throw StageFailure("fleet \(words): \(outcome.errors)") }
     }
 
     /// Makes a certificate, and the configuration of an agent of this name.
-    package func enrol(_ name: String, contactTimeout: Int? = nil) async throws {
-        try await certificates("client", name)
-        try configure(name, contactTimeout: contactTimeout)
+    ///
+    /// - Parameter more: further members of the configuration.
+    package func enrol(_ name: String, more: String = "") async throws {
+        try await authority("certify", path("pki"), name)
+        try configure(name, more: more)
         try FileManager.default.createDirectory(atPath: path("\(name)-state"), withIntermediateDirectories: true)
     }
 
     /// Revokes a certificate; the server reads the list at its next start.
-    package func revoke(_ name: String) async throws { try await certificates("revoke", name) }
+    package func revoke(_ name: String) async throws { try await authority("revoke", path("pki"), name) }
 
     package func files(_ name: String) -> MQTTOptions.Certificates {
         MQTTOptions.Certificates(
@@ -82,13 +86,12 @@ package final class FleetStage: Sendable {
         )
     }
 
-    private func configure(_ name: String, contactTimeout: Int? = nil) throws {
+    private func configure(_ name: String, more: String = "") throws {
         let files = files(name)
-        let limit = contactTimeout.map { ", \"contactTimeout\": \($0)" } ?? ""
         try Data(
             """
             {"fleet": "clinic", "name": "\(name)", "host": "localhost", "port": \(port), "authority": "\(files.authority)",
-             "certificate": "\(files.certificate)", "key": "\(files.key)"\(limit)}
+             "certificate": "\(files.certificate)", "key": "\(files.key)"\(more)}
             """.utf8
         ).write(to: URL(filePath: path("\(name).json")))
     }
@@ -98,18 +101,20 @@ package final class FleetStage: Sendable {
         let read = { (name: String) in
             String(decoding: try Data(contentsOf: URL(filePath: "\(Self.root)/Examples/Fleet/\(name)")), as: UTF8.self)
         }
-        let rights = isSimulation ? "\nuser simulation\ntopic readwrite sd/1/clinic/#\n" : ""
+        // Who reads all and writes nothing, to see what travels.
+        let auditor = "\nuser auditor\ntopic read sd/1/clinic/#\n"
+        let rights = auditor + (isSimulation ? "\nuser simulation\ntopic readwrite sd/1/clinic/#\n" : "")
         try Data((try read("acl") + rights).utf8).write(to: URL(filePath: path("acl")))
         var text = try read("mosquitto.conf")
             .replacing("listener 8883", with: "listener \(port) 127.0.0.1")
             .replacing("/etc/mosquitto/fleet/server", with: path("pki/localhost"))
             .replacing("/etc/mosquitto/fleet/acl", with: path("acl"))
             .replacing("/etc/mosquitto/fleet/", with: path("pki/"))
-            .replacing("/var/lib/mosquitto/", with: path("store/"))
         if isSimulation {
             // Many connections of one certificate.
             text = text.replacing("use_username_as_clientid true", with: "use_username_as_clientid false")
         }
+        text += "\npersistence_location \(path("store/"))\n"
         // Started by root it would become its own user, who may not read the keys.
         if geteuid() == 0 { text += "\nuser root\n" }
         try Data(text.utf8).write(to: URL(filePath: path("mosquitto.conf")))
@@ -155,6 +160,16 @@ package final class FleetStage: Sendable {
         try? FileManager.default.removeItem(atPath: path("store/mosquitto.db"))
     }
 
+    /// Stops the server where it stands, or lets it go on.
+    package func suspendEngine(_ isSuspended: Bool) {
+        let process = engine.withLock { $0 }
+        if isSuspended { process?.suspend() } else { process?.resume() }
+    }
+
+    /// What is resident, in bytes.
+    package var engineMemory: Int { get throws { try engine.withLock { $0 }?.memory().resident ?? 0 } }
+    package var controllerMemory: Int { get throws { try controller.withLock { $0 }?.memory().resident ?? 0 } }
+
     package func startController() async throws {
         let process = try await ChildProcess.service(
             ChildProcess.built("shared-device-controller"),
@@ -176,6 +191,11 @@ package final class FleetStage: Sendable {
             process in
             process.map { (name, $0.identifier) }
         }
+    }
+
+    /// Whether the server has let this client in.
+    package func hasAdmitted(_ name: String) -> Bool {
+        engine.withLock { $0 }?.errorText.contains(" as \(name) (") ?? false
     }
 
     package var controllerText: String { controller.withLock { $0 }?.errorText ?? "" }
@@ -209,9 +229,16 @@ package final class FleetStage: Sendable {
     }
 
     /// A client with this certificate, and what it hears.
-    package func client(_ certificate: String, identifier: String? = nil) throws -> (MQTTClient, Heard) {
+    ///
+    /// - Parameter change: of the options.
+    package func client(
+        _ certificate: String,
+        identifier: String? = nil,
+        change: (inout MQTTOptions) -> Void = { _ in }
+    ) throws -> (MQTTClient, Heard) {
         var options = options(identifier: identifier ?? certificate, certificate: certificate)
         options.firstDelay = .milliseconds(50)
+        change(&options)
         let heard = Heard()
         return (try MQTTClient(options) { heard.add($0) }, heard)
     }

@@ -1,0 +1,63 @@
+/// A fleet as metrics, by what its controller knows. Pure. No metric names a device: there may be 100,000.
+package struct FleetMetrics {
+    /// How far the devices of the last order are.
+    package struct Order {
+        package let number: UInt64
+        /// Seconds since 1970.
+        package let at: Double?
+        /// How many devices there are in each state, by its word.
+        package let counts: [String: UInt64]
+        package let waived: UInt64
+
+        package init(number: UInt64, at: Double?, counts: [String: UInt64], waived: UInt64) {
+            self.number = number
+            self.at = at
+            self.counts = counts
+            self.waived = waived
+        }
+    }
+
+    /// Whether the controller reaches the MQTT server.
+    package var isConnected = false
+    package var (listed, unlisted): (UInt64, UInt64) = (0, 0)
+    /// Messages that meant nothing, and reports that were older than what was known.
+    package var (foreign, old): (UInt64, UInt64) = (0, 0)
+    /// Whether the disk does not take reports.
+    package var hasStoreProblem = false
+    /// `nil` before the first one.
+    package var order: Order?
+
+    package init() {}
+
+    /// - Parameters:
+    ///   - fleet: `nil` where the controller does not answer. Then nothing is said of devices: unknown is not done.
+    ///   - states: the words for all states, so that one without a device is there, too.
+    /// - Returns: the whole exposition.
+    package static func text(_ fleet: FleetMetrics?, states: [String]) -> String {
+        var metrics = MetricsText("shared_device_fleet")
+        metrics.add("up", "Whether the controller answers.", fleet == nil ? 0 : 1)
+        guard let fleet else { return metrics.whole }
+        metrics.add("connected", "Whether the controller reaches the MQTT server.", fleet.isConnected ? 1 : 0)
+        let devices = [("yes", fleet.listed), ("no", fleet.unlisted)]
+        metrics.add(
+            "devices",
+            "Devices that are listed, and others that report.",
+            devices.map { ([("listed", $0.0)], Double($0.1)) }
+        )
+        metrics.add("foreign_messages", "Messages that meant nothing, since the start.", Double(fleet.foreign))
+        metrics.add("old_reports", "Reports that were older than what was known, since the start.", Double(fleet.old))
+        metrics.add("store_problem", "Whether the disk does not take reports.", fleet.hasStoreProblem ? 1 : 0)
+        guard let order = fleet.order else { return metrics.whole }
+        metrics.add("order", "The number of the last order.", Double(order.number))
+        if let at = order.at {
+            metrics.add("order_start_seconds", "When the last order was given, in seconds since 1970.", at)
+        }
+        metrics.add(
+            "order_devices",
+            "Devices of the last order, by how far they are; clean and nobody are done.",
+            states.map { ([("state", $0)], Double(order.counts[$0] ?? 0)) }
+        )
+        metrics.add("order_waived_apps", "Apps that administrators have let off.", Double(order.waived))
+        return metrics.whole
+    }
+}

@@ -1,0 +1,305 @@
+import DBusTransport
+import DeviceConfiguration
+import Fleet
+import FoundationEssentials
+import Glibc
+import SharedDevice
+
+/// A fleet's own authority: a folder with its key, what it has certified, and what it has revoked. openssl(1) does the work: nobody writes it himself.
+struct FleetAuthority {
+    enum Kind: String {
+        case client
+        /// For the MQTT server, by the name that clients connect to.
+        case server
+    }
+
+    /// The most that a request or a certificate may have, in bytes.
+    static let largest = 64 << 10
+    private static let days = 397
+
+    let folder: String
+    private let lock: CInt
+
+    /// Opens the authority of this folder. Nobody else uses it until this process ends.
+    ///
+    /// - Throws: ``CommandFailure`` where there is none, or where others may read its key.
+    init(folder: String) throws(CommandFailure) {
+        self.folder = try Self.absolute(folder)
+        guard access(self.folder + "/authority.key", F_OK) == 0 else {
+            throw CommandFailure(
+                status: EX_NOINPUT,
+                description: "\(folder) has no authority; make one with “fleet authority \(folder)”"
+            )
+        }
+        if let objection = FleetFiles.objection(toKey: self.folder + "/authority.key") {
+            throw CommandFailure(status: EX_NOPERM, description: objection)
+        }
+        lock = try Self.lock(self.folder)
+    }
+
+    /// Makes an authority in a folder that has none.
+    static func make(in folder: String) throws {
+        umask(0o077)
+        do {
+            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        } catch {
+            throw CommandFailure(status: EX_CANTCREAT, description: "cannot make \(folder): \(systemReason(error))")
+        }
+        let path = try absolute(folder)
+        let key = path + "/authority.key"
+        guard access(key, F_OK) != 0 else {
+            throw CommandFailure(
+                status: EX_CANTCREAT,
+                description:
+                    "\(folder) has an authority already; what it has certified would be worth nothing without it"
+            )
+        }
+        let lock = try lock(path)
+        defer { close(lock) }
+        try write(settings, to: path + "/settings")
+        try write("", to: path + "/index.txt")
+        try write("1000\n", to: path + "/serial")
+        let tool = OpenSSL(folder: path)
+        try tool.makeKey(key + ".new")
+        try tool.run(
+            [
+                "req", "-new", "-x509", "-key", key + ".new", "-subj", "/CN=fleet authority", "-days", "3650",
+                "-config", path + "/settings", "-extensions", "authority", "-out", path + "/authority.pem",
+            ]
+        )
+        // Last: without it there is no authority, and the next attempt begins anew.
+        try tool.move(key + ".new", to: key)
+        try FleetAuthority(folder: path, lock: lock).writeRevoked()
+    }
+
+    private init(folder: String, lock: CInt) {
+        self.folder = folder
+        self.lock = lock
+    }
+
+    // MARK: Certificates
+
+    /// Certifies a name, for the key of a request, or else for a new key in this folder.
+    ///
+    /// - Returns: the certificate and the authority's own, in PEM.
+    func certify(_ name: String, _ kind: Kind, request: String?) throws(CommandFailure) -> String {
+        try check(name, kind)
+        umask(0o077)
+        let (file, certificate) = ("\(folder)/\(name).csr", "\(folder)/\(name).pem")
+        let tool = OpenSSL(folder: folder, names: kind == .server ? Self.names(name) : nil)
+        defer { unlink(file) }
+        if let request {
+            try Self.write(request, to: file)
+        } else {
+            let key = "\(folder)/\(name).key"
+            guard access(key, F_OK) != 0 else {
+                throw CommandFailure(
+                    status: EX_CANTCREAT,
+                    description: "\(key) is there already; remove it for a new key, or certify a request for it"
+                )
+            }
+            try tool.makeKey(key)
+            try tool.request(name, key: key, settings: "\(folder)/settings", to: file)
+        }
+        // The name is what the administrator says, whatever the request calls itself.
+        try tool.run(
+            [
+                "ca", "-batch", "-notext", "-config", "\(folder)/settings", "-extensions", kind.rawValue, "-subj",
+                "/CN=\(name)", "-days", "\(Self.days)", "-in", file, "-out", certificate + ".new",
+            ]
+        )
+        try tool.move(certificate + ".new", to: certificate)
+        return try text(certificate) + text(folder + "/authority.pem")
+    }
+
+    /// Revokes each certificate of these names that is in force, and renews the list that the MQTT server reads.
+    func revoke(_ names: [String]) throws(CommandFailure) {
+        umask(0o077)
+        let tool = OpenSSL(folder: folder)
+        for name in names {
+            let serials = try serials(of: name)
+            guard !serials.isEmpty else {
+                throw CommandFailure(
+                    status: EX_NOINPUT,
+                    description: "\(folder) has no certificate of \(name) that is in force"
+                )
+            }
+            for serial in serials {
+                try tool.run(["ca", "-config", "\(folder)/settings", "-revoke", "\(folder)/\(serial).pem"])
+            }
+        }
+        try writeRevoked()
+    }
+
+    /// In one step: a server that reads it meanwhile has the old list or the new one.
+    private func writeRevoked() throws(CommandFailure) {
+        let (tool, list) = (OpenSSL(folder: folder), folder + "/authority.crl")
+        try tool.run(
+            ["ca", "-config", "\(folder)/settings", "-gencrl", "-crldays", "\(Self.days)", "-out", list + ".new"]
+        )
+        try tool.move(list + ".new", to: list)
+    }
+
+    /// The numbers of the certificates of this name that were not revoked: a renewed one has several.
+    private func serials(of name: String) throws(CommandFailure) -> [String] {
+        try text(folder + "/index.txt").split(separator: "\n").compactMap { line in
+            let fields = line.split(separator: "\t", omittingEmptySubsequences: false)
+            guard fields.count == 6, fields[0] == "V", fields[5] == "/CN=\(name)" else { return nil }
+            return String(fields[3])
+        }
+    }
+
+    private func check(_ name: String, _ kind: Kind) throws(CommandFailure) {
+        let isHost =
+            (1...253).contains(name.utf8.count) && name.first != "-"
+            && name.split(separator: ".", omittingEmptySubsequences: false).allSatisfy {
+                FleetTopics.isName(String($0))
+            }
+        guard kind == .server ? isHost : FleetTopics.isName(name) && name != "authority" else {
+            throw CommandFailure(
+                status: EX_DATAERR,
+                description: kind == .server
+                    ? "\(name) is no name of a host; use small letters, digits, dashes and dots"
+                    : "\(name) is no name; names have up to 64 small letters, digits and dashes"
+            )
+        }
+    }
+
+    /// By which names a server counts as this one.
+    private static func names(_ host: String) -> String {
+        let isAddress = host.utf8.allSatisfy { (0x30...0x39).contains($0) || $0 == UInt8(ascii: ".") }
+        return isAddress ? "IP:\(host)" : host == "localhost" ? "DNS:localhost,IP:127.0.0.1" : "DNS:\(host)"
+    }
+
+    // MARK: Files
+
+    private func text(_ path: String) throws(CommandFailure) -> String {
+        do throws(FleetRefusal) {
+            return String(decoding: try FleetFiles.read(path, atMost: 64 << 20) ?? [], as: UTF8.self)
+        } catch {
+            throw CommandFailure(status: EX_IOERR, description: error.description)
+        }
+    }
+
+    private static func write(_ text: String, to path: String) throws(CommandFailure) {
+        do {
+            try AtomicFile(path: path).write(Data(text.utf8))
+        } catch {
+            throw CommandFailure(status: EX_CANTCREAT, description: "\(path) cannot be written: \(error)")
+        }
+    }
+
+    private static func absolute(_ folder: String) throws(CommandFailure) -> String {
+        guard let path = realpath(folder, nil) else {
+            throw CommandFailure(
+                status: EX_NOINPUT,
+                description: "\(folder): \(String(cString: strerror(errno))); make it with “fleet authority \(folder)”"
+            )
+        }
+        defer { free(path) }
+        return String(cString: path)
+    }
+
+    /// Two that write the list of certificates at once would lose one of theirs.
+    private static func lock(_ folder: String) throws(CommandFailure) -> CInt {
+        let descriptor = open(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else {
+            throw CommandFailure(
+                status: EX_CANTCREAT,
+                description: "\(folder) cannot be written: \(String(cString: strerror(errno)))"
+            )
+        }
+        while flock(descriptor, LOCK_EX) != 0, errno == EINTR {}
+        return descriptor
+    }
+
+    private static let settings = """
+        [ca]
+        default_ca = fleet
+        [fleet]
+        new_certs_dir = $ENV::FLEET_FOLDER
+        database = $ENV::FLEET_FOLDER/index.txt
+        serial = $ENV::FLEET_FOLDER/serial
+        certificate = $ENV::FLEET_FOLDER/authority.pem
+        private_key = $ENV::FLEET_FOLDER/authority.key
+        default_md = sha256
+        unique_subject = no
+        policy = any
+        [any]
+        commonName = supplied
+        [req]
+        distinguished_name = any
+        [authority]
+        basicConstraints = critical,CA:true,pathlen:0
+        keyUsage = critical,keyCertSign,cRLSign
+        subjectKeyIdentifier = hash
+        [server]
+        extendedKeyUsage = serverAuth
+        keyUsage = critical,digitalSignature
+        subjectAltName = $ENV::FLEET_NAMES
+        [client]
+        extendedKeyUsage = clientAuth
+        keyUsage = critical,digitalSignature
+
+        """
+}
+
+/// openssl(1), which makes keys, requests and certificates.
+struct OpenSSL {
+    private let environment: [String: String]
+
+    /// - Parameters:
+    ///   - folder: what the authority's settings call its folder.
+    ///   - names: the further names of a server's certificate.
+    init(folder: String = "", names: String? = nil) {
+        environment = ["FLEET_FOLDER": folder, "FLEET_NAMES": names ?? "DNS:localhost"]
+    }
+
+    /// - Returns: what it wrote.
+    @discardableResult
+    func run(_ words: [String]) throws(CommandFailure) -> String {
+        var settings = HelperProcess.Settings()
+        settings.environment.merge(environment) { $1 }
+        var output: [UInt8] = []
+        let end: HelperProcess.End
+        do throws(HelperProcess.Failure) {
+            end = try HelperProcess.runToEnd(
+                "openssl",
+                words,
+                settings,
+                withErrors: true,
+                within: HelperProcess.Patience(.seconds(60))
+            ) { output += $0.prefix(FleetAuthority.largest - output.count) }
+        } catch {
+            throw CommandFailure(status: EX_UNAVAILABLE, description: "\(error); install the package openssl")
+        }
+        let text = String(decoding: output, as: UTF8.self)
+        guard end.status == 0 else {
+            let reason = text.split(separator: "\n").last { !$0.isEmpty } ?? "no reason"
+            throw CommandFailure(
+                status: EX_DATAERR,
+                description: "openssl \(words[0]) has failed: \(Terminal.printable(String(reason)))"
+            )
+        }
+        return text
+    }
+
+    /// A key of the curve P-256, for this user alone.
+    func makeKey(_ path: String) throws(CommandFailure) {
+        umask(0o077)
+        try run(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", path])
+    }
+
+    /// A request to certify this name for the key.
+    func request(_ name: String, key: String, settings: String, to path: String) throws(CommandFailure) {
+        try run(["req", "-new", "-key", key, "-subj", "/CN=\(name)", "-config", settings, "-out", path])
+    }
+
+    func move(_ path: String, to other: String) throws(CommandFailure) {
+        guard rename(path, other) != 0 else { return }
+        throw CommandFailure(
+            status: EX_CANTCREAT,
+            description: "\(other) cannot be written: \(String(cString: strerror(errno)))"
+        )
+    }
+}

@@ -1,0 +1,147 @@
+import ArgumentParser
+import DBusTransport
+import Fleet
+import FoundationEssentials
+import Glibc
+
+// The side of a fleet that says who belongs to it.
+
+struct FleetAuthorityCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "authority",
+        abstract: "Makes the authority that certifies a fleet's devices, controller and MQTT server.",
+        discussion: "The folder stays with the administrator. An organisation that has an authority uses its own."
+    )
+
+    @Argument(help: "The folder, which is made.")
+    var folder: String
+
+    func run() throws {
+        try reportingFailure {
+            try FleetAuthority.make(in: folder)
+            warn(
+                "made \(folder)/authority.key, which stays here; authority.pem and authority.crl are for the MQTT server"
+            )
+        }
+    }
+}
+
+struct FleetCertifyCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "certify",
+        abstract: "Certifies a device, the controller or the MQTT server.",
+        discussion: """
+            With --request it answers “fleet enrol” of a device: reads the request, and prints what the device needs. Without, it makes a key \
+            in the folder, too. The name is the one that is given here, whatever a request calls itself.
+            """
+    )
+
+    @Argument(help: "The authority's folder.")
+    var folder: String
+
+    @Argument(help: "The name of the device or the controller; of the MQTT server, the host that clients connect to.")
+    var name: String
+
+    @Option(help: ArgumentHelp("The request, or - for standard input.", valueName: "file"))
+    var request: String?
+
+    @Flag(help: "For the MQTT server.")
+    var server = false
+
+    @Flag(help: "Lists the device with the controller, so that orders for all wait for it.")
+    var add = false
+
+    @Option(
+        name: .customLong("group"),
+        help: ArgumentHelp("With --add: a group; may be given several times.", valueName: "name")
+    )
+    var groups: [String] = []
+
+    @OptionGroup var controller: FleetOptions
+
+    func validate() throws {
+        guard !server || !add else { throw ValidationError("--add is for devices, not for the MQTT server") }
+        guard add || groups.isEmpty else { throw ValidationError("--group needs --add") }
+    }
+
+    func run() throws {
+        try reportingFailure {
+            // First the request: the authority is nobody else's meanwhile.
+            let text = try request.map { try PEM.read("CERTIFICATE REQUEST", 1, from: $0)[0] }
+            let answer = try FleetAuthority(folder: folder).certify(name, server ? .server : .client, request: text)
+            // First the list: who has the certificate may report at once.
+            if add { try controller.connect().list([name], groups: groups) }
+            if request == nil {
+                warn("wrote \(folder)/\(name).key and \(folder)/\(name).pem")
+            } else {
+                try emit(String(answer.dropLast()))
+            }
+        }
+    }
+}
+
+struct FleetRevokeCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "revoke",
+        abstract: "Revokes all certificates of a device, and renews the list that the MQTT server reads.",
+        discussion: """
+            Then copy authority.crl to the server, and restart it. The list holds for 397 days, after which the server refuses everybody: \
+            without a name it is only renewed.
+            """
+    )
+
+    @Argument(help: "The authority's folder.")
+    var folder: String
+
+    @Argument(help: "The names in the certificates.")
+    var names: [String] = []
+
+    func run() throws {
+        try reportingFailure {
+            try FleetAuthority(folder: folder).revoke(names)
+            warn("wrote \(folder)/authority.crl; copy it to the MQTT server, and restart the server")
+        }
+    }
+}
+
+/// Texts between lines of hyphens, as keys and certificates travel.
+enum PEM {
+    /// Reads so many of these from a file, or from standard input, where whoever writes need not close it.
+    static func read(_ kind: String, _ count: Int, from file: String) throws(CommandFailure) -> [String] {
+        let descriptor = file == "-" ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw CommandFailure(
+                status: EX_NOINPUT,
+                description: "\(file) cannot be read: \(String(cString: strerror(errno)))"
+            )
+        }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 4096)
+        while bytes.count <= FleetAuthority.largest {
+            let found = blocks(kind, in: String(decoding: bytes, as: UTF8.self))
+            if found.count >= count { return Array(found.prefix(count)) }
+            let length = Glibc.read(descriptor, &chunk, chunk.count)
+            if length == 0 || length < 0 && errno != EINTR { break }
+            bytes += chunk[..<max(0, length)]
+        }
+        throw CommandFailure(
+            status: EX_DATAERR,
+            description:
+                "\(file == "-" ? "standard input" : file) has no \(count) × “\(kind)” in PEM; see “fleet enrol --help”"
+        )
+    }
+
+    static func blocks(_ kind: String, in text: String) -> [String] {
+        let (begin, end) = ("-----BEGIN \(kind)-----", "-----END \(kind)-----")
+        var (found, current): ([String], [Substring]?) = ([], nil)
+        for line in text.split(whereSeparator: \.isNewline) {
+            if line == begin { current = [] }
+            current?.append(line)
+            guard line == end, let lines = current else { continue }
+            found.append(lines.joined(separator: "\n") + "\n")
+            current = nil
+        }
+        return found
+    }
+}

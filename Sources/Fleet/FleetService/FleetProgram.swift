@@ -1,0 +1,106 @@
+package import ArgumentParser
+package import DBusTransport
+package import Fleet
+import Glibc
+import Logging
+package import MQTTClient
+package import ServiceSupport
+
+/// What a fleet's agent and controller are, each in a process of its own.
+package protocol FleetService: Sendable {
+    /// - Parameters:
+    ///   - stateDirectory: what it remembers is there.
+    ///   - log: takes a line for the administrator.
+    /// - Throws: ``FleetRefusal`` for what an administrator has to mend first; other errors where there is no such bus.
+    init(
+        _ configuration: FleetConfiguration,
+        stateDirectory: String,
+        bus: Bus,
+        log: @escaping @Sendable (String) -> Void
+    ) throws
+
+    /// Begins to serve, and returns when it does.
+    func start() async throws
+    /// Whether it does its work; does not return where it hangs. Called on a thread that may wait.
+    var isAlive: Bool { get }
+    /// Ends what ``start()`` began, and returns when the MQTT server has been told.
+    func stop() async
+}
+
+/// What the programs of agent and controller take on their command lines, and how they begin and end.
+package struct FleetProgram: ParsableArguments {
+    @Option(help: ArgumentHelp("The bus: session, system, or an address.", valueName: "bus"))
+    package var bus: String = "system"
+
+    @Option(
+        help: ArgumentHelp(
+            "The configuration.",
+            discussion: "Otherwise /etc/shared-device/fleet-agent.json or fleet-controller.json.",
+            valueName: "file"
+        )
+    )
+    package var configuration: String?
+
+    @Option(
+        name: .customLong("state"),
+        help: ArgumentHelp(
+            "The directory of what it remembers.",
+            discussion: "Otherwise in /var/lib, called as the program.",
+            valueName: "dir"
+        )
+    )
+    package var directory: String?
+
+    @Option(help: ArgumentHelp("The least level to log.", valueName: "level"))
+    package var logLevel: LogLevel = .info
+
+    package init() {}
+
+    /// Serves until SIGTERM or SIGINT. Prints “ready” when it does.
+    ///
+    /// - Parameter role: `agent` or `controller`, as the names of files have it.
+    /// - Throws: `ExitCode`, after a line in the log: 78 for what an administrator has to mend first, 69 for what is not there.
+    package func serve<Service: FleetService>(_ type: Service.Type, role: String) async throws {
+        let process = ServiceProcess("shared-device-\(role)", level: logLevel)
+        defer { process.finish() }
+        let end = try EndSignals()
+        let log = process.log
+        let service: Service
+        do {
+            let configuration = try FleetFiles.configuration(
+                configuration ?? "/etc/shared-device/fleet-\(role).json"
+            )
+            service = try Service(
+                configuration,
+                stateDirectory: directory ?? "/var/lib/shared-device-\(role)",
+                bus: Bus(name: bus)
+            ) { log.notice("\($0)") }
+            try await service.start()
+        } catch {
+            log.error("\(error)")
+            throw ExitCode(error is FleetRefusal ? EX_CONFIG : EX_UNAVAILABLE)
+        }
+        // A limit of time without contact is kept only while the agent works.
+        process.isReady { service.isAlive }
+        await end.first()
+        process.isStopping()
+        await service.stop()
+    }
+}
+
+extension MQTTOptions {
+    /// The server that a fleet's configuration names. Before each connection the key's rights are looked at again.
+    package init(_ configuration: FleetConfiguration) {
+        self.init(
+            host: configuration.host,
+            port: configuration.port,
+            clientIdentifier: configuration.name,
+            certificates: Certificates(
+                authority: configuration.authority,
+                certificate: configuration.certificate,
+                key: configuration.key
+            )
+        )
+        objection = { FleetFiles.objection(toKey: configuration.key) }
+    }
+}

@@ -1,0 +1,303 @@
+import DBusTransport
+import Fleet
+import FleetAgent
+import FleetStage
+import Foundation
+import Glibc
+import MQTTClient
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+/// How agents and controller are connected to the server: what they ask of it, when either side counts as gone, which keys are used.
+@Suite("A fleet's connections")
+struct FleetConnectionTests {
+    private static let presence = MQTTMessage(
+        topic: "sd/1/clinic/dev/a/presence",
+        payload: FleetEvent(.presence(isOnline: false), source: "/test", identifier: "1", time: nil).bytes,
+        isRetained: true
+    )
+
+    @Test(
+        "FL-9: on the wire the client asks for MQTT 5, a clean start, a session of 120 s, 20 messages, and a will after 60 s"
+    )
+    func greeting() async throws {
+        let server = try Listener()
+        var options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
+        options.will = Self.presence
+        let client = try MQTTClient(options) { _ in }
+        let greeting = try await onThread { try Greeting(server.read()) }
+        #expect(greeting.version == 5 && greeting.keepAlive == 60)
+        // Will retained, QoS 1, will, clean start.
+        #expect(greeting.flags == 0b0010_1110)
+        #expect(greeting.properties == [0x11: 120, 0x21: 20])
+        #expect(greeting.willProperties == [0x18: 60])
+        #expect(greeting.texts == ["a", Self.presence.topic, String(decoding: Self.presence.payload, as: UTF8.self)])
+        withExtendedLifetime(client) {}
+    }
+
+    @Test("FL-9: an agent's will is that it is gone, kept")
+    func will() async throws {
+        let (directory, bus) = (try TemporaryDirectory("agent"), try PrivateBus())
+        let text = """
+            {"fleet": "clinic", "name": "ward-1", "host": "mqtt", "authority": "/a", "certificate": "/c", "key": "/k"}
+            """
+        let configuration = try FleetConfiguration(parsing: Array(text.utf8))
+        let agent = try AgentService(configuration, stateDirectory: directory.path, bus: bus.bus) { _ in }
+        let will = try #require(agent.options.will)
+        #expect(will.topic == "sd/1/clinic/dev/ward-1/presence" && will.isRetained && will.isAcknowledged)
+        #expect(try FleetEvent(parsing: will.payload).message == .presence(isOnline: false))
+        let standard = MQTTOptions(host: "mqtt", port: 8883, clientIdentifier: "ward-1", certificates: nil)
+        #expect(agent.options.willDelay == standard.willDelay && agent.options.sessionExpiry == standard.sessionExpiry)
+        #expect(agent.options.keepAlive == 60 && agent.options.certificates?.key == "/k")
+    }
+
+    @Test("FL-9: a device whose network is cut is told as gone by the server, and one that ends in order is not")
+    func cutOff() async throws {
+        let stage = try await FleetStage()
+        for name in ["a", "b", "auditor"] { try await stage.enrol(name) }
+        let relay = try Relay(to: stage.port)
+        let (auditor, heard) = try stage.client("auditor")
+        try await eventually("the auditor is connected") { heard.isConnected }
+        try auditor.subscribe(to: ["sd/1/clinic/dev/+/presence"])
+        let ended = MQTTMessage(topic: "sd/1/clinic/dev/b/presence", payload: Self.presence.payload, isRetained: true)
+        let (b, heardByB) = try stage.client("b") { ($0.will, $0.willDelay) = (ended, 0) }
+        try await eventually("b is connected") { heardByB.isConnected }
+        b.closeAndWait()
+        var options = MQTTOptions(
+            host: "localhost",
+            port: relay.port,
+            clientIdentifier: "a",
+            certificates: stage.files("a")
+        )
+        (options.will, options.willDelay) = (Self.presence, 1)
+        let heardByA = FleetStage.Heard()
+        let a = try MQTTClient(options) { heardByA.add($0) }
+        try await eventually("a is connected") { heardByA.isConnected }
+        #expect(heard.messages.isEmpty)
+        relay.cut()
+        try await eventually("the will is told") { !heard.messages.isEmpty }
+        try await eventually("a knows it, too") { !heardByA.losses.isEmpty }
+        #expect(heard.messages.map(\.topic) == [Self.presence.topic])
+        withExtendedLifetime(a) {}
+    }
+
+    @Test("FL-9: a server that stands still counts as gone, and is found again when it goes on")
+    func engineStopped() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        // The least that the library takes.
+        let (client, heard) = try stage.client("a") { $0.keepAlive = 5 }
+        try await eventually("it is connected") { heard.isConnected }
+        stage.suspendEngine(true)
+        try await eventually("the loss is seen") { !heard.losses.isEmpty }
+        stage.suspendEngine(false)
+        try await eventually("it is connected again") {
+            heard.all.count { if case .connected = $0 { true } else { false } } == 2
+        }
+        withExtendedLifetime(client) {}
+    }
+
+    @Test("FL-10: new files are taken with the next attempt, and a key that others may read is not used")
+    func files() async throws {
+        let stage = try await FleetStage()
+        let other = try await FleetStage()
+        for stage in [stage, other] { try await stage.enrol("a") }
+        let files = stage.files("a")
+        let copies = MQTTOptions.Certificates(
+            authority: stage.path("copy.authority"),
+            certificate: stage.path("copy.pem"),
+            key: stage.path("copy.key")
+        )
+        func place(_ from: MQTTOptions.Certificates) throws {
+            for (from, to) in [
+                (from.authority, copies.authority), (from.certificate, copies.certificate), (from.key, copies.key),
+            ] {
+                try Data(contentsOf: URL(filePath: from)).write(to: URL(filePath: to), options: .atomic)
+                chmod(to, 0o600)
+            }
+        }
+        // Those of another fleet.
+        try place(other.files("a"))
+        var options = MQTTOptions(host: "localhost", port: stage.port, clientIdentifier: "a", certificates: copies)
+        options.firstDelay = .milliseconds(20)
+        options.objection = { FleetFiles.objection(toKey: copies.key) }
+        let heard = FleetStage.Heard()
+        let client = try MQTTClient(options) { heard.add($0) }
+        try await eventually("neither trusts the other") { !heard.losses.isEmpty }
+        chmod(copies.key, 0o640)
+        try await eventually("the key is objected to") {
+            heard.losses.contains {
+                if case .objection(let text) = $0.reason { text.contains("chmod 600") } else { false }
+            }
+        }
+        #expect(!heard.isConnected)
+        try place(files)
+        try await eventually("the new ones are taken") { heard.isConnected }
+        withExtendedLifetime(client) {}
+    }
+
+    @Test("FL-10: a credential of systemd's is a key that an access list shows to the unit")
+    func credential() throws {
+        let directory = try TemporaryDirectory("credentials")
+        let file = "\(directory.path)/key"
+        try Data("key".utf8).write(to: URL(filePath: file))
+        chmod(file, 0o440)
+        #expect(FleetFiles.objection(toKey: file, credentials: directory.path) == nil)
+        for other in [nil, "", "/run/credentials/x", String(directory.path.dropLast())] {
+            #expect(FleetFiles.objection(toKey: file, credentials: other)?.contains("chmod 600") == true)
+        }
+        chmod(file, 0o444)
+        #expect(FleetFiles.objection(toKey: file, credentials: directory.path) != nil)
+    }
+
+    @Test(
+        "FL-10: an agent whose key others may read, or that is another user's, does not start",
+        arguments: ["rights", "owner"]
+    )
+    func key(what: String) async throws {
+        guard what == "rights" || geteuid() == 0 else { return }
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        if what == "rights" { chmod(stage.files("a").key, 0o644) } else { chown(stage.files("a").key, 65534, 65534) }
+        let agent = try ChildProcess(
+            ChildProcess.built("shared-device-agent"),
+            ["--bus", stage.bus.address, "--configuration", stage.path("a.json"), "--state", stage.path("a-state")]
+        )
+        #expect(await agent.exitStatus() == EX_CONFIG)
+        #expect(agent.errorText.contains(what == "rights" ? "chmod 600" : "chown \(geteuid())"), "\(agent.errorText)")
+    }
+}
+
+// MARK: - A server that only listens
+
+/// What a client says first, by MQTT 5.0, 3.1.
+private struct Greeting {
+    struct Wrong: Error {}
+
+    let version, flags: UInt8
+    let keepAlive: Int
+    let properties: [UInt8: Int]
+    var willProperties: [UInt8: Int] = [:]
+    /// The client identifier, the will's topic and its payload.
+    var texts: [String] = []
+
+    init(_ bytes: [UInt8]) throws {
+        var rest = bytes[...]
+        func number(_ count: Int) throws -> Int {
+            guard rest.count >= count else { throw Wrong() }
+            defer { rest = rest.dropFirst(count) }
+            return rest.prefix(count).reduce(0) { $0 << 8 | Int($1) }
+        }
+        func length() throws -> Int {
+            var (value, shift) = (0, 0)
+            while true {
+                let byte = try number(1)
+                value |= (byte & 0x7F) << shift
+                if byte < 0x80 { return value }
+                shift += 7
+            }
+        }
+        func text() throws -> String {
+            let count = try number(2)
+            defer { rest = rest.dropFirst(count) }
+            return String(decoding: rest.prefix(count), as: UTF8.self)
+        }
+        func numbers() throws -> [UInt8: Int] {
+            let end = try length()
+            let after = rest.count - end
+            var found: [UInt8: Int] = [:]
+            while rest.count > after {
+                let name = UInt8(try number(1))
+                found[name] = try number([0x11, 0x18].contains(name) ? 4 : 2)
+            }
+            return found
+        }
+        guard try number(1) == 0x10, try length() == rest.count, try text() == "MQTT" else { throw Wrong() }
+        version = UInt8(try number(1))
+        flags = UInt8(try number(1))
+        keepAlive = try number(2)
+        properties = try numbers()
+        texts.append(try text())
+        willProperties = try numbers()
+        texts += [try text(), try text()]
+    }
+}
+
+/// A socket of this machine's that somebody connects to.
+private final class Listener: Sendable {
+    let port: UInt16
+    let descriptor: CInt
+
+    init() throws {
+        port = try FleetStage.freePort()
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var yes: CInt = 1
+        setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<CInt>.size))
+        guard withAddress(port, { bind(descriptor, $0, $1) }) == 0, listen(descriptor, 8) == 0 else {
+            throw FleetStage.StageFailure("port \(port) cannot be served")
+        }
+    }
+
+    deinit { close(descriptor) }
+
+    /// What the first to connect says first. Blocks.
+    func read() throws -> [UInt8] {
+        let connection = accept(descriptor, nil, nil)
+        defer { close(connection) }
+        var bytes = [UInt8](repeating: 0, count: 4096)
+        let count = Glibc.read(connection, &bytes, bytes.count)
+        return Array(bytes.prefix(max(0, count)))
+    }
+}
+
+/// A network between a client and the server, which can be cut: neither side says good-bye.
+private final class Relay: Sendable {
+    private let listener: Listener
+    private let open = Locked<[CInt]>([])
+
+    var port: UInt16 { listener.port }
+
+    /// Passes on one connection.
+    init(to server: UInt16) throws {
+        listener = try Listener()
+        guard
+            QuietThread.start(
+                "relay",
+                { [self] in
+                    let client = accept(listener.descriptor, nil, nil)
+                    let other = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+                    _ = withAddress(server) { connect(other, $0, $1) }
+                    open.withLock { $0 = [client, other] }
+                    for (from, to) in [(client, other), (other, client)] {
+                        _ = QuietThread.start("relay") { Self.pass(from, to) }
+                    }
+                }
+            ) != nil
+        else { throw FleetStage.StageFailure("no thread") }
+    }
+
+    private static func pass(_ from: CInt, _ to: CInt) {
+        var bytes = [UInt8](repeating: 0, count: 16_384)
+        while true {
+            let count = Glibc.read(from, &bytes, bytes.count)
+            guard count > 0, Glibc.write(to, bytes, count) == count else { return }
+        }
+    }
+
+    /// Resets both connections, without a word of MQTT.
+    func cut() {
+        open.withLock { for descriptor in $0 { shutdown(descriptor, CInt(SHUT_RDWR)) } }
+    }
+}
+
+private func withAddress(_ port: UInt16, _ body: (UnsafePointer<sockaddr>, socklen_t) -> CInt) -> CInt {
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    address.sin_port = port.bigEndian
+    let length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    return withUnsafePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, length) }
+    }
+}

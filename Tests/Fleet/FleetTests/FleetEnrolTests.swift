@@ -1,0 +1,197 @@
+import FleetStage
+import Foundation
+import Glibc
+import MQTTClient
+import NotifyCenterTestKit
+import Testing
+
+/// `shared-device fleet enrol` on a device, `fleet certify` and `fleet revoke` on the other side.
+@Suite("Enrolling a device in a fleet")
+struct FleetEnrolTests {
+    private static func words(_ name: String, _ stage: FleetStage, _ more: String...) -> [String] {
+        [
+            "enrol", name, "--fleet", "clinic", "--host", "localhost", "--port", "\(stage.port)", "--directory",
+            stage.path("device"),
+        ] + more
+    }
+
+    private static func write(_ lines: [String], _ name: String, _ stage: FleetStage) throws -> String {
+        try (lines.joined(separator: "\n") + "\n").write(toFile: stage.path(name), atomically: true, encoding: .utf8)
+        return stage.path(name)
+    }
+
+    private static func rights(_ path: String) throws -> Int {
+        try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int ?? 0
+    }
+
+    @Test(
+        "FL-10: one command on each side, at once: the request and the answer go from one to the other, and the agent connects"
+    )
+    func bothAtOnce() async throws {
+        let stage = try await FleetStage()
+        try await stage.startController()
+        let device = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["fleet"] + Self.words("ward-1", stage, "--contact-timeout", "3600")
+        )
+        try await device.line { $0 == "-----END CERTIFICATE REQUEST-----" }
+        let authority = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            [
+                "fleet", "certify", stage.path("pki"), "ward-1", "--request", "-", "--add", "--group", "wards", "--bus",
+                stage.bus.address,
+            ]
+        )
+        for line in device.lines { try authority.write(line) }
+        #expect(await authority.exitStatus() == 0, "\(authority.errorText)")
+        for line in authority.lines { try device.write(line) }
+        // Neither side has closed anything yet.
+        #expect(await device.exitStatus() == 0, "\(device.errorText)")
+        #expect(device.errorText.contains("systemctl enable --now shared-device-agent"), "\(device.errorText)")
+
+        #expect(try Self.rights(stage.path("device/fleet/ward-1.key")) == 0o600)
+        #expect(!FileManager.default.fileExists(atPath: stage.path("pki/ward-1.key")), "the key stays on the device")
+        let left = try FileManager.default.contentsOfDirectory(atPath: stage.path("device/fleet")).sorted()
+        #expect(left == ["authority.pem", "ward-1.key", "ward-1.pem"])
+        try FileManager.default.createDirectory(atPath: stage.path("state"), withIntermediateDirectories: true)
+        let agent = try await ChildProcess.service(
+            ChildProcess.built("shared-device-agent"),
+            [
+                "--bus", stage.bus.address, "--configuration", stage.path("device/fleet-agent.json"), "--state",
+                stage.path("state"),
+            ]
+        )
+        // Its broker is not there, which it reports.
+        try await eventually("the device has reported") {
+            try await stage.fleet("devices").lines.contains {
+                $0.hasPrefix("ward-1") && $0.contains("wards") && !$0.contains("never")
+            }
+        }
+        withExtendedLifetime(agent) {}
+    }
+
+    @Test("in two steps, with files; done again, it renews the certificate for the same key")
+    func twoSteps() async throws {
+        let stage = try await FleetStage()
+        var keys: [Data] = []
+        for _ in 0..<2 {
+            let request = try await stage.fleet(Self.words("ward-1", stage, "--request-only"))
+            #expect(request.status == 0, "\(request)")
+            let file = try Self.write(request.lines, "ward-1.csr", stage)
+            let answer = try await stage.fleet("certify", stage.path("pki"), "ward-1", "--request", file)
+            #expect(answer.status == 0, "\(answer)")
+            let certificate = try Self.write(answer.lines, "answer", stage)
+            let enrolled = try await stage.fleet(Self.words("ward-1", stage, "--certificate", certificate))
+            #expect(enrolled.status == 0, "\(enrolled)")
+            keys.append(try Data(contentsOf: URL(filePath: stage.path("device/fleet/ward-1.key"))))
+        }
+        #expect(keys[0] == keys[1])
+    }
+
+    @Test("the answer has to be for this key and this name, and from the authority of before; what is there stays")
+    func wrongAnswers() async throws {
+        let stage = try await FleetStage()
+        let request = try await stage.fleet(Self.words("ward-1", stage, "--request-only"))
+        let file = try Self.write(request.lines, "ward-1.csr", stage)
+        let pki = stage.path("pki")
+        let right = try await stage.fleet("certify", pki, "ward-1", "--request", file)
+        let place = try Self.write(right.lines, "right", stage)
+        #expect(try await stage.fleet(Self.words("ward-1", stage, "--certificate", place)).status == 0)
+
+        let otherName = try await stage.fleet("certify", pki, "ward-2", "--request", file)
+        _ = try await stage.fleet("certify", pki, "ward-3")
+        let otherKey = try ["ward-3", "authority"].map {
+            try String(contentsOfFile: "\(pki)/\($0).pem", encoding: .utf8)
+        }
+        let other = stage.path("other")
+        _ = try await stage.fleet("authority", other)
+        let otherAuthority = try await stage.fleet("certify", other, "ward-1", "--request", file)
+        let before = try Data(contentsOf: URL(filePath: stage.path("device/fleet/ward-1.pem")))
+        for (lines, reason) in [
+            (otherName.lines, "another name"), (otherKey, "another name"), (otherAuthority.lines, "another authority"),
+            (["nothing"], "CERTIFICATE"), (Array(right.lines.prefix(4)), "CERTIFICATE"),
+        ] {
+            let file = try Self.write(lines, "wrong", stage)
+            let outcome = try await stage.fleet(Self.words("ward-1", stage, "--certificate", file))
+            #expect(outcome.status == EX_DATAERR && outcome.errors.contains(reason), "\(reason): \(outcome)")
+        }
+        // The right name, and a key of its own.
+        unlink("\(pki)/ward-1.key")
+        _ = try await stage.fleet("certify", pki, "ward-1")
+        let same = try ["ward-1", "authority"].map { try String(contentsOfFile: "\(pki)/\($0).pem", encoding: .utf8) }
+        let outcome = try await stage.fleet(
+            Self.words("ward-1", stage, "--certificate", try Self.write(same, "wrong", stage))
+        )
+        #expect(outcome.status == EX_DATAERR && outcome.errors.contains("another key"), "\(outcome)")
+        #expect(try Data(contentsOf: URL(filePath: stage.path("device/fleet/ward-1.pem"))) == before)
+    }
+
+    @Test("a key that others could have read is not used, neither the device's nor the authority's")
+    func rights() async throws {
+        let stage = try await FleetStage()
+        #expect(try await stage.fleet(Self.words("ward-1", stage, "--request-only")).status == 0)
+        chmod(stage.path("device/fleet/ward-1.key"), 0o640)
+        let device = try await stage.fleet(Self.words("ward-1", stage, "--request-only"))
+        #expect(device.status == EX_NOPERM && device.errors.contains("others than its owner"), "\(device)")
+        #expect(device.lines.isEmpty)
+        #expect(try Self.rights(stage.path("pki/authority.key")) == 0o600)
+        chmod(stage.path("pki/authority.key"), 0o604)
+        for words in [["certify", stage.path("pki"), "x"], ["revoke", stage.path("pki"), "localhost"]] {
+            let authority = try await stage.fleet(words)
+            #expect(authority.status == EX_NOPERM && authority.errors.contains("chmod 600"), "\(authority)")
+        }
+    }
+
+    @Test(
+        "names that mean something elsewhere are refused, on both sides",
+        arguments: ["A", "a/b", "+", "a b", "ü", ""]
+    )
+    func names(name: String) async throws {
+        let stage = try await FleetStage()
+        #expect(try await stage.fleet(["certify", stage.path("pki"), "--", name]).status == EX_DATAERR)
+        let words = Self.words("x", stage).map { $0 == "x" ? name : $0 }
+        #expect(try await stage.fleet(words).status == EX_DATAERR)
+        #expect(!FileManager.default.fileExists(atPath: stage.path("device")))
+    }
+
+    @Test("a revocation is for all certificates of a name, also those that were renewed")
+    func revocation() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        let first = stage.files("a")
+        let old = stage.path("old.pem")
+        try FileManager.default.copyItem(atPath: first.certificate, toPath: old)
+        let request = try await stage.fleet(Self.words("a", stage, "--request-only"))
+        let file = try Self.write(request.lines, "a.csr", stage)
+        #expect(try await stage.fleet("certify", stage.path("pki"), "a", "--request", file).status == 0)
+        try await stage.revoke("a")
+        try await stage.killEngine()
+        try await stage.startEngine()
+        let (client, heard) = try stage.client("a") {
+            $0.certificates = .init(authority: first.authority, certificate: old, key: first.key)
+        }
+        try await eventually("the first one is refused") { heard.losses.count >= 2 }
+        #expect(!heard.isConnected)
+        #expect(try await stage.fleet("revoke", stage.path("pki"), "a").status == EX_NOINPUT)
+        // Without a name the list is renewed.
+        #expect(try await stage.fleet("revoke", stage.path("pki")).status == 0)
+        withExtendedLifetime(client) {}
+    }
+
+    @Test("an authority is made once, and many may ask it at the same time")
+    func authority() async throws {
+        let stage = try await FleetStage()
+        #expect(try await stage.fleet("authority", stage.path("pki")).status == EX_CANTCREAT)
+        #expect(try await stage.fleet("certify", stage.path("none"), "a").status == EX_NOINPUT)
+        let statuses = try await withThrowingTaskGroup(of: Int32.self) { group in
+            for index in 0..<6 {
+                group.addTask { try await stage.fleet("certify", stage.path("pki"), "d-\(index)").status }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(statuses == Array(repeating: 0, count: 6))
+        let list = try String(contentsOfFile: stage.path("pki/index.txt"), encoding: .utf8)
+        let serials = list.split(separator: "\n").map { $0.split(separator: "\t", omittingEmptySubsequences: false)[3] }
+        #expect(Set(serials).count == 8)
+    }
+}
