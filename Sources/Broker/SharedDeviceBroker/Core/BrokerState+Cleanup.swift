@@ -35,6 +35,7 @@ extension BrokerState {
         case .recorded, .completed:
             noteSettled(progress, session, participant, detail: detail)
             needsDisk(within: progress == .begun ? Self.lazyWrite : .zero)
+            if reminder == nil, ledger.idle.contains(participant) { remind() }
             touch()
         }
         guard progress != .begun else { return [:] }
@@ -174,12 +175,13 @@ extension BrokerState {
     static let firstReminder = Duration.seconds(2)
     static let longestPause = Duration.seconds(60)
 
-    /// Announces again, at growing intervals, while an app that runs has not asked: a broadcast that it lost must not keep a round open.
+    /// Announces again, at growing intervals, while an app that runs does not see to what it owes: neither a broadcast that it lost nor an answer
+    /// that it did not heed may keep a round open.
     mutating func remind() { reminder = (now.uptime + Self.firstReminder, Self.firstReminder) }
 
     mutating func remindIfDue() {
         guard let due = reminder, due.at <= now.uptime else { return }
-        guard ledger.unaware.contains(where: { isRunning($0) }) else {
+        guard ledger.idle.contains(where: { isRunning($0) }) else {
             reminder = nil
             return
         }

@@ -102,7 +102,7 @@ struct CleanupRoundTests {
         #expect(try device.owed(by: device.app("desk")).isEmpty)
     }
 
-    @Test("an app that runs and has not asked is reminded, at growing intervals, until it asks")
+    @Test("an app that runs and has not begun is reminded, at growing intervals, until it begins")
     func reminders() throws {
         let session = try adaWasHere()
         try device.report(.finished, of: session, by: desk)
@@ -113,10 +113,36 @@ struct CleanupRoundTests {
         #expect(device.announcements == announced + 2)
         device.advance(by: .seconds(3600))
         #expect((announced + 50...announced + 70).contains(device.announcements), "about once a minute")
-        let last = device.announcements
+        // What it was told may have been the answer to a question that leads to no cleanup.
+        var last = device.announcements
         _ = try device.owed(by: a)
+        device.advance(by: .seconds(120))
+        #expect(device.announcements > last)
+        last = device.announcements
+        try device.report(.begun, of: session, by: a)
         device.advance(by: .seconds(3600))
         #expect(device.announcements == last)
+    }
+
+    @Test("a process that has cleaned up, and owes it again because another one of its app has ended, is reminded")
+    func reminderAfterAnothersEnd() throws {
+        let other = device.app("a")
+        let session = try device.signIn("ada", by: desk)
+        for app in [a, other] { _ = try device.session(for: app) }
+        try device.signOut(by: desk)
+        for app in [a, other] { _ = try device.session(for: app) }
+        try device.report(.finished, of: session, by: desk)
+        try device.report(.finished, of: session, by: a)
+        let announced = device.announcements
+        device.advance(by: .seconds(3))
+        #expect(device.announcements > announced, "the other process has not reported")
+        device.quit(other)
+        #expect(try device.owed(by: a) == [session])
+        let last = device.announcements
+        device.advance(by: .seconds(3))
+        #expect(device.announcements > last)
+        try device.report(.finished, of: session, by: a)
+        #expect(try device.round(session, by: desk)?.isComplete == true)
     }
 
     @Test("whoever waits for a round hears of each change, and at the end that it is complete")
