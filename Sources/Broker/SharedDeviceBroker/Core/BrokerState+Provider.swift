@@ -88,6 +88,8 @@ extension BrokerState {
         let number: UInt64
         let participant: Participant
         let scopes: Set<String>
+        /// Whether the app has named them: then it gets all or none. Otherwise it gets what is granted of its manifest's.
+        let areNamed: Bool
         /// Whether the app wants a new one.
         let isRefresh: Bool
 
@@ -114,9 +116,11 @@ extension BrokerState {
             number: request.number,
             participant: participant,
             scopes: scopes,
+            areNamed: !wanted.isEmpty,
             isRefresh: refresh
         )
         if let kept = keptToken(for: token) {
+            try checkGrant(kept, for: token)
             return try handOver(request, participant, Grant(account: account, epoch: device.epoch, token: kept))
         }
         if provider.needsPerson { throw personNeeded }
@@ -231,6 +235,7 @@ extension BrokerState {
             provider.queue.removeAll { $0.number == next.number }
             guard let asked = asked.removeValue(forKey: next.number), let account = device.account else { continue }
             do throws(Refusal) {
+                try checkGrant(kept, for: next)
                 let grant = Grant(account: account, epoch: device.epoch, token: kept)
                 if let fields = try handOver(asked.request, asked.participant, grant) {
                     reply(asked.request.number, fields)
