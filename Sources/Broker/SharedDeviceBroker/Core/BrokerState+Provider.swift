@@ -14,12 +14,21 @@ package struct ProviderSession: Sendable, Equatable {
     package internal(set) var record: ProviderRecord?
     /// When the provider said last that the person is signed in, by the wall clock.
     package internal(set) var checkedAt: Date
+    /// Whether the provider wants the person before it gives a token. A start of the broker does not make up for the person.
+    package internal(set) var needsPerson: Bool
 
-    package init(issuer: String, client: String, record: ProviderRecord?, checkedAt: Date) {
+    package init(
+        issuer: String,
+        client: String,
+        record: ProviderRecord?,
+        checkedAt: Date,
+        needsPerson: Bool = false
+    ) {
         self.issuer = issuer
         self.client = client
         self.record = record
         self.checkedAt = checkedAt
+        self.needsPerson = needsPerson
     }
 
     init(_ settings: OrganisationSettings, record: ProviderRecord, at now: Moment) {
@@ -300,7 +309,7 @@ extension BrokerState {
         provider.session = session
         provider.provedAt = ledger.sessions[device.epoch]?.startedAt ?? .distantPast
         provider.mayBeUsed = true
-        provider.needsPerson = session.record == nil
+        provider.needsPerson = session.record == nil || session.needsPerson
         // The clock may have been set since: nobody was checked later than now.
         provider.lastGood = now.uptime - .seconds(max(0, now.wall.timeIntervalSince(session.checkedAt)))
     }
@@ -344,6 +353,8 @@ extension BrokerState {
 
     mutating func needPerson() {
         provider.needsPerson = true
+        provider.session?.needsPerson = true
+        keepProviderSession(within: .zero)
         provider.lastGood = now.uptime
         tokens.drop()
         refuseTokens(personNeeded)
