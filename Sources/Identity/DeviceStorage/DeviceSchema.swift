@@ -118,6 +118,7 @@ enum DeviceSchema {
                 said_at REAL NOT NULL
             );
             """,
+            "ALTER TABLE provider_session ADD COLUMN needs_person INTEGER NOT NULL DEFAULT 0 CHECK (needs_person IN (0, 1));",
         ]
     }
 

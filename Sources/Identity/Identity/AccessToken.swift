@@ -21,6 +21,36 @@ package struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomD
         self.identity = identity
     }
 
+    /// Those of `wanted` that a provider has not granted with `granted` (RFC 6749, section 5.1).
+    ///
+    /// Providers leave out what belongs to each sign-in, and some name a scope of a service longer than they were asked, or in other capitals. What asks
+    /// for all that is configured (`…/.default`) is never named.
+    package static func scopes(_ wanted: Set<String>, notIn granted: Set<String>) -> Set<String> {
+        wanted.filter { wanted in
+            !ofSignIn.contains(wanted) && !wanted.hasSuffix("/.default") && !granted.contains { isSame($0, wanted) }
+        }
+    }
+
+    /// Those of `granted` that somebody may not have who may have `allowed`.
+    package static func scopes(_ granted: Set<String>, beyond allowed: Set<String>) -> Set<String> {
+        granted.filter { granted in
+            !ofSignIn.contains(granted)
+                && !allowed.contains { allowed in
+                    isSame(granted, allowed)
+                        || allowed.hasSuffix("/.default")
+                            && (!granted.contains("/") || granted.hasPrefix(allowed.dropLast(".default".count)))
+                }
+        }
+    }
+
+    /// They say who the person is, which an app with any token knows.
+    private static let ofSignIn = IdentityToken.scopesOfPersons.union(["offline_access"])
+
+    private static func isSame(_ first: String, _ second: String) -> Bool {
+        let (first, second) = (first.lowercased(), second.lowercased())
+        return first == second || !second.contains("/") && first.hasSuffix("/" + second)
+    }
+
     /// Whether this can be the name of what a token permits (RFC 6749, section 3.3): visible ASCII without the quotation mark and the backslash.
     package static func isScope(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }

@@ -64,7 +64,8 @@ extension BrokerFailure {
             case .providerUnavailable: .noNetwork
             case .userCanceled: .userCanceled
             case .loginExpired: .applicationCanceled
-            case .appNotEligible, .providerMisconfigured, .notSharedDevice, .tenantMismatch, .deviceNotJoined:
+            case .appNotEligible, .providerMisconfigured, .scopesDeclined, .notSharedDevice, .tenantMismatch,
+                .deviceNotJoined:
                 .incorrectConfiguration
             case .brokerUnavailable, .tooManyAttempts: .transientError
             default: .unexpected

@@ -25,9 +25,9 @@ public let MSALSTSErrorCodesKey = "MSALSTSErrorCodesKey"
 public let MSALHTTPHeadersKey = "MSALHTTPHeadersKey"
 /// The status of an HTTP answer. Never set here.
 public let MSALHTTPResponseCodeKey = "MSALHTTPResponseCodeKey"
-/// Scopes that were asked for and not granted. Never set here: the broker grants all of them or none.
+/// Scopes that were asked for and not granted. Never set here; the description of ``MSALError/serverDeclinedScopes`` names them.
 public let MSALDeclinedScopesKey = "MSALDeclinedScopesKey"
-/// Scopes that were granted while others were declined. Never set here.
+/// Scopes that were granted while others were declined. Never set here; the description names them, too.
 public let MSALGrantedScopesKey = "MSALGrantedScopesKey"
 /// The broker's version. Never set here; ``MSALDeviceInformation/extraDeviceInformation`` has it.
 public let MSALBrokerVersionKey = "MSALBrokerVersionKey"
@@ -46,7 +46,7 @@ public enum MSALError: Int, Sendable, CaseIterable {
     case workplaceJoinRequired = -50001
     /// A person has to sign in: call ``MSALPublicClientApplication/acquireToken(with:completionBlock:)``.
     case interactionRequired = -50002
-    /// Some scopes were not granted. The broker never answers so.
+    /// The organisation's provider does not grant all scopes that were asked for; the description names those that it grants.
     case serverDeclinedScopes = -50003
     /// The app has to meet a protection policy first. The broker never answers so.
     case serverProtectionPoliciesRequired = -50004

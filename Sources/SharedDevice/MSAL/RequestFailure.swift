@@ -112,5 +112,6 @@ struct ErrorCodes: Sendable, Equatable {
         .providerUnavailable: .surfaced(.serverError),
         .providerMisconfigured: .surfaced(.serverError),
         .loginExpired: .internal(.internalErrorAuthorizationFailed),
+        .scopesDeclined: .surfaced(.serverDeclinedScopes),
     ]
 }

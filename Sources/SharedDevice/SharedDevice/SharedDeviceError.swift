@@ -24,6 +24,7 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
             case providerUnavailable = "provider_unavailable"
             case providerMisconfigured = "provider_misconfigured"
             case loginExpired = "login_expired"
+            case scopesDeclined = "declined_scope_error"
         }
 
         private let kind: Kind
@@ -71,6 +72,8 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         public static let providerMisconfigured = Code(kind: .providerMisconfigured)
         /// The time for this sign-in is over, or it was ended; begin a new one.
         public static let loginExpired = Code(kind: .loginExpired)
+        /// The organisation's provider does not grant all scopes that were asked for; the message names those that it grants.
+        public static let scopesDeclined = Code(kind: .scopesDeclined)
 
         /// The code's text, which also travels on the bus.
         public var description: String { kind.rawValue }

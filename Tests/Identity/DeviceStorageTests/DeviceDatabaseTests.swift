@@ -201,7 +201,7 @@ struct DeviceDatabaseTests {
         )
         #expect(try DeviceDatabase(directory: directory.state, firstEpoch: 0).epoch == 2)
         let file = try SQLiteConnection(path: directory.databaseFile, .read)
-        #expect(try file.value("PRAGMA user_version") == 4)
+        #expect(try file.value("PRAGMA user_version") == 5)
         #expect(try file.value("SELECT count(*) FROM sqlite_master WHERE name LIKE 'grdb%'") == 0)
     }
 
@@ -213,7 +213,24 @@ struct DeviceDatabaseTests {
         #expect(failure()?.code == .foreignFile)
     }
 
-    @Test("a newer version's database is refused, and not changed", arguments: [5, -1])
+    @Test("a session with the organisation's provider that an earlier version has kept is there after the upgrade")
+    func earlierSession() throws {
+        try makeSoundFile()
+        try SQLiteConnection(path: directory.databaseFile).execute(
+            """
+            ALTER TABLE provider_session DROP COLUMN needs_person;
+            DROP TABLE device_compliance;
+            INSERT INTO provider_session (epoch, issuer, client, record, checked_at) VALUES (2, 'https://login.example', 'device', x'00', 1);
+            PRAGMA user_version = 3;
+            """
+        )
+        _ = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+        let file = try SQLiteConnection(path: directory.databaseFile, .read)
+        #expect(try file.value("PRAGMA user_version") == 5)
+        #expect(try file.value("SELECT needs_person FROM provider_session WHERE issuer = 'https://login.example'") == 0)
+    }
+
+    @Test("a newer version's database is refused, and not changed", arguments: [6, -1])
     func newerVersion(version: Int) throws {
         try makeSoundFile()
         try SQLiteConnection(path: directory.databaseFile).execute("PRAGMA user_version = \(version)")

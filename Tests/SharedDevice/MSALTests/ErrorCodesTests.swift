@@ -28,6 +28,7 @@ struct ErrorCodesTests {
         (.providerUnavailable, Codes(.serverError)),
         (.providerMisconfigured, Codes(.serverError)),
         (.loginExpired, .internal(.internalErrorAuthorizationFailed)),
+        (.scopesDeclined, Codes(.serverDeclinedScopes)),
     ]
 
     @Test("each code has its pair, and the error says what the shared device said", arguments: expected)

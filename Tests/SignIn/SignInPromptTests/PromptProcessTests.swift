@@ -130,6 +130,31 @@ struct PromptProcessTests {
         #expect(await prompt.exitStatus() == 0)
     }
 
+    @Test("what lies in a directory that others may change is nobody's leftover: it stays", arguments: [true, false])
+    func strangersDirectory(isForeign: Bool) async throws {
+        let directory = try TemporaryDirectory("si")
+        let (root, file) = ("\(directory.path)/sign-in", "\(directory.path)/sign-in/abcdef/file")
+        try FileManager.default.createDirectory(atPath: "\(root)/abcdef", withIntermediateDirectories: true)
+        try Data().write(to: URL(filePath: file))
+        chmod(root, 0o700)
+        // Only root can give a directory away; for others one that all may write to is the same.
+        if isForeign, geteuid() == 0 { chown(root, 2, 2) } else { chmod(root, 0o777) }
+        // In a process of its own: whatever that has started counts as a browser's.
+        func remove() async throws -> String {
+            let program = ChildProcess.built("shared-device-sign-in")
+            let variables = ["XDG_RUNTIME_DIR": directory.path]
+            let guardian = try ChildProcess(program, ["--guards-browser"], environment: variables)
+            _ = await guardian.exitStatus()
+            return guardian.errorText
+        }
+        #expect(try await remove().contains("not a directory of this user alone"))
+        #expect(FileManager.default.fileExists(atPath: file))
+        chown(root, geteuid(), getegid())
+        chmod(root, 0o700)
+        #expect(try await remove().isEmpty)
+        #expect(!FileManager.default.fileExists(atPath: file))
+    }
+
     @Test("no password is among the arguments and variables of any process, nor the page's address")
     func secrets() async throws {
         let device = try await PromptDevice()

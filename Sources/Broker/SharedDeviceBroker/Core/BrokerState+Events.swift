@@ -52,7 +52,7 @@ extension BrokerState {
                 if isOfProvider(event), event.subject == nil || event.subject == subject { askSoon() }
             case .compliant, .notCompliant:
                 if isOfProvider(event) { isKept = heedCompliance(event) || isKept }
-            case .ended, .reauthenticate: heedEnd(event)
+            case .ended, .reauthenticate: isKept = heedEnd(event) || isKept
             }
         }
         return isKept
@@ -64,19 +64,25 @@ extension BrokerState {
         policy.organisation?.issuer.text.utf8.elementsEqual(name.utf8) == true
     }
 
-    private mutating func heedEnd(_ event: ProviderEvent) {
+    /// - Returns: whether the disk has to have it. That of a sign-out is noted apart, before anybody is answered.
+    private mutating func heedEnd(_ event: ProviderEvent) -> Bool {
         let isOld = event.date.map { $0 < now.wall.addingTimeInterval(-Self.clockSkew) } ?? false
         if event.kind == .ended, !isOld, let provided = pending?.asked?.provided, event.concerns(provided.record) {
             // Ended while the disk is still to have it.
-            return dropPendingSignIn(because: .signInAgain(event.issuer))
+            dropPendingSignIn(because: .signInAgain(event.issuer))
+            return false
         }
-        guard let record = provider.session?.record, event.concerns(record) else { return }
+        guard let record = provider.session?.record, event.concerns(record) else { return false }
         // It was told late, or told again: the person has proved since who they are. Whether they may stay the provider knows.
-        if let date = event.date, date < provider.provedAt.addingTimeInterval(-Self.clockSkew) { return askSoon() }
+        if let date = event.date, date < provider.provedAt.addingTimeInterval(-Self.clockSkew) {
+            askSoon()
+            return false
+        }
         switch event.kind {
         case .reauthenticate: if !provider.needsPerson { needPerson() }
         default: endByProvider("the provider has ended its session, and told so")
         }
+        return provider.needsPerson
     }
 
     // MARK: Asking before the time

@@ -14,12 +14,21 @@ package struct ProviderSession: Sendable, Equatable {
     package internal(set) var record: ProviderRecord?
     /// When the provider said last that the person is signed in, by the wall clock.
     package internal(set) var checkedAt: Date
+    /// Whether the provider wants the person before it gives a token. A start of the broker does not make up for the person.
+    package internal(set) var needsPerson: Bool
 
-    package init(issuer: String, client: String, record: ProviderRecord?, checkedAt: Date) {
+    package init(
+        issuer: String,
+        client: String,
+        record: ProviderRecord?,
+        checkedAt: Date,
+        needsPerson: Bool = false
+    ) {
         self.issuer = issuer
         self.client = client
         self.record = record
         self.checkedAt = checkedAt
+        self.needsPerson = needsPerson
     }
 
     init(_ settings: OrganisationSettings, record: ProviderRecord, at now: Moment) {
@@ -88,6 +97,8 @@ extension BrokerState {
         let number: UInt64
         let participant: Participant
         let scopes: Set<String>
+        /// Whether the app has named them: then it gets all or none. Otherwise it gets what is granted of its manifest's.
+        let areNamed: Bool
         /// Whether the app wants a new one.
         let isRefresh: Bool
 
@@ -114,9 +125,11 @@ extension BrokerState {
             number: request.number,
             participant: participant,
             scopes: scopes,
+            areNamed: !wanted.isEmpty,
             isRefresh: refresh
         )
         if let kept = keptToken(for: token) {
+            try checkGrant(kept, for: token)
             return try handOver(request, participant, Grant(account: account, epoch: device.epoch, token: kept))
         }
         if provider.needsPerson { throw personNeeded }
@@ -231,6 +244,7 @@ extension BrokerState {
             provider.queue.removeAll { $0.number == next.number }
             guard let asked = asked.removeValue(forKey: next.number), let account = device.account else { continue }
             do throws(Refusal) {
+                try checkGrant(kept, for: next)
                 let grant = Grant(account: account, epoch: device.epoch, token: kept)
                 if let fields = try handOver(asked.request, asked.participant, grant) {
                     reply(asked.request.number, fields)
@@ -295,7 +309,7 @@ extension BrokerState {
         provider.session = session
         provider.provedAt = ledger.sessions[device.epoch]?.startedAt ?? .distantPast
         provider.mayBeUsed = true
-        provider.needsPerson = session.record == nil
+        provider.needsPerson = session.record == nil || session.needsPerson
         // The clock may have been set since: nobody was checked later than now.
         provider.lastGood = now.uptime - .seconds(max(0, now.wall.timeIntervalSince(session.checkedAt)))
     }
@@ -339,6 +353,8 @@ extension BrokerState {
 
     mutating func needPerson() {
         provider.needsPerson = true
+        provider.session?.needsPerson = true
+        keepProviderSession(within: .zero)
         provider.lastGood = now.uptime
         tokens.drop()
         refuseTokens(personNeeded)

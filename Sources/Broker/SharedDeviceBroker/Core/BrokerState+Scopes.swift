@@ -24,6 +24,17 @@ extension BrokerState {
         if !refused.isEmpty { throw .refusedScopes(refused) }
     }
 
+    /// Sees that a token of the organisation's provider permits all that the app has named, and nothing that its manifest lacks: providers may grant fewer
+    /// scopes than they are asked for, or more (RFC 6749, section 3.3), and all tokens are issued to the one client that the broker is.
+    func checkGrant(_ token: AccessToken, for request: TokenRequest) throws(Refusal) {
+        let rights = eligibility.manifest(of: request.participant.app)?.tokens.scopes ?? []
+        let excess = AccessToken.scopes(token.scopes, beyond: rights)
+        guard excess.isEmpty else { throw .excessScopes(excess.sorted()) }
+        guard request.areNamed else { return }
+        let declined = AccessToken.scopes(request.scopes, notIn: token.scopes)
+        guard declined.isEmpty else { throw .declinedScopes(declined.sorted(), granted: token.scopes.sorted()) }
+    }
+
     /// The organisation's provider's word of who is signed in; `nil` where there is none, or the app may not have it: its manifest has to have each
     /// scope about the person that the sign-in was granted, because nobody can take a claim out of what the provider has signed.
     func idToken(for participant: Participant) -> String? {

@@ -61,8 +61,25 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         let names = scopes.joined(separator: " ").forLog(200)
         return Refusal(.notPermitted, "this app may not ask for \(names); add that to \"scopes\" in its manifest")
     }
+    package static func declinedScopes(_ declined: [String], granted: [String]) -> Refusal {
+        let (missing, given) = (declined.joined(separator: " ").forLog(200), granted.joined(separator: " ").forLog(200))
+        return Refusal(
+            .scopesDeclined,
+            "the organisation's provider does not grant \(missing), and grants \(given.isEmpty ? "nothing" : given); ask for that alone, or "
+                + "have the provider's administrator allow the rest"
+        )
+    }
+    /// The provider names in a token what the app's manifest lacks.
+    package static func excessScopes(_ scopes: [String]) -> Refusal {
+        let names = scopes.joined(separator: " ").forLog(200)
+        return Refusal(
+            .providerMisconfigured,
+            "the organisation's provider grants more than this app may have (\(names)); add that to \"scopes\" in its manifest, or have the "
+                + "provider's administrator see to it that tokens permit no more than is asked for"
+        )
+    }
     package static let scopesNotGranted = Refusal(
-        .invalidRequest,
+        .scopesDeclined,
         "the organisation's provider does not grant these scopes; ask for others, or have the provider's administrator allow them"
     )
     package static let notTheProvider = Refusal(

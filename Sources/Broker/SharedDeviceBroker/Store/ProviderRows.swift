@@ -54,7 +54,8 @@ struct ProviderRows: Sendable {
         _ problems: inout [String]
     ) -> ProviderSession? {
         guard let issuer: String = row["issuer"], let client: String = row["client"],
-            let checked: Double = row["checked_at"], DeviceStore.isTime(checked)
+            let checked: Double = row["checked_at"], DeviceStore.isTime(checked),
+            let needsPerson: Bool = row["needs_person"]
         else {
             problems.append("the provider's row makes no sense; tokens need a new sign-in")
             return nil
@@ -65,7 +66,8 @@ struct ProviderRows: Sendable {
             issuer: issuer,
             client: client,
             record: sealed.flatMap { open($0, use, &problems) },
-            checkedAt: Date(timeIntervalSince1970: checked)
+            checkedAt: Date(timeIntervalSince1970: checked),
+            needsPerson: needsPerson
         )
     }
 
@@ -127,12 +129,13 @@ struct ProviderRows: Sendable {
         guard let session, let owner, let account = owner.account else { return }
         let use = RecordUse.session(epoch: owner.epoch, issuer: session.issuer, account: account.identifier)
         try db.run(
-            "INSERT INTO provider_session (epoch, issuer, client, record, checked_at) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO provider_session (epoch, issuer, client, record, checked_at, needs_person) VALUES (?, ?, ?, ?, ?, ?)",
             owner.epoch,
             session.issuer,
             session.client,
             try session.record.flatMap { record in try sealer.map { try $0.seal(record, for: use) } },
-            session.checkedAt.timeIntervalSince1970
+            session.checkedAt.timeIntervalSince1970,
+            session.needsPerson
         )
     }
 }

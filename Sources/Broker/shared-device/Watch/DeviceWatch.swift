@@ -157,7 +157,12 @@ private final class BrokerPresence: Sendable {
         self.owner.withLock { $0 = owner }
         do throws(DBusError) {
             try await owner.start()
-            set(owner.current != nil)
+            // Once more where an announcement has come in between, which is newer.
+            var isThere: Bool
+            repeat {
+                isThere = owner.current != nil
+                set(isThere)
+            } while isThere != (owner.current != nil)
         } catch {
             self.owner.withLock { $0 = nil }
         }

@@ -107,7 +107,8 @@ package struct SecurityEventToken: Sendable, Hashable {
     /// An identifier that means something to the provider alone (RFC 9493, section 3.2.6).
     private static func opaque(_ value: JSONValue?) -> String? {
         guard value?["format"]?.string == "opaque", let text = value?["id"]?.string,
-            (1...255).contains(text.utf8.count)
+            // The bus carries no NUL, and a token that cannot be told would come again without end.
+            (1...255).contains(text.utf8.count), !text.utf8.contains(0)
         else { return nil }
         return text
     }

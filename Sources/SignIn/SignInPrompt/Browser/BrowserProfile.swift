@@ -49,6 +49,12 @@ package final class BrowserProfile: Sendable {
         let all = open(root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard all >= 0 else { return }
         defer { close(all) }
+        // Whoever else may change it could have this user delete files elsewhere, by a link in the place of a directory.
+        var status = stat()
+        guard fstat(all, &status) == 0, isOwn(status) else {
+            let remedy = "nothing is removed there; set XDG_RUNTIME_DIR"
+            return warn("\(root) is not a directory of this user alone, and \(remedy)")
+        }
         if await isAlone(all) { await removeLeftovers(in: root, warn) }
     }
 
@@ -134,13 +140,18 @@ package final class BrowserProfile: Sendable {
         guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw failure(path) }
         var status = stat()
         guard lstat(path, &status) == 0 else { throw failure(path) }
-        guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(), status.st_mode & 0o077 == 0 else {
+        guard isOwn(status) else {
             throw SharedDeviceError(
                 .brokerFailed,
                 attempted: attempted,
                 message: "\(path) is not a directory of this user alone; remove it, or set XDG_RUNTIME_DIR"
             )
         }
+    }
+
+    /// Whether it is a directory of this user alone.
+    private static func isOwn(_ status: stat) -> Bool {
+        status.st_mode & S_IFMT == S_IFDIR && status.st_uid == geteuid() && status.st_mode & 0o077 == 0
     }
 
     private static func failure(_ path: String) -> SharedDeviceError {

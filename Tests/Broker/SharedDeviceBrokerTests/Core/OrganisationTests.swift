@@ -228,12 +228,52 @@ struct OrganisationTests {
         let client = IdentityError(.providerMisconfigured, "https://login.example does not know this client")
         #expect(try refusalOfToken(.misconfigured(client))?.code == .providerMisconfigured)
         #expect(device.provider.renewals.last?.mayBeUsed == true)
-        #expect(try refusalOfToken(.scopeRefused)?.code == .invalidRequest)
+        #expect(try refusalOfToken(.scopeRefused)?.code == .scopesDeclined)
         #expect(device.provider.renewals.last?.mayBeUsed == false)
         #expect(device.state.device.epoch == epoch)
         #expect(try refusalOfToken(.sessionOver)?.code == .noCurrentAccount)
         #expect(device.state.device.account == nil)
         #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session")
+    }
+
+    @Test("a token that lacks a scope that the app has named is given to nobody, and the app learns what is granted")
+    func declinedScopes() throws {
+        let epoch = try device.signInAtProvider("ada", by: prompt)
+        device.provider.granted = ["profile"]
+        for _ in 1...2 {
+            let refusal = device.refusal(device.send(till, device.acquireToken(for: "ada", ["orders", "openid"])))
+            #expect(refusal?.code == .scopesDeclined)
+            #expect(refusal?.description.contains("does not grant orders, and grants profile;") == true)
+        }
+        // The provider is not asked again for what it has declined, unless the app wants it so.
+        #expect(device.provider.renewals.count == 1)
+        // An app that names nothing gets what there is, and reads what that is.
+        let fields = try device.ask(till, device.acquireToken(for: "ada", []))
+        #expect(fields["token"]?.fieldsValue?["scopes"]?.stringsValue == ["profile"])
+        #expect(device.state.device.epoch == epoch && device.state.provider.problem == nil)
+    }
+
+    @Test("a token that permits what the app's manifest lacks is given to nobody")
+    func excessScopes() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.granted = ["email", "orders", "orders.refund"]
+        for scopes: Set<String> in [["orders"], [], ["orders"]] {
+            let refusal = device.refusal(device.send(till, device.acquireToken(for: "ada", scopes)))
+            #expect(refusal?.code == .providerMisconfigured && refusal?.description.contains("(orders.refund)") == true)
+        }
+        device.provider.granted = ["email", "orders"]
+        let token = device.acquireToken(for: "ada", ["orders"], refresh: true)
+        #expect(try device.ask(till, token)["token"] != nil)
+    }
+
+    @Test("scopes are compared as providers name them")
+    func scopeNames() {
+        let (read, all) = ("https://graph.example/User.Read", "https://graph.example/.default")
+        #expect(AccessToken.scopes(["openid", "User.read", all], notIn: [read]).isEmpty)
+        #expect(AccessToken.scopes([read, "Read"], notIn: ["User.Read"]) == [read, "Read"])
+        #expect(AccessToken.scopes([read, "email", "User.Read"], beyond: [all]).isEmpty)
+        #expect(AccessToken.scopes(["https://graph.example.com/User.Read"], beyond: [all]).count == 1)
+        #expect(AccessToken.scopes([read, "Mail.Read"], beyond: ["user.read"]) == ["Mail.Read"])
     }
 
     @Test("the provider wants the person: the session stays, and only the same person goes on with it")

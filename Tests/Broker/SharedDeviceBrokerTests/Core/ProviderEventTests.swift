@@ -62,6 +62,27 @@ struct ProviderEventTests {
         #expect(device.state.device.account == nil)
     }
 
+    @Test("who has to prove again who they are has to after a start of the broker, too; the event waits for the disk")
+    func lastingDemand() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.diskMode = .holds
+        let change = ProviderEvent(.reauthenticate, issuer: issuer, subject: "ada", date: now)
+        let number = device.send(service, .providerEvents([change]))
+        #expect(device.state.provider.needsPerson)
+        #expect(throws: VirtualDevice.NotAnswered.self) { try device.answer(number) }
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(try device.answer(number).isEmpty)
+        let before = asked
+        device.restart(afterPowerCut: true)
+        #expect(device.state.provider.needsPerson && device.state.providerRecord != nil)
+        #expect(asked == before)
+        device.reconnect(prompt)
+        try device.signInAtProvider("ada", by: prompt)
+        device.restart()
+        #expect(!device.state.provider.needsPerson)
+    }
+
     @Test("an event about a sign-in that is still on its way to the disk signs nobody in")
     func pending() throws {
         let name = try device.beginPage(prompt)

@@ -31,7 +31,13 @@ struct ProviderRowsTests {
     }
 
     private var session: ProviderSession {
-        ProviderSession(issuer: "https://login.example", client: "device", record: record, checkedAt: now.wall)
+        ProviderSession(
+            issuer: "https://login.example",
+            client: "device",
+            record: record,
+            checkedAt: now.wall,
+            needsPerson: true
+        )
     }
 
     /// A sign-in, and an earlier person's session that the provider does not know to be over.

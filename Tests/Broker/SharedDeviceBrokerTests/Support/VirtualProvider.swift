@@ -21,6 +21,8 @@ struct VirtualProvider {
     var hangs = false
     /// Whether each renewal brings a new record.
     var rotates = true
+    /// What tokens permit, whatever was asked for.
+    var granted: Set<String>?
     /// The name of the provider's session, in each record.
     var session: String? = "sid"
     /// What the provider says of the person with each token.
@@ -64,7 +66,12 @@ struct VirtualProvider {
 
     private mutating func token(_ scopes: Set<String>, at now: Moment) -> AccessToken {
         lastToken += 1
-        return AccessToken(value: "access \(lastToken)", scopes: scopes, expiresAt: now.wall + 3600, identity: identity)
+        return AccessToken(
+            value: "access \(lastToken)",
+            scopes: granted ?? scopes,
+            expiresAt: now.wall + 3600,
+            identity: identity
+        )
     }
 
     /// The content has the number of the last token.
