@@ -157,7 +157,9 @@ private final class BrokerPresence: Sendable {
         self.owner.withLock { $0 = owner }
         do throws(DBusError) {
             try await owner.start()
-            set(owner.current != nil)
+            let isThere = owner.current != nil
+            // What was announced meanwhile is newer.
+            state.withLock { if $0.generation == 0 { $0.isThere = isThere } }
         } catch {
             self.owner.withLock { $0 = nil }
         }
