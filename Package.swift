@@ -223,7 +223,7 @@ let identity = family(
     tests("OrganisationIdentityTests", "TestProviders +oidc"),
     tests("JSONWebSignatureTests", "JSONWebSignature StrictJSON Crypto CryptoExtras"),
     tests("DeviceStorageTests", "DeviceStorage DBusTransport SQLite"),
-    tests("EmbeddedIdentityTests", "EmbeddedIdentity +people +openIDConnect")
+    tests("EmbeddedIdentityTests", "EmbeddedIdentity +people HTTPClient JSONWebSignature StrictJSON Crypto")
 )
 
 /// The device's side: the service that holds the account, and its administration.
@@ -310,7 +310,7 @@ let fleet = family(
     library("FleetStage", "MQTTClient NotifyCenterTestKit DBusTransport", path: "FleetTests/Stage"),
     library("FleetLoad", "FleetStage Fleet MQTTClient NotifyCenterTestKit DBusTransport", path: "FleetTests/Load"),
     program("fleet-load", "FleetLoad ArgumentParser", path: "FleetTests/LoadProgram"),
-    tests("FleetTests", "FleetAgent Fleet MQTTClient SharedDevice StrictJSON DBusTransport +fleet")
+    tests("FleetTests", "FleetAgent FleetController Fleet MQTTClient SharedDevice StrictJSON +database +fleet")
 )
 
 /// The console's files that draw a round: the pages of checks have them in them.

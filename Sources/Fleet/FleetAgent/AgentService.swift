@@ -1,7 +1,7 @@
 package import DBusTransport
 import Dispatch
 package import Fleet
-package import FleetService
+import FleetService
 import Glibc
 package import MQTTClient
 import SharedDevice

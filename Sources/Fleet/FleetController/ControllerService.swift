@@ -1,7 +1,7 @@
 package import DBusTransport
 import Dispatch
 package import Fleet
-package import FleetService
+import FleetService
 import Glibc
 import MQTTClient
 import Synchronization
@@ -111,6 +111,8 @@ package final class ControllerService: FleetService {
     }
 
     private func receive(_ message: MQTTMessage) {
+        // A topic of the fleet's is short: what the limiter remembers of it, too.
+        guard let topic = configuration.topics.topic(message.topic) else { return core.withLock { $0.state.foreign() } }
         switch limiter.withLock({ $0.admit(message.topic, now: Self.uptime) }) {
         case .read: break
         case .passedOver: return
@@ -127,10 +129,9 @@ package final class ControllerService: FleetService {
         } catch {
             (event, problem) = (nil, error)
         }
-        let topic = configuration.topics.topic(message.topic)
         queue.sync {
             core.withLock { core in
-                guard let event, let topic else { return core.state.foreign() }
+                guard let event else { return core.state.foreign() }
                 let sent = message.isRetained ? nil : event.time
                 core.state.received(topic, event.message, sent: sent, now: Self.wall)
             }
@@ -167,6 +168,25 @@ package final class ControllerService: FleetService {
         }
     }
 
+    /// On the queue: has the server send reports once more that may have been lost on the way. Nothing is lost where it does not: the next time comes.
+    private func askAgain() {
+        guard let wanted = core.withLock({ $0.state.nextReportsWanted(now: Self.wall) }),
+            let client = client.withLock({ $0 })
+        else { return }
+        do throws(MQTTError) {
+            switch wanted {
+            case .all: try client.subscribe(to: configuration.topics.forController, isAcknowledged: false)
+            case .devices(let names):
+                // One's own subscription brings what the server has kept of this device, and not that of 100,000 others.
+                let topics = names.map { configuration.topics.text(.reported(device: $0)) }
+                try client.subscribe(to: topics, isAcknowledged: false)
+                try client.unsubscribe(from: topics)
+            }
+        } catch {
+            log("\(error)")
+        }
+    }
+
     private static func identifier(_ topic: FleetTopic, _ content: FleetMessage) -> String {
         switch content {
         case .desired(let order): "order-\(order.number)"
@@ -181,6 +201,7 @@ package final class ControllerService: FleetService {
             guard let self else { return }
             storeReports()
             publish()
+            askAgain()
             beat()
         }
     }

@@ -118,9 +118,15 @@ package final class ControllerStore {
         return Dictionary(rows.compactMap { $0 }) { first, _ in first }
     }
 
+    /// The numbers of the last orders, and of the last one for everybody: it stands, however many came after it for some devices.
+    private static let kept = """
+        SELECT number FROM (SELECT number FROM fleet_order ORDER BY number DESC LIMIT ?)
+        UNION SELECT number FROM (SELECT number FROM fleet_order WHERE everybody = 1 ORDER BY number DESC LIMIT 1)
+        """
+
     private static func orders(_ db: SQLiteConnection) throws -> [RecordedOrder] {
         let rows = try db.rows(
-            "SELECT * FROM (SELECT * FROM fleet_order ORDER BY number DESC LIMIT ?) ORDER BY number",
+            "SELECT * FROM fleet_order WHERE number IN (\(kept)) ORDER BY number",
             Int64(ControllerState.mostOrders)
         ) { row -> (FleetOrder, Bool, Double)? in
             guard let number: UInt64 = row["number"], let at: Double = row["at"] else { return nil }
@@ -162,6 +168,11 @@ package final class ControllerStore {
                     recorded.at,
                     Int64(recorded.target == .all ? 1 : 0)
                 )
+                // Nobody can see the others: the file would grow with each order, by as many rows as it has devices.
+                let old = "SELECT number FROM fleet_order WHERE number NOT IN (\(Self.kept))"
+                for table in ["order_device", "fleet_order"] {
+                    try db.run("DELETE FROM \(table) WHERE number IN (\(old))", Int64(ControllerState.mostOrders))
+                }
                 guard case .devices(let names) = recorded.target else { return }
                 for name in names {
                     try db.run("INSERT INTO order_device (number, name) VALUES (?, ?)", number, name)

@@ -39,6 +39,11 @@ package final class MQTTClient: Sendable {
         try loop.submit(.subscribe(topics, isAcknowledged: isAcknowledged))
     }
 
+    /// Has the server send no more of these topics.
+    ///
+    /// - Throws: as ``publish(_:)``.
+    package func unsubscribe(from topics: [String]) throws(MQTTError) { try loop.submit(.unsubscribe(topics)) }
+
     /// Ends the connection in order: what was published before is sent, and the server drops the will. Does not wait for it.
     package func close() { loop.close() }
 
@@ -54,11 +59,12 @@ final class MQTTLoop: Sendable {
     enum Command: Sendable {
         case publish(MQTTMessage)
         case subscribe([String], isAcknowledged: Bool)
+        case unsubscribe([String])
 
         var bytes: Int {
             switch self {
             case .publish(let message): message.payload.count + message.topic.utf8.count
-            case .subscribe(let topics, _): topics.reduce(0) { $0 + $1.utf8.count }
+            case .subscribe(let topics, _), .unsubscribe(let topics): topics.reduce(0) { $0 + $1.utf8.count }
             }
         }
     }
@@ -183,6 +189,9 @@ final class MQTTLoop: Sendable {
                 case .publish(let message): try session.publish(message, bytes: command.bytes)
                 case .subscribe(let topics, let isAcknowledged):
                     try session.subscribe(to: topics, isAcknowledged: isAcknowledged)
+                    settle(command.bytes)
+                case .unsubscribe(let topics):
+                    try session.unsubscribe(from: topics)
                     settle(command.bytes)
                 }
             } catch {

@@ -213,6 +213,12 @@ final class MosquittoSession {
         }
     }
 
+    func unsubscribe(from topics: [String]) throws(MQTTError) {
+        for topic in topics {
+            try check(mosquitto_unsubscribe_v5(handle, nil, topic, nil), "unsubscribe from \(topic)")
+        }
+    }
+
     func disconnect() {
         mosquitto_disconnect_v5(handle, 0, nil)
         // What the socket does not take at once is lost; the server then publishes the will, which says the same.

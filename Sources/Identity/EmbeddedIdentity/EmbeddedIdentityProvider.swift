@@ -1,3 +1,4 @@
+// For `StoreError`: the compiler passes over the type of a thrown error when it says that this import is not used in package declarations.
 package import DeviceStorage
 package import EmbeddedDirectory
 package import FoundationEssentials

@@ -1,4 +1,7 @@
 import Fleet
+import FleetController
+import NotifyCenterTestKit
+import SQLite
 import Testing
 
 @Suite("What the controller decides")
@@ -60,6 +63,88 @@ struct ControllerTests {
         #expect(progress.counts.reduce(0, +) == 3 && progress.undoneCount == 3)
         #expect(progress.worst.map(\.name) == ["b", "c"] && progress.worst.first?.standing == .unknown)
         #expect(controller.progress(of: order, now: 0, atMost: 9).worst.map(\.name) == ["b", "c", "a"])
+    }
+
+    @Test(
+        "what the server may have dropped is asked for again, while a device that is there has not done what is ordered"
+    )
+    func askingAgain() throws {
+        var controller = try Self.controller("a", "b")
+        let wanted = { (time: Double) in controller.nextReportsWanted(now: time) }
+        controller.received(.presence(device: "a"), .presence(isOnline: true), sent: nil, now: 0)
+        #expect(wanted(0) == nil && wanted(100) == nil, "nothing is ordered")
+        _ = try controller.order(.all, session: nil, reason: "", now: 100)
+        let times = (101...1100).filter { wanted(Double($0)) == .devices(["a"]) }
+        #expect(times == [115, 145, 205, 325, 565, 1045])
+        _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 1100)
+        #expect(wanted(1114) == nil && wanted(1115) == .devices(["a"]))
+        // Whoever is away, is not in the list, or is done has nothing to say.
+        var report = Self.report(seen: controller.highest)
+        report.seen.own = controller.highest
+        Self.hear(&controller, report)
+        controller.received(.presence(device: "x"), .presence(isOnline: true), sent: nil, now: 0)
+        #expect(wanted(5000) == nil)
+        controller.received(.presence(device: "b"), .presence(isOnline: true), sent: nil, now: 0)
+        #expect(wanted(5014) == nil && wanted(5015) == .devices(["b"]))
+        controller.disconnected()
+        #expect(wanted(9000) == nil)
+    }
+
+    @Test("of more devices than one asks for singly, all reports come again")
+    func askingForAll() throws {
+        var controller = ControllerState(highest: 100)
+        let names = (0...ReportsWanted.most).map { "d\($0)" }
+        _ = try controller.list(names, groups: [])
+        controller.connected()
+        for name in names { controller.received(.presence(device: name), .presence(isOnline: true), sent: nil, now: 0) }
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        #expect(controller.nextReportsWanted(now: 15) == .all)
+    }
+
+    @Test("the file keeps the last orders, and the last one for everybody, which stands however many came after it")
+    func keptOrders() throws {
+        let directory = try TemporaryDirectory("controller-store")
+        let store = try ControllerStore(directory: directory.path)
+        var controller = try store.load()
+        func give(_ target: OrderTarget) throws {
+            let record = try controller.order(target, session: nil, reason: "", now: 0)
+            try store.store(record, devices: controller.devices)
+        }
+        try store.store(try controller.list(["a", "b"], groups: []), devices: controller.devices)
+        for target in [.all, .devices(["a"]), .all] as [OrderTarget] { try give(target) }
+        let standing = controller.desired
+        for _ in 0...ControllerState.mostOrders { try give(.devices(["a", "b"])) }
+        let read = try store.load()
+        #expect(standing != nil && read.desired == standing && read.highest == controller.highest)
+        #expect(read.orders.count == ControllerState.mostOrders + 1)
+        let file = try SQLiteConnection(path: directory.path + "/fleet.sqlite")
+        let count = { (table: String) in
+            try file.rows("SELECT count(*) FROM \(table)") { row -> Int64? in row[0] }.first
+        }
+        #expect(try count("fleet_order") == Int64(ControllerState.mostOrders) + 1)
+        #expect(try count("order_device") == Int64(ControllerState.mostOrders) * 2)
+    }
+
+    @Test("a server with more topics than a fleet can have does not grow the controller")
+    func manyTopics() {
+        var limiter = ReportLimiter()
+        for topic in 0..<(2 * ControllerState.mostDevices) { _ = limiter.admit("\(topic)", now: 0) }
+        #expect(limiter.admit("one more", now: 0) == .passedOver)
+        #expect(limiter.admit("0", now: 0) == .read)
+        #expect(limiter.admit("one more", now: ReportLimiter.window) == .read)
+    }
+
+    @Test("a session that no message can name is refused, and changes nothing")
+    func impossibleSession() throws {
+        var controller = try Self.controller("a")
+        for session: UInt64 in [1 << 53, .max] {
+            #expect(throws: FleetRefusal.self) {
+                try controller.order(.all, session: session, reason: "", now: 0)
+            }
+        }
+        #expect(controller.orders.isEmpty)
+        _ = try controller.order(.all, session: (1 << 53) - 1, reason: "", now: 0)
+        #expect(controller.orders.count == 1)
     }
 
     @Test("FL-2, FL-12: numbers only grow, also above what devices have seen; a heartbeat names the highest")

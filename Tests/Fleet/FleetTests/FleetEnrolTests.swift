@@ -154,6 +154,14 @@ struct FleetEnrolTests {
         #expect(!FileManager.default.fileExists(atPath: stage.path("device")))
     }
 
+    @Test("the authority's own name is no device's: its certificate would take the place of the authority's")
+    func authoritysName() async throws {
+        let stage = try await FleetStage()
+        let words = Self.words("authority", stage)
+        #expect(try await stage.fleet(words).status == EX_USAGE)
+        #expect(!FileManager.default.fileExists(atPath: stage.path("device")))
+    }
+
     @Test("a revocation is for all certificates of a name, also those that were renewed")
     func revocation() async throws {
         let stage = try await FleetStage()

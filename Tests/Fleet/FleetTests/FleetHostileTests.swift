@@ -221,6 +221,50 @@ struct FleetHostileTests {
         #expect(try stage.controllerMemory < 128 << 20)
     }
 
+    @Test("a last report that was lost on the way, among too many others, comes again without the device")
+    func lastReportIsLost() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        let (device, heard) = try stage.client("a")
+        try await eventually("a is connected") { heard.isConnected }
+        let online = FleetEvent(.presence(isOnline: true), source: "/test", identifier: "1", time: nil).bytes
+        try device.publish(MQTTMessage(topic: "sd/1/clinic/dev/a/presence", payload: online, isRetained: true))
+        let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
+        let line = outcome.lines.first { $0.contains("\"order\"") } ?? ""
+        let number = try #require(UInt64(line.filter(\.isNumber)), "\(outcome)")
+        // Of so many in one window the last one is not read.
+        for sequence in 1...100 {
+            let message = Self.report(UInt64(sequence), seen: sequence == 100 ? number : 0)
+            try device.publish(
+                MQTTMessage(topic: "sd/1/clinic/dev/a/reported", payload: message.payload, isRetained: true)
+            )
+        }
+        try await eventually("what is too much is passed over") {
+            stage.controllerText.contains("too much for an agent")
+        }
+        try await eventually("the device is done", within: .seconds(60)) { try await stage.fleet("status").status == 0 }
+        #expect(!stage.controllerText.contains("refuses it"), "\(stage.controllerText)")
+    }
+
+    @Test("texts that no answer could carry keep nobody from seeing the fleet")
+    func textsOfADevice() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        let (device, heard) = try stage.client("a")
+        try await eventually("a is connected") { heard.isConnected }
+        var report = DeviceReport()
+        (report.mode, report.sequence) = ("a\0\u{1B}[31m", 1)
+        let event = FleetEvent(.reported(report), source: "/test", identifier: "1", time: nil)
+        try device.publish(MQTTMessage(topic: "sd/1/clinic/dev/a/reported", payload: event.bytes, isRetained: true))
+        try await eventually("a is seen") {
+            try await stage.fleet("devices", "--json").lines.joined().contains("\"mode\"")
+        }
+        #expect(try await stage.fleet("devices").lines.count == 2)
+    }
+
     /// Counts from many tasks.
     private final class Counter: Sendable {
         private let count = Locked(0)

@@ -60,6 +60,29 @@ struct FleetMessageTests {
         #expect(try FleetEvent(parsing: event.bytes).message == .reported(wanted))
     }
 
+    @Test("FL-11: no text of a report has a character that D-Bus or a terminal cannot take, and no count breaks a sum")
+    func texts() throws {
+        let text = "a\0b\u{1B}"
+        var report = Self.report
+        report.mode = text
+        report.rounds = [
+            .init(
+                session: 1,
+                finished: (1 << 53) - 1,
+                waived: (1 << 53) - 1,
+                owing: [.init(app: text, progress: text)],
+                more: (1 << 53) - 1,
+                steps: [.init(app: text, progress: text, told: nil, begun: nil, finished: nil)]
+            )
+        ]
+        let read = try DeviceReport(report.json)
+        let round = try #require(read.rounds.first)
+        let texts =
+            [read.mode] + round.owing.flatMap { [$0.app, $0.progress] } + round.steps.flatMap { [$0.app, $0.progress] }
+        #expect(texts == Array(repeating: "a\u{FFFD}b\u{FFFD}", count: 5))
+        #expect([round.finished, round.waived, round.more].allSatisfy { $0 == DeviceReport.mostApps })
+    }
+
     @Test("the largest report is below the limit")
     func largest() throws {
         var report = Self.report

@@ -171,6 +171,15 @@ struct CheckCommandTests {
         #expect(page.text.contains("<script>alert(1)</script> & \u{FFFD}") && page.text.contains("<script>'\"&"))
     }
 
+    @Test("what joins with the sign before the markup does not hide it: a name ends no script of the page")
+    func joinedMarkup() async throws {
+        let apps = #"[{"identifier": "\u0d4e</script><b>", "executable": "sleep", "arguments": ["600"]}]"#
+        let steps = #"{"do": "signIn", "user": "ada"}, {"do": "signOut"}, {"do": "expect", "heardWithin": 50}"#
+        let result = try await CheckRunner(CheckPlan(json: CheckPlanTests.plan(steps, apps: apps))).run()
+        let page = try Reader.read(result.html)
+        #expect(page.counts["script"] == 2 && page.counts["b"] == nil)
+    }
+
     @Test("a step that cannot be done is an error of its own, and what comes after it is skipped")
     func brokenStep() async throws {
         let steps = """

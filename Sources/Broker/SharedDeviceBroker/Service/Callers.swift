@@ -64,12 +64,19 @@ final class Callers: Sendable {
 
     /// Decides on a call before anything of its body is read. A connection whose user is not known yet may say little.
     func admit(_ call: CallHeader) -> CallAdmission {
-        let (bytes, isQuestion) = (call.bodyBytes, Self.questions.contains(call.member))
-        let (user, hasRoom) = state.withLock { state -> (UInt32?, Bool) in
-            if let user = state.known[call.sender]?.user {
-                return (user, state.budget.begin(user, bytes: bytes, isQuestion: isQuestion))
+        let bytes = call.bodyBytes
+        let (user, isQuestion, hasRoom) = state.withLock { state -> (UInt32?, Bool, Bool) in
+            if let caller = state.known[call.sender] {
+                let isQuestion =
+                    Self.questions.contains(call.member)
+                    || !caller.isAdministrator && Self.enforcement.contains(call.member)
+                return (
+                    caller.user, isQuestion, state.budget.begin(caller.user, bytes: bytes, isQuestion: isQuestion)
+                )
             }
-            return (nil, bytes <= Self.longestFirstCall && state.asking[call.sender]?.count ?? 0 < Self.firstCalls)
+            return (
+                nil, false, bytes <= Self.longestFirstCall && state.asking[call.sender]?.count ?? 0 < Self.firstCalls
+            )
         }
         guard hasRoom else {
             return .refuse(
@@ -87,6 +94,9 @@ final class Callers: Sendable {
 
     /// What asks about the device as a whole.
     private static let questions = Set([BrokerProtocol.Method.getStatus, .getLog].map(\.rawValue))
+
+    /// What administrators alone may ask. Of others it is counted with their questions: to refuse hundreds at once takes as long as to answer them.
+    private static let enforcement = Set([BrokerProtocol.Method.getOverdue, .reportEnforcement].map(\.rawValue))
 
     /// The longest body of a call whose user is not known yet, and how many of these one connection may have under way.
     private static let longestFirstCall = 16 * 1024

@@ -1,6 +1,6 @@
 import DeviceStorage
 import FoundationEssentials
-package import Identity
+import Identity
 import SQLite
 import SharedDevice
 

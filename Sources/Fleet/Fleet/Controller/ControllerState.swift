@@ -88,6 +88,7 @@ package struct ControllerState: Sendable {
     private var unpublished: Set<String> = []
     private var publishedAllAt: Double?
     private var heartbeatAt: Double?
+    var askingAgain = AskingAgain()
 
     /// A controller that starts.
     ///
@@ -110,6 +111,7 @@ package struct ControllerState: Sendable {
         mustPublishAll = desired != nil
         unpublished = Set(devices.filter { $0.value.desired != nil }.keys)
         heartbeatAt = nil
+        askingAgain = AskingAgain()
     }
 
     package mutating func disconnected() {
@@ -276,6 +278,10 @@ extension ControllerState {
         guard reason.unicodeScalars.count <= FleetOrder.longestReason else {
             throw FleetRefusal("the reason has more than \(FleetOrder.longestReason) characters; shorten it")
         }
+        // JSON has no other whole numbers: devices would not understand the order.
+        guard session.map({ $0 < 1 << 53 }) ?? true else {
+            throw FleetRefusal("no session has that number; see “fleet devices”")
+        }
         let names = try resolve(target)
         // Also above what devices have seen: of two databases one may have been lost.
         let seen = devices.values.lazy.compactMap(\.report).map { max($0.seen.all, $0.seen.own) }
@@ -302,6 +308,7 @@ extension ControllerState {
             desired = order
             mustPublishAll = true
         }
+        askingAgain.begin(now)
         revision += 1
         return .order(recorded)
     }

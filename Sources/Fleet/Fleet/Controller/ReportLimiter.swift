@@ -14,6 +14,9 @@ package struct ReportLimiter: Sendable {
     /// How many messages of one device are read in a window: its reports, and those that the server has kept of it.
     package static let most = 30
 
+    /// Of how many topics messages are read in a window; no fleet has more.
+    static let mostTopics = 2 * ControllerState.mostDevices
+
     private var begin = -Double.infinity
     /// By topic, of the devices that have said something in this window.
     private var counts: [String: Int] = [:]
@@ -24,6 +27,7 @@ package struct ReportLimiter: Sendable {
     package mutating func admit(_ topic: String, now: Double) -> Admission {
         if now - begin >= Self.window { (begin, counts) = (now, [:]) }
         let count = counts[topic, default: 0] + 1
+        guard count > 1 || counts.count < Self.mostTopics else { return .passedOver }
         counts[topic] = min(count, Self.most + 2)
         return count <= Self.most ? .read : count == Self.most + 1 ? .firstPassedOver : .passedOver
     }

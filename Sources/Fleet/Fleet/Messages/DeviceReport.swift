@@ -106,6 +106,8 @@ package struct DeviceReport: Sendable, Hashable {
     package static let unknownMode = "unknown"
     /// The limits of a report, so that it stays below ``FleetEvent/largest``.
     package static let (mostRounds, mostDebts, mostProblems, longestText) = (16, 40, 8, 200)
+    /// Of how many apps a round can tell, so that the sum over all devices of a fleet is a number, whatever each of them says.
+    package static let mostApps: UInt64 = 1_000_000
     /// Of all ways of apps together: how many there are, and how many bytes they have.
     package static let (mostSteps, mostStepBytes) = (40, 3000)
 
@@ -194,10 +196,10 @@ extension DeviceReport.Round {
         }
         self.init(
             session: try json.whole("session"),
-            finished: try json.whole("finished"),
-            waived: try json.wholeIfThere("waived") ?? 0,
+            finished: min(try json.whole("finished"), DeviceReport.mostApps),
+            waived: min(try json.wholeIfThere("waived") ?? 0, DeviceReport.mostApps),
             owing: debts,
-            more: try json.wholeIfThere("more") ?? 0,
+            more: min(try json.wholeIfThere("more") ?? 0, DeviceReport.mostApps),
             ended: json["ended"]?.number.flatMap { (0...253_402_300_799).contains($0) ? $0 : nil },
             steps: try (json["steps"]?.array ?? []).prefix(DeviceReport.mostSteps).map(Step.init)
         )

@@ -114,11 +114,12 @@ extension JSONValue {
         return try whole(name)
     }
 
-    /// A text of at most so many characters.
+    /// A text of at most so many characters, with a sign in the place of each invisible one: no D-Bus message can hold a NUL, so that one device
+    /// would keep the answer about all from its reader.
     func words(_ name: String, atMost count: Int) throws(FleetMessageError) -> String {
         guard let text = self[name]?.string, text.unicodeScalars.count <= count else {
             throw FleetMessageError("“\(name)” is no text of at most \(count) characters")
         }
-        return text
+        return text.printable(count)
     }
 }

@@ -57,8 +57,11 @@ enum TimelinePage {
         )
         // Numbers and texts alone: it cannot fail. A page without its drawings has its tables.
         let bytes = (try? JSONEncoder().encode(content)) ?? Data()
-        let escapes: [Character: String] = ["<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u{7F}": "\\u007f"]
-        return String(decoding: bytes, as: UTF8.self).map { escapes[$0] ?? String($0) }.joined()
+        // Each for itself: together with what is before it, a sign can be one character that is none of these.
+        let escapes: [Unicode.Scalar: String] = [
+            "<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u{7F}": "\\u007f",
+        ]
+        return String(decoding: bytes, as: UTF8.self).unicodeScalars.map { escapes[$0] ?? String($0) }.joined()
     }
 
     /// A word that nobody could have known before: scripts without it are not run.

@@ -1,7 +1,7 @@
 import Fleet
 import FleetStage
 import Glibc
-package import MQTTClient
+import MQTTClient
 import NotifyCenterTestKit
 
 /// Many devices with a connection, a certificate and a thread each, as agents have, in a few processes: mosquitto with TLS and the access list of
