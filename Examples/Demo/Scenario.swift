@@ -127,6 +127,8 @@ final class Scenario {
                 holds: Self.isOrderly(events, for: ada)
             )
         }
+        // Its event is in a file; what it wrote to its screen comes by a pipe, and perhaps later.
+        _ = try await shop.process.line { $0.contains("signed in: ") && $0.contains(grace.username) }
         let shown = shop.process.lines.joined(separator: "\n")
         proof.add(
             "the restarted point-of-sale never wrote a word of Ada to its screen",
