@@ -97,6 +97,10 @@ struct EnforcedCleanupTests {
         let enforcer = try await device.enforcer(at: "\(Enforcer.Checkpoint.cleaning(.stopped))", SIGSTOP)
         try await device.signOut()
         _ = await late.exitStatus(within: .seconds(60))
+        // Until it stands there, it ends each process of the app that it sees.
+        try await eventually("the program stands at its point", within: .seconds(60)) {
+            try String(contentsOfFile: "/proc/\(enforcer.identifier)/stat", encoding: .utf8).contains(") T ")
+        }
         device.killBroker()
         try await device.startBroker()
         // The late app comes back, cleans up and has a receipt; the program may still delete.

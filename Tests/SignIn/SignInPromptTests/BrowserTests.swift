@@ -187,12 +187,7 @@ struct BrowserTests {
         #expect(both.count == 2)
         prompt.kill()
         #expect(await prompt.exitStatus() == 128 + SIGKILL)
-        do {
-            try await eventually("the end of one of two profiles") { signIn.profiles.count == 1 }
-        } catch {
-            Issue.record("\(error): \(prompt.errorText)")
-            throw error
-        }
+        try await eventually("the end of one of two profiles") { signIn.profiles.count == 1 }
         try await eventually("the end of the guard") { try !signIn.guards().contains(keeper) }
         let left = try #require(signIn.profiles.first)
         let gone = try #require(both.first { $0 != left })

@@ -58,12 +58,15 @@ package final class BrowserGuard: Sendable {
     package static func watch(_ root: String, warn: @escaping @Sendable (String) -> Void) async {
         // It ends with the prompt, whatever the terminal or the session sends to both.
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] { Glibc.signal(signal, SIG_IGN) }
+        let prompt = ProcessDescriptor(getppid())
         await onSystemThread {
             var byte: UInt8 = 0
             while true {
                 let count = read(pipe, &byte, 1)
-                if count == 0 || count < 0 && errno != EINTR { return }
+                if count == 0 || count < 0 && errno != EINTR { break }
             }
+            // The kernel closes what the prompt had open one by one, and the pipe perhaps before the lock of its profile.
+            _ = prompt?.hasEnded(by: .now + .seconds(10))
         }
         await BrowserProfile.removeLeftovers(of: root, warn: warn)
     }
