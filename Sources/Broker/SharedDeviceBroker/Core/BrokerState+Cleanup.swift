@@ -176,7 +176,7 @@ extension BrokerState {
     static let longestPause = Duration.seconds(60)
 
     /// Announces again, at growing intervals, while an app that runs does not see to what it owes: neither a broadcast that it lost nor an answer
-    /// that it did not heed may keep a round open.
+    /// that it did not heed, because the question led to no cleanup, may keep a round open.
     mutating func remind() { reminder = (now.uptime + Self.firstReminder, Self.firstReminder) }
 
     mutating func remindIfDue() {

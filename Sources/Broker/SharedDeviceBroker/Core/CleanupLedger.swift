@@ -366,19 +366,14 @@ package struct CleanupLedger: Sendable, Equatable {
 
     /// Whoever owes something.
     package var debtors: Set<Participant> { participants { _, _ in true } }
-    /// Whoever owes something and was not told.
-    package var unaware: Set<Participant> { participants { $1.progress == .owed } }
-    /// Whoever owes something and has not begun, or has processes that have not reported although another one has. It was told, but perhaps in the
-    /// answer to another question than the one that leads to a cleanup.
+    /// Whoever owes something and has not begun, or has processes that have not reported although another one has.
     package var idle: Set<Participant> {
         participants { $1.progress == .owed || $1.progress == .told || $1.isReported }
     }
     /// Whoever open rounds wait for.
     package var awaited: Set<Participant> { participants { number, _ in sessions[number]?.outcome == .open } }
     /// Whether a round is not complete; one that has expired is not.
-    package var hasIncompleteRounds: Bool {
-        sessions.values.contains { $0.outcome == .open || $0.outcome == .expired }
-    }
+    package var hasIncompleteRounds: Bool { sessions.values.contains { $0.outcome == .open || $0.outcome == .expired } }
     /// The rounds that are known, oldest first.
     package var rounds: [UInt64] { sessions.filter { $0.value.endedAt != nil }.keys.sorted() }
 

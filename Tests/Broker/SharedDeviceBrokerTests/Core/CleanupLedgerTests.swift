@@ -73,7 +73,7 @@ struct CleanupLedgerTests {
         #expect(ledger.openRounds.map(\.number) == [2])
         #expect(ledger.awaited == ["a", "b"])
         #expect(ledger.debtors == ["a", "b"])
-        #expect(ledger.unaware == ["a", "b"])
+        #expect(ledger.idle == ["a", "b"])
         #expect(ledger.owed(by: "a") == [OwedSession(epoch: 2, account: .ada)])
         let report = ledger.report(of: 2) { $0 == "b" }
         #expect(report?.outcome == .open)
@@ -113,7 +113,7 @@ struct CleanupLedgerTests {
         #expect(first == [2, 4])
         #expect(progress(ledger) == .told && progress(ledger, of: 4) == .told)
         #expect(ledger.parts[2]?["a"]?.toldAt == Moment.at(31).wall)
-        #expect(ledger.unaware.isEmpty)
+        #expect(ledger.idle == ["a"], "told, and not begun")
         let (second, stranger) = (ledger.tell("a", at: .at(32)), ledger.tell("b", at: .at(32)))
         #expect(second.isEmpty && stranger.isEmpty)
         #expect(ledger.parts[2]?["a"]?.toldAt == Moment.at(31).wall)
