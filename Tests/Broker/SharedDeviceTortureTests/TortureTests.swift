@@ -27,6 +27,8 @@ struct TortureTests {
         for (what, count) in result.counts.sorted(by: { $0.key < $1.key }) { print("torture:   \(what): \(count)") }
         for failure in result.failures { Issue.record("\(failure)") }
         #expect(result.done == torture.schedules * torture.repeats)
+        // A program that cannot start leaves nothing, and no mistake of its adapter would show.
+        if torture.schedules >= 20 { #expect(result.counts[Runner.looksAtFiles] ?? 0 > 0) }
     }
 
     /// As `Mutant` in the app, which does not start with a name that it does not know, and one of the adapter's program; each with a seed shortly

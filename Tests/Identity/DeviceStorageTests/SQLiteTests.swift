@@ -31,6 +31,19 @@ struct SQLiteTests {
         #expect(found == (.min, 0.5, text, [0, 255], true))
     }
 
+    @Test("a file that it makes is its owner's alone, its log too, and the process's umask stays")
+    func makesPrivateFiles() throws {
+        for name in ["file", "file-wal", "file-shm"] {
+            var status = stat()
+            try #require(stat(directory.path + "/" + name, &status) == 0)
+            #expect(status.st_mode & 0o777 == 0o600, "\(name)")
+        }
+        let other = directory.path + "/other"
+        close(open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0o644))
+        var status = stat()
+        #expect(stat(other, &status) == 0 && status.st_mode & 0o777 == 0o644)
+    }
+
     @Test("what is empty is not NULL, and NULL is nothing")
     func emptyValues() throws {
         try connection.run("INSERT INTO t VALUES (?, ?, ?, 1, 2)", "", [] as [UInt8], nil as String?)

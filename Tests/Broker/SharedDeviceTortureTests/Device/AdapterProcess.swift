@@ -34,7 +34,9 @@ final class AdapterProcess {
             mkdir(path, 0o755)
             chown(path, participant.user, participant.user)
         }
-        try Self.program.write(toFile: "\(self.directory)/program.py", atomically: true, encoding: .utf8)
+        let program = "\(self.directory)/program.py"
+        try Self.program.write(toFile: program, atomically: true, encoding: .utf8)
+        chown(program, participant.user, participant.user)
     }
 
     private var data: String { "\(directory)/data" }

@@ -9,6 +9,8 @@ struct Runner {
     private var truth: Truth
     private var tokens = TokenMonitor()
     private var signOuts: [Task<Bool, Never>] = []
+    /// How often the adapter's program was seen to have files of somebody.
+    static let looksAtFiles = "looks at files of the adapter’s program"
     /// How often the broker was found to have ended by itself.
     private var looksAtEndedBroker = 0
     /// How far it is, for the report of a failure.
@@ -234,6 +236,9 @@ struct Runner {
         }
         let before = truth
         let sights = device.sights
+        if sights.contains(where: { $0.app == device.adapter.participant && !$0.traces.isEmpty }) {
+            count(Self.looksAtFiles)
+        }
         let starts = device.adapter.starts
         truth = try device.truth.read(after: monitor.base)
         try monitor.check(before: before, sights, after: truth)
