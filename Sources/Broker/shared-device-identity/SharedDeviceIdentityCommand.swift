@@ -36,6 +36,7 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
         let logouts: LogoutListener
         let signals: SignalsReceiver
         let network: NetworkWatch?
+        let starter: Observation?
         do {
             let environment = ProcessInfo.processInfo.environment
             let secret = try ServiceCredential.clientSecret.read(environment: environment)
@@ -46,6 +47,7 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
             var first = updates.makeAsyncIterator()
             if let update = await first.next() { current.use(update) }
             let connection = try DBusConnection.open(service.bus)
+            starter = try Self.watchStarter(connection, environment, process)
             let reports = ProviderReports(connection: connection)
             logouts = LogoutListener(reports: reports, log: log)
             signals = SignalsReceiver(reports: reports, token: token, log: log)
@@ -75,7 +77,22 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
         process.isStopping()
         following.cancel()
         signals.stop()
-        withExtendedLifetime((answers, logouts, network)) {}
+        withExtendedLifetime((answers, logouts, network, starter)) {}
+    }
+
+    /// Ends the process with the bus that has started it. Another starts one where it is needed, and nobody would end this one.
+    private static func watchStarter(
+        _ connection: DBusConnection,
+        _ environment: [String: String],
+        _ process: ServiceProcess
+    ) throws(DBusError) -> Observation? {
+        guard environment["DBUS_STARTER_ADDRESS"] != nil else { return nil }
+        return try connection.onEvent { event in
+            guard case .lost = event else { return }
+            process.log.error("the bus that has started this program is gone")
+            process.finish()
+            Glibc.exit(EX_UNAVAILABLE)
+        }
     }
 
     /// Has the provider asked soon after the network has come back.

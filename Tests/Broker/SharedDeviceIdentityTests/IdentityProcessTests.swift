@@ -56,6 +56,30 @@ struct IdentityProcessTests {
         #expect(error?.code == .loginExpired)
     }
 
+    @Test("one that a bus has started ends with that bus; one that was started otherwise waits for the next")
+    func endOfTheBus() async throws {
+        let device = try await IdentityDevice(fault: "none")
+        let bus = try PrivateBus()
+        let started = try IdentityDevice.start(
+            bus,
+            device.directory,
+            environment: ["DBUS_STARTER_ADDRESS": bus.address]
+        )
+        _ = try await started.line { $0 == "ready" }
+        bus.stop()
+        #expect(await started.exitStatus() == EX_UNAVAILABLE)
+        #expect(started.errorText.contains("the bus that has started this program is gone"))
+        let other = try PrivateBus()
+        let lasting = try IdentityDevice.start(other, device.directory)
+        _ = try await lasting.line { $0 == "ready" }
+        try other.restart()
+        let connection = try DBusConnection.open(other.bus)
+        try await eventually("it has its name again") {
+            try await connection.owner(of: IdentityProtocol.busName) != nil
+        }
+        #expect(lasting.isRunning)
+    }
+
     @Test("a stranger's calls are refused, each of them; so are those of a broker that has given its name up")
     func strangers() async throws {
         let device = try await IdentityDevice(fault: "none")

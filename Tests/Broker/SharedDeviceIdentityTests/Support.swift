@@ -44,11 +44,16 @@ final class IdentityDevice: Sendable {
         try await self.init(issuer: faulty.issuer(fault), trustAnchors: faulty.trustAnchors, more: more)
     }
 
-    static func start(_ bus: PrivateBus, _ directory: TemporaryDirectory) throws -> ChildProcess {
+    /// - Parameter environment: further variables.
+    static func start(
+        _ bus: PrivateBus,
+        _ directory: TemporaryDirectory,
+        environment: [String: String] = [:]
+    ) throws -> ChildProcess {
         try ChildProcess(
             ChildProcess.built("shared-device-identity"),
             ["--bus", bus.address, "--configuration", directory.path + "/managed-configuration.json"],
-            environment: ["CREDENTIALS_DIRECTORY": directory.path]
+            environment: environment.merging(["CREDENTIALS_DIRECTORY": directory.path]) { $1 }
         )
     }
 

@@ -8,6 +8,9 @@ struct Runner {
     /// What was on the broker's disk when it was read last.
     private var truth: Truth
     private var tokens = TokenMonitor()
+    /// The sessions that are seen to have been opened. One that the disk has may still come to nothing: then it ends before anybody is told of it,
+    /// and nobody owes anything of it.
+    private var opened: Set<UInt64> = []
     private var signOuts: [Task<Bool, Never>] = []
     /// How often the adapter's program was seen to have files of somebody.
     static let looksAtFiles = "looks at files of the adapter’s program"
@@ -242,10 +245,20 @@ struct Runner {
         let starts = device.adapter.starts
         truth = try device.truth.read(after: monitor.base)
         try monitor.check(before: before, sights, after: truth)
-        if let open = truth.open, let user = open.session.user {
+        if let open = truth.open, let user = open.session.user, opens(open.epoch) {
             device.adapter.use(starts, by: Marker(user: user, epoch: open.epoch))
         }
         for (request, answer) in answers { try take(answer, to: request) }
+    }
+
+    /// Whether the broker has opened the session that its disk has. A broker that is dead when that is seen finds it there at its next start.
+    private mutating func opens(_ epoch: UInt64) -> Bool {
+        if opened.contains(epoch) { return true }
+        let isOpened = device.brokerLog.contains { line in
+            line.contains(" signed in ") && line.split(separator: " ").contains("epoch=\(epoch)")
+        }
+        if isOpened || !device.isBrokerAlive { opened.insert(epoch) }
+        return opened.contains(epoch)
     }
 
     private mutating func take(_ answer: [String], to request: AppProcess.Request) throws {
