@@ -54,7 +54,7 @@ struct FollowCommandTests {
         "the command's exit status 0 is the receipt, and its last line is in the report, whatever it has written before"
     )
     func command() async throws {
-        let process = try follow("--cleanup", "yes | head -c 30000000; echo; \(Self.deleting)")
+        let process = try follow("--cleanup", "yes | head -c 3000000; echo; \(Self.deleting)")
         try await process.line { $0.contains(#""state":"nobody""#) }
         try await control.signIn("ada")
         let folder = try await store(for: process)
