@@ -47,6 +47,7 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
         let message: String
         let attempted: String
         let remedy: String?
+        let details: [String: DBusValue]
     }
 
     /// On the heap: each call that may fail has room for an error, and few calls fail.
@@ -72,10 +73,28 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
     public var attempted: String { content.attempted }
     /// What helps, where something is known to.
     public var remedy: String? { content.remedy }
+    /// What a peer has said of it for programs, as the second argument of its error; empty where it has said nothing.
+    public var details: [String: DBusValue] { content.details }
 
     /// An error of this code; the texts are for people.
-    public init(_ code: Code, name: String? = nil, message: String, attempted: String, remedy: String? = nil) {
-        box = .content(Content(code: code, name: name, message: message, attempted: attempted, remedy: remedy))
+    public init(
+        _ code: Code,
+        name: String? = nil,
+        message: String,
+        attempted: String,
+        remedy: String? = nil,
+        details: [String: DBusValue] = [:]
+    ) {
+        box = .content(
+            Content(
+                code: code,
+                name: name,
+                message: message,
+                attempted: attempted,
+                remedy: remedy,
+                details: details
+            )
+        )
     }
 
     /// One line: what was attempted, what happened, and the remedy.
@@ -129,7 +148,12 @@ extension DBusError {
     }
 
     /// The error that a bus or a peer answered with.
-    static func answer(name: String, message: String, attempted: String) -> DBusError {
+    static func answer(
+        name: String,
+        message: String,
+        details: [String: DBusValue],
+        attempted: String
+    ) -> DBusError {
         switch name {
         case "org.freedesktop.DBus.Error.LimitsExceeded":
             DBusError(
@@ -152,7 +176,7 @@ extension DBusError {
         case "org.freedesktop.DBus.Error.NoReply":
             DBusError(.timedOut, name: name, message: message, attempted: attempted)
         default:
-            DBusError(.refused, name: name, message: message, attempted: attempted)
+            DBusError(.refused, name: name, message: message, attempted: attempted, details: details)
         }
     }
 }

@@ -25,9 +25,9 @@ public let MSALSTSErrorCodesKey = "MSALSTSErrorCodesKey"
 public let MSALHTTPHeadersKey = "MSALHTTPHeadersKey"
 /// The status of an HTTP answer. Never set here.
 public let MSALHTTPResponseCodeKey = "MSALHTTPResponseCodeKey"
-/// Scopes that were asked for and not granted. Never set here; the description of ``MSALError/serverDeclinedScopes`` names them.
+/// Scopes that were asked for and not granted, a `[String]`; present with ``MSALError/serverDeclinedScopes`` where the provider has said which.
 public let MSALDeclinedScopesKey = "MSALDeclinedScopesKey"
-/// Scopes that were granted while others were declined. Never set here; the description names them, too.
+/// Scopes that were granted while others were declined, a `[String]`; present with ``MSALDeclinedScopesKey``. A request for these alone is granted.
 public let MSALGrantedScopesKey = "MSALGrantedScopesKey"
 /// The broker's version. Never set here; ``MSALDeviceInformation/extraDeviceInformation`` has it.
 public let MSALBrokerVersionKey = "MSALBrokerVersionKey"

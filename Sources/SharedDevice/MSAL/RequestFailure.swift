@@ -39,6 +39,10 @@ struct RequestFailure: Error {
         ]
         if let code = codes.internalCode { information[MSALInternalErrorCodeKey] = code.rawValue }
         if let underlying { information[NSUnderlyingErrorKey] = underlying }
+        if let underlying, !underlying.declinedScopes.isEmpty {
+            information[MSALDeclinedScopesKey] = underlying.declinedScopes
+            information[MSALGrantedScopesKey] = underlying.grantedScopes
+        }
         if let id = context.correlationId { information[MSALCorrelationIDKey] = id.uuidString }
         if let account = context.account {
             information[MSALDisplayableUserIdKey] = account.username

@@ -96,6 +96,11 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
     public let attempted: String
     /// What happened, and what helps.
     public let message: String
+    /// With ``Code/scopesDeclined``: those of the scopes that were asked for which the provider does not grant. Empty where it has refused all of them
+    /// without a word of which.
+    public internal(set) var declinedScopes: [String] = []
+    /// With ``Code/scopesDeclined``: what the provider grants, by its own names. A request for these alone is granted.
+    public internal(set) var grantedScopes: [String] = []
 
     /// An error of this code; the texts are for people.
     public init(_ code: Code, attempted: String, message: String) {

@@ -15,6 +15,7 @@ final class WholeDevice: Sendable {
     private let processes = Locked<[Program: ChildProcess]>([:])
     /// What processes that have ended wrote.
     private let earlier = Locked<[String]>([])
+    private let isApart: Bool
     /// An app with a manifest, in the test's process.
     let app: SharedDeviceApplication
 
@@ -26,8 +27,17 @@ final class WholeDevice: Sendable {
 
     static let secret = "s&cret +%/"
 
-    /// - Parameter more: further members of the managed configuration, each with a comma before it.
-    init(fault: String, more: String = "") async throws {
+    /// - Parameters:
+    ///   - more: further members of the managed configuration, each with a comma before it.
+    ///   - scopes: what the app may ask for.
+    ///   - isApart: whether the process that speaks to the provider has a network of its own, in which nothing is up.
+    init(
+        fault: String,
+        more: String = "",
+        scopes: [String] = ["openid", "profile"],
+        isApart: Bool = false
+    ) async throws {
+        self.isApart = isApart
         let faulty = try await FaultyProvider.shared.value
         bus = try PrivateBus()
         directory = try TemporaryDirectory("whole-device")
@@ -52,7 +62,7 @@ final class WholeDevice: Sendable {
         try Data((0..<32).map { _ in UInt8.random(in: .min ... .max) })
             .write(to: URL(filePath: directory.path + "/secrets/token-key"))
         let test = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        try #"{"id": "org.example.app", "executable": "\#(test)", "scopes": ["openid", "profile"]}"#
+        try #"{"id": "org.example.app", "executable": "\#(test)", "scopes": \#(scopes)}"#
             .write(toFile: directory.path + "/apps/app.json", atomically: true, encoding: .utf8)
         prompt = try DBusConnection.open(bus.bus)
         app = SharedDeviceApplication(
@@ -77,9 +87,12 @@ final class WholeDevice: Sendable {
     func start(_ program: Program) async throws {
         var arguments = ["--bus", bus.address, "--configuration", directory.path + "/managed-configuration.json"]
         if program == .broker { arguments += ["--state", state] }
+        // unshare becomes the program, and keeps its number.
+        let isApart = isApart && program == .identity
+        let words = (isApart ? ["/usr/bin/unshare", "--net", "--"] : []) + [ChildProcess.built(program.rawValue)]
         let process = try ChildProcess(
-            ChildProcess.built(program.rawValue),
-            arguments,
+            words[0],
+            words.dropFirst() + arguments,
             environment: ["CREDENTIALS_DIRECTORY": directory.path + "/secrets"]
         )
         _ = try await process.line { $0 == "ready" }
@@ -121,12 +134,15 @@ final class WholeDevice: Sendable {
     }
 
     /// A new token for the app, from the provider.
-    func token() async throws(SharedDeviceError) -> String {
+    func token() async throws(SharedDeviceError) -> String { try await token(["profile"]).accessToken }
+
+    /// The same for these scopes.
+    func token(_ scopes: [String]) async throws(SharedDeviceError) -> TokenResult {
         guard let account = try await app.getCurrentAccount().current else {
             throw SharedDeviceError(.noCurrentAccount, attempted: "get a token", message: "nobody is signed in")
         }
-        let parameters = SilentTokenParameters(scopes: ["profile"], account: account, forceRefresh: true)
-        return try await app.acquireTokenSilent(with: parameters).accessToken
+        let parameters = SilentTokenParameters(scopes: scopes, account: account, forceRefresh: true)
+        return try await app.acquireTokenSilent(with: parameters)
     }
 
     /// Signs Ada in as her browser does.

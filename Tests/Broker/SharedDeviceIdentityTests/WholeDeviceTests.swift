@@ -21,6 +21,43 @@ struct WholeDeviceTests {
         }
     }
 
+    @Test("an app whose provider grants less than it asks for learns what, and gets a token where it asks for that")
+    func fewerScopes() async throws {
+        let device = try await WholeDevice(fault: "fewer-scopes", scopes: ["openid", "profile", "orders.read"])
+        try await device.signIn(try await FaultyProvider.shared.value.client("fewer-scopes"))
+        for _ in 1...2 {
+            let error = await #expect(throws: SharedDeviceError.self) {
+                try await device.token(["orders.read", "profile"])
+            }
+            #expect(error?.code == .scopesDeclined)
+            #expect(error?.declinedScopes == ["orders.read"] && error?.grantedScopes == ["openid", "profile"])
+            #expect(error?.message.contains("does not grant orders.read, and grants openid profile;") == true)
+        }
+        #expect(try await device.token(["profile"]).scopes.sorted() == ["openid", "profile"])
+        #expect(try await device.token([]).scopes.sorted() == ["openid", "profile"])
+        #expect(try await device.account()?.username == "ada@example.com")
+    }
+
+    @Test("a token that permits more than the app's manifest does not reach the app, which is told what to write")
+    func moreScopes() async throws {
+        let device = try await WholeDevice(fault: "more-scopes", scopes: ["openid", "profile", "orders.read"])
+        let test = try await FaultyProvider.shared.value.client("more-scopes")
+        try await device.signIn(test)
+        for scopes in [["orders.read"], [], ["profile"]] {
+            let error = await #expect(throws: SharedDeviceError.self) { try await device.token(scopes) }
+            #expect(error?.code == .providerMisconfigured, "\(scopes)")
+            #expect(error?.message.contains("(orders.refund); add that to \"scopes\" in its manifest") == true)
+            // Neither the token nor what it permits more is in the answer.
+            #expect(error?.declinedScopes.isEmpty == true && error?.grantedScopes.isEmpty == true)
+        }
+        let issued = try await test.page("secrets").split(separator: "\n").filter { $0.hasPrefix("access-token ") }
+        #expect(issued.count > 3, "the provider was not asked")
+        #expect(try await device.account()?.username == "ada@example.com")
+        let entitled = try await WholeDevice(fault: "more-scopes.entitled", scopes: ["orders.read", "orders.refund"])
+        try await entitled.signIn(try await FaultyProvider.shared.value.client("more-scopes.entitled"))
+        #expect(try await entitled.token(["orders.read"]).scopes.sorted() == ["orders.read", "orders.refund"])
+    }
+
     @Test("Ada is signed out when her provider ends the session, by its logout token")
     func fromAfar() async throws {
         let device = try await WholeDevice(fault: "whole-from-afar")

@@ -1,3 +1,4 @@
+import DBusTransport
 import Foundation
 import SharedDevice
 import Testing
@@ -40,6 +41,32 @@ struct ErrorCodesTests {
         #expect(nsError.userInfo[MSALErrorDescriptionKey] as? String == "\(error)")
         #expect(nsError.userInfo[NSUnderlyingErrorKey] as? SharedDeviceError == error)
         #expect(nsError.localizedDescription == "\(error)")
+    }
+
+    @Test("scopes that the provider has declined, and those that it grants, are lists under MSAL's keys")
+    func declinedScopes() throws {
+        let name = BrokerProtocol.errorPrefix + "declined_scope_error"
+        func information(_ details: [String: DBusValue]) -> [String: Any] {
+            let answer = DBusError(.refused, name: name, message: "no", attempted: "ask", details: details)
+            let error = SharedDeviceError(answer, attempted: "get a token")
+            #expect(error.code == .scopesDeclined)
+            return RequestFailure(error, in: .silentToken).nsError.userInfo
+        }
+        let declined = information([
+            "declinedScopes": .array([.string("orders")], of: "s"),
+            "grantedScopes": .array([.string("openid")], of: "s"),
+        ])
+        #expect(declined[MSALDeclinedScopesKey] as? [String] == ["orders"])
+        #expect(declined[MSALGrantedScopesKey] as? [String] == ["openid"])
+        // Nothing but what was asked for may be granted, and a broker of before says nothing.
+        let nothing = information([
+            "declinedScopes": .array([.string("orders")], of: "s"), "grantedScopes": .array([], of: "s"),
+        ])
+        #expect(nothing[MSALGrantedScopesKey] as? [String] == [])
+        for details in [[:], ["declinedScopes": .string("orders")]] as [[String: DBusValue]] {
+            let userInfo = information(details)
+            #expect(userInfo[MSALDeclinedScopesKey] == nil && userInfo[MSALGrantedScopesKey] == nil)
+        }
     }
 
     @Test("no code is without a row")

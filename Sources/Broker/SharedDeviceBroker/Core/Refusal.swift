@@ -11,6 +11,9 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     package let code: SharedDeviceError.Code
     /// One sentence: what is the case, and what helps.
     package let description: String
+    /// With `scopesDeclined`, where the provider has said it: what it does not grant of what was asked for, and what it grants instead.
+    package private(set) var declinedScopes: [String] = []
+    package private(set) var grantedScopes: [String] = []
 
     package init(_ code: SharedDeviceError.Code, _ description: String) {
         self.code = code
@@ -63,11 +66,13 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     }
     package static func declinedScopes(_ declined: [String], granted: [String]) -> Refusal {
         let (missing, given) = (declined.joined(separator: " ").forLog(200), granted.joined(separator: " ").forLog(200))
-        return Refusal(
+        var refusal = Refusal(
             .scopesDeclined,
             "the organisation's provider does not grant \(missing), and grants \(given.isEmpty ? "nothing" : given); ask for that alone, or "
                 + "have the provider's administrator allow the rest"
         )
+        (refusal.declinedScopes, refusal.grantedScopes) = (declined, granted)
+        return refusal
     }
     /// The provider names in a token what the app's manifest lacks.
     package static func excessScopes(_ scopes: [String]) -> Refusal {

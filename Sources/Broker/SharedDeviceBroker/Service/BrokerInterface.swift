@@ -96,9 +96,18 @@ final class BrokerInterface: Sendable {
 }
 
 extension MethodFailure {
-    /// The refusal as a D-Bus error: its code in the error's name, the reason as its text.
+    /// The refusal as a D-Bus error: its code in the error's name, the reason as its text, and for programs what they act on.
     fileprivate init(_ refusal: Refusal) {
-        self.init(name: BrokerProtocol.errorPrefix + refusal.code.description, message: refusal.description)
+        var details: BrokerProtocol.Fields = [:]
+        if !refusal.declinedScopes.isEmpty {
+            details["declinedScopes"] = .array(refusal.declinedScopes.map { .string($0) }, of: "s")
+            details["grantedScopes"] = .array(refusal.grantedScopes.map { .string($0) }, of: "s")
+        }
+        self.init(
+            name: BrokerProtocol.errorPrefix + refusal.code.description,
+            message: refusal.description,
+            details: details
+        )
     }
 }
 

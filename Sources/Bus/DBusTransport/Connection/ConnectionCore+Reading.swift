@@ -260,7 +260,9 @@ extension ConnectionCore {
             let arguments = try message.arguments()
             guard let name = message.errorName else { return call.waiter(.success(arguments)) }
             let text = arguments.first?.stringValue ?? "no reason was given"
-            call.waiter(.failure(.answer(name: name, message: text, attempted: call.attempted)))
+            let details = arguments.dropFirst().first?.fieldsValue ?? [:]
+            let answer = DBusError.answer(name: name, message: text, details: details, attempted: call.attempted)
+            call.waiter(.failure(answer))
         } catch {
             call.waiter(.failure(error))
         }

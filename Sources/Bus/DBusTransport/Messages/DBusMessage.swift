@@ -203,14 +203,19 @@ extension DBusMessage {
     }
 
     /// The error answer to a method call.
-    func errorReply(name: String, message: String) throws(DBusError) -> DBusMessage {
+    func errorReply(
+        name: String,
+        message: String,
+        details: [String: DBusValue] = [:]
+    ) throws(DBusError) -> DBusMessage {
         let attempted = "answer \(member ?? "a call") with an error"
         let valid = !name.containsNUL && dbus_validate_error_name(name, nil) != 0
         let reply = try DBusMessage.adopt(
             dbus_message_new_error(pointer, valid ? name : "org.freedesktop.DBus.Error.Failed", nil),
             attempted
         )
-        try reply.append([.string(message.filter { $0 != "\0" })], attempted: attempted)
+        let text = DBusValue.string(message.filter { $0 != "\0" })
+        try reply.append(details.isEmpty ? [text] : [text, .fields(details)], attempted: attempted)
         return reply
     }
 

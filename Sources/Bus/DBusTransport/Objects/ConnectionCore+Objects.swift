@@ -70,7 +70,11 @@ extension ConnectionCore {
             switch result {
             case .success(let values): try send(try held.message.reply(values), to: held, on: socket)
             case .failure(let failure):
-                let reply = try held.message.errorReply(name: failure.name, message: failure.message)
+                let reply = try held.message.errorReply(
+                    name: failure.name,
+                    message: failure.message,
+                    details: failure.details
+                )
                 try send(reply, to: held, on: socket)
             }
         } catch {

@@ -177,11 +177,14 @@ public struct MethodFailure: Error, Sendable, Hashable {
     public let name: String
     /// The reason, for people.
     public let message: String
+    /// More about it, for programs: a second argument of the error, `a{sv}`. Without any there is no such argument.
+    public let details: [String: DBusValue]
 
     /// A refusal under this name.
-    public init(name: String, message: String) {
+    public init(name: String, message: String, details: [String: DBusValue] = [:]) {
         self.name = name
         self.message = message
+        self.details = details
     }
 
     static func standard(_ name: String, _ message: String) -> MethodFailure {

@@ -294,6 +294,8 @@ extension SharedDeviceError {
             let code = Code(text)
             let message = code == nil ? "\(error.message) [\(text)]" : error.message
             self.init(code ?? .brokerFailed, attempted: attempted, message: message)
+            declinedScopes = error.details["declinedScopes"]?.stringsValue ?? []
+            grantedScopes = error.details["grantedScopes"]?.stringsValue ?? []
         } else if error.code == .cancelled {
             self.init(.userCanceled, attempted: attempted, message: "the task was cancelled")
         } else if error.name == "org.freedesktop.DBus.Error.Failed" {
