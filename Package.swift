@@ -289,7 +289,7 @@ let signIn = family(
 /// The device's account for Microsoft's own clients on Linux.
 let microsoft = family(
     "Microsoft",
-    library("MicrosoftBroker", "StrictJSON +adapter"),
+    library("MicrosoftBroker", "Identity StrictJSON +adapter"),
     program("shared-device-microsoft-broker", "MicrosoftBroker AppAdapters ProjectVersion ArgumentParser +adapter"),
     tests("MicrosoftBrokerTests", "+broker TestProviders shared-device-identity shared-device-microsoft-broker")
 )

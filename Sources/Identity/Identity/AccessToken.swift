@@ -49,6 +49,15 @@ package struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomD
     private static func isSame(_ first: String, _ second: String) -> Bool {
         let (first, second) = (first.lowercased(), second.lowercased())
         return first == second || !second.contains("/") && first.hasSuffix("/" + second)
+            || inFull(first) == inFull(second)
+    }
+
+    /// The one name of a scope that Microsoft's provider and clients have several of: capitals mean nothing, and a scope of no service is one of Microsoft
+    /// Graph's. The provider answers in either form
+    /// (https://learn.microsoft.com/entra/identity-platform/scopes-oidc, https://learn.microsoft.com/entra/msal/javascript/browser/resources-and-scopes).
+    package static func inFull(_ scope: String) -> String {
+        let scope = scope.lowercased()
+        return scope.contains("/") ? scope : "https://graph.microsoft.com/" + scope
     }
 
     /// Whether this can be the name of what a token permits (RFC 6749, section 3.3): visible ASCII without the quotation mark and the backslash.

@@ -1,11 +1,9 @@
 import DeviceConfiguration
+import Identity
 import SharedDevice
 
 /// What a client may ask for, by the manifest of this program.
 struct ClientRights: Sendable {
-    /// Scopes that belong to each sign-in, and that providers do not always name among those that a token permits.
-    private static let ofSignIn: Set = ["openid", "profile", "email", "offline_access"]
-
     let rights: TokenRights
 
     /// - Throws: `BrokerFailure` with `incorrectConfiguration` for a client that the manifest does not name.
@@ -40,7 +38,7 @@ struct ClientRights: Sendable {
     ///
     /// - Throws: `BrokerFailure` with `incorrectConfiguration`, naming what is missing.
     func check(granted: [String], for requested: [String]) throws(BrokerFailure) {
-        let missing = Set(requested.flatMap(meaning)).subtracting(granted).subtracting(Self.ofSignIn)
+        let missing = AccessToken.scopes(Set(requested.flatMap(meaning)), notIn: Set(granted))
         guard missing.isEmpty else {
             throw BrokerFailure(
                 .incorrectConfiguration,
@@ -49,7 +47,17 @@ struct ClientRights: Sendable {
         }
     }
 
-    private func meaning(of scope: String) -> [String] { rights.microsoftScopes[scope].map(Array.init) ?? [scope] }
+    /// What stands for a scope in the manifest, by whichever of its names the client asks for it; otherwise itself.
+    private func meaning(of scope: String) -> [String] {
+        if let meaning = rights.microsoftScopes[scope] { return Array(meaning) }
+        if rights.scopes.contains(scope) { return [scope] }
+        let name = AccessToken.inFull(scope)
+        func names(_ scopes: some Sequence<String>) -> String? {
+            scopes.sorted().first { AccessToken.inFull($0) == name }
+        }
+        if let other = names(rights.microsoftScopes.keys) { return Array(rights.microsoftScopes[other] ?? []) }
+        return [names(rights.scopes) ?? scope]
+    }
 }
 
 extension BrokerFailure {

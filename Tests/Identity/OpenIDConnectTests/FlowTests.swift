@@ -263,6 +263,32 @@ struct RefreshFlowTests {
         #expect(try meaning(failure(.untrusted("expired"))) == .unavailable(mayBeUsed: false))
     }
 
+    @Test(
+        "scopes that are no text of scopes are no answer: nobody knows what was granted",
+        arguments: [
+            #"["openid"]"#, "7", "true", "{}", #""openid \u00e9""#, #""a\nb""#, #""a\\b""#, #""\u0000""#,
+        ]
+    )
+    func malformedScopes(scope: String) throws {
+        let answer = #"{"access_token":"a","token_type":"bearer","scope":\#(scope)}"#
+        #expect(try meaning(.success(json(answer))) == .unavailable(mayBeUsed: true))
+    }
+
+    @Test("without a scope in the answer, or with null, what was asked for is granted; an empty one grants nothing")
+    func scopes() throws {
+        for (member, granted) in [
+            ("", nil), (#","scope":null"#, nil), (#","scope":"""#, []), (#","scope":"b  a""#, ["a", "b"]),
+        ] as [(String, Set<String>?)] {
+            var flow = RefreshFlow(try provider(), token: Secret("r1"))
+            let answer = json(#"{"access_token":"a","token_type":"bearer"\#(member)}"#)
+            guard case .finished(.renewed(let tokens)) = flow.handle(.success(answer)) else {
+                Issue.record("not renewed: \(member)")
+                return
+            }
+            #expect(tokens.scopes == granted, "\(member)")
+        }
+    }
+
     @Test("a lost answer is asked for once more; invalid_grant is then our own reuse, and no end of the session")
     func lostAnswer() throws {
         #expect(try meaning(failure(.timedOut)) == .again)

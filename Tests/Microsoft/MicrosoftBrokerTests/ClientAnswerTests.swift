@@ -96,4 +96,45 @@ struct ClientAnswerTests {
         let error = #expect(throws: BrokerFailure.self) { try rights.check(granted: [], for: ["m/.default"]) }
         #expect(error?.status == .incorrectConfiguration && error?.context.contains("mail") == true)
     }
+
+    @Test(
+        "a scope has several names: short ones mean Microsoft Graph, and capitals mean nothing",
+        arguments: [
+            ("User.Read", "https://graph.microsoft.com/User.Read"),
+            ("https://graph.microsoft.com/User.Read", "User.Read"),
+            ("user.read", "User.Read"),
+            ("https://graph.microsoft.com/user.read", "HTTPS://graph.microsoft.com/User.Read"),
+            ("https://orders.example/Orders.Read", "https://orders.example/orders.read"),
+        ]
+    )
+    func names(asked: String, granted: String) throws {
+        let graph = "https://graph.microsoft.com/User.Read"
+        let manifest = try Self.manifest([asked, "openid"])
+        #expect(try manifest.scopes(for: [asked, "OpenID"]) == [asked, "openid"].sorted())
+        try manifest.check(granted: [granted, "openid"], for: [asked])
+        // Whatever name the manifest has, the client's is as good.
+        let other = try Self.manifest([granted])
+        #expect(try other.scopes(for: [asked]) == [granted])
+        for stranger in [
+            "https://elsewhere.example/User.Read", "Mail.Read", "https://graph.microsoft.com.example/User.Read",
+        ] {
+            #expect(throws: BrokerFailure.self) { try Self.manifest([graph]).scopes(for: [stranger]) }
+            #expect(throws: BrokerFailure.self) { try Self.manifest([graph]).check(granted: [stranger], for: [asked]) }
+        }
+    }
+
+    @Test("what asks for all that is configured is not missed among what is granted")
+    func all() throws {
+        let all = "https://graph.microsoft.com/.default"
+        let rights = try Self.manifest([all, "openid"])
+        #expect(try rights.scopes(for: ["HTTPS://graph.microsoft.com/.DEFAULT"]) == [all])
+        try rights.check(granted: ["User.Read", "Mail.Read"], for: [all])
+    }
+
+    private static func manifest(_ scopes: [String]) throws -> ClientRights {
+        let json = JSONValue.object([
+            "id": .string("a.b"), "executable": .string("/x"), "scopes": .array(scopes.map { .string($0) }),
+        ])
+        return ClientRights(rights: try AppManifest(json: Data(json.text.utf8), file: "m").tokens)
+    }
 }

@@ -9,7 +9,7 @@ package struct TokenAnswer: Sendable {
     package let refreshToken: Secret?
     /// As it came.
     package let idToken: String?
-    /// What was granted, where that differs from what was asked for.
+    /// What was granted; `nil` where the answer does not say it, which means all that was asked for.
     package let scopes: Set<String>?
     /// How long the access token counts, from now on.
     package let lifetime: Duration
@@ -39,11 +39,20 @@ package struct TokenAnswer: Sendable {
         accessToken = Secret(access)
         refreshToken = try token("refresh_token").map { Secret($0) }
         idToken = try token("id_token")
-        scopes = json["scope"]?.string.map { Set($0.split(separator: " ").map(String.init)) }
+        scopes = try Self.scopes(json["scope"], issuer)
         // Some write the number as a text.
         let seconds = json["expires_in"].flatMap { $0.number ?? $0.string.flatMap(Double.init) } ?? Self.usualLifetime
         guard seconds >= 0, seconds.isFinite else { throw .unreachable(issuer, "its “expires_in” is no time") }
         lifetime = .seconds(min(seconds, 366 * 86_400))
+    }
+
+    /// RFC 6749, section 3.3: a text of scopes with blanks between. Without one, all is granted that was asked for (section 5.1); what is of any other form
+    /// must not pass for that.
+    private static func scopes(_ value: JSONValue?, _ issuer: Issuer) throws(SignInError) -> Set<String>? {
+        guard let value, value != .null else { return nil }
+        guard let scopes = value.string?.split(separator: " ").map(String.init), scopes.allSatisfy(AccessToken.isScope)
+        else { throw .unreachable(issuer, "its “scope” is no text of scopes") }
+        return Set(scopes)
     }
 }
 

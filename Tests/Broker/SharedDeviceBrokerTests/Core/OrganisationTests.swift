@@ -244,6 +244,7 @@ struct OrganisationTests {
             let refusal = device.refusal(device.send(till, device.acquireToken(for: "ada", ["orders", "openid"])))
             #expect(refusal?.code == .scopesDeclined)
             #expect(refusal?.description.contains("does not grant orders, and grants profile;") == true)
+            #expect(refusal?.declinedScopes == ["orders"] && refusal?.grantedScopes == ["profile"])
         }
         // The provider is not asked again for what it has declined, unless the app wants it so.
         #expect(device.provider.renewals.count == 1)
@@ -274,6 +275,12 @@ struct OrganisationTests {
         #expect(AccessToken.scopes([read, "email", "User.Read"], beyond: [all]).isEmpty)
         #expect(AccessToken.scopes(["https://graph.example.com/User.Read"], beyond: [all]).count == 1)
         #expect(AccessToken.scopes([read, "Mail.Read"], beyond: ["user.read"]) == ["Mail.Read"])
+        // A scope of no service is Microsoft Graph's, where the provider is Microsoft's.
+        let graph = "https://graph.microsoft.com/User.Read"
+        #expect(AccessToken.scopes([graph], notIn: ["user.Read"]).isEmpty)
+        #expect(AccessToken.scopes([graph], notIn: [read, "Mail.Read"]) == [graph])
+        #expect(AccessToken.scopes(["User.Read"], beyond: [graph]).isEmpty)
+        #expect(AccessToken.scopes([read, "Mail.Read"], beyond: [graph]) == [read, "Mail.Read"])
     }
 
     @Test("the provider wants the person: the session stays, and only the same person goes on with it")
