@@ -86,8 +86,20 @@ final class SignalsReceiver: Sendable {
             case .works: log.info("the stream of the provider's events answers")
             case .fails(let reason):
                 log.error("the provider's events are not fetched", metadata: ["reason": "\(reason)"])
-            case .refused(let reason):
-                log.warning("an event of the provider's is refused", metadata: ["reason": "\(reason)"])
+            case .refused(let token):
+                let signer = token.isProviders ? client.issuer.text : "nobody whom the provider's keys vouch for"
+                log.warning(
+                    "an event of the stream is refused",
+                    metadata: [
+                        "endpoint": "\(endpoint)", "token": "\(token.identifier.printable(64))",
+                        "signedBy": "\(signer)", "reason": "\(token.reason)",
+                    ]
+                )
+            case .refusedMore(let count):
+                log.warning(
+                    "further events of the stream were refused in the minute before",
+                    metadata: ["endpoint": "\(endpoint)", "count": "\(count)"]
+                )
             }
         } report: { event in
             try await reports.tell(event)

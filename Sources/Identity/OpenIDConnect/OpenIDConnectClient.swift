@@ -144,21 +144,29 @@ package final class OpenIDConnectClient: Sendable {
 
     /// Checks a token's signature, with the provider's keys read again where that may help.
     ///
-    /// - Parameter isPatient: whether a token whose key may be a new one counts as not to be judged while the keys may not be read again.
+    /// - Parameters:
+    ///   - name: what it is to be, for people.
+    ///   - isPatient: whether a token whose key may be a new one counts as not to be judged while the keys may not be read again.
     /// - Throws: `SignInError`: `authenticationFailed`, `providerUnavailable`.
-    package func verify(_ text: String, isPatient: Bool = false) async throws(SignInError) -> VerifiedToken {
+    package func verify(
+        _ text: String,
+        as name: String = "ID token",
+        isPatient: Bool = false
+    ) async throws(SignInError) -> VerifiedToken {
         let token: CompactSignature
         do throws(SignatureError) {
             token = try CompactSignature(parsing: text)
         } catch {
-            throw .notSigned(by: issuer, error.description)
+            throw .notSigned(name, by: issuer, error.description)
         }
         var hasFetched = false
         while true {
             switch keyCache.withLock({ $0.verify(token, at: clock.now()) }) {
             case .verified(let verified): return verified
             case .refused(let error):
-                guard isPatient, !hasFetched, error.mayBeNewKey else { throw .notSigned(by: issuer, error.description) }
+                guard isPatient, !hasFetched, error.mayBeNewKey else {
+                    throw .notSigned(name, by: issuer, error.description)
+                }
                 throw .unreachable(issuer, "its keys were read a moment ago, and lack this one")
             case .unavailable: throw .unreachable(issuer, "its keys could not be read")
             case .fetch:
@@ -174,7 +182,7 @@ package final class OpenIDConnectClient: Sendable {
     /// - Throws: `SignInError`: as ``verify(_:)``.
     package func logoutToken(_ text: String) async throws(SignInError) -> LogoutToken {
         try LogoutToken(
-            await verify(text),
+            await verify(text, as: "logout token"),
             issuer: issuer,
             clientID: credentials.identifier,
             now: clock.date()

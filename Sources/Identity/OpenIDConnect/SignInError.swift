@@ -41,8 +41,8 @@ extension SignInError {
     }
 
     /// - Parameter reason: algorithm and key, as `SignatureError` says them.
-    static func notSigned(by issuer: Issuer, _ reason: String) -> SignInError {
-        SignInError(.authenticationFailed, "the ID token is not signed by \(issuer) (\(reason))")
+    static func notSigned(_ name: String, by issuer: Issuer, _ reason: String) -> SignInError {
+        SignInError(.authenticationFailed, "the \(name) is not signed by \(issuer) (\(reason))")
     }
 
     package static let anotherSignIn = SignInError(

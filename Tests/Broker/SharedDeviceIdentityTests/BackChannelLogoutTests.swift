@@ -212,9 +212,10 @@ struct BackChannelLogoutTests {
         #expect(text.hasPrefix("HTTP/1.1 408"), "\(text)")
     }
 
-    @Test("a flood is answered by 429, and no more than ten a second are looked at")
+    @Test("a flood is answered by 429, and no more than ten a second are looked at; few of them are in the log")
     func flood() async throws {
         let device = try await LogoutDevice(fault: "none")
+        let start = ContinuousClock.now
         let answers = await withTaskGroup(of: String.self, returning: [String].self) { group in
             for _ in 0..<60 { group.addTask { (try? await device.post("logout_token=a")) ?? "" } }
             return await group.reduce(into: []) { $0.append($1) }
@@ -222,5 +223,16 @@ struct BackChannelLogoutTests {
         let looked = answers.count { $0.hasPrefix("HTTP/1.1 400") }
         #expect(answers.count { $0.hasPrefix("HTTP/1.1 429") } + looked == 60)
         #expect(looked >= 10 && looked < 40, "\(looked)")
+        // A minute has five lines, and one that counts those of the minute before.
+        let minutes = Int((ContinuousClock.now - start) / .seconds(60)) + 1
+        let process = device.device.process
+        func lines() -> Int {
+            process.errorText.components(separatedBy: "a logout of the provider's is refused").count - 1
+        }
+        // What is logged after these was refused after them.
+        _ = try await device.post("logout_token=a")
+        process.send(SIGTERM)
+        _ = await process.exitStatus()
+        #expect((1...6 * minutes).contains(lines()), "\(lines()) lines")
     }
 }

@@ -155,6 +155,39 @@ struct SignalsTests {
         #expect(try await receiver.list("acknowledged").isEmpty)
     }
 
+    @Test(
+        "who has signed a refused token, and why it is refused, is told; of many, five a minute and then their number"
+    )
+    func refusals() async throws {
+        let receiver = try await Receiver("signals.refusals")
+        var identifiers: Set<String> = []
+        for number in 0..<20 {
+            identifiers.insert(
+                try await receiver.add("event=session-revoked&fault=\(number % 2 == 0 ? "alg-none" : "with-exp")")
+            )
+        }
+        let signals = receiver.signals()
+        let task = Task { await signals.run() }
+        defer { task.cancel() }
+        try await eventually("the refusals") { try await receiver.list("errors").count == 20 }
+        func told() -> [SharedSignals.RefusedToken] {
+            receiver.notes.withLock { $0 }.compactMap { if case .refused(let token) = $0 { token } else { nil } }
+        }
+        #expect(told().count == RefusalTally.lines)
+        #expect(Set(told().map(\.identifier)).isSubset(of: identifiers))
+        for token in told() {
+            #expect(token.isProviders == token.reason.contains("exp"), "\(token)")
+            #expect(token.isProviders || token.reason.hasPrefix("the event token is not signed by"), "\(token)")
+        }
+        receiver.clock.advance(by: RefusalTally.window)
+        try await receiver.add("event=verification")
+        try await eventually("the rest") {
+            receiver.notes.withLock { $0 }.contains(.refusedMore(20 - RefusalTally.lines))
+        }
+        #expect(told().count == RefusalTally.lines)
+        #expect(receiver.notes.withLock { $0 }.count { if case .refusedMore = $0 { true } else { false } } == 1)
+    }
+
     @Test("a token for this device and others counts, as the stream's own audience says")
     func audience() async throws {
         let receiver = try await Receiver("signals.audience")

@@ -49,7 +49,7 @@ extension OpenIDConnectClient {
     ///   ``SignalVerdict/refused(_:_:isProviders:)`` with `isProviders`.
     package func signal(_ text: String, identifier: String, audience: String) async -> SignalVerdict {
         do throws(SignInError) {
-            let verified = try await verify(text, isPatient: true)
+            let verified = try await verify(text, as: "event token", isPatient: true)
             do throws(SignInError) {
                 let token = try SecurityEventToken(verified, issuer: issuer, audience: audience, now: clock.date())
                 guard isSame(token.identifier, identifier) else {

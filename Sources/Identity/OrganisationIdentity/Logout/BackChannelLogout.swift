@@ -15,7 +15,8 @@ package final class BackChannelLogout: Sendable {
     private let client: OpenIDConnectClient
     private let report: Report
     private let seen = Locked(SeenIdentifiers())
-    /// The reason of each request that is refused, without anything of it.
+    private let refusals = Locked(RefusalTally())
+    /// The reason of a request that is refused, without anything of it; or how many more were.
     private let refused: @Sendable (String) -> Void
 
     package init(
@@ -60,7 +61,10 @@ package final class BackChannelLogout: Sendable {
     }
 
     private func refuse(_ reason: String) -> ListenerResponse {
-        refused(reason)
+        // Whoever reaches the address may be refused ten times a second.
+        let (isWritten, counted) = refusals.withLock { $0.take(at: .now) }
+        if counted > 0 { refused("\(counted) more in the minute before") }
+        if isWritten { refused(reason) }
         return ListenerResponse(400, #"{"error":"invalid_request"}"#)
     }
 }

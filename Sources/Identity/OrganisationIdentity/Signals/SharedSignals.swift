@@ -31,8 +31,20 @@ package final class SharedSignals: Sendable {
         case works
         /// They are not, and why; told when the reason changes.
         case fails(String)
-        /// A token is refused, and why.
-        case refused(String)
+        /// A token is refused. At most ``RefusalTally/lines`` a minute are told so.
+        case refused(RefusedToken)
+        /// So many further ones were refused in a minute that is over.
+        case refusedMore(Int)
+    }
+
+    /// A token that is refused.
+    package struct RefusedToken: Sendable, Hashable {
+        /// The stream's name for it. Anything may stand there.
+        package let identifier: String
+        /// Whether the provider has signed it; otherwise nobody knows who has.
+        package let isProviders: Bool
+        /// In the words of an administrator.
+        package let reason: String
     }
 
     private struct State {
@@ -44,6 +56,7 @@ package final class SharedSignals: Sendable {
         var interrupt: (@Sendable () -> Void)?
         var isWoken = false
         var lastNote: Note?
+        var refusals = RefusalTally()
     }
 
     private let client: OpenIDConnectClient
@@ -80,8 +93,9 @@ package final class SharedSignals: Sendable {
     package func run() async {
         while !Task.isCancelled {
             await ask()
-            let pause = state.withLock { $0.stream.rest }
             let clock = clock
+            tellRefusals(state.withLock { $0.refusals.rest(at: clock.now()) })
+            let pause = state.withLock { $0.stream.rest }
             if pause > .zero { await interruptibly { try? await clock.wait(pause) } }
         }
     }
@@ -168,6 +182,16 @@ package final class SharedSignals: Sendable {
         if isNews { self.note(note) }
     }
 
+    private func tell(_ refused: RefusedToken) {
+        let (isWritten, counted) = state.withLock { $0.refusals.take(at: clock.now()) }
+        tellRefusals(counted)
+        if isWritten { note(.refused(refused)) }
+    }
+
+    private func tellRefusals(_ count: Int) {
+        if count > 0 { note(.refusedMore(count)) }
+    }
+
     // MARK: Tokens
 
     private func take(_ tokens: [SignalStream.Received]) async {
@@ -175,8 +199,7 @@ package final class SharedSignals: Sendable {
             let settlement = await settle(received)
             state.withLock { $0.stream.settle(received.identifier, settlement) }
             switch settlement {
-            case .taken: continue
-            case .refused(_, let reason): note(.refused(reason))
+            case .taken, .refused: continue
             // The next one would wait for the same. All that is left comes again.
             case .later(let reason): return tell(.fails(reason))
             }
@@ -194,6 +217,7 @@ package final class SharedSignals: Sendable {
         case .unknown(let reason): return .later(reason)
         case .refused(let reason, let text, let isProviders):
             if isProviders, let failure = await told([meaning.doubt]) { return .later(failure) }
+            tell(RefusedToken(identifier: received.identifier, isProviders: isProviders, reason: text))
             return .refused(reason, text)
         case .accepted(let token):
             // It comes again where the acknowledgement was lost.
