@@ -55,8 +55,20 @@ package final class KeyTroubles: Sendable {
     private struct State {
         var troubles: [Keys: String] = [:]
         var follower: (@Sendable ([String]) -> Void)?
+        /// Whether a thread tells the follower, and whether there is something that it has not told yet.
+        var (isTelling, isNews) = (false, false)
 
         var texts: [String] { troubles.map { "\($0.key.rawValue): \($0.value)" }.sorted() }
+
+        /// What is to be told next, and to whom; `nil`: nothing, and nobody tells any more.
+        mutating func takeNews() -> (follower: (@Sendable ([String]) -> Void)?, texts: [String])? {
+            guard isNews else {
+                isTelling = false
+                return nil
+            }
+            isNews = false
+            return (follower, texts)
+        }
     }
 
     private let state = Locked(State())
@@ -69,14 +81,19 @@ package final class KeyTroubles: Sendable {
         tell()
     }
 
-    /// Tells what is wrong, now and at each change.
+    /// Tells what is wrong, now and at each change: one after the other, the last one last. Where two threads make changes at once, one of them tells both.
     func follow(_ follower: @escaping @Sendable ([String]) -> Void) {
         state.withLock { $0.follower = follower }
         tell()
     }
 
     private func tell() {
-        let (follower, texts) = state.withLock { ($0.follower, $0.texts) }
-        follower?(texts)
+        let isMine = state.withLock { state in
+            state.isNews = true
+            defer { state.isTelling = true }
+            return !state.isTelling
+        }
+        guard isMine else { return }
+        while let (follower, texts) = state.withLock({ $0.takeNews() }) { follower?(texts) }
     }
 }

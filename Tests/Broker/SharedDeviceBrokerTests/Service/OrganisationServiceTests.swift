@@ -99,6 +99,34 @@ struct OrganisationServiceTests {
         try await eventually("order") { try await told() == nil }
     }
 
+    @Test(
+        "who follows the keys' troubles hears of their end last, where it comes while the trouble is still being told"
+    )
+    func troubleOrder() async throws {
+        let troubles = KeyTroubles()
+        let told = Shared<[[String]]>([])
+        let (isTelling, mayGoOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        troubles.follow { texts in
+            if !texts.isEmpty {
+                isTelling.signal()
+                mayGoOn.wait()
+            }
+            told.withLock { $0.append(texts) }
+        }
+        let first = Thread { troubles.set("it has 3 bytes", for: .records) }
+        first.start()
+        await withCheckedContinuation { continuation in
+            Thread {
+                isTelling.wait()
+                troubles.set(nil, for: .records)
+                mayGoOn.signal()
+                continuation.resume()
+            }.start()
+        }
+        try await eventually("all is told") { told.withLock { $0.count } == 3 }
+        #expect(told.withLock { $0 } == [[], ["the key of records: it has 3 bytes"], []])
+    }
+
     @Test("a person signs in by the page, and is signed out when the provider's service tells of the end")
     func fromAfar() async throws {
         try await signIn()
