@@ -1,4 +1,5 @@
 import ArgumentParser
+import CLinux
 import CommandParts
 import DBusTransport
 import FoundationEssentials
@@ -129,7 +130,9 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
             profiles: profiles,
             terminal: terminal,
             patience: .seconds(wait),
-            say: { Self.warn($0) }
+            say: { Self.warn($0) },
+            // Not before: a broker that is this very user, on a session bus, sees which program calls only while others may look at it.
+            hasBegun: { CLinux_keepMemoryPrivate() }
         )
         let broker = try BrokerConversation(bus: bus.map(Bus.init(name:)) ?? .fromEnvironment)
         let interruption = Task { await end.first() }

@@ -43,6 +43,19 @@ extension ChildProcess {
         try self.init("setpriv", Self.identity(user) + [program] + arguments, environment: environment)
     }
 
+    /// How long processors have worked for it so far, in steps of the kernel's clock (10 ms on most machines).
+    ///
+    /// - Throws: an error if it has ended.
+    package func processorTime() throws -> Duration {
+        let text = try String(contentsOfFile: "/proc/\(identifier)/stat", encoding: .utf8)
+        // The program's name before may have blanks.
+        let fields = text[(text.lastIndex(of: ")") ?? text.startIndex)...].split(separator: " ")
+        guard fields.count > 13, let own = Int(fields[12]), let kernel = Int(fields[13]) else {
+            throw Failure("the kernel does not say how long \(identifier) has worked")
+        }
+        return .seconds(own + kernel) / Double(sysconf(CInt(_SC_CLK_TCK)))
+    }
+
     /// How much memory a process has.
     package struct Memory: Sendable {
         /// What is resident now, in bytes.

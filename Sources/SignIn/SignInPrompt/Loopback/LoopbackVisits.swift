@@ -29,6 +29,8 @@ struct LoopbackVisits {
     private static let patience = Duration.seconds(5)
     /// How many connections are taken at a time, so that those of other users leave room for the browser's.
     private static let mostTaken = 64
+    /// How long nobody is let in where the system has no descriptor for a connection: the visitor waits, and would have this thread asked all the time.
+    private static let shortagePause = Duration.milliseconds(250)
 
     private var socket: CInt
     private let host: String
@@ -37,8 +39,12 @@ struct LoopbackVisits {
     private var lastNumber: UInt64 = 0
     private let problem: (String) -> Void
     private var hasToldProblem = false
+    private var hasToldShortage = false
+    /// Until when nobody is let in.
+    private var pausedUntil: ContinuousClock.Instant?
 
-    /// - Parameter problem: is told once if the kernel does not say whose connections there are: nobody is served then.
+    /// - Parameter problem: is told once if the kernel does not say whose connections there are: nobody is served then. And once if there is no descriptor
+    ///   for a connection: then visitors wait.
     init(
         socket: CInt,
         host: String,
@@ -59,8 +65,10 @@ struct LoopbackVisits {
     /// Waits for whatever comes first, and handles it; returns also when the descriptor is readable.
     mutating func serve(until wake: CInt) {
         let order = visits.keys.sorted()
+        if let end = pausedUntil, end <= .now { pausedUntil = nil }
+        let door = pausedUntil == nil ? socket : -1
         var looks = [
-            pollfd(fd: wake, events: Int16(POLLIN), revents: 0), pollfd(fd: socket, events: Int16(POLLIN), revents: 0),
+            pollfd(fd: wake, events: Int16(POLLIN), revents: 0), pollfd(fd: door, events: Int16(POLLIN), revents: 0),
         ]
         looks += order.map { number in
             switch visits[number]?.phase {
@@ -70,7 +78,8 @@ struct LoopbackVisits {
             case .waiting, nil: pollfd(fd: -1, events: 0, revents: 0)
             }
         }
-        let wait = visits.values.compactMap(\.deadline).min().map(milliseconds(until:)) ?? -1
+        let deadlines = visits.values.compactMap(\.deadline) + [pausedUntil].compactMap { $0 }
+        let wait = deadlines.min().map(milliseconds(until:)) ?? -1
         guard poll(&looks, nfds_t(looks.count), wait) >= 0 else { return }
         for (look, number) in zip(looks.dropFirst(2), order) where look.revents != 0 { proceed(number) }
         endThoseLate()
@@ -97,7 +106,10 @@ struct LoopbackVisits {
     /// - Returns: whether there was one.
     private mutating func accept() -> Bool {
         let descriptor = Glibc.accept(socket, nil, nil)
-        guard descriptor >= 0 else { return false }
+        guard descriptor >= 0 else {
+            if [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(errno) { pause(String(cString: strerror(errno))) }
+            return false
+        }
         // Before anything of it is read, and before it takes a place.
         guard isOwn(descriptor) else {
             close(descriptor)
@@ -117,6 +129,13 @@ struct LoopbackVisits {
             phase: .asking(LoopbackReader(host: host), until: .now + Self.patience)
         )
         return true
+    }
+
+    private mutating func pause(_ reason: String) {
+        pausedUntil = .now + Self.shortagePause
+        guard !hasToldShortage else { return }
+        hasToldShortage = true
+        problem("the page waits until other programs are closed: this one may open nothing more (\(reason))")
     }
 
     /// Whether a program of this user has connected. Every user of the machine reaches 127.0.0.1, and the browser is this user's.
@@ -201,6 +220,9 @@ struct LoopbackVisits {
     }
 
     private mutating func end(_ number: UInt64) {
-        if let visit = visits.removeValue(forKey: number) { close(visit.descriptor) }
+        guard let visit = visits.removeValue(forKey: number) else { return }
+        close(visit.descriptor)
+        // There is one again.
+        pausedUntil = nil
     }
 }

@@ -13,6 +13,8 @@ package struct PromptRunner: Sendable {
     package var patience: Duration
     /// Tells the person something that is no question.
     package var say: @Sendable (String) -> Void
+    /// Called when the broker has begun the sign-in, so that it knows which program this is, and before anything secret is in memory.
+    package var hasBegun: @Sendable () -> Void
 
     /// How long the page of a sign-in that has failed stays.
     private static let reading = Duration.seconds(30)
@@ -23,7 +25,8 @@ package struct PromptRunner: Sendable {
         profiles: String,
         terminal: TerminalForm?,
         patience: Duration = .seconds(15),
-        say: @escaping @Sendable (String) -> Void
+        say: @escaping @Sendable (String) -> Void,
+        hasBegun: @escaping @Sendable () -> Void = {}
     ) {
         self.wishes = wishes
         self.browser = browser
@@ -31,6 +34,7 @@ package struct PromptRunner: Sendable {
         self.terminal = terminal
         self.patience = patience
         self.say = say
+        self.hasBegun = hasBegun
     }
 
     /// What a sign-in holds open until its end.
@@ -153,8 +157,10 @@ package struct PromptRunner: Sendable {
                 happens(.failed(error))
             }
         case .begin(let redirect):
-            ask { [wishes, patience] () throws(SharedDeviceError) in
-                .opened(try await broker.begin(wishes, redirect: redirect, patience: patience))
+            ask { [wishes, patience, hasBegun] () throws(SharedDeviceError) in
+                let request = try await broker.begin(wishes, redirect: redirect, patience: patience)
+                hasBegun()
+                return .opened(request)
             }
         case .startTimer(let lifetime):
             open.end = .now + lifetime
