@@ -37,6 +37,102 @@ private final class Listener: Sendable {
     }
 }
 
+/// The network of a process that has one of its own.
+private struct PrivateNetwork {
+    private let process: ChildProcess
+
+    init(_ process: ChildProcess) { self.process = process }
+
+    var path: String { "/proc/\(process.identifier)/ns/net" }
+
+    /// Starts a program in it.
+    func start(_ program: String, _ arguments: [String]) throws -> ChildProcess {
+        try ChildProcess("/usr/bin/nsenter", ["--net=\(path)", program] + arguments)
+    }
+
+    func ip(_ command: String) async throws {
+        let child = try start("/usr/sbin/ip", command.split(separator: " ").map(String.init))
+        let status = await child.exitStatus()
+        #expect(status == 0, "ip \(command): \(child.errorText)")
+    }
+}
+
+/// The way from a device with a network of its own to the tests' provider, which is at 127.0.0.1 of this one: by a second private network, to which a link
+/// leads that can be taken down. Nothing of it is in this machine's network.
+private final class LinkToProvider: Sendable {
+    private let device: PrivateNetwork
+    private let relays: [ChildProcess]
+    /// Has the second network, and does nothing.
+    private let holder: ChildProcess
+
+    /// Hands on what comes in at one end, an address and port or a path, at the other.
+    private static let relay = #"""
+        import os, socket, sys, threading
+        def end(name):
+            if name.startswith("/"):
+                return socket.AF_UNIX, name
+            host, port = name.split(":")
+            return socket.AF_INET, (host, int(port))
+        def pump(source, drain):
+            try:
+                while data := source.recv(65536):
+                    drain.sendall(data)
+            except OSError:
+                pass
+            for one in (source, drain):
+                try:
+                    one.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+        def serve(one):
+            family, address = end(sys.argv[2])
+            other = socket.socket(family)
+            other.settimeout(5)
+            try:
+                other.connect(address)
+            except OSError:
+                return one.close()
+            other.settimeout(None)
+            threading.Thread(target=pump, args=(one, other), daemon=True).start()
+            pump(other, one)
+        family, address = end(sys.argv[1])
+        door = socket.socket(family)
+        door.bind(address)
+        door.listen()
+        print("ready", flush=True)
+        while True:
+            threading.Thread(target=serve, args=(door.accept()[0],), daemon=True).start()
+        """#
+
+    /// - Parameters:
+    ///   - process: the device's.
+    ///   - directory: for a socket, which is in no network.
+    init(_ process: ChildProcess, port: UInt16, directory: String) async throws {
+        device = PrivateNetwork(process)
+        holder = try ChildProcess("/usr/bin/unshare", ["--net", "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"])
+        _ = try await holder.line { $0 == "ready" }
+        let provider = PrivateNetwork(holder)
+        try await device.ip("link set lo up")
+        try await device.ip("link add way0 type veth peer name far0 netns \(holder.identifier)")
+        try await device.ip("address add 10.9.9.7/24 dev way0")
+        try await provider.ip("address add 10.9.9.1/24 dev far0")
+        try await provider.ip("link set far0 up")
+        let (python, socket) = ("/usr/bin/python3", directory + "/provider.socket")
+        var relays = [try ChildProcess(python, ["-c", Self.relay, socket, "127.0.0.1:\(port)"])]
+        relays.append(try provider.start(python, ["-c", Self.relay, "10.9.9.1:4430", socket]))
+        relays.append(try device.start(python, ["-c", Self.relay, "127.0.0.1:\(port)", "10.9.9.1:4430"]))
+        for relay in relays { _ = try await relay.line { $0 == "ready" } }
+        self.relays = relays
+    }
+
+    func up() async throws {
+        try await device.ip("link set way0 up")
+        try await device.ip("route add default via 10.9.9.1 dev way0")
+    }
+
+    func down() async throws { try await device.ip("link set way0 down") }
+}
+
 @Suite(
     "The network's coming back",
     .enabled(
@@ -62,16 +158,7 @@ struct NetworkTests {
         )
         defer { process.kill() }
         _ = try await process.line { $0 == "ready" }
-        // unshare becomes the program, and keeps its number.
-        func ip(_ command: String) async throws {
-            let words = command.split(separator: " ").map(String.init)
-            let child = try ChildProcess(
-                "/usr/bin/nsenter",
-                ["--net=/proc/\(process.identifier)/ns/net", "/usr/sbin/ip"] + words
-            )
-            let status = await child.exitStatus()
-            #expect(status == 0, "ip \(command): \(child.errorText)")
-        }
+        func ip(_ command: String) async throws { try await PrivateNetwork(process).ip(command) }
         // Only this machine itself: no way to anywhere.
         try await ip("link set lo up")
         try await ip("link add way0 type veth peer name far0")
@@ -95,5 +182,37 @@ struct NetworkTests {
         try await ip("link set way1 up")
         try await eventually("the second word") { listener.kinds.withLock { $0.count } == 2 }
         #expect(listener.kinds.withLock { $0 } == ["networkUp", "networkUp"])
+    }
+
+    @Test(
+        "who is signed out at the provider while the device is offline is signed out here when the network is back, long before the next check"
+    )
+    func signedOutWhileOffline() async throws {
+        let fault = "none.offline"
+        let device = try await WholeDevice(
+            fault: fault,
+            // By the clock it would be asked tomorrow.
+            more: #", "remoteCheckInterval": 86400, "offlineGrace": 86400"#,
+            isApart: true
+        )
+        let faulty = try await FaultyProvider.shared.value
+        let link = try await LinkToProvider(
+            device.process(.identity),
+            port: faulty.port,
+            directory: device.directory.path
+        )
+        try await link.up()
+        let test = try faulty.client(fault)
+        // It has heard of the link; what follows is not about that.
+        try await eventually("the way to the provider") { (try? await device.signIn(test)) != nil }
+        _ = try await device.token()
+        try await link.down()
+        _ = try await test.page("sign-everybody-out")
+        let error = await #expect(throws: SharedDeviceError.self) { try await device.token() }
+        #expect(error?.code == .providerUnavailable, "\(String(describing: error))")
+        #expect(try await device.account()?.username == "ada@example.com")
+        try await link.up()
+        try await eventually("Ada's sign-out") { try await device.account() == nil }
+        #expect(try await device.call(.getCurrentAccount)["account"] == nil)
     }
 }

@@ -12,13 +12,16 @@ package final class FaultyProvider: Sendable {
 
     private let directory: TemporaryDirectory
     private let process: ChildProcess
-    private let port: String
+    /// Where it is, at 127.0.0.1.
+    package let port: UInt16
 
     private init() async throws {
         directory = try TemporaryDirectory("faulty-provider")
         let tests = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
         process = try ChildProcess("/usr/bin/python3", ["/\(tests)/Providers/faulty-provider", directory.path])
-        port = String(try await process.line { $0.hasPrefix("ready ") }.dropFirst("ready ".count))
+        let line = try await process.line { $0.hasPrefix("ready ") }
+        guard let port = UInt16(line.dropFirst("ready ".count)) else { throw NoAddress() }
+        self.port = port
     }
 
     /// The file of the authority that vouches for it.
