@@ -61,7 +61,7 @@ export function pageOf(answer) {
     const fields = plain(answer);
     return {
         revision: number(fields.revision) ?? 0, isWhole: fields.isWhole === true, hasMore: fields.more === true, time: number(fields.time) ?? 0,
-        isConnected: fields.isConnected === true, highest: number(fields.highest) ?? 0, listed: number(fields.listed) ?? 0, unlisted: number(fields.unlisted) ?? 0, problem: text(fields.problem),
+        isConnected: fields.isConnected === true, highest: number(fields.highest) ?? 0, listed: number(fields.listed) ?? 0, unlisted: number(fields.unlisted) ?? 0, problem: text(fields.problem), refusal: text(fields.refusal),
         devices: list(fields.devices).map(rowOf).filter(row => row.name),
     };
 }

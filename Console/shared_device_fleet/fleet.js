@@ -150,7 +150,8 @@ function drawNow() {
 function drawNotice() {
     const notice = at("notice");
     const { link, answeredAt, about } = state;
-    const problems = link !== "known" ? [] : [about.isConnected ? "" : "The controller does not reach the MQTT server: what is below is what devices said before.", about.problem].filter(Boolean);
+    const problems = link !== "known" ? [] : [about.isConnected ? "" : "The controller does not reach the MQTT server: what is below is what devices said before.", about.problem,
+        about.refusal && `The MQTT server does not take an order, and gets it again until it does: ${about.refusal}`].filter(Boolean);
     notice.hidden = link === "asking" || link === "known" && !problems.length;
     if (link === "gone") {
         const time = answeredAt ? `Its last answer is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not answered since this page was opened.";

@@ -17,9 +17,10 @@ package enum FleetProtocol {
     package enum Method: String, Sendable, CaseIterable {
         /// `all`, `devices` or `group`; `session`, `reason` → `order`, `isConnected`.
         case signOut = "SignOut"
-        /// `order` (the last one), `revision`, `wait` → `order`, `revision`, `counts`, `undone` of the devices, the worst first.
+        /// `order` (the last one), `revision`, `wait` → `order`, `revision`, `counts`, `undone` of the devices, the worst first; `refusal`: why the MQTT
+        /// server does not take it.
         case getOrder = "GetOrder"
-        /// `after`, `limit` → `orders`, the newest first.
+        /// `after`, `limit` → `orders`, the newest first: `count` of the devices, and those of `devices` that the order still names.
         case getOrders = "GetOrders"
         /// `after`: a name; `limit` → `devices` in the order of their names, and how the controller is. With `order` each of them that it is for says
         /// its `state`. With `changedAfter`, a revision, only those that have changed since; `wait` waits for a change. Where a device was forgotten

@@ -95,8 +95,10 @@ package final class AgentService: FleetService {
         case .lost(let error):
             log("\(error)")
             queue.sync { handle(.disconnected) }
-        case .refused(let error): log("\(error)")
-        case .hasRoom: break
+        case .refused(let error):
+            log("\(error)")
+            if error.topic != nil { queue.sync { handle(.refused) } }
+        case .hasRoom, .accepted: break
         case .message(let message):
             let event = self.event(of: message)
             queue.sync { handle(event) }

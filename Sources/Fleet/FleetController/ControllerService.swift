@@ -104,10 +104,27 @@ package final class ControllerService: FleetService {
         case .lost(let error):
             log("\(error)")
             queue.sync { core.withLock { $0.state.disconnected() } }
-        case .refused(let error): log("\(error)")
+        case .accepted(let topic): accepted(topic)
+        case .refused(let error): refused(error)
         case .hasRoom: queue.sync { publish() }
         case .message(let message): receive(message)
         }
+    }
+
+    private func accepted(_ topic: String) {
+        // Most of the time there is nothing to be said.
+        guard core.withLock({ $0.state.hasRefusals }), let topic = configuration.topics.topic(topic) else { return }
+        queue.sync { core.withLock { $0.state.accepted(topic) } }
+    }
+
+    /// An order comes again until the server takes it, and whoever asks for it is told. The log has the first of many.
+    private func refused(_ error: MQTTError) {
+        let topic = error.topic.flatMap(configuration.topics.topic)
+        let isNews =
+            topic.map { topic in
+                queue.sync { core.withLock { $0.state.refused(topic, error.description, now: Self.wall) } }
+            } ?? true
+        if isNews { log("\(error)") }
     }
 
     private func receive(_ message: MQTTMessage) {
@@ -168,17 +185,24 @@ package final class ControllerService: FleetService {
         }
     }
 
-    /// On the queue: has the server send reports once more that may have been lost on the way. Nothing is lost where it does not: the next time comes.
+    /// On the queue: has the server send once more what may have been lost on the way. Nothing is lost where it does not: the next time comes.
     private func askAgain() {
-        guard let wanted = core.withLock({ $0.state.nextReportsWanted(now: Self.wall) }),
-            let client = client.withLock({ $0 })
-        else { return }
+        let (reports, presence) = core.withLock { core in
+            (core.state.nextReportsWanted(now: Self.wall), core.state.nextPresenceWanted(now: Self.wall))
+        }
+        let topics = configuration.topics
+        if let reports { askAgain(for: reports, topics.forController) { topics.text(.reported(device: $0)) } }
+        if let presence { askAgain(for: presence, [topics.allPresence]) { topics.text(.presence(device: $0)) } }
+    }
+
+    private func askAgain(for wanted: MessagesWanted, _ all: [String], of topic: (String) -> String) {
+        guard let client = client.withLock({ $0 }) else { return }
         do throws(MQTTError) {
             switch wanted {
-            case .all: try client.subscribe(to: configuration.topics.forController, isAcknowledged: false)
+            case .all: try client.subscribe(to: all, isAcknowledged: false)
             case .devices(let names):
                 // One's own subscription brings what the server has kept of this device, and not that of 100,000 others.
-                let topics = names.map { configuration.topics.text(.reported(device: $0)) }
+                let topics = names.map(topic)
                 try client.subscribe(to: topics, isAcknowledged: false)
                 try client.unsubscribe(from: topics)
             }

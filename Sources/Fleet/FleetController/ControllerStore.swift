@@ -31,7 +31,8 @@ package final class ControllerStore {
         CREATE TABLE order_device (
             number INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (number, name)
         ) WITHOUT ROWID;
-        """
+        """,
+        "ALTER TABLE fleet_order ADD COLUMN counted TEXT NOT NULL DEFAULT ''",
     ]
     /// "SDF1" in SQLite's header: tells our file from another program's.
     private static let applicationIdentifier: Int64 = 0x5344_4631
@@ -70,7 +71,7 @@ package final class ControllerStore {
         try db.write { db in
             for step in steps[version...] { try db.execute(step) }
             // Numbers go on also where the file was lost (FL-2).
-            try db.run("INSERT INTO fleet (id, highest) VALUES (1, ?)", Int64(time(nil)))
+            try db.run("INSERT OR IGNORE INTO fleet (id, highest) VALUES (1, ?)", Int64(time(nil)))
             try db.execute("PRAGMA user_version = \(steps.count)")
         }
     }
@@ -125,21 +126,40 @@ package final class ControllerStore {
 
     private static func orders(_ db: SQLiteConnection) throws -> [RecordedOrder] {
         let rows = try db.rows(
-            "SELECT * FROM fleet_order WHERE number IN (\(kept)) ORDER BY number",
+            "SELECT * FROM fleet_order WHERE number IN (\(kept)) ORDER BY number DESC",
             Int64(ControllerState.mostOrders)
-        ) { row -> (FleetOrder, Bool, Double)? in
+        ) { row -> RecordedOrder? in
             guard let number: UInt64 = row["number"], let at: Double = row["at"] else { return nil }
-            let order = FleetOrder(number: number, session: row["session"], reason: row["reason"] ?? "")
-            return (order, row["everybody"] == 1, at)
+            return RecordedOrder(
+                order: FleetOrder(number: number, session: row["session"], reason: row["reason"] ?? ""),
+                target: row["everybody"] == 1 ? .all : .devices([]),
+                counted: OrderCounts(row["counted"] ?? ""),
+                at: at
+            )
         }
-        return try rows.compactMap { $0 }.map { order, isForAll, at in
-            if isForAll { return RecordedOrder(order: order, target: .all, at: at) }
-            let names = try db.rows("SELECT name FROM order_device WHERE number = ?", Int64(order.number)) { row in
+        var room = ControllerState.mostNames
+        return try rows.compactMap { $0 }.map { order in
+            if order.target == .all { return order }
+            let number = Int64(order.number)
+            let count: Int = try db.value("SELECT count(*) FROM order_device WHERE number = ?", number) ?? 0
+            room -= count
+            var counted = order.counted
+            guard room >= 0 else {
+                // Of a file in which nothing was taken out of orders.
+                counted.addUnknown(UInt64(count))
+                return RecordedOrder(order: order.order, target: .devices([]), counted: counted, at: order.at)
+            }
+            let names = try db.rows("SELECT name FROM order_device WHERE number = ?", number) { row in
                 let name: String? = row[0]
                 return name
             }
-            return RecordedOrder(order: order, target: .devices(Set(names.compactMap { $0 })), at: at)
-        }
+            return RecordedOrder(
+                order: order.order,
+                target: .devices(names.compactMap { $0 }),
+                counted: counted,
+                at: order.at
+            )
+        }.reversed()
     }
 
     // MARK: Writing
@@ -156,7 +176,7 @@ package final class ControllerStore {
                         try db.run("DELETE FROM device WHERE name = ?", name)
                     }
                 }
-            case .order(let recorded):
+            case .order(let recorded, let shortened):
                 let number = Int64(recorded.number)
                 try db.run("UPDATE fleet SET highest = ?", number)
                 try db.run(
@@ -172,12 +192,26 @@ package final class ControllerStore {
                 for table in ["order_device", "fleet_order"] {
                     try db.run("DELETE FROM \(table) WHERE number IN (\(old))", Int64(ControllerState.mostOrders))
                 }
-                guard case .devices(let names) = recorded.target else { return }
-                for name in names {
-                    try db.run("INSERT INTO order_device (number, name) VALUES (?, ?)", number, name)
-                    if let device = devices[name] { try Self.save(name, device, db) }
+                for order in shortened {
+                    try db.run("DELETE FROM order_device WHERE number = ?", Int64(order.number))
+                    try db.run(
+                        "UPDATE fleet_order SET counted = ? WHERE number = ?",
+                        order.counted.text,
+                        Int64(order.number)
+                    )
+                    try Self.saveNames(of: order, db)
                 }
+                guard case .devices(let names) = recorded.target else { return }
+                try Self.saveNames(of: recorded, db)
+                for name in names { if let device = devices[name] { try Self.save(name, device, db) } }
             }
+        }
+    }
+
+    private static func saveNames(of order: RecordedOrder, _ db: SQLiteConnection) throws {
+        guard case .devices(let names) = order.target else { return }
+        for name in names {
+            try db.run("INSERT INTO order_device (number, name) VALUES (?, ?)", Int64(order.number), name)
         }
     }
 

@@ -164,7 +164,9 @@ final class MQTTLoop: Sendable {
                     accepted()
                     handler(.connected)
                 case .message(let message): handler(.message(message))
-                case .settled(let bytes): settle(bytes)
+                case .settled(let bytes, let topic):
+                    settle(bytes)
+                    if let topic { handler(.accepted(topic: topic)) }
                 case .refused(let error): handler(.refused(error))
                 case .ended(let error): return error
                 }

@@ -79,7 +79,9 @@ package enum MQTTEvent: Sendable {
     case message(MQTTMessage)
     /// There is room again for messages, after `publish` threw `full`.
     case hasRoom
-    /// The server did not take a message of this client's or a subscription.
+    /// The server has acknowledged a message of this topic.
+    case accepted(topic: String)
+    /// The server did not take a message of this client's, whose topic the error then names, or a subscription.
     case refused(MQTTError)
 }
 
@@ -106,10 +108,13 @@ package struct MQTTError: Error, Sendable, Hashable, CustomStringConvertible {
 
     package let reason: Reason
     package let attempted: String
+    /// That of the message that was refused.
+    package let topic: String?
 
-    package init(_ reason: Reason, attempted: String) {
+    package init(_ reason: Reason, attempted: String, topic: String? = nil) {
         self.reason = reason
         self.attempted = attempted
+        self.topic = topic
     }
 
     /// What was attempted, what happened, and what helps.

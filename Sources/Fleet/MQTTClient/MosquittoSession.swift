@@ -7,8 +7,8 @@ final class MosquittoSession {
     enum Occurrence {
         case accepted
         case message(MQTTMessage)
-        /// A message of so many bytes is acknowledged, or given up.
-        case settled(bytes: Int)
+        /// A message of so many bytes is acknowledged, or given up; with the topic of one that the server has.
+        case settled(bytes: Int, accepted: String?)
         case refused(MQTTError)
         case ended(MQTTError)
     }
@@ -149,11 +149,14 @@ final class MosquittoSession {
         mosquitto_publish_v5_callback_set(handle) { _, address, number, code, _ in
             guard let callbacks = Callbacks.at(address), let entry = callbacks.published.removeValue(forKey: number)
             else { return }
-            callbacks.occurrences.append(.settled(bytes: entry.bytes))
             // 0x10 says that nobody subscribes.
-            guard code >= 0x80 else { return }
+            let isRefused = code >= 0x80
+            callbacks.occurrences.append(.settled(bytes: entry.bytes, accepted: isRefused ? nil : entry.topic))
+            guard isRefused else { return }
             callbacks.occurrences.append(
-                .refused(MQTTError(.refused(code: code), attempted: "publish to \(entry.topic)"))
+                .refused(
+                    MQTTError(.refused(code: code), attempted: "publish to \(entry.topic)", topic: entry.topic)
+                )
             )
         }
         mosquitto_subscribe_v5_callback_set(handle) { _, address, _, count, codes, _ in
@@ -195,12 +198,12 @@ final class MosquittoSession {
             message.isRetained,
             properties
         )
-        try check(result, "publish to \(message.topic)")
+        try check(result, "publish to \(message.topic)", topic: message.topic)
         // One without an acknowledgement may be sent, and told so, before the library returns: nothing waits for it.
         if message.isAcknowledged {
             callbacks.published[number] = (message.topic, bytes)
         } else {
-            callbacks.occurrences.append(.settled(bytes: bytes))
+            callbacks.occurrences.append(.settled(bytes: bytes, accepted: nil))
         }
     }
 
@@ -265,13 +268,13 @@ final class MosquittoSession {
 
     // MARK: Failures
 
-    private func check(_ result: CInt, _ attempted: String) throws(MQTTError) {
-        if result != 0 { throw failure(result, attempted) }
+    private func check(_ result: CInt, _ attempted: String, topic: String? = nil) throws(MQTTError) {
+        if result != 0 { throw failure(result, attempted, topic: topic) }
     }
 
     private func ended(_ result: CInt) -> MQTTError { failure(result, "stay connected to \(callbacks.server)") }
 
-    private func failure(_ result: CInt, _ attempted: String) -> MQTTError {
+    private func failure(_ result: CInt, _ attempted: String, topic: String? = nil) -> MQTTError {
         let words =
             result == MOSQ_ERR_ERRNO.rawValue
             ? String(cString: strerror(errno)) : String(cString: mosquitto_strerror(result))
@@ -286,7 +289,7 @@ final class MosquittoSession {
             case MOSQ_ERR_INVAL: .untrusted(text)
             default: .unreachable(text)
             }
-        return MQTTError(reason, attempted: attempted)
+        return MQTTError(reason, attempted: attempted, topic: topic)
     }
 }
 

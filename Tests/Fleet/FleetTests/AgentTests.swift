@@ -56,6 +56,21 @@ struct AgentTests {
         #expect(effects.report?.result == .init(order: 3, outcome: .signedOut, ended: 8))
     }
 
+    @Test("FL-5: what the server refuses to take of a device is said again, a minute later or with the next connection")
+    func refusedReport() {
+        var agent = Self.agent(.nobody(8))
+        #expect(agent.handle(.refused, now: .at(5)).isEmpty && agent.wake(now: .at(5)) == 65)
+        _ = agent.handle(.refused, now: .at(20))
+        #expect(agent.handle(.tick, now: .at(64)).isEmpty)
+        #expect(agent.handle(.tick, now: .at(65)).map(\.word) == ["publishPresence", "publish"])
+        #expect(agent.handle(.tick, now: .at(200)).isEmpty)
+        _ = agent.handle(.refused, now: .at(200))
+        _ = agent.handle(.disconnected, now: .at(210))
+        #expect(agent.handle(.tick, now: .at(270)).isEmpty)
+        _ = agent.handle(.connected, now: .at(280))
+        #expect(agent.handle(.tick, now: .at(300)).isEmpty)
+    }
+
     @Test("FL-4: an order for all ends whatever session is open when it arrives")
     func anySession() {
         var agent = Self.agent(.nobody(3))

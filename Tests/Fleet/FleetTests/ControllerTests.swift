@@ -6,7 +6,7 @@ import Testing
 
 @Suite("What the controller decides")
 struct ControllerTests {
-    private static func controller(_ names: String...) throws -> ControllerState {
+    static func controller(_ names: String...) throws -> ControllerState {
         var controller = ControllerState(highest: 100)
         _ = try controller.list(names, groups: ["wards"])
         controller.connected()
@@ -14,7 +14,7 @@ struct ControllerTests {
         return controller
     }
 
-    private static func report(
+    static func report(
         seen: UInt64,
         ended: UInt64 = 7,
         owing: [String] = [],
@@ -29,7 +29,7 @@ struct ControllerTests {
         return report
     }
 
-    private static func hear(_ controller: inout ControllerState, _ report: DeviceReport, now: Double = 0) {
+    static func hear(_ controller: inout ControllerState, _ report: DeviceReport, now: Double = 0) {
         controller.received(.reported(device: "a"), .reported(report), sent: now, now: now)
     }
 
@@ -60,45 +60,9 @@ struct ControllerTests {
         Self.hear(&controller, Self.report(seen: 101, owing: ["notes"]))
         let order = try #require(controller.orders.last)
         let progress = controller.progress(of: order, now: 0, atMost: 2)
-        #expect(progress.counts.reduce(0, +) == 3 && progress.undoneCount == 3)
+        #expect(progress.counts.total == 3 && progress.counts.undone == 3)
         #expect(progress.worst.map(\.name) == ["b", "c"] && progress.worst.first?.standing == .unknown)
         #expect(controller.progress(of: order, now: 0, atMost: 9).worst.map(\.name) == ["b", "c", "a"])
-    }
-
-    @Test(
-        "what the server may have dropped is asked for again, while a device that is there has not done what is ordered"
-    )
-    func askingAgain() throws {
-        var controller = try Self.controller("a", "b")
-        let wanted = { (time: Double) in controller.nextReportsWanted(now: time) }
-        controller.received(.presence(device: "a"), .presence(isOnline: true), sent: nil, now: 0)
-        #expect(wanted(0) == nil && wanted(100) == nil, "nothing is ordered")
-        _ = try controller.order(.all, session: nil, reason: "", now: 100)
-        let times = (101...1100).filter { wanted(Double($0)) == .devices(["a"]) }
-        #expect(times == [115, 145, 205, 325, 565, 1045])
-        _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 1100)
-        #expect(wanted(1114) == nil && wanted(1115) == .devices(["a"]))
-        // Whoever is away, is not in the list, or is done has nothing to say.
-        var report = Self.report(seen: controller.highest)
-        report.seen.own = controller.highest
-        Self.hear(&controller, report)
-        controller.received(.presence(device: "x"), .presence(isOnline: true), sent: nil, now: 0)
-        #expect(wanted(5000) == nil)
-        controller.received(.presence(device: "b"), .presence(isOnline: true), sent: nil, now: 0)
-        #expect(wanted(5014) == nil && wanted(5015) == .devices(["b"]))
-        controller.disconnected()
-        #expect(wanted(9000) == nil)
-    }
-
-    @Test("of more devices than one asks for singly, all reports come again")
-    func askingForAll() throws {
-        var controller = ControllerState(highest: 100)
-        let names = (0...ReportsWanted.most).map { "d\($0)" }
-        _ = try controller.list(names, groups: [])
-        controller.connected()
-        for name in names { controller.received(.presence(device: name), .presence(isOnline: true), sent: nil, now: 0) }
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
-        #expect(controller.nextReportsWanted(now: 15) == .all)
     }
 
     @Test("the file keeps the last orders, and the last one for everybody, which stands however many came after it")
@@ -123,6 +87,61 @@ struct ControllerTests {
         }
         #expect(try count("fleet_order") == Int64(ControllerState.mostOrders) + 1)
         #expect(try count("order_device") == Int64(ControllerState.mostOrders) * 2)
+    }
+
+    @Test("counted some at a time, each device counts once, as it is when its turn comes")
+    func countedInParts() throws {
+        var controller = try Self.controller("a", "b", "c", "e")
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        let order = try #require(controller.orders.last)
+        var progress = OrderProgress(of: order, atMost: 9)
+        let (first, second) = (progress.count(1, in: controller, now: 0), progress.count(1, in: controller, now: 0))
+        #expect(first && second && progress.counts.total == 2)
+        // Meanwhile one that was counted reports, another one comes, and one goes that was not counted.
+        Self.hear(&controller, Self.report(seen: 101, owing: ["notes"]))
+        _ = try controller.list(["d"], groups: [])
+        _ = try controller.list(["c"], groups: nil)
+        while progress.count(1, in: controller, now: 0) {}
+        #expect(progress.worst.map(\.name) == ["a", "b", "d", "e"] && progress.counts.total == 4)
+        #expect(controller.progress(of: order, now: 0, atMost: 9).worst.map(\.name) == ["b", "d", "e", "a"])
+    }
+
+    @Test("of many orders to many devices names are kept where a device still waits; the others are counted, and stay")
+    func manyNames() throws {
+        let directory = try TemporaryDirectory("controller-names")
+        let store = try ControllerStore(directory: directory.path)
+        var controller = try store.load()
+        controller.mostNames = 100
+        let names = (0..<30).map { "d-\($0)" }
+        try store.store(try controller.list(names, groups: ["all"]), devices: controller.devices)
+        try store.store(try controller.list(["a", "b"], groups: []), devices: controller.devices)
+        controller.connected()
+        func give(_ target: OrderTarget) throws -> RecordedOrder {
+            let record = try controller.order(target, session: nil, reason: "", now: 0)
+            try store.store(record, devices: controller.devices)
+            return try #require(controller.orders.last)
+        }
+        let first = try give(.devices(["a", "b", "d-7"]))
+        var report = Self.report(seen: 0)
+        (report.seen.own, report.result) = (first.number, .init(order: first.number, outcome: .nobody, ended: 7))
+        Self.hear(&controller, report)
+        for _ in 0..<10 { _ = try give(.group("all")) }
+        let count = controller.orders.reduce(0) { count, order in
+            if case .devices(let names) = order.target { count + names.count } else { count }
+        }
+        #expect(count <= controller.mostNames)
+        #expect(controller.orders.allSatisfy { $0.number == first.number ? $0.count == 3 : $0.count == 30 })
+        let short = try #require(controller.order(first.number))
+        // a has done it, d-7 has later orders, and only b still waits for this one.
+        #expect(short.target == .devices(["b"]))
+        let progress = controller.progress(of: short, now: 0, atMost: 9)
+        #expect(progress.counts.total == 3 && progress.counts.undone == 2 && progress.worst.map(\.name) == ["b"])
+        // The file has the same, and no more.
+        let read = try store.load()
+        #expect(read.orders == controller.orders)
+        let file = try SQLiteConnection(path: directory.path + "/fleet.sqlite")
+        let rows = try file.rows("SELECT count(*) FROM order_device") { row -> Int64? in row[0] }.first
+        #expect(rows == Int64(count))
     }
 
     @Test("a server with more topics than a fleet can have does not grow the controller")
@@ -162,21 +181,6 @@ struct ControllerTests {
         #expect(try !Self.standing(controller).isDone)
         #expect(controller.nextMessage(now: 60).map { $0.0 } == .allDesired)
         #expect(controller.nextMessage(now: 60).map { $0.1 } == .heartbeat(highest: 5002))
-    }
-
-    @Test("FL-6: a report below what is desired has it published again, for all not at each report")
-    func again() throws {
-        var controller = try Self.controller("a")
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
-        #expect(controller.nextMessage(now: 0)?.0 == .allDesired)
-        Self.hear(&controller, Self.report(seen: 5), now: 1)
-        #expect(controller.nextMessage(now: 1) == nil)
-        Self.hear(&controller, Self.report(seen: 5, sequence: 2), now: 11)
-        #expect(controller.nextMessage(now: 11)?.0 == .allDesired)
-        _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 12)
-        #expect(controller.nextMessage(now: 12)?.0 == .desired(device: "a"))
-        Self.hear(&controller, Self.report(seen: 101, sequence: 3), now: 13)
-        #expect(controller.nextMessage(now: 13)?.0 == .desired(device: "a"))
     }
 
     @Test("FL-12: a new order keeps what an unsettled one asked: no session wins, else the highest")

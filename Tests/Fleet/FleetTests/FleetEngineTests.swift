@@ -227,6 +227,33 @@ struct FleetEngineTests {
         #expect(try await stage.fleet("orders").status == 69)
     }
 
+    @Test("FL-6: an order that the server does not permit is told to whoever gave it, and arrives once it is permitted")
+    func notPermitted() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        let (a, heard) = try await Self.device("a", on: stage)
+        let rights = try String(contentsOfFile: stage.path("acl"), encoding: .utf8)
+        func permit(_ text: String) throws {
+            try text.write(toFile: stage.path("acl"), atomically: true, encoding: .utf8)
+            stage.reloadEngine()
+        }
+        try permit(rights.replacing("topic readwrite sd/1/clinic/#", with: "topic read sd/1/clinic/#"))
+        try await eventually("the order is refused") {
+            let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "2")
+            return outcome.status == 69 && outcome.errors.contains("check its access list")
+        }
+        #expect(try await stage.fleet("status").errors.contains("does not take it"))
+        #expect(try await stage.fleet("devices").errors.contains("check its access list"))
+        try permit(rights)
+        try await eventually("the order arrives on the same connection") { !Self.orders(heard).isEmpty }
+        try await eventually("nothing is refused any more") {
+            try await !stage.fleet("status").errors.contains("does not take it")
+        }
+        withExtendedLifetime(a) {}
+    }
+
     @Test("metrics count the devices of the last order, and say when no controller answers")
     func metrics() async throws {
         let stage = try await FleetStage()

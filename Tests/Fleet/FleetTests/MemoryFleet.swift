@@ -201,7 +201,8 @@ struct MemoryFleet {
     }
 
     mutating func order(_ target: OrderTarget) -> RecordedOrder? {
-        guard case .order(let recorded)? = try? controller.order(target, session: nil, reason: "test", now: now) else {
+        guard case .order(let recorded, _)? = try? controller.order(target, session: nil, reason: "test", now: now)
+        else {
             return nil
         }
         return recorded

@@ -87,6 +87,8 @@ struct OrderProgress: Encodable, Equatable {
     let session: UInt64?
     /// Whether the controller reaches the MQTT server.
     let connected: Bool
+    /// Why the server does not take the order.
+    let refusal: String?
     let total: UInt64
     /// How many devices there are in each state.
     let counts: [String: UInt64]
@@ -103,6 +105,7 @@ struct OrderProgress: Encodable, Equatable {
         reason = fields["reason"]?.stringValue ?? ""
         session = fields["session"]?.unsignedValue
         connected = fields["isConnected"]?.booleanValue ?? false
+        refusal = fields["refusal"]?.stringValue
         total = fields["total"]?.unsignedValue ?? 0
         counts = (fields["counts"]?.fieldsValue ?? [:]).compactMapValues(\.unsignedValue)
         waived = fields["waived"]?.unsignedValue ?? 0
@@ -122,6 +125,16 @@ struct OrderProgress: Encodable, Equatable {
     }
 
     var isDone: Bool { undoneCount == 0 }
+
+    /// Why devices do not hear of the order; `nil` where nothing is known of that.
+    var obstacle: String? {
+        guard connected else {
+            return "order \(order) is recorded, but the MQTT server is out of reach; devices get it when it is back"
+        }
+        return refusal.map {
+            "order \(order) is recorded, but the MQTT server does not take it, and gets it again until it does: \(Terminal.printable($0))"
+        }
+    }
 
     /// The counts in one line, the worst first.
     var line: String {

@@ -26,7 +26,8 @@ struct FleetSignOutCommand: ParsableCommand {
             Prints the order's number once it is recorded, then counts as they change, then who is not done, the worst first. The order \
             stands until a later one takes its place, also for devices that are off.
             Exit status: 0 each device has reported that the session is over and that each app has deleted its data, or was waived; 75 the time \
-            is over and some have not; 69 it is recorded, but the MQTT server is out of reach, or no controller answers; 77 not permitted.
+            is over and some have not; 69 it is recorded, but the MQTT server is out of reach or does not take it, or no controller answers; 77 not \
+            permitted.
             """
     )
 
@@ -82,12 +83,11 @@ struct FleetSignOutCommand: ParsableCommand {
                 unless: progress.isDone && !json
             )
             guard !progress.isDone else { return }
+            if let obstacle = progress.obstacle { throw CommandFailure(status: EX_UNAVAILABLE, description: obstacle) }
             throw CommandFailure(
-                status: progress.connected ? EX_TEMPFAIL : EX_UNAVAILABLE,
-                description: progress.connected
-                    ? "\(progress.undoneCount) of \(progress.total) devices are not done; order \(number) stands, see "
-                        + "“fleet status”"
-                    : "order \(number) is recorded, but the MQTT server is out of reach; devices get it when it is back"
+                status: EX_TEMPFAIL,
+                description:
+                    "\(progress.undoneCount) of \(progress.total) devices are not done; order \(number) stands, see “fleet status”"
             )
         }
     }
@@ -152,7 +152,9 @@ struct FleetStatusCommand: ParsableCommand {
                 let lines = [Terminal.bold("order \(progress.order)\(time)\(reason)"), progress.line] + progress.table
                 try emit(lines.joined(separator: "\n"))
             }
-            if !progress.isDone { throw ExitCode(EX_TEMPFAIL) }
+            guard !progress.isDone else { return }
+            if let obstacle = progress.obstacle { warn(obstacle) }
+            throw ExitCode(EX_TEMPFAIL)
         }
     }
 }

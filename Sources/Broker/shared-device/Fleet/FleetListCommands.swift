@@ -18,6 +18,8 @@ struct FleetOrdersCommand: ParsableCommand {
         let order: UInt64
         let at: Date?
         let all: Bool
+        /// How many it was given to, and the first 1000 of those that it still names.
+        let count: UInt64?
         let devices: [String]?
         let session: UInt64?
         let reason: String
@@ -31,6 +33,7 @@ struct FleetOrdersCommand: ParsableCommand {
                     order: fields["order"]?.unsignedValue ?? 0,
                     at: fields["at"].date,
                     all: fields["all"]?.booleanValue ?? false,
+                    count: fields["count"]?.unsignedValue,
                     devices: fields["devices"]?.stringsValue,
                     session: fields["session"]?.unsignedValue,
                     reason: fields["reason"]?.stringValue ?? ""
@@ -39,7 +42,7 @@ struct FleetOrdersCommand: ParsableCommand {
             if json { return try emit(Form.json(orders)) }
             var table = Table("ORDER", "GIVEN", "DEVICES", "REASON")
             for order in orders {
-                let devices = order.all ? "all" : order.devices.map { "\($0.count)" } ?? "-"
+                let devices = order.all ? "all" : order.count.map { "\($0)" } ?? "-"
                 table.add(["\(order.order)", order.at.map(Form.time) ?? "-", devices, order.reason])
             }
             try emit(table.lines.joined(separator: "\n"))
@@ -111,7 +114,9 @@ struct FleetDevicesCommand: ParsableCommand {
                     if answer["isConnected"]?.booleanValue != true {
                         warn("the controller does not reach the MQTT server")
                     }
-                    if let problem = answer["problem"]?.stringValue { warn(Terminal.printable(problem)) }
+                    for problem in ["problem", "refusal"].compactMap({ answer[$0]?.stringValue }) {
+                        warn(Terminal.printable(problem))
+                    }
                     break
                 }
             }

@@ -44,6 +44,8 @@ package enum AgentEvent: Sendable, Hashable {
     case disconnected
     case desired(OrderScope, FleetOrder)
     case heartbeat(highest: UInt64)
+    /// The server did not take a report, or the presence.
+    case refused
     /// Something on a topic of the fleet's that means nothing.
     case foreign(String)
     case device(DeviceView)

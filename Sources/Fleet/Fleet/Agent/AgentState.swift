@@ -31,6 +31,8 @@ package struct AgentState: Sendable {
     static let subscriptionInterval = 10.0
     /// How long the agent waits after the broker has refused a sign-out, or has failed.
     static let retryInterval = 5.0
+    /// How long the agent waits after the server has refused to take what it says.
+    static let refusalInterval = 60.0
     /// How many numbers of reports are taken at once, so that not each report is stored.
     static let sequenceBlock: UInt64 = 1 << 20
 
@@ -52,6 +54,8 @@ package struct AgentState: Sendable {
     var lastReport: (content: DeviceReport, uptime: Double)?
     var isReportDue = false
     var subscribedAt: Double?
+    /// When the server, which refused it, is told again how the device is.
+    var sayAgainAt: Double?
     var effects: [AgentEffect] = []
 
     /// An agent that starts.
@@ -72,10 +76,12 @@ package struct AgentState: Sendable {
             isConnected = true
             subscribedAt = now.uptime
             isReportDue = true
+            sayAgainAt = nil
             effects += [.subscribe, .publishPresence]
         case .disconnected: isConnected = false
         case .desired(let scope, let order): take(order, scope)
         case .heartbeat(let highest): hear(highest, now)
+        case .refused: sayAgainAt = sayAgainAt ?? now.uptime + Self.refusalInterval
         case .foreign(let text):
             foreignCount += 1
             problems[.foreign] = "\(foreignCount) messages meant nothing; the last one: \(text)"
@@ -88,6 +94,11 @@ package struct AgentState: Sendable {
         case .clockSynchronised(let isSynchronised): isClockSynchronised = isSynchronised
         case .tick: break
         }
+        if let time = sayAgainAt, isConnected, now.uptime >= time {
+            sayAgainAt = nil
+            isReportDue = true
+            effects.append(.publishPresence)
+        }
         advance(now)
         report(now)
         defer { effects = [] }
@@ -99,6 +110,7 @@ package struct AgentState: Sendable {
         var times: [Double] = []
         if isReportDue, isConnected, !isAsking, let lastReport { times.append(lastReport.uptime + Self.reportInterval) }
         if let retryAt { times.append(retryAt) }
+        if let sayAgainAt, isConnected { times.append(sayAgainAt) }
         if let left = secondsLeft(now) { times.append(now.uptime + left) }
         return times.min()
     }

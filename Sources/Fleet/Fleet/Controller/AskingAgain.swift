@@ -1,15 +1,21 @@
-/// When the controller asks the server again for what devices have reported. The server drops what finds no room on the way to the controller, and the
-/// controller passes over what is too much; the server still has the last report, and the device says it again only when something changes.
+/// When the controller does something again that may have had no effect: asks the server for what devices have said, or sends what the server did not
+/// take. The server drops what finds no room on the way to the controller, and the controller passes over what is too much; the server still has the
+/// last message, and the device says it again only when something changes.
 struct AskingAgain: Sendable {
-    /// The first wait and the longest one, in seconds; each is twice the one before. The first is longer than ``ReportLimiter/window``.
-    static let (first, longest) = (15.0, 600.0)
+    /// The longest wait, in seconds.
+    static let longest = 600.0
 
-    /// When the server was last asked.
+    /// The first wait, in seconds; each is twice the one before.
+    private let first: Double
+    private var wait: Double
+    /// When it was last done.
     private var at: Double?
-    private var wait = first
 
-    /// The server was asked for all reports, or an order was given, to which reports are to come.
-    mutating func begin(_ now: Double) { (at, wait) = (now, Self.first) }
+    /// - Parameter first: by itself longer than ``ReportLimiter/window``.
+    init(first: Double = 15) { (self.first, wait) = (first, first) }
+
+    /// It was done for another reason, or an order was given, to which reports are to come.
+    mutating func begin(_ now: Double) { (at, wait) = (now, first) }
 
     mutating func isDue(_ now: Double) -> Bool {
         guard let at else {
@@ -22,12 +28,12 @@ struct AskingAgain: Sendable {
 
     mutating func end(_ now: Double, asked: Bool) {
         at = now
-        wait = asked ? min(wait * 2, Self.longest) : Self.first
+        wait = asked ? min(wait * 2, Self.longest) : first
     }
 }
 
-/// Whose last reports the controller wants once more.
-package enum ReportsWanted: Sendable, Hashable {
+/// Whose last messages the controller wants once more.
+package enum MessagesWanted: Sendable, Hashable {
     case all
     case devices([String])
 
@@ -39,23 +45,98 @@ extension ControllerState {
     /// Whose reports to ask for: of devices that are connected and listed, and have not done what is ordered, by all that is known.
     ///
     /// - Returns: `nil` where nobody is to be asked for now.
-    package mutating func nextReportsWanted(now: Double) -> ReportsWanted? {
-        guard isConnected, askingAgain.isDue(now) else { return nil }
+    package mutating func nextReportsWanted(now: Double) -> MessagesWanted? {
+        nextWanted(\.askingForReports, now) { $0.isOnline == true }
+    }
+
+    /// Whose presence to ask for: of the others that have not done what is ordered. They may be there, and nobody has heard it.
+    ///
+    /// - Returns: `nil` where nobody is to be asked for now.
+    package mutating func nextPresenceWanted(now: Double) -> MessagesWanted? {
+        nextWanted(\.askingForPresence, now) { $0.isOnline != true }
+    }
+
+    private mutating func nextWanted(
+        _ asking: WritableKeyPath<ControllerState, AskingAgain>,
+        _ now: Double,
+        where isMeant: (FleetDevice) -> Bool
+    ) -> MessagesWanted? {
+        guard isConnected, self[keyPath: asking].isDue(now) else { return nil }
         var wanted: [String] = []
         for name in names {
-            guard let device = devices[name], device.isListed, device.isOnline == true, owes(device, now) else {
-                continue
-            }
+            guard let device = devices[name], device.isListed, isMeant(device), owes(device, now) else { continue }
             wanted.append(name)
-            if wanted.count > ReportsWanted.most { break }
+            if wanted.count > MessagesWanted.most { break }
         }
-        askingAgain.end(now, asked: !wanted.isEmpty)
-        return wanted.isEmpty ? nil : wanted.count > ReportsWanted.most ? .all : .devices(wanted)
+        self[keyPath: asking].end(now, asked: !wanted.isEmpty)
+        return wanted.isEmpty ? nil : wanted.count > MessagesWanted.most ? .all : .devices(wanted)
     }
 
     private func owes(_ device: FleetDevice, _ now: Double) -> Bool {
         [(desired, OrderScope.all), (device.desired, .own)].contains { order, scope in
             order.map { !device.standing($0.number, scope, highest: highest, now: now).isDone } ?? false
         }
+    }
+}
+
+// MARK: - What the server refuses
+
+extension ControllerState {
+    /// The first wait before an order is sent again that the server did not take, in seconds.
+    static let firstRepetition = 5.0
+
+    /// The server did not take what was published, and says why. Devices cannot have heard it: it is sent again until the server takes it.
+    ///
+    /// - Returns: whether that is news.
+    package mutating func refused(_ topic: FleetTopic, _ reason: String, now: Double) -> Bool {
+        switch topic {
+        case .allDesired where desired != nil: break
+        case .desired(let name) where devices[name]?.desired != nil: break
+        default: return true
+        }
+        let isNews = refusals.isEmpty
+        if isNews { sendingAgain.begin(now) }
+        if refusals.updateValue(reason, forKey: topic) == nil { revision += 1 }
+        return isNews
+    }
+
+    /// The server has taken what was published.
+    package mutating func accepted(_ topic: FleetTopic) {
+        guard refusals.removeValue(forKey: topic) != nil else { return }
+        revision += 1
+        if refusals.isEmpty { sendingAgain = AskingAgain(first: Self.firstRepetition) }
+    }
+
+    /// Why the server does not take an order; `nil` where nothing is known of that.
+    ///
+    /// - Parameter recorded: the order; `nil` for any.
+    package func refusal(of recorded: RecordedOrder?) -> String? {
+        guard let recorded else { return refusals.values.min() }
+        switch recorded.target {
+        case .all: return refusals[.allDesired]
+        case .devices:
+            return refusals.lazy.compactMap { topic, reason in
+                if case .desired(let name) = topic, let device = devices[name], recorded.isFor(name, device) {
+                    return reason
+                }
+                return nil
+            }.min()
+        }
+    }
+
+    /// Whether the server has refused something, and has not taken it since.
+    package var hasRefusals: Bool { !refusals.isEmpty }
+
+    /// What the server refused is published again when it is time.
+    mutating func sendRefusedAgain(_ now: Double) {
+        guard !refusals.isEmpty, sendingAgain.isDue(now) else { return }
+        for topic in refusals.keys {
+            switch topic {
+            case .allDesired: mustPublishAll = true
+            case .desired(let name): unpublished.insert(name)
+            case .heartbeat, .reported, .presence: break
+            }
+        }
+        sendingAgain.end(now, asked: true)
     }
 }

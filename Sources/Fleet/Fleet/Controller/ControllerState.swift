@@ -1,51 +1,7 @@
-/// An order as the controller has given it.
-package struct RecordedOrder: Sendable, Hashable {
-    package enum Target: Sendable, Hashable {
-        case all
-        /// The devices that were meant when it was given.
-        case devices(Set<String>)
-    }
-
-    package let order: FleetOrder
-    package let target: Target
-    /// Seconds since 1970.
-    package let at: Double
-
-    package init(order: FleetOrder, target: Target, at: Double) {
-        self.order = order
-        self.target = target
-        self.at = at
-    }
-
-    package var number: UInt64 { order.number }
-    package var scope: OrderScope { target == .all ? .all : .own }
-
-    /// Whether it waits for this device (FL-14).
-    package func isFor(_ name: String, _ device: FleetDevice) -> Bool {
-        switch target {
-        case .all: device.isListed
-        case .devices(let names): names.contains(name)
-        }
-    }
-}
-
-/// Whom an administrator means.
-package enum OrderTarget: Sendable, Hashable {
-    case all
-    case devices([String])
-    case group(String)
-}
-
-/// Why the controller does not take a request. The text names what helps.
-package struct FleetRefusal: Error, Sendable, Hashable, CustomStringConvertible {
-    package let description: String
-
-    package init(_ description: String) { self.description = description }
-}
-
 /// What has to be on the disk before anything else happens.
 package enum ControllerRecord: Sendable, Hashable {
-    case order(RecordedOrder)
+    /// A new order, and older ones of which fewer devices are named from now on.
+    case order(RecordedOrder, shortened: [RecordedOrder])
     /// Devices that were listed or taken off the list.
     case listing([String])
 }
@@ -63,32 +19,39 @@ package struct ControllerState: Sendable {
     /// Numbers from here on are somebody's mistake or attack: the controller never follows them.
     static let plausibleNumber: UInt64 = 1 << 52
 
-    package private(set) var devices: [String: FleetDevice] = [:]
+    package internal(set) var devices: [String: FleetDevice] = [:]
     /// Those of ``devices``, sorted.
     package private(set) var names: [String] = []
     /// How many of ``devices`` an administrator has listed.
     package private(set) var listedCount: Int
     /// The newest last. Those of before a restart are there, too.
-    package private(set) var orders: [RecordedOrder] = []
-    package private(set) var desired: FleetOrder?
+    package internal(set) var orders: [RecordedOrder] = []
+    /// How many devices ``orders`` name together; fewer in tests.
+    package var mostNames = Self.mostNames
+    package internal(set) var desired: FleetOrder?
     /// The highest number that was given.
-    package private(set) var highest: UInt64
+    package internal(set) var highest: UInt64
     package private(set) var isConnected = false
     /// Messages that meant nothing, and reports that were older than what was known.
     package private(set) var foreignCount: UInt64 = 0
     package private(set) var oldCount: UInt64 = 0
     /// Grows with each change.
-    package private(set) var revision: UInt64 = 1
+    package internal(set) var revision: UInt64 = 1
     /// The revision as of the last time that a device was forgotten.
     package private(set) var forgottenAt: UInt64 = 0
     /// Devices whose reports are not on the disk.
     private var unstored: Set<String> = []
     /// What the server has to be told: the order for everybody, and those of devices.
-    private var mustPublishAll = false
-    private var unpublished: Set<String> = []
+    var mustPublishAll = false
+    var unpublished: Set<String> = []
     private var publishedAllAt: Double?
     private var heartbeatAt: Double?
-    var askingAgain = AskingAgain()
+    /// When lost reports are asked for again, and lost presences.
+    var askingForReports = AskingAgain()
+    var askingForPresence = AskingAgain()
+    /// What the server did not take, with its reason.
+    var refusals: [FleetTopic: String] = [:]
+    var sendingAgain = AskingAgain(first: Self.firstRepetition)
 
     /// A controller that starts.
     ///
@@ -100,6 +63,9 @@ package struct ControllerState: Sendable {
         names = devices.keys.sorted()
         listedCount = devices.values.count(where: \.isListed)
         desired = orders.last { $0.target == .all }?.order
+        for index in self.orders.indices {
+            if case .devices(let names) = orders[index].target { self.orders[index].target = .devices(own(names)) }
+        }
     }
 
     // MARK: Connection
@@ -111,7 +77,10 @@ package struct ControllerState: Sendable {
         mustPublishAll = desired != nil
         unpublished = Set(devices.filter { $0.value.desired != nil }.keys)
         heartbeatAt = nil
-        askingAgain = AskingAgain()
+        askingForReports = AskingAgain()
+        askingForPresence = AskingAgain()
+        // All of it is published anew.
+        refusals = [:]
     }
 
     package mutating func disconnected() {
@@ -122,6 +91,7 @@ package struct ControllerState: Sendable {
     /// What is to be published next; `nil` where nothing is.
     package mutating func nextMessage(now: Double) -> (FleetTopic, FleetMessage)? {
         guard isConnected else { return nil }
+        sendRefusedAgain(now)
         if mustPublishAll, let desired {
             mustPublishAll = false
             publishedAllAt = now
@@ -191,14 +161,7 @@ package struct ControllerState: Sendable {
     }
 
     /// Where the names begin that come after this one.
-    package func place(after name: String) -> Int {
-        var range = names.startIndex..<names.endIndex
-        while !range.isEmpty {
-            let middle = range.lowerBound + range.count / 2
-            range = names[middle] > name ? range.lowerBound..<middle : middle + 1..<range.upperBound
-        }
-        return range.lowerBound
-    }
+    package func place(after name: String) -> Int { names.place { $0 <= name } }
 
     private mutating func take(
         _ report: DeviceReport,
@@ -257,104 +220,11 @@ package struct ControllerState: Sendable {
                     throw FleetRefusal("\(name) is not in the list; see “fleet devices”")
                 }
                 if device.isListed { listedCount -= 1 }
+                refusals[.desired(device: name)] = nil
                 forgottenAt = revision
             }
         }
         self.names = devices.keys.sorted()
         return .listing(names)
     }
-}
-
-// MARK: - Orders
-
-extension ControllerState {
-    /// Gives an order. It is published after it was stored.
-    package mutating func order(
-        _ target: OrderTarget,
-        session: UInt64?,
-        reason: String,
-        now: Double
-    ) throws(FleetRefusal) -> ControllerRecord {
-        guard reason.unicodeScalars.count <= FleetOrder.longestReason else {
-            throw FleetRefusal("the reason has more than \(FleetOrder.longestReason) characters; shorten it")
-        }
-        // JSON has no other whole numbers: devices would not understand the order.
-        guard session.map({ $0 < 1 << 53 }) ?? true else {
-            throw FleetRefusal("no session has that number; see “fleet devices”")
-        }
-        let names = try resolve(target)
-        // Also above what devices have seen: of two databases one may have been lost.
-        let seen = devices.values.lazy.compactMap(\.report).map { max($0.seen.all, $0.seen.own) }
-            .filter { $0 < Self.plausibleNumber }.max()
-        let number = max(highest, seen ?? 0) + 1
-        var newest = session
-        // What is not settled is asked again by the new order, which takes its place.
-        if let names {
-            for name in names { newest = merged(newest, devices[name]?.desired, [name], .own, now) }
-        } else {
-            newest = merged(newest, desired, Array(devices.keys), .all, now)
-        }
-        let order = FleetOrder(number: number, session: newest, reason: reason)
-        highest = number
-        let recorded = RecordedOrder(order: order, target: names.map { .devices(Set($0)) } ?? .all, at: now)
-        orders.append(recorded)
-        if orders.count > Self.mostOrders { orders.removeFirst() }
-        if let names {
-            for name in names {
-                devices[name]?.desired = order
-                unpublished.insert(name)
-            }
-        } else {
-            desired = order
-            mustPublishAll = true
-        }
-        askingAgain.begin(now)
-        revision += 1
-        return .order(recorded)
-    }
-
-    /// How many orders the controller can show.
-    package static let mostOrders = 1000
-
-    /// - Returns: the devices; `nil` for all.
-    private func resolve(_ target: OrderTarget) throws(FleetRefusal) -> [String]? {
-        switch target {
-        case .all:
-            // Nobody would be waited for, and everybody would seem done.
-            guard devices.values.contains(where: \.isListed) else {
-                throw FleetRefusal("no device is in the list; add some with “fleet device add”")
-            }
-            return nil
-        case .devices(let names):
-            guard !names.isEmpty else { throw FleetRefusal("no device is named; name one, or all") }
-            if let stranger = names.first(where: { devices[$0]?.isListed != true }) {
-                throw FleetRefusal("\(stranger) is not in the list; add it with “fleet device add”")
-            }
-            return names
-        case .group(let group):
-            let names = devices.filter { $0.value.isListed && $0.value.groups.contains(group) }.map(\.key)
-            guard !names.isEmpty else { throw FleetRefusal("no device is in the group \(group); see “fleet devices”") }
-            return names
-        }
-    }
-
-    /// The session that a new order is about, where `old` may not be settled at these devices: none wins, else the highest.
-    private func merged(
-        _ session: UInt64?,
-        _ old: FleetOrder?,
-        _ names: [String],
-        _ scope: OrderScope,
-        _ now: Double
-    ) -> UInt64? {
-        guard let session, let old else { return session }
-        let isSettled = names.allSatisfy { name in
-            devices[name].map { !$0.isListed || $0.standing(old.number, scope, highest: highest, now: now).isDone }
-                ?? true
-        }
-        if isSettled { return session }
-        return old.session.map { max($0, session) }
-    }
-
-    /// The order of this number.
-    package func order(_ number: UInt64) -> RecordedOrder? { orders.last { $0.number == number } }
 }

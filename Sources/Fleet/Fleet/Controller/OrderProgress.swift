@@ -1,20 +1,88 @@
-/// How far the devices of an order are.
-package struct OrderProgress: Sendable {
+/// How many devices there are in each state of an order.
+package struct OrderCounts: Sendable, Hashable {
     /// By ``Standing/rank``.
-    package fileprivate(set) var counts = [UInt64](repeating: 0, count: Standing.words.count)
-    package fileprivate(set) var undoneCount: UInt64 = 0
+    package private(set) var byRank = [UInt64](repeating: 0, count: Standing.words.count)
     /// Apps that were let off.
-    package fileprivate(set) var waived: UInt64 = 0
-    package fileprivate(set) var worst: [(name: String, standing: Standing)] = []
+    package private(set) var waived: UInt64 = 0
+
+    package init() {}
+
+    /// As it was stored; nothing where that is no such text.
+    package init(_ text: String) {
+        let numbers = text.split(separator: " ").compactMap { UInt64($0) }
+        guard numbers.count == byRank.count + 1, numbers.allSatisfy({ $0 < 1 << 32 }) else { return }
+        (byRank, waived) = (Array(numbers.dropLast()), numbers[numbers.count - 1])
+    }
+
+    /// For the file.
+    package var text: String { (byRank + [waived]).map(String.init).joined(separator: " ") }
+
+    package var total: UInt64 { byRank.reduce(0, +) }
+    package var undone: UInt64 { byRank.prefix(Standing.firstDoneRank).reduce(0, +) }
+
+    mutating func add(_ standing: Standing) {
+        byRank[standing.rank] += 1
+        if case .clean(let waived) = standing { self.waived += waived }
+    }
+
+    /// Devices of which nothing is known.
+    package mutating func addUnknown(_ count: UInt64) { byRank[Standing.unknown.rank] += count }
+}
+
+/// How far the devices of an order are, counted some at a time: there may be 100,000, and others want to change what is known of them meanwhile.
+/// Each device counts once, as it is when its turn comes.
+package struct OrderProgress: Sendable {
+    package let order: RecordedOrder
+    package private(set) var counts: OrderCounts
+    /// How many devices are wanted in ``worst``.
+    private let limit: Int
+    private var undone = [[(name: String, standing: Standing)]](repeating: [], count: Standing.words.count)
+    /// The device that was counted last.
+    private var last: String?
+
+    package init(of order: RecordedOrder, atMost limit: Int) {
+        self.order = order
+        self.limit = limit
+        counts = order.counted
+    }
+
+    /// The worst of those that are not done and are named, each state by name.
+    package var worst: [(name: String, standing: Standing)] { Array(undone.joined().prefix(limit)) }
+
+    /// Counts the next devices, so many at the most.
+    ///
+    /// - Returns: whether there may be more.
+    package mutating func count(_ most: Int, in state: ControllerState, now: Double) -> Bool {
+        let names: [String]
+        var isForAll = false
+        switch order.target {
+        case .all: (names, isForAll) = (state.names, true)
+        case .devices(let some): names = some
+        }
+        let begin = last.map { last in names.place { $0 <= last } } ?? 0
+        let end = min(begin + most, names.count)
+        for name in names[begin..<end] {
+            let device = state.devices[name]
+            // Whoever is not listed counts for no order (FL-14).
+            if isForAll, device?.isListed != true { continue }
+            let standing =
+                device?.standing(order.number, order.scope, highest: state.highest, now: now) ?? .unknown
+            counts.add(standing)
+            guard !standing.isDone, undone[standing.rank].count < limit else { continue }
+            undone[standing.rank].append((name, standing))
+        }
+        if end > begin { last = names[end - 1] }
+        return end < names.count
+    }
 }
 
 extension ControllerState {
-    /// How far each device is that the order is for: those that are listed (FL-14).
+    /// How far each device is that the order is for and names: those that are listed (FL-14).
     package func standings(of recorded: RecordedOrder, now: Double) -> [(name: String, standing: Standing)] {
         let names: [String] =
             switch recorded.target {
             case .all: devices.filter(\.value.isListed).map(\.key)
-            case .devices(let names): Array(names)
+            case .devices(let names): names
             }
         return names.map { name in
             let standing = devices[name]?.standing(recorded.number, recorded.scope, highest: highest, now: now)
@@ -22,33 +90,10 @@ extension ControllerState {
         }
     }
 
-    /// How far an order is: how many devices there are in each state, and the worst of those that are not done, each state by name. It looks at each
-    /// device once: there may be 100,000.
+    /// How far an order is, counted at once.
     package func progress(of recorded: RecordedOrder, now: Double, atMost limit: Int) -> OrderProgress {
-        var progress = OrderProgress()
-        var undone = [[(name: String, standing: Standing)]](repeating: [], count: Standing.words.count)
-        func add(_ name: String, _ standing: Standing) {
-            progress.counts[standing.rank] += 1
-            if case .clean(let waived) = standing { progress.waived += waived }
-            guard !standing.isDone else { return }
-            progress.undoneCount += 1
-            if undone[standing.rank].count < limit { undone[standing.rank].append((name, standing)) }
-        }
-        switch recorded.target {
-        case .all:
-            for name in names {
-                guard let device = devices[name], device.isListed else { continue }
-                add(name, device.standing(recorded.number, recorded.scope, highest: highest, now: now))
-            }
-        case .devices(let names):
-            for name in names.sorted() {
-                add(
-                    name,
-                    devices[name]?.standing(recorded.number, recorded.scope, highest: highest, now: now) ?? .unknown
-                )
-            }
-        }
-        progress.worst = Array(undone.joined().prefix(limit))
+        var progress = OrderProgress(of: recorded, atMost: limit)
+        while progress.count(.max >> 1, in: self, now: now) {}
         return progress
     }
 

@@ -32,6 +32,9 @@ package enum Standing: Sendable, Hashable {
     /// The words, the worst first.
     package static let words = ["unknown", "refused", "unreachable", "stuck", "cleaning", "nobody", "clean"]
 
+    /// The ranks from here on are of devices that are done.
+    package static let firstDoneRank = 5
+
     /// From the worst, 0, to the best.
     package var rank: Int {
         switch self {

@@ -48,7 +48,10 @@ package struct FleetTopics: Sendable, Hashable {
     }
 
     /// What the controller subscribes to.
-    package var forController: [String] { [root + "dev/+/reported", root + "dev/+/presence"] }
+    package var forController: [String] { [root + "dev/+/reported", allPresence] }
+
+    /// Each device's ``FleetTopic/presence(device:)``.
+    package var allPresence: String { root + "dev/+/presence" }
 
     /// The topic of this text; `nil` where it is none of this fleet's.
     package func topic(_ text: String) -> FleetTopic? {

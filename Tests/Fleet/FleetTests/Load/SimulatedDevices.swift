@@ -97,7 +97,7 @@ package final class SimulatedDevices: Sendable {
             default: break
             }
         case .refused(let error): state.withLock { $0.problem = error }
-        case .hasRoom: break
+        case .hasRoom, .accepted: break
         }
     }
 

@@ -160,6 +160,9 @@ package final class FleetStage: Sendable {
         try? FileManager.default.removeItem(atPath: path("store/mosquitto.db"))
     }
 
+    /// Has the server read its access list again.
+    package func reloadEngine() { if let process = engine.withLock({ $0 }) { kill(process.identifier, SIGHUP) } }
+
     /// Stops the server where it stands, or lets it go on.
     package func suspendEngine(_ isSuspended: Bool) {
         let process = engine.withLock { $0 }

@@ -1,0 +1,251 @@
+import DBusTransport
+import Dispatch
+import Fleet
+import StrictJSON
+import Synchronization
+
+/// What the controller answers to questions. Those that look at every device, of which there may be 100,000, are answered on a queue of their own, one
+/// after the other and some devices at a time: meanwhile reports come in, and no thread of Swift's is held up.
+final class ControllerAnswers: Sendable {
+    typealias Fields = [String: DBusValue]
+
+    /// How many devices are looked at in one go, during which nobody else reads or changes what is known of them: about a millisecond.
+    private static let slice = 1000
+
+    private let service: ControllerService
+    private let queue = DispatchQueue(label: "answers")
+    /// The last count.
+    private let latest = Locked<Count?>(nil)
+
+    private struct Count {
+        let order: UInt64
+        /// When it began, by the uptime.
+        let begin: Double
+        let fields: Fields
+    }
+
+    init(service: ControllerService) { self.service = service }
+
+    private func onQueue<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
+        await withCheckedContinuation { continuation in queue.async { continuation.resume(returning: body()) } }
+    }
+
+    // MARK: Orders
+
+    func order(_ request: Fields) async throws(FleetRefusal) -> Fields {
+        await waitForChange(after: request["revision"]?.unsignedValue, request)
+        let (wanted, asked) = (request["order"]?.unsignedValue, ControllerService.uptime)
+        guard let fields = await onQueue({ [self] in progress(of: wanted, asked: asked) }) else {
+            throw FleetRefusal(wanted.map { "there is no order \($0); see “fleet orders”" } ?? "no order was given yet")
+        }
+        return fields
+    }
+
+    /// Waits for as long as the request says at the most.
+    private func waitForChange(after known: UInt64?, _ request: Fields) async {
+        guard let known, case .double(let seconds)? = request["wait"], seconds.isFinite else { return }
+        let deadline = ControllerService.uptime + min(max(seconds, 0), FleetProtocol.longestWait)
+        while known == service.read({ state, _ in state.revision }), ControllerService.uptime < deadline,
+            !Task.isCancelled
+        {
+            try? await Task.sleep(for: ControllerService.pause)
+        }
+    }
+
+    /// On the queue: counts the devices of an order, unless that was begun after somebody asked.
+    private func progress(of wanted: UInt64?, asked: Double) -> Fields? {
+        let begin = ControllerService.uptime
+        // The revision first: what changes while it is counted is news for whoever asks again.
+        let (recorded, revision) = service.read { state, _ in
+            (wanted.map { state.order($0) } ?? state.orders.last, state.revision)
+        }
+        guard let recorded else { return nil }
+        if let latest = latest.withLock({ $0 }), latest.order == recorded.number, latest.begin >= asked {
+            return latest.fields
+        }
+        var progress = OrderProgress(of: recorded, atMost: FleetProtocol.mostDevices)
+        var hasMore = true
+        while hasMore {
+            (progress, hasMore) = service.read { [progress] state, _ in
+                var progress = progress
+                let hasMore = progress.count(Self.slice, in: state, now: ControllerService.wall)
+                return (progress, hasMore)
+            }
+        }
+        let fields = service.read { [progress] state, _ in Self.fields(progress, revision, state) }
+        latest.withLock { $0 = Count(order: recorded.number, begin: begin, fields: fields) }
+        return fields
+    }
+
+    private static func fields(_ progress: OrderProgress, _ revision: UInt64, _ state: ControllerState) -> Fields {
+        let counts = zip(Standing.words, progress.counts.byRank).filter { $0.1 > 0 }
+        var fields = fields(progress.order).merging([
+            "revision": .uint64(revision), "isConnected": .boolean(state.isConnected),
+            "total": .uint64(progress.counts.total), "undoneCount": .uint64(progress.counts.undone),
+            "counts": .fields(Dictionary(uniqueKeysWithValues: counts.map { ($0.0, .uint64($0.1)) })),
+            "undone": .array(
+                progress.worst.map { .fields(Self.fields($0.name, $0.standing, state.devices[$0.name])) },
+                of: "a{sv}"
+            ),
+            "waived": .uint64(progress.counts.waived),
+        ]) { $1 }
+        if let refusal = state.refusal(of: progress.order) { fields["refusal"] = .string(refusal) }
+        return fields
+    }
+
+    private static func fields(_ recorded: RecordedOrder) -> Fields {
+        var fields: Fields = [
+            "order": .uint64(recorded.number), "at": .double(recorded.at), "reason": .string(recorded.order.reason),
+            "all": .boolean(recorded.target == .all),
+        ]
+        if let session = recorded.order.session { fields["session"] = .uint64(session) }
+        if case .devices(let names) = recorded.target {
+            fields["devices"] = .array(names.prefix(FleetProtocol.mostDevices).map { .string($0) }, of: "s")
+        }
+        if let count = recorded.count { fields["count"] = .uint64(count) }
+        return fields
+    }
+
+    private static func fields(_ name: String, _ standing: Standing, _ device: FleetDevice?) -> Fields {
+        var fields: Fields = ["device": .string(name), "state": .string(standing.word)]
+        switch standing {
+        case .cleaning(let debts, let more), .stuck(let debts, let more):
+            fields["owing"] = .array(debts.map { .string("\($0.app) (\($0.progress))") }, of: "s")
+            fields["owes"] = .uint64(UInt64(debts.count) + more)
+        case .unreachable(let since): fields["since"] = since.map { .double($0) }
+        case .refused(let text): fields["detail"] = .string(text)
+        case .clean, .nobody, .unknown: break
+        }
+        if case .unreachable = standing, let at = device?.reportedAt, let limit = device?.report?.contactTimeout {
+            // By itself, without the controller.
+            fields["signsOutBy"] = .double(at + Double(limit))
+        }
+        return fields
+    }
+
+    func orders(_ request: Fields) -> Fields {
+        let limit = Int(clamping: request["limit"]?.unsignedValue ?? 20)
+        let recorded = service.read { state, _ in Array(state.orders.suffix(min(limit, FleetProtocol.mostDevices))) }
+        return ["orders": .array(recorded.reversed().map { .fields(Self.fields($0)) }, of: "a{sv}")]
+    }
+
+    // MARK: Devices
+
+    func devices(_ request: Fields) async -> Fields {
+        await waitForChange(after: request["changedAfter"]?.unsignedValue, request)
+        return await onQueue { [self] in page(request) }
+    }
+
+    /// On the queue.
+    private func page(_ request: Fields) -> Fields {
+        let most = min(Int(clamping: request["limit"]?.unsignedValue ?? 1000), FleetProtocol.mostDevices)
+        // The revision first: what changes meanwhile is news for whoever asks again.
+        let (revision, since) = service.read { state, _ in
+            // A revision that is still to come is another controller's, and one from before a device was forgotten says nothing of that.
+            let known = request["changedAfter"]?.unsignedValue.flatMap { $0 > state.revision ? nil : $0 }
+            return (state.revision, known.flatMap { $0 < state.forgottenAt ? nil : $0 } ?? 0)
+        }
+        var (names, last): ([String], String?) = ([], request["after"]?.stringValue)
+        var (hasMore, isAtEnd) = (false, false)
+        while !hasMore, !isAtEnd {
+            let known = names.count
+            let (some, next): ([String], String?) = service.read { [last] state, _ in
+                let rest = state.names[(last.map(state.place(after:)) ?? 0)...].prefix(Self.slice)
+                let some = rest.lazy.filter { since == 0 || state.devices[$0]?.changedAt ?? 0 > since }
+                return (Array(some.prefix(most - known + 1)), rest.last)
+            }
+            names += some.prefix(most - known)
+            hasMore = some.count > most - known
+            (last, isAtEnd) = (next, next == nil)
+        }
+        return service.read { [names, hasMore] state, problem in
+            let recorded = request["order"]?.unsignedValue.flatMap(state.order)
+            var fields: Fields = [
+                "revision": .uint64(revision), "isWhole": .boolean(since == 0),
+                "time": .double(ControllerService.wall), "isConnected": .boolean(state.isConnected),
+                "highest": .uint64(state.highest), "foreign": .uint64(state.foreignCount),
+                "old": .uint64(state.oldCount),
+                "listed": .uint64(UInt64(state.listedCount)),
+                "unlisted": .uint64(UInt64(state.devices.count - state.listedCount)),
+                "devices": .array(names.map { .fields(Self.fields($0, state, recorded)) }, of: "a{sv}"),
+                "more": .boolean(hasMore),
+            ]
+            if let problem { fields["problem"] = .string(problem) }
+            if let refusal = state.refusal(of: nil) { fields["refusal"] = .string(refusal) }
+            return fields
+        }
+    }
+
+    func device(_ request: Fields) throws(FleetRefusal) -> Fields {
+        guard let name = request["device"]?.stringValue else {
+            throw FleetRefusal("no device is named; name one in “device”")
+        }
+        let fields: Fields? = service.read { state, _ in
+            guard let device = state.devices[name] else { return nil }
+            var fields = Self.fields(name, state, request["order"]?.unsignedValue.flatMap(state.order))
+            let offset = device.clockOffset ?? 0
+            let rounds = (device.report?.rounds ?? []).map { DBusValue.fields(Self.fields($0, clockOffset: offset)) }
+            fields["rounds"] = .array(rounds, of: "a{sv}")
+            fields["time"] = .double(ControllerService.wall)
+            fields["revision"] = .uint64(state.revision)
+            return fields
+        }
+        guard let fields else { throw FleetRefusal("\(name.quoted) is no device of this fleet; see “fleet devices”") }
+        return fields
+    }
+
+    /// - Parameter clockOffset: by how many seconds the device's clock goes before the controller's.
+    private static func fields(_ round: DeviceReport.Round, clockOffset: Double) -> Fields {
+        let apps = round.steps.map { step -> DBusValue in
+            var fields: Fields = [
+                "identifier": .string(step.app), "progress": .string(step.progress),
+                // The report does not say that a process is missing.
+                "isRunning": .boolean(true),
+            ]
+            for (key, time) in [("toldAfter", step.told), ("begunAfter", step.begun), ("finishedAfter", step.finished)]
+            {
+                if let time { fields[key] = .double(Double(time) / 1000) }
+            }
+            return .fields(fields)
+        }
+        let total = round.finished + round.waived + round.owes
+        var fields: Fields = [
+            "session": .uint64(round.session), "outcome": .string(round.owes == 0 ? "complete" : "open"),
+            "apps": .array(apps, of: "a{sv}"), "more": .uint64(total - min(total, UInt64(apps.count))),
+        ]
+        if let ended = round.ended { fields["endedAt"] = .double(ended - clockOffset) }
+        return fields
+    }
+
+    /// What is known of the device, and how far it is with the order, if that is for it.
+    private static func fields(_ name: String, _ state: ControllerState, _ recorded: RecordedOrder?) -> Fields {
+        let device = state.devices[name]
+        guard let device, let recorded, recorded.isFor(name, device) else { return fields(name, device) }
+        let standing = device.standing(
+            recorded.number,
+            recorded.scope,
+            highest: state.highest,
+            now: ControllerService.wall
+        )
+        return fields(name, device).merging(fields(name, standing, device)) { $1 }
+    }
+
+    private static func fields(_ name: String, _ device: FleetDevice?) -> Fields {
+        guard let device else { return ["device": .string(name)] }
+        var fields: Fields = [
+            "device": .string(name), "isListed": .boolean(device.isListed),
+            "groups": .array(device.groups.map { .string($0) }, of: "s"),
+        ]
+        if let isOnline = device.isOnline { fields["isOnline"] = .boolean(isOnline) }
+        if let at = device.reportedAt { fields["reportedAt"] = .double(at) }
+        if let offset = device.clockOffset { fields["clockOffset"] = .double(offset) }
+        guard let report = device.report else { return fields }
+        fields["mode"] = .string(report.mode)
+        if let session = report.session { fields["session"] = .uint64(session) }
+        fields["owes"] = .uint64(report.rounds.reduce(0) { $0 + $1.owes })
+        fields["seenAll"] = .uint64(report.seen.all)
+        fields["seenOwn"] = .uint64(report.seen.own)
+        fields["problems"] = .array(report.problems.map { .string($0) }, of: "s")
+        return fields
+    }
+}

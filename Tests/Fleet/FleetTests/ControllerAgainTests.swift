@@ -1,0 +1,121 @@
+import Fleet
+import Testing
+
+@Suite("What the controller asks for and sends again")
+struct ControllerAgainTests {
+    @Test("FL-6: a report below what is desired has it published again, for all not at each report")
+    func again() throws {
+        var controller = try ControllerTests.controller("a")
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        #expect(controller.nextMessage(now: 0)?.0 == .allDesired)
+        ControllerTests.hear(&controller, ControllerTests.report(seen: 5), now: 1)
+        #expect(controller.nextMessage(now: 1) == nil)
+        ControllerTests.hear(&controller, ControllerTests.report(seen: 5, sequence: 2), now: 11)
+        #expect(controller.nextMessage(now: 11)?.0 == .allDesired)
+        _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 12)
+        #expect(controller.nextMessage(now: 12)?.0 == .desired(device: "a"))
+        ControllerTests.hear(&controller, ControllerTests.report(seen: 101, sequence: 3), now: 13)
+        #expect(controller.nextMessage(now: 13)?.0 == .desired(device: "a"))
+    }
+
+    @Test(
+        "what the server may have dropped is asked for again, while a device that is there has not done what is ordered"
+    )
+    func askingAgain() throws {
+        var controller = try ControllerTests.controller("a", "b")
+        let wanted = { (time: Double) in controller.nextReportsWanted(now: time) }
+        controller.received(.presence(device: "a"), .presence(isOnline: true), sent: nil, now: 0)
+        #expect(wanted(0) == nil && wanted(100) == nil, "nothing is ordered")
+        _ = try controller.order(.all, session: nil, reason: "", now: 100)
+        let times = (101...1100).filter { wanted(Double($0)) == .devices(["a"]) }
+        #expect(times == [115, 145, 205, 325, 565, 1045])
+        _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 1100)
+        #expect(wanted(1114) == nil && wanted(1115) == .devices(["a"]))
+        // Whoever is away, is not in the list, or is done has nothing to say.
+        var report = ControllerTests.report(seen: controller.highest)
+        report.seen.own = controller.highest
+        ControllerTests.hear(&controller, report)
+        controller.received(.presence(device: "x"), .presence(isOnline: true), sent: nil, now: 0)
+        #expect(wanted(5000) == nil)
+        controller.received(.presence(device: "b"), .presence(isOnline: true), sent: nil, now: 0)
+        #expect(wanted(5014) == nil && wanted(5015) == .devices(["b"]))
+        controller.disconnected()
+        #expect(wanted(9000) == nil)
+    }
+
+    @Test("of more devices than one asks for singly, all reports come again")
+    func askingForAll() throws {
+        var controller = ControllerState(highest: 100)
+        let names = (0...MessagesWanted.most).map { "d\($0)" }
+        _ = try controller.list(names, groups: [])
+        controller.connected()
+        for name in names { controller.received(.presence(device: name), .presence(isOnline: true), sent: nil, now: 0) }
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        #expect(controller.nextReportsWanted(now: 15) == .all)
+    }
+
+    @Test("a presence that the server may have dropped is asked for again, where a device has not done what is ordered")
+    func askingForPresence() throws {
+        var controller = try ControllerTests.controller("a", "b", "c")
+        func wanted(_ time: Double) -> MessagesWanted? { controller.nextPresenceWanted(now: time) }
+        controller.received(.presence(device: "b"), .presence(isOnline: false), sent: nil, now: 0)
+        controller.received(.presence(device: "c"), .presence(isOnline: true), sent: nil, now: 0)
+        #expect(wanted(0) == nil && wanted(100) == nil, "nothing is ordered")
+        _ = try controller.order(.all, session: nil, reason: "", now: 100)
+        let times = (101...1100).filter { wanted(Double($0)) == .devices(["a", "b"]) }
+        #expect(times == [115, 145, 205, 325, 565, 1045])
+        // Whoever is there is asked for reports; whoever is done, for nothing.
+        controller.received(.presence(device: "a"), .presence(isOnline: true), sent: nil, now: 0)
+        #expect(wanted(2000) == .devices(["b"]))
+        for name in ["a", "b"] {
+            let report = ControllerTests.report(seen: controller.highest)
+            controller.received(.reported(device: name), .reported(report), sent: nil, now: 0)
+        }
+        #expect(wanted(9000) == nil)
+    }
+
+    @Test("an order that the server refuses is sent again until it takes it, and whoever asks is told why")
+    func refused() throws {
+        var controller = try ControllerTests.controller("a", "b")
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        #expect(controller.nextMessage(now: 0)?.0 == .allDesired)
+        let known = controller.revision
+        let isNews = controller.refused(.allDesired, "no right", now: 0)
+        #expect(isNews && controller.revision > known && controller.refusal(of: controller.orders.last) == "no right")
+        func times(_ range: ClosedRange<Int>) -> [Int] {
+            range.filter { time in
+                var isSent = false
+                while let (topic, _) = controller.nextMessage(now: Double(time)) {
+                    guard topic == .allDesired else { continue }
+                    isSent = true
+                    let isNews = controller.refused(.allDesired, "no right", now: Double(time))
+                    #expect(!isNews, "told once")
+                }
+                return isSent
+            }
+        }
+        #expect(times(1...2000) == [5, 15, 35, 75, 155, 315, 635, 1235, 1835])
+        controller.accepted(.allDesired)
+        #expect(controller.refusal(of: controller.orders.last) == nil && times(2001...4000).isEmpty)
+    }
+
+    @Test("the refusal of one device's order is no other's, and ends with the device or with a new connection")
+    func refusedOfOne() throws {
+        var controller = try ControllerTests.controller("a", "b")
+        _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 0)
+        let first = try #require(controller.orders.last)
+        _ = try controller.order(.devices(["b"]), session: nil, reason: "", now: 0)
+        while controller.nextMessage(now: 0) != nil {}
+        _ = controller.refused(.desired(device: "a"), "no right", now: 0)
+        #expect(controller.refusal(of: first) == "no right" && controller.refusal(of: controller.orders.last) == nil)
+        #expect(controller.nextMessage(now: 5)?.0 == .desired(device: "a"))
+        _ = try controller.list(["a"], groups: nil)
+        #expect(!controller.hasRefusals)
+        // It comes again anyway.
+        _ = controller.refused(.heartbeat, "no right", now: 5)
+        #expect(!controller.hasRefusals)
+        _ = controller.refused(.desired(device: "b"), "no right", now: 5)
+        controller.connected()
+        #expect(!controller.hasRefusals)
+    }
+}
