@@ -39,9 +39,13 @@ struct FleetAuthority {
 
     /// Makes an authority in a folder that has none.
     static func make(in folder: String) throws {
-        umask(0o077)
         do {
-            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+            // A folder that is there already is left as it is.
+            try FileManager.default.createDirectory(
+                atPath: folder,
+                withIntermediateDirectories: true,
+                attributes: [.posixPermissions: 0o700]
+            )
         } catch {
             throw CommandFailure(status: EX_CANTCREAT, description: "cannot make \(folder): \(systemReason(error))")
         }
@@ -84,7 +88,6 @@ struct FleetAuthority {
     /// - Returns: the certificate and the authority's own, in PEM.
     func certify(_ name: String, _ kind: Kind, request: String?) throws(CommandFailure) -> String {
         try check(name, kind)
-        umask(0o077)
         let (file, certificate) = ("\(folder)/\(name).csr", "\(folder)/\(name).pem")
         let tool = OpenSSL(folder: folder, names: kind == .server ? Self.names(name) : nil)
         defer { unlink(file) }
@@ -114,7 +117,6 @@ struct FleetAuthority {
 
     /// Revokes each certificate of these names that is in force, and renews the list that the MQTT server reads.
     func revoke(_ names: [String]) throws(CommandFailure) {
-        umask(0o077)
         let tool = OpenSSL(folder: folder)
         for name in names {
             let serials = try serials(of: name)
@@ -255,6 +257,9 @@ struct OpenSSL {
         environment = ["FLEET_FOLDER": folder, "FLEET_NAMES": names ?? "DNS:localhost"]
     }
 
+    /// Runs openssl under a umask of its own: it gives its files no other rights than those that the umask leaves, and a key must at no moment be
+    /// readable by others. This process keeps its umask, by which it makes folders that others have to enter.
+    ///
     /// - Returns: what it wrote.
     @discardableResult
     func run(_ words: [String]) throws(CommandFailure) -> String {
@@ -264,16 +269,23 @@ struct OpenSSL {
         let end: HelperProcess.End
         do throws(HelperProcess.Failure) {
             end = try HelperProcess.runToEnd(
-                "openssl",
-                words,
+                "sh",
+                ["-c", "umask 077; exec openssl \"$@\"", "openssl"] + words,
                 settings,
                 withErrors: true,
                 within: HelperProcess.Patience(.seconds(60))
             ) { output += $0.prefix(FleetAuthority.largest - output.count) }
         } catch {
-            throw CommandFailure(status: EX_UNAVAILABLE, description: "\(error); install the package openssl")
+            throw CommandFailure(status: EX_UNAVAILABLE, description: "\(error)")
         }
         let text = String(decoding: output, as: UTF8.self)
+        // As sh(1) ends where there is no such program.
+        if end.status == 127 {
+            throw CommandFailure(
+                status: EX_UNAVAILABLE,
+                description: "openssl is not there: \(Terminal.printable(text)); install the package openssl"
+            )
+        }
         guard end.status == 0 else {
             let reason = text.split(separator: "\n").last { !$0.isEmpty } ?? "no reason"
             throw CommandFailure(
@@ -286,7 +298,6 @@ struct OpenSSL {
 
     /// A key of the curve P-256, for this user alone.
     func makeKey(_ path: String) throws(CommandFailure) {
-        umask(0o077)
         try run(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", path])
     }
 
