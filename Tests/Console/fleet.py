@@ -16,8 +16,9 @@ class Fleet:
     def __init__(self, device, others):
         self.device, self.folder = device, device.folder / "fleet"
         self.folder.mkdir()
-        for words in (["authority"], ["server", "localhost"], ["client", "controller"], ["client", "ward-1"]):
-            subprocess.run([examples / "certificates", self.folder / "pki", *words], check=True, stdout=device.log, stderr=device.log)
+        pki = str(self.folder / "pki")
+        for words in (["authority", pki], ["certify", pki, "localhost", "--server"], ["certify", pki, "controller"], ["certify", pki, "ward-1"]):
+            subprocess.run([programs / "shared-device", "fleet", *words], check=True, stdout=device.log, stderr=device.log)
         text = (examples / "mosquitto.conf").read_text().replace("listener 8883", f"listener {port} 127.0.0.1")
         text = text.replace("/etc/mosquitto/fleet/server", f"{self.folder}/pki/localhost").replace("/etc/mosquitto/fleet/acl", str(examples / "acl"))
         text = text.replace("/etc/mosquitto/fleet/", f"{self.folder}/pki/").replace("/var/lib/mosquitto/", f"{self.folder}/")
