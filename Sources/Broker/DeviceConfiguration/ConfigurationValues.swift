@@ -14,6 +14,34 @@ package enum IdentitySource: String, Sendable, Codable, CaseIterable {
     case loginSession = "login-session"
 }
 
+/// A value that is written as one string.
+package protocol WrittenText: Codable {
+    /// What a string is not that means none of these, after “…”; and what helps.
+    static var flaw: String { get }
+    static var remedy: String { get }
+
+    /// Fails for a string that means none.
+    init?(_ text: String)
+
+    /// As it is written.
+    var text: String { get }
+}
+
+extension WrittenText {
+    package init(from decoder: any Decoder) throws {
+        let text = try decoder.singleValueContainer().decode(String.self)
+        guard let value = Self(text) else {
+            throw DecodingError.invalid("“\(text)” \(Self.flaw)", remedy: Self.remedy, at: decoder.codingPath)
+        }
+        self = value
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(text)
+    }
+}
+
 /// A number of seconds, at most a year of them.
 package struct Seconds: Sendable, Equatable, Codable {
     package let value: Double
@@ -41,7 +69,10 @@ package struct Seconds: Sendable, Equatable, Codable {
 }
 
 /// A time of a local day, to the minute: `HH:MM`.
-package struct TimeOfDay: Sendable, Equatable, Codable {
+package struct TimeOfDay: Sendable, Equatable, WrittenText {
+    package static let flaw = "is no time of day"
+    package static let remedy = "write each as HH:MM, from 00:00 to 23:59, such as 07:30"
+
     /// Since midnight.
     package let minutes: Int
 
@@ -53,23 +84,6 @@ package struct TimeOfDay: Sendable, Equatable, Codable {
         minutes = hour * 60 + minute
     }
 
-    package init(from decoder: any Decoder) throws {
-        let text = try decoder.singleValueContainer().decode(String.self)
-        guard let time = TimeOfDay(text) else {
-            throw DecodingError.invalid(
-                "“\(text)” is no time of day",
-                remedy: "write each as HH:MM, from 00:00 to 23:59, such as 07:30",
-                at: decoder.codingPath
-            )
-        }
-        self = time
-    }
-
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(text)
-    }
-
     /// `HH:MM`.
     package var text: String {
         [minutes / 60, minutes % 60].map { ($0 < 10 ? "0" : "") + "\($0)" }.joined(separator: ":")
@@ -77,31 +91,19 @@ package struct TimeOfDay: Sendable, Equatable, Codable {
 }
 
 /// An address for a browser: an `HTTPAddress`, perhaps with a fragment.
-package struct WebAddress: Sendable, Equatable, Codable {
+package struct WebAddress: Sendable, Equatable, WrittenText {
+    package static let flaw = "is no https address"
+    package static let remedy =
+        "write an address such as https://login.example.com/logout (http for this machine only), or leave the key out"
+
     package let text: String
 
-    package init(from decoder: any Decoder) throws {
-        text = try decoder.singleValueContainer().decode(String.self)
-        guard Self.isFine(text) else {
-            throw DecodingError.invalid(
-                "“\(text)” is no https address",
-                remedy:
-                    "write an address such as https://login.example.com/logout (http for this machine only), or leave the "
-                    + "key out",
-                at: decoder.codingPath
-            )
-        }
-    }
-
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(text)
-    }
-
-    /// A browser takes a fragment as well; what this device asks itself has none.
-    private static func isFine(_ text: String) -> Bool {
-        HTTPAddress(String(text.prefix { $0 != "#" })) != nil
-            && URL(string: text, encodingInvalidCharacters: false) != nil
+    package init?(_ text: String) {
+        // A browser takes a fragment as well; what this device asks itself has none.
+        guard HTTPAddress(String(text.prefix { $0 != "#" })) != nil,
+            URL(string: text, encodingInvalidCharacters: false) != nil
+        else { return nil }
+        self.text = text
     }
 }
 

@@ -79,28 +79,21 @@ package struct PortList: Sendable, Equatable, Codable, WrittenForm {
 }
 
 /// A claim, and the value that it has to have: `NAME=VALUE`.
-package struct RequiredClaim: Sendable, Equatable, Codable {
+package struct RequiredClaim: Sendable, Equatable, WrittenText {
+    package static let flaw = "names no claim and its value"
+    package static let remedy = "write NAME=VALUE, such as roles=device-administrator, or leave the key out"
+
     package let name: String
     /// One of the claim's values where it has several.
     package let value: String
 
-    package init(from decoder: any Decoder) throws {
-        let text = try decoder.singleValueContainer().decode(String.self)
+    package init?(_ text: String) {
         let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
-        guard parts.count == 2, AppIdentifier.isPlausible(parts[0]), !parts[1].isEmpty else {
-            throw DecodingError.invalid(
-                "“\(text)” names no claim and its value",
-                remedy: "write NAME=VALUE, such as roles=device-administrator, or leave the key out",
-                at: decoder.codingPath
-            )
-        }
+        guard parts.count == 2, AppIdentifier.isPlausible(parts[0]), !parts[1].isEmpty else { return nil }
         (name, value) = (parts[0], parts[1])
     }
 
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode("\(name)=\(value)")
-    }
+    package var text: String { "\(name)=\(value)" }
 }
 
 /// Addresses of the provider's that count before its own description, by the description's names for them (RFC 8414, section 2).
@@ -147,7 +140,11 @@ package struct ProviderEndpoints: Sendable, Equatable, Codable, WrittenForm {
 }
 
 /// Where something listens: `ADDRESS:PORT` with a numeric address, or the absolute path of a socket.
-package enum ListeningAddress: Sendable, Equatable, Codable {
+package enum ListeningAddress: Sendable, Equatable, WrittenText {
+    package static let flaw = "is no address to listen at"
+    package static let remedy =
+        "write ADDRESS:PORT with a numeric address, such as 127.0.0.1:8443, or a socket's absolute path, or leave the key out"
+
     /// The address without brackets.
     case network(address: String, port: UInt16)
     case socket(path: String)
@@ -172,26 +169,6 @@ package enum ListeningAddress: Sendable, Equatable, Codable {
         return inet_pton(family, address, &bytes) == 1
     }
 
-    package init(from decoder: any Decoder) throws {
-        let text = try decoder.singleValueContainer().decode(String.self)
-        guard let address = ListeningAddress(text) else {
-            throw DecodingError.invalid(
-                "“\(text)” is no address to listen at",
-                remedy:
-                    "write ADDRESS:PORT with a numeric address, such as 127.0.0.1:8443, or a socket's absolute path, or "
-                    + "leave the key out",
-                at: decoder.codingPath
-            )
-        }
-        self = address
-    }
-
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(text)
-    }
-
-    /// As it is written.
     package var text: String {
         switch self {
         case .network(let address, let port): address.contains(":") ? "[\(address)]:\(port)" : "\(address):\(port)"

@@ -1,5 +1,6 @@
 import Glibc
 package import Identity
+package import SharedDevice
 
 /// Reads a line that no other memory than a `Secret` is to keep.
 package enum SecretLine {
@@ -86,5 +87,19 @@ package struct TerminalFailure: Error, Sendable, CustomStringConvertible {
     /// With the reason that `errno` has.
     package init(_ attempted: String) {
         description = "could not \(attempted): \(String(cString: strerror(errno)))"
+    }
+}
+
+extension SharedDeviceError.Code {
+    /// The exit status of a command that fails so, of `<sysexits.h>`.
+    package var exitStatus: CInt {
+        switch self {
+        case .brokerUnavailable, .providerUnavailable: EX_UNAVAILABLE
+        case .providerMisconfigured: EX_CONFIG
+        case .notPermitted, .authenticationFailed, .interactionRequired: EX_NOPERM
+        case .tooManyAttempts, .cleanupPending, .loginExpired: EX_TEMPFAIL
+        case .invalidRequest, .tenantMismatch, .deviceNotJoined, .noCurrentAccount, .currentAccountMismatch: EX_DATAERR
+        default: EX_SOFTWARE
+        }
     }
 }
