@@ -1,6 +1,7 @@
 // swift-tools-version:6.2
 
 import PackageDescription
+
 // MARK: How the tables below are written
 /// The packages of others, by the products that targets use.
 let products = [
@@ -31,6 +32,7 @@ let groups = [
     "+apps": "point-of-sale flight-briefing field-service",
     // Devices with an agent and two apps, and their controller, as processes.
     "+fleet": "SharedDeviceTestKit +device shared-device-agent shared-device-controller",
+    "+fleetProgram": "FleetService Fleet MQTTClient ProjectVersion DBusTransport ArgumentParser",
     "+device": "+commands point-of-sale flight-briefing",
     "+commands": "shared-device shared-device-broker",
     "+stage": "DemoStage ExampleSupport +testKits +arguments",
@@ -303,14 +305,12 @@ let fleet = family(
     // What agent, controller and command say to each other, the decisions of the first two, and how their programs begin and end.
     library("Fleet", "StrictJSON"),
     library("FleetService", "Fleet MQTTClient ServiceSupport DBusTransport ArgumentParser Logging"),
-    library("FleetAgent", "FleetService Fleet MQTTClient SharedDevice StrictJSON CLinux DBusTransport"),
-    library("FleetController", "FleetService Fleet MQTTClient SQLite StrictJSON DBusTransport"),
-    program("shared-device-agent", "FleetAgent FleetService ProjectVersion ArgumentParser"),
-    program("shared-device-controller", "FleetController FleetService ProjectVersion ArgumentParser"),
+    program("shared-device-agent", "+fleetProgram SharedDevice StrictJSON CLinux"),
+    program("shared-device-controller", "+fleetProgram SQLite StrictJSON"),
     library("FleetStage", "MQTTClient NotifyCenterTestKit DBusTransport", path: "FleetTests/Stage"),
     library("FleetLoad", "FleetStage Fleet MQTTClient NotifyCenterTestKit DBusTransport", path: "FleetTests/Load"),
     program("fleet-load", "FleetLoad ArgumentParser", path: "FleetTests/LoadProgram"),
-    tests("FleetTests", "FleetAgent FleetController Fleet MQTTClient SharedDevice StrictJSON +database +fleet")
+    tests("FleetTests", "Fleet MQTTClient SharedDevice StrictJSON +database +fleet")
 )
 
 /// The console's files that draw a round: the pages of checks have them in them.

@@ -1,8 +1,8 @@
 import Fleet
-import FleetController
 import NotifyCenterTestKit
 import SQLite
 import Testing
+import shared_device_controller
 
 @Suite("What the controller decides")
 struct ControllerTests {

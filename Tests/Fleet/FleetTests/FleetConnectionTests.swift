@@ -1,6 +1,5 @@
 import DBusTransport
 import Fleet
-import FleetAgent
 import FleetStage
 import Foundation
 import Glibc
@@ -8,6 +7,7 @@ import MQTTClient
 import NotifyCenterTestKit
 import Synchronization
 import Testing
+import shared_device_agent
 
 /// How agents and controller are connected to the server: what they ask of it, when either side counts as gone, which keys are used.
 @Suite("A fleet's connections")
