@@ -21,8 +21,8 @@ class Fleet:
             subprocess.run([programs / "shared-device", "fleet", *words], check=True, stdout=device.log, stderr=device.log)
         text = (examples / "mosquitto.conf").read_text().replace("listener 8883", f"listener {port} 127.0.0.1")
         text = text.replace("/etc/mosquitto/fleet/server", f"{self.folder}/pki/localhost").replace("/etc/mosquitto/fleet/acl", str(examples / "acl"))
-        text = text.replace("/etc/mosquitto/fleet/", f"{self.folder}/pki/").replace("/var/lib/mosquitto/", f"{self.folder}/")
-        (self.folder / "mosquitto.conf").write_text(text + "\nuser root\n")
+        text = text.replace("/etc/mosquitto/fleet/", f"{self.folder}/pki/")
+        (self.folder / "mosquitto.conf").write_text(f"{text}\nuser root\npersistence_location {self.folder}/\n")
         for name in ("controller", "ward-1"):
             (self.folder / name).mkdir()
             keys = {"authority": "authority.pem", "certificate": f"{name}.pem", "key": f"{name}.key"}
