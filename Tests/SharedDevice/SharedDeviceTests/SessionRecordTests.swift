@@ -68,6 +68,37 @@ struct SessionRecordTests {
         #expect(try await record.update { $0.mayHoldData }.isEmpty)
     }
 
+    @Test("what this process has written itself it knows, until another one has written")
+    func ownWriting() async throws {
+        let directory = try TemporaryDirectory("record")
+        let store = SessionStore(path: "\(directory.path)/record.json")
+        var (record, other) = (SharedRecord(store: store), SharedRecord(store: store))
+        for number in stride(from: UInt64(1), to: 40, by: 2) {
+            try await record.update { [first] in _ = $0.enter(DeviceSession(account: first, epoch: number)) }
+            let onDisk = try store.load()
+            #expect(try await record.update { $0 } == onDisk)
+            #expect(onDisk.mayHoldData.last?.epoch == number)
+            try await other.update { [second] in _ = $0.enter(DeviceSession(account: second, epoch: number + 1)) }
+            #expect(try await record.update { $0.mayHoldData.last?.epoch } == number + 1)
+        }
+    }
+
+    @Test("a file that could not be replaced leaves the record as it was")
+    func unwritable() async throws {
+        let directory = try TemporaryDirectory("record")
+        let store = SessionStore(path: "\(directory.path)/record.json")
+        var record = SharedRecord(store: store)
+        try await record.update { [first] in _ = $0.enter(DeviceSession(account: first, epoch: 1)) }
+        // A folder where the new file would be.
+        try FileManager.default.createDirectory(atPath: store.path + ".new", withIntermediateDirectories: false)
+        let error = await #expect(throws: SharedDeviceError.self) {
+            try await record.update { [second] in _ = $0.enter(DeviceSession(account: second, epoch: 3)) }
+        }
+        #expect(error?.code == .recordUnusable)
+        #expect(try await record.update { $0.mayHoldData.map(\.epoch) } == [1])
+        #expect(try store.load().mayHoldData.map(\.epoch) == [1])
+    }
+
     @Test("what somebody has written into the file is seen")
     func rewrittenInPlace() async throws {
         let directory = try TemporaryDirectory("record")

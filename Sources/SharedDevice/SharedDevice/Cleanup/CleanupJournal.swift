@@ -77,11 +77,7 @@ struct CleanupJournalStore: Sendable {
     /// Writes the journal. Returns `nil` once it is on the disk, or the reason why it is not.
     func save(_ journal: CleanupJournal) -> String? {
         do {
-            try FileManager.default.createDirectory(
-                atPath: file.directory,
-                withIntermediateDirectories: true,
-                attributes: [.posixPermissions: 0o700]
-            )
+            try makePrivateDirectory(file.directory)
             try file.write(JSONEncoder().encode(journal))
             return nil
         } catch {

@@ -185,21 +185,18 @@ struct SessionStore: Sendable {
         }
     }
 
-    func save(_ record: SessionRecord) throws(SharedDeviceError) {
+    /// Replaces the record.
+    ///
+    /// - Returns: the new file, where nobody has changed it since.
+    @discardableResult
+    func save(_ record: SessionRecord) throws(SharedDeviceError) -> HeldFile? {
         do {
-            try makeDirectory()
-            try AtomicFile(path: path).write(JSONEncoder().encode(record))
+            let file = AtomicFile(path: path)
+            try makePrivateDirectory(file.directory)
+            return try file.replace([UInt8](JSONEncoder().encode(record)))
         } catch {
             throw unusable("write", "\(error)")
         }
-    }
-
-    private func makeDirectory() throws {
-        try FileManager.default.createDirectory(
-            atPath: AtomicFile(path: path).directory,
-            withIntermediateDirectories: true,
-            attributes: [.posixPermissions: 0o700]
-        )
     }
 
     private func unusable(_ deed: String, _ reason: String) -> SharedDeviceError {

@@ -31,18 +31,28 @@ struct SharedRecord: Sendable {
         var record = before
         let value = body(&record)
         guard record.hasNews(since: before) else { return value }
-        return try await onSystemThread { [self] () throws(SharedDeviceError) in try replaceHere(body) }
+        let (replaced, written) = try await onSystemThread { [self] () throws(SharedDeviceError) in
+            var copy = self
+            return (try copy.replaceHere(body), copy)
+        }
+        self = written
+        return replaced
     }
 
     /// Blocks the thread until no other process writes the record, and until the disk has it.
-    private func replaceHere<Value>(_ body: (inout SessionRecord) -> Value) throws(SharedDeviceError) -> Value {
+    private mutating func replaceHere<Value>(_ body: (inout SessionRecord) -> Value) throws(SharedDeviceError) -> Value
+    {
         let lock = try FileLock(path: store.path + ".lock")
         defer { withExtendedLifetime(lock) {} }
         // Another process may have changed the record meanwhile.
-        let latest = try store.load()
-        var record = latest
+        let before = try load()
+        var record = before
         let value = body(&record)
-        if record.hasNews(since: latest) { try store.save(record) }
+        if record.hasNews(since: before) {
+            // Read again where what lies there is not known to be this.
+            let file = try store.save(record)
+            latest = file.map { (file: $0, record: record) }
+        }
         return value
     }
 
@@ -90,6 +100,12 @@ final class HeldFile: Sendable {
 
     deinit { close(descriptor) }
 
+    /// Whether it has this content and no other.
+    func hasContent(_ content: [UInt8]) -> Bool {
+        var copy = [UInt8](repeating: 0, count: content.count + 1)
+        return pread(descriptor, &copy, copy.count, 0) == content.count && copy.dropLast() == content[...]
+    }
+
     /// Whether the path leads to this file still; without a file, whether it leads to none.
     static func isUnchanged(_ file: HeldFile?, at path: String) -> Bool {
         var status = stat()
@@ -118,13 +134,13 @@ final class FileLock {
     ///
     /// - Throws: ``SharedDeviceError/Code/recordUnusable``.
     init(path: String) throws(SharedDeviceError) {
-        let directory = URL(filePath: path).deletingLastPathComponent().path
-        try? FileManager.default.createDirectory(
-            atPath: directory,
-            withIntermediateDirectories: true,
-            attributes: [.posixPermissions: 0o700]
-        )
-        descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        let flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW
+        var file = open(path, flags, 0o600)
+        if file < 0, errno == ENOENT {
+            try? makePrivateDirectory(parentDirectory(of: path))
+            file = open(path, flags, 0o600)
+        }
+        descriptor = file
         guard descriptor >= 0 else { throw Self.failure(path) }
         while flock(descriptor, LOCK_EX) != 0 {
             guard errno == EINTR else {
@@ -162,12 +178,18 @@ package struct AtomicFile: Sendable {
     }
 
     /// Writes a second file, forces it to the disk, renames it, and forces the directory to the disk.
-    package func write(_ data: Data) throws(Failure) {
+    package func write(_ data: Data) throws(Failure) { _ = try replace([UInt8](data)) }
+
+    /// The same.
+    ///
+    /// - Returns: the file, where nobody has changed it since.
+    func replace(_ content: [UInt8]) throws(Failure) -> HeldFile? {
         let temporary = path + ".new"
-        let file = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        let file = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
         guard file >= 0 else { throw Failure("open \(temporary)") }
-        defer { close(file) }
-        var rest = [UInt8](data)[...]
+        var isHeld = false
+        defer { if !isHeld { close(file) } }
+        var rest = content[...]
         while !rest.isEmpty {
             let written = rest.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) }
             guard written > 0 else {
@@ -177,7 +199,12 @@ package struct AtomicFile: Sendable {
             rest = rest.dropFirst(written)
         }
         guard fsync(file) == 0, rename(temporary, path) == 0 else { throw Failure("replace \(path)") }
+        // Held first and compared then, so that a later change shows; renaming has changed the file's time.
+        isHeld = true
+        let held = HeldFile(file)
+        let isSame = held?.hasContent(content) ?? false
         try syncDirectory()
+        return isSame ? held : nil
     }
 
     /// Removes the file and what a crash left beside it; does nothing if there is none. On return the removal is on the disk.
@@ -194,7 +221,7 @@ package struct AtomicFile: Sendable {
     }
 
     /// The directory that holds the file.
-    var directory: String { URL(filePath: path).deletingLastPathComponent().path }
+    var directory: String { parentDirectory(of: path) }
 
     private func syncDirectory() throws(Failure) {
         let folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -202,4 +229,22 @@ package struct AtomicFile: Sendable {
         defer { close(folder) }
         guard fsync(folder) == 0 else { throw Failure("sync \(directory)") }
     }
+}
+
+/// The directory that holds the file.
+private func parentDirectory(of path: String) -> String {
+    guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return "." }
+    return slash == path.startIndex ? "/" : String(path[..<slash])
+}
+
+/// Makes the directory, and those that hold it, for this user alone. Does nothing if it is there.
+func makePrivateDirectory(_ path: String) throws {
+    var status = stat()
+    // The usual case: FileManager looks at every part of the path.
+    if stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFDIR { return }
+    try FileManager.default.createDirectory(
+        atPath: path,
+        withIntermediateDirectories: true,
+        attributes: [.posixPermissions: 0o700]
+    )
 }
