@@ -10,12 +10,13 @@ import Synchronization
 final class BrokerInterface: Sendable {
     private struct Replies {
         var next: UInt64 = 0
-        var open: [UInt64: CallReply] = [:]
+        var open: [UInt64: (reply: CallReply, method: BrokerProtocol.Method)] = [:]
     }
 
     private let engine: BrokerEngine
     private let callers: Callers
     private let replies = Locked(Replies())
+    private let known = Locked(KnownAnswers())
 
     private let signingKeys: @Sendable () -> String?
 
@@ -50,12 +51,20 @@ final class BrokerInterface: Sendable {
 
     /// Sends the answer to a request.
     func reply(_ number: UInt64, _ result: Result<BrokerProtocol.Fields, Refusal>) {
-        guard let reply = replies.withLock({ $0.open.removeValue(forKey: number) }) else { return }
+        guard let (reply, method) = replies.withLock({ $0.open.removeValue(forKey: number) }) else { return }
         switch result {
-        case .success(let fields): reply.send(.success([.fields(fields)]))
+        case .success(let fields):
+            if let answer = known.withLock({ $0.answer(fields, of: method) }) {
+                reply.send(answer)
+            } else {
+                reply.send(.success([.fields(fields)]))
+            }
         case .failure(let refusal): reply.send(.failure(MethodFailure(refusal)))
         }
     }
+
+    /// The device has changed: what callers were told before is not kept.
+    func forgetAnswers() { known.withLock { $0 = KnownAnswers() } }
 
     /// On the reading thread.
     private func take(_ method: BrokerProtocol.Method, _ call: borrowing DBusMessage, _ reply: CallReply) {
@@ -78,7 +87,7 @@ final class BrokerInterface: Sendable {
             case (.success(let caller), .success(let call)):
                 let number = replies.withLock { replies -> UInt64 in
                     replies.next += 1
-                    replies.open[replies.next] = reply
+                    replies.open[replies.next] = (reply, method)
                     return replies.next
                 }
                 let request = Request(

@@ -16,7 +16,9 @@ extension BrokerService {
         switch effect {
         case .reply(let number, let result): interface.reply(number, result)
         case .noteState(let state): note(state)
-        case .announce(let modeChanged): announce(modeChanged)
+        case .announce(let modeChanged):
+            interface.forgetAnswers()
+            announce(modeChanged)
         case .commit(let batch): commit(batch)
         case .authenticate(let number, let credentials):
             ask(

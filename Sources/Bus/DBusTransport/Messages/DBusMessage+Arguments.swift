@@ -196,10 +196,7 @@ private func read(_ reader: DBusReader) throws(DBusError) -> DBusValue {
 
 private func readDictionary(_ reader: DBusReader) throws(DBusError) -> DBusValue {
     var pairs = reader.inner
-    // “{sv}”: a key is one character, as it is a basic type.
-    let type = pairs.signature
-    let key = String(type.dropFirst().prefix(1))
-    let value = String(type.dropFirst(2).dropLast())
+    let (key, value) = dictionaryTypes(pairs)
     var entries: [DBusValue.DictionaryEntry] = []
     while pairs.kind != .end {
         var pair = pairs.inner
@@ -209,6 +206,19 @@ private func readDictionary(_ reader: DBusReader) throws(DBusError) -> DBusValue
         pairs.next()
     }
     return .dictionary(entries, key: key, value: value)
+}
+
+/// The types of a dictionary's keys and values.
+private func dictionaryTypes(_ pairs: DBusReader) -> (key: String, value: String) {
+    // What almost every dictionary is, without a text of its signature.
+    var first = pairs.inner
+    if first.kind == .string {
+        first.next()
+        if first.kind == .variant { return ("s", "v") }
+    }
+    // “{sv}”: a key is one character, as it is a basic type.
+    let type = pairs.signature
+    return (String(type.dropFirst().prefix(1)), String(type.dropFirst(2).dropLast()))
 }
 
 private func readText(_ reader: DBusReader) -> String {

@@ -196,10 +196,26 @@ extension DBusMessage {
 
     /// The answer to a method call.
     func reply(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
-        let attempted = "answer \(member ?? "a call")"
-        let message = try DBusMessage.adopt(dbus_message_new_method_return(pointer), attempted)
-        try message.append(arguments, attempted: attempted)
+        let message = try DBusMessage.adopt(dbus_message_new_method_return(pointer), "answer \(member ?? "a call")")
+        try message.append(arguments, attempted: "answer \(member ?? "a call")")
         return message
+    }
+
+    /// An answer with these values that answers no call yet.
+    static func answerToNobody(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
+        let message = try adopt(dbus_message_new(DBUS_MESSAGE_TYPE_METHOD_RETURN), "prepare an answer")
+        dbus_message_set_no_reply(message.pointer, 1)
+        try message.append(arguments, attempted: "prepare an answer")
+        return message
+    }
+
+    /// The answer to a method call, with the values of an answer to nobody.
+    func reply(copying answer: borrowing DBusMessage) throws(DBusError) -> DBusMessage {
+        let copy = try answer.copy()
+        guard dbus_message_set_reply_serial(copy.pointer, dbus_message_get_serial(pointer)) != 0,
+            dbus_message_set_destination(copy.pointer, dbus_message_get_sender(pointer)) != 0
+        else { throw Self.outOfMemory("answer \(member ?? "a call")") }
+        return copy
     }
 
     /// The error answer to a method call.

@@ -165,15 +165,16 @@ extension DBusMessage {
         var pairs = reader.inner
         while pairs.kind == .entry {
             let name = pairs.inner
-            var value = name
-            value.next()
-            let text = value.inner
-            let isMeant = name.text?.elementsEqual(
-                UnsafeBufferPointer(start: key.utf8Start, count: key.utf8CodeUnitCount)
-            )
-            if isMeant == true, text.kind == .string {
-                result = text.text.map(body)
-                text.wipe()
+            if let text = name.text, let start = text.baseAddress, text.count == key.utf8CodeUnitCount,
+                memcmp(start, key.utf8Start, text.count) == 0
+            {
+                var value = name
+                value.next()
+                let text = value.inner
+                if text.kind == .string {
+                    result = text.text.map(body)
+                    text.wipe()
+                }
             }
             pairs.next()
         }

@@ -15,6 +15,7 @@ enum DBusValueLimits {
         if values.count <= 16, values.allSatisfy(\.isSmallBasic) { return }
         var check = Check(attempted: attempted())
         for value in values { try check.value(value, depth: 0) }
+        if values.count <= 16, values.allSatisfy(\.hasPlainSignature) { return }
         let signature = values.map(\.signature).joined()
         guard isValid(signature: signature) else { throw check.invalid("“\(signature)” is no valid signature") }
     }
@@ -88,7 +89,9 @@ enum DBusValueLimits {
                 throw invalid("this library sends no file descriptors")
             case .variant(let inner):
                 let signature = inner.signature
-                guard isValid(signature: signature) else { throw invalid("“\(signature)” is no valid signature") }
+                guard inner.hasPlainSignature || isValid(signature: signature) else {
+                    throw invalid("“\(signature)” is no valid signature")
+                }
                 try add(signature.utf8.count + 2)
                 try self.value(inner, depth: depth + 1)
             }
@@ -104,6 +107,16 @@ enum DBusValueLimits {
 }
 
 extension DBusValue {
+    /// Whether the signature is one of those that most values have, which are valid.
+    fileprivate var hasPlainSignature: Bool {
+        switch self {
+        case .byte, .boolean, .int16, .uint16, .int32, .uint32, .int64, .uint64, .double, .string, .bytes: true
+        case .array(_, let element): element == "s" || element == "a{sv}"
+        case .dictionary(_, let key, let value): key == "s" && value == "v"
+        case .objectPath, .signature, .structure, .variant, .descriptor: false
+        }
+    }
+
     /// A number, or a text that is far from every limit and free of U+0000.
     fileprivate var isSmallBasic: Bool {
         switch self {

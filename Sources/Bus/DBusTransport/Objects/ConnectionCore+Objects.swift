@@ -64,6 +64,15 @@ extension ConnectionCore {
         error as? MethodFailure ?? .standard("Failed", String(describing: error))
     }
 
+    fileprivate func answer(_ held: HeldMessage, _ answer: PreparedAnswer, on socket: BusSocket) {
+        guard held.message.expectsReply else { return }
+        do throws(DBusError) {
+            try send(try answer.reply(to: held.message), to: held, on: socket)
+        } catch {
+            refuse(held, on: socket, because: error)
+        }
+    }
+
     fileprivate func answer(_ held: HeldMessage, _ result: Result<[DBusValue], MethodFailure>, on socket: BusSocket) {
         guard held.message.expectsReply else { return }
         do throws(DBusError) {
@@ -129,6 +138,12 @@ public struct CallReply: Sendable {
         core.answer(call, result, on: socket)
     }
 
+    /// As ``send(_:)``, with output arguments that are written already.
+    package func send(_ answer: PreparedAnswer) {
+        admitted.end()
+        core.answer(call, answer, on: socket)
+    }
+
     /// Reads the arguments, and refuses a call whose arguments cannot be read.
     fileprivate func withCall(_ body: (IncomingCall) -> Void) {
         do throws(DBusError) {
@@ -136,5 +151,19 @@ public struct CallReply: Sendable {
         } catch {
             send(.failure(ConnectionCore.failure(error)))
         }
+    }
+}
+
+/// Output arguments that go to many callers, or to one again and again: they are written once, and copied for each.
+package final class PreparedAnswer: Sendable {
+    private let message: DBusMessage
+
+    /// - Throws: ``DBusError``, as for an answer with these values.
+    package init(_ values: [DBusValue]) throws(DBusError) {
+        message = try .answerToNobody(values)
+    }
+
+    fileprivate func reply(to call: borrowing DBusMessage) throws(DBusError) -> DBusMessage {
+        try call.reply(copying: message)
     }
 }

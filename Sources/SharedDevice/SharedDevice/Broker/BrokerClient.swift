@@ -24,11 +24,25 @@ final class BrokerClient: Sendable {
         let broadcast: NotificationObservation
     }
 
+    private struct CallKind: Hashable {
+        let method: BrokerProtocol.Method
+        let isAnswered: Bool
+    }
+
+    /// The last call of a kind: to copy a message costs a fraction of writing it.
+    private struct Call: Sendable {
+        let empty: MessageTemplate
+        let request: BrokerProtocol.Fields?
+        /// With the request.
+        let whole: MessageTemplate
+    }
+
     /// Where the broker is.
     let bus: Bus
     /// The name by which the bus can start this app.
     private let ownName: String?
     private let state = Locked(State())
+    private let calls = Locked<[CallKind: Call]>([:])
     private let watching: Locked<Task<Watch, any Error>?> = Locked(nil)
 
     init(bus: Bus, ownName: String?) {
@@ -50,7 +64,7 @@ final class BrokerClient: Sendable {
         timeout: Duration = .seconds(25),
         isCancellable: Bool = true
     ) async throws(SharedDeviceError) -> BrokerProtocol.Fields {
-        let message = try Self.message(method, request, attempted: attempted)
+        let message = try message(method, request, attempted: attempted)
         do {
             let connection = try await connected()
             let answer =
@@ -78,7 +92,7 @@ final class BrokerClient: Sendable {
         _ request: BrokerProtocol.Fields,
         attempted: String
     ) async throws(SharedDeviceError) {
-        let message = try Self.message(method, request, attempted: attempted, options: .noReply)
+        let message = try message(method, request, attempted: attempted, options: .noReply)
         do {
             try await connected().queue(message)
         } catch let error as DBusError {
@@ -88,24 +102,45 @@ final class BrokerClient: Sendable {
         }
     }
 
-    private static func message(
+    private func message(
         _ method: BrokerProtocol.Method,
         _ request: BrokerProtocol.Fields?,
         attempted: String,
         options: DBusMessage.CallOptions = []
     ) throws(SharedDeviceError) -> DBusMessage {
         do throws(DBusError) {
-            return try DBusMessage.methodCall(
+            let kind = CallKind(method: method, isAnswered: !options.contains(.noReply))
+            let last = calls.withLock { $0[kind] }
+            if let last, last.request == request { return try last.whole.filled([]) }
+            let empty = if let last { last.empty } else { try Self.template(method, options) }
+            let message = try empty.filled(request.map { [.fields($0)] } ?? [])
+            // What an app asks again and again; never a password.
+            let isRepeated = method == .getCurrentAccount || method == .acquireTokenSilently
+            let known = Call(
+                empty: empty,
+                request: isRepeated ? request : nil,
+                whole: isRepeated ? MessageTemplate(try message.copy()) : empty
+            )
+            if isRepeated || last == nil { calls.withLock { $0[kind] = known } }
+            return message
+        } catch {
+            throw SharedDeviceError(.invalidRequest, attempted: attempted, message: error.message)
+        }
+    }
+
+    private static func template(
+        _ method: BrokerProtocol.Method,
+        _ options: DBusMessage.CallOptions
+    ) throws(DBusError) -> MessageTemplate {
+        MessageTemplate(
+            try .methodCall(
                 destination: BrokerProtocol.busName,
                 path: BrokerProtocol.path,
                 interface: BrokerProtocol.interface,
                 member: method.rawValue,
-                arguments: request.map { [.fields($0)] } ?? [],
                 options: options
             )
-        } catch {
-            throw SharedDeviceError(.invalidRequest, attempted: attempted, message: error.message)
-        }
+        )
     }
 
     // MARK: Changes
@@ -272,6 +307,8 @@ final class BrokerClient: Sendable {
             state.heardBroadcasts += 1
             return Array(state.listeners.values)
         }
+        // It names somebody who may have signed out.
+        calls.withLock { $0[CallKind(method: .acquireTokenSilently, isAnswered: true)] = nil }
         for listener in listeners { listener() }
     }
 }
