@@ -70,7 +70,7 @@ extension BrokerState {
             return users.contains(caller.user) && !caller.isAdministrator
         }
         let isAsked: (Consulted) -> Bool = { if case .permission = $0.reason { true } else { false } }
-        let held = waiting.values.map(\.request) + consulted.values.filter { !isAsked($0) }.map(\.request)
+        let held = waiting.requests.map(\.request) + consulted.values.filter { !isAsked($0) }.map(\.request)
         for request in held.filter(isTheirs).sorted(by: { $0.number < $1.number }) {
             waiting[request.number] = nil
             consulted[request.number] = nil

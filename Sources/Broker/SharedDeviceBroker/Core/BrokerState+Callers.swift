@@ -121,7 +121,8 @@ extension BrokerState {
     /// A connection has left the bus. One that has not called since the broker's start may be in the ledger all the same.
     mutating func leave(_ connection: String) {
         let apps = Set((connected[connection]?.apps ?? [:]).values)
-        for (number, entry) in waiting.sorted(by: { $0.key < $1.key }) where entry.request.connection == connection {
+        for number in waiting.numbers(where: { $0.request.connection == connection }) {
+            guard let entry = waiting[number] else { continue }
             waiting[number] = nil
             if case .signIn = entry.reason {
                 refuse(entry.request, .requestAbandoned)

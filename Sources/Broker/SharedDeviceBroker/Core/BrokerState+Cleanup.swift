@@ -148,7 +148,8 @@ extension BrokerState {
     }
 
     func roundFields(of session: UInt64) -> BrokerProtocol.Fields {
-        guard let report = ledger.report(of: session, isRunning: { isRunning($0) }) else { return [:] }
+        let running = Set(connected.values.flatMap(\.apps.values))
+        guard let report = ledger.report(of: session, isRunning: running.contains) else { return [:] }
         return ["round": report.fields, "revision": .uint64(revision)]
     }
 

@@ -296,8 +296,8 @@ extension BrokerState {
         }
         if let asked = pending?.asked, isMeant(asked.request) { dropPendingSignIn(because: .requestAbandoned) }
         for number in asked.filter({ isMeant($0.value.request) }).keys.sorted() { abandon(number) }
-        for (number, entry) in waiting.sorted(by: { $0.key < $1.key }) {
-            guard case .signIn = entry.reason, isMeant(entry.request) else { continue }
+        for number in waiting.numbers(where: { isMeant($0.request) }) {
+            guard let entry = waiting[number], case .signIn = entry.reason else { continue }
             waiting[number] = nil
             refuse(entry.request, .requestAbandoned)
         }

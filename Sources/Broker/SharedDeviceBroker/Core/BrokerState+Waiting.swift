@@ -34,13 +34,13 @@ extension BrokerState {
         let change: UInt64
     }
 
-    /// Looks at every request that waits, where something has changed or its time is over.
+    /// Looks at every request that waits, where something that it waits for has changed or its time is over.
     mutating func answerWaiting() {
         let hasChanged = isTouched
         isTouched = false
-        for (number, entry) in waiting.sorted(by: { $0.key < $1.key }) {
+        for number in waiting.due(hasChanged: hasChanged, disk, at: now.uptime) {
+            guard let entry = waiting[number] else { continue }
             let isLate = entry.until.map { $0 <= now.uptime } ?? false
-            guard hasChanged || isLate else { continue }
             waiting[number] = nil
             do throws(Refusal) {
                 if let fields = try resume(entry, isLate: isLate) { reply(number, fields) }
@@ -109,5 +109,68 @@ extension BrokerState {
         let change = change ?? disk.changes
         waiting[request.number] = Waiting(request: request, until: until, reason: reason, change: change)
         if case .stored = reason { urge() }
+    }
+}
+
+/// The requests that wait. Those that wait for the disk may be many, and each event would look at all of them: they are apart, with what the
+/// first of them waits for.
+struct WaitingRequests: Sendable {
+    private var onDisk: [UInt64: BrokerState.Waiting] = [:]
+    private var others: [UInt64: BrokerState.Waiting] = [:]
+    /// No request waits for an earlier change; `nil` where none waits for the disk.
+    private var firstChange: UInt64?
+    /// When the first of all has to be answered; `nil`: nobody waits for a time.
+    private(set) var deadline: Duration?
+
+    subscript(number: UInt64) -> BrokerState.Waiting? {
+        get { onDisk[number] ?? others[number] }
+        set {
+            let old = onDisk.removeValue(forKey: number) ?? others.removeValue(forKey: number)
+            if let newValue {
+                if newValue.reason.isOfDisk {
+                    onDisk[number] = newValue
+                    firstChange = min(firstChange ?? newValue.change, newValue.change)
+                } else {
+                    others[number] = newValue
+                }
+            }
+            if onDisk.isEmpty { firstChange = nil }
+            if let until = old?.until, until == deadline { deadline = requests.compactMap(\.until).min() }
+            if let until = newValue?.until { deadline = min(deadline ?? until, until) }
+        }
+    }
+
+    var requests: [BrokerState.Waiting] { [onDisk, others].flatMap(\.values) }
+
+    /// The numbers of those that satisfy the condition, in their order.
+    func numbers(where condition: (BrokerState.Waiting) -> Bool) -> [UInt64] {
+        [onDisk, others].flatMap { $0.filter { condition($0.value) }.keys }.sorted()
+    }
+
+    /// The numbers of those that may have an answer now, in their order.
+    mutating func due(hasChanged: Bool, _ disk: BrokerState.Disk, at now: Duration) -> [UInt64] {
+        let isLate = deadline.map { $0 <= now } ?? false
+        let hasAnswer = hasChanged && (disk.problem != nil || firstChange.map { $0 <= disk.committed } ?? false)
+        let isDue = { (entry: BrokerState.Waiting) in entry.until.map { $0 <= now } ?? false }
+        var due: [UInt64] = []
+        if isLate || hasAnswer {
+            for (number, entry) in onDisk where hasAnswer || isDue(entry) { due.append(number) }
+            // What is taken out now comes back with its change where it waits on.
+            if hasAnswer { firstChange = nil }
+        }
+        if isLate || hasChanged {
+            for (number, entry) in others where hasChanged || isDue(entry) { due.append(number) }
+        }
+        return due.sorted()
+    }
+}
+
+extension BrokerState.Waiting.Reason {
+    /// Whether the disk decides.
+    fileprivate var isOfDisk: Bool {
+        switch self {
+        case .account, .token, .stored: true
+        case .signIn, .overdue, .round, .status, .log: false
+        }
     }
 }

@@ -45,7 +45,7 @@ package struct BrokerState: Sendable {
 
     var connected: [String: Connected] = [:]
     /// Requests that wait for a change, for the disk or for a time.
-    var waiting: [UInt64: Waiting] = [:]
+    var waiting = WaitingRequests()
     /// Requests that wait for the identity provider.
     var asked: [UInt64: Asked] = [:]
     /// Requests that wait for polkit, or for entries of the log to be read.
@@ -296,7 +296,7 @@ package struct BrokerState: Sendable {
 
     /// When the broker wants to be woken, at the latest; `nil` means never.
     package var nextDeadline: Duration? {
-        var times: [Duration?] = waiting.values.map(\.until)
+        var times: [Duration?] = [waiting.deadline]
         if !disk.isWriting { times.append(disk.due) }
         times.append(schedule?.nextLook)
         times.append(reminder?.at)

@@ -85,6 +85,8 @@ package struct CleanupLedger: Sendable, Equatable {
     package private(set) var sessions: [UInt64: Session] = [:]
     package private(set) var parts: [UInt64: [Participant: Part]] = [:]
     package private(set) var changes = Changes()
+    /// The sessions that are open, and those of which somebody owes something. All others are kept for questions only.
+    private var unfinished: Set<UInt64> = []
 
     package init() {}
 
@@ -92,6 +94,7 @@ package struct CleanupLedger: Sendable, Equatable {
     package init(sessions: [UInt64: Session], parts: [UInt64: [Participant: Part]]) {
         self.sessions = sessions
         self.parts = parts
+        unfinished = Set(sessions.filter { $0.value.outcome != .complete }.keys)
     }
 
     /// Hands over what is to be written.
@@ -147,8 +150,8 @@ package struct CleanupLedger: Sendable, Equatable {
     @discardableResult
     package mutating func ask(_ participant: Participant, on connection: String) -> Bool {
         var isNews = false
-        for (number, participants) in parts {
-            guard let part = participants[participant], part.progress.map({ !$0.isSettled }) == true,
+        for number in unfinished {
+            guard let part = parts[number]?[participant], part.progress?.isSettled == false,
                 part.asked?.contains(connection) == false
             else { continue }
             change(number, participant) { part in
@@ -162,7 +165,7 @@ package struct CleanupLedger: Sendable, Equatable {
 
     /// The app has asked, and is told all that it owes. Returns the sessions of which it had not been told.
     package mutating func tell(_ participant: Participant, at now: Moment) -> [UInt64] {
-        let news = parts.filter { $0.value[participant]?.progress == .owed }.keys.sorted()
+        let news = unfinished.filter { parts[$0]?[participant]?.progress == .owed }.sorted()
         for number in news {
             change(number, participant) { part in
                 part.progress = .told
@@ -248,10 +251,8 @@ package struct CleanupLedger: Sendable, Equatable {
     ///
     /// - Returns: the sessions whose cleanup was interrupted.
     package mutating func processEnded(_ participant: Participant) -> [UInt64] {
-        let interrupted = parts.filter {
-            let progress = $0.value[participant]?.progress
-            return progress == .begun || progress == .told
-        }.keys.sorted()
+        let isInterrupted = { (progress: CleanupReport.Progress?) in progress == .begun || progress == .told }
+        let interrupted = unfinished.filter { isInterrupted(parts[$0]?[participant]?.progress) }.sorted()
         for number in interrupted {
             change(number, participant) { part in
                 part.progress = .owed
@@ -316,6 +317,7 @@ package struct CleanupLedger: Sendable, Equatable {
     private mutating func setSession(_ number: UInt64, _ session: Session?) {
         sessions[number] = session
         changes.sessions.insert(number)
+        if let session, session.outcome != .complete { unfinished.insert(number) } else { unfinished.remove(number) }
     }
 
     private mutating func changeSession(_ number: UInt64, _ body: (inout Session) -> Void) {
@@ -346,10 +348,8 @@ package struct CleanupLedger: Sendable, Equatable {
     /// - Parameter connection: the process that asks; one that has reported owes nothing more, although another one of its app may. `nil`
     ///   asks for the whole app.
     package func owed(by participant: Participant, on connection: String? = nil) -> [OwedSession] {
-        parts.compactMap { number, participants in
-            guard let part = participants[participant], let progress = part.progress, !progress.isSettled else {
-                return nil
-            }
+        unfinished.compactMap { number in
+            guard let part = parts[number]?[participant], part.progress?.isSettled == false else { return nil }
             if let connection, part.isReported, !part.connections.contains(connection) { return nil }
             return OwedSession(epoch: number, account: sessions[number]?.account, isAgain: part.asked != nil)
         }.sorted { $0.epoch < $1.epoch }
@@ -358,8 +358,8 @@ package struct CleanupLedger: Sendable, Equatable {
     /// Whoever owes something and satisfies the condition.
     package func participants(where condition: (UInt64, Part) -> Bool) -> Set<Participant> {
         Set(
-            parts.flatMap { number, participants in
-                participants.filter { $1.progress?.isSettled == false && condition(number, $1) }.keys
+            unfinished.flatMap { number in
+                (parts[number] ?? [:]).filter { $1.progress?.isSettled == false && condition(number, $1) }.keys
             }
         )
     }

@@ -153,6 +153,12 @@ package struct LogLimiter: Sendable {
 
     private let limit: Int
     private var windows: [Key: Window] = [:]
+    /// How many windows of each user there are.
+    private var counts: [UInt32: Int] = [:]
+    /// No window began earlier; `nil` where there is none. So nobody looks at all of them at each event.
+    private var oldest: Duration?
+    /// Whether something was only counted.
+    private var isCounting = false
 
     /// - Parameter limit: entries a minute for each user, app and reason.
     package init(limit: Int = 10) { self.limit = limit }
@@ -160,11 +166,13 @@ package struct LogLimiter: Sendable {
     /// Whether the log gets an entry. One that it does not get is counted.
     package mutating func admits(_ user: UInt32, _ app: String, _ reason: String, at now: Duration) -> Bool {
         var key = Key(user: user, app: app, reason: reason)
-        if windows[key] == nil, windows.keys.count(where: { $0.user == user }) >= Self.windowsOfUser {
-            windows = windows.filter { $0.value.suppressed > 0 || !isOver($0.value, at: now) }
-            if windows.keys.count(where: { $0.user == user }) >= Self.windowsOfUser {
-                key = Key(user: user, app: Self.others, reason: "")
-            }
+        if windows[key] == nil, counts[user] ?? 0 >= Self.windowsOfUser {
+            if hasEnded(at: now) { keep(windows.filter { $0.value.suppressed > 0 || !isOver($0.value, at: now) }) }
+            if counts[user] ?? 0 >= Self.windowsOfUser { key = Key(user: user, app: Self.others, reason: "") }
+        }
+        if windows[key] == nil {
+            counts[user, default: 0] += 1
+            oldest = min(oldest ?? now, now)
         }
         var current = windows[key] ?? Window(beganAt: now)
         // A window that is over goes on until its summary was taken.
@@ -172,6 +180,7 @@ package struct LogLimiter: Sendable {
         defer { windows[key] = current }
         guard current.admitted < limit else {
             current.suppressed += 1
+            isCounting = true
             return false
         }
         current.admitted += 1
@@ -180,19 +189,31 @@ package struct LogLimiter: Sendable {
 
     /// When the next summary is due; `nil` where nothing was only counted.
     package var nextSummary: Duration? {
-        windows.values.filter { $0.suppressed > 0 }.map { $0.beganAt + Self.window }.min()
+        isCounting ? windows.values.filter { $0.suppressed > 0 }.map { $0.beganAt + Self.window }.min() : nil
     }
 
     /// The summaries of the windows that are over. Forgets those windows.
     package mutating func summaries(at now: Duration) -> [Summary] {
+        guard hasEnded(at: now) else { return [] }
         let over = windows.filter { isOver($0.value, at: now) }
-        for key in over.keys { windows[key] = nil }
+        keep(windows.filter { over[$0.key] == nil })
         return over.filter { $0.value.suppressed > 0 }
             .map { Summary(app: $0.key.app, reason: $0.key.reason, count: $0.value.suppressed) }
             .sorted { ($0.app, $0.reason) < ($1.app, $1.reason) }
     }
 
     private func isOver(_ window: Window, at now: Duration) -> Bool { now >= window.beganAt + Self.window }
+
+    /// Whether some window may be over.
+    private func hasEnded(at now: Duration) -> Bool { oldest.map { now >= $0 + Self.window } ?? false }
+
+    /// Forgets all other windows.
+    private mutating func keep(_ kept: [Key: Window]) {
+        windows = kept
+        counts = kept.keys.reduce(into: [:]) { $0[$1.user, default: 0] += 1 }
+        oldest = kept.values.map(\.beganAt).min()
+        isCounting = kept.values.contains { $0.suppressed > 0 }
+    }
 }
 
 /// Bounds a text of another process. It counts Unicode scalars, because one character may have any length.
