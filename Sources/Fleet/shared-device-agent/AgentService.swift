@@ -10,9 +10,8 @@ import Synchronization
 /// A device's agent: asks its broker, talks to the fleet's MQTT server, and does what ``AgentState`` decides, one event after the other on one
 /// queue.
 package final class AgentService: FleetService {
-    /// Numbers the questions to the broker, so that an answer from before a later question counts for nothing.
     private struct Asking {
-        var number: UInt64 = 0
+        var questions = QuestionOrder()
         /// When the queue handles the next tick, by the uptime.
         var tickAt: Double?
         var diskProblem: String?
@@ -163,7 +162,7 @@ package final class AgentService: FleetService {
                 queue.async { self.handle(.signOutAnswered(answer)) }
             }
         case .askDevice:
-            asking.withLock { $0.number += 1 }
+            asking.withLock { $0.questions.begin() }
             wishes.continuation.yield()
         case .note(let line): log(line)
         }
@@ -217,9 +216,9 @@ package final class AgentService: FleetService {
     /// Asks when the state wants an answer now.
     private func ask() async { for await _ in wishes.stream { _ = await askOnce(after: nil) } }
 
-    /// - Returns: the revision of the answer; `nil` where there was none.
+    /// - Returns: the revision that is known now; `nil` where it has to be asked for at once.
     private func askOnce(after known: UInt64?) async -> UInt64? {
-        let number = asking.withLock { $0.number }
+        let number = asking.withLock { $0.questions.latest }
         let event: AgentEvent
         var revision: UInt64?
         do throws(SharedDeviceError) {
@@ -232,14 +231,18 @@ package final class AgentService: FleetService {
             event = .deviceUnknown("\(error)")
         }
         let isSynchronised = SystemClock.isSynchronised
-        queue.async { [self, event] in
-            // Before the question: an answer of the broker's may make it report.
-            if number == asking.withLock({ $0.number }) {
-                handle(.clockSynchronised(isSynchronised))
-                handle(event)
+        let known = await withCheckedContinuation { continuation in
+            queue.async { [self, event] in
+                // Before the question: an answer of the broker's may make it report.
+                let questions = asking.withLock { $0.questions }
+                if questions.counts(number) {
+                    handle(.clockSynchronised(isSynchronised))
+                    handle(event)
+                }
+                continuation.resume(returning: questions.known(by: revision, of: number))
             }
         }
         if revision == nil { try? await Task.sleep(for: .seconds(1)) }
-        return revision
+        return known
     }
 }

@@ -15,6 +15,16 @@ struct AgentTests {
         return agent
     }
 
+    @Test("an answer from before the state asked counts for nothing, and what it was about is asked for at once")
+    func lateAnswer() {
+        var questions = QuestionOrder()
+        let following = questions.latest
+        #expect(questions.counts(following) && questions.known(by: 7, of: following) == 7)
+        questions.begin()
+        #expect(!questions.counts(following) && questions.known(by: 8, of: following) == nil)
+        #expect(questions.known(by: 8, of: questions.latest) == 8)
+    }
+
     @Test("FL-3: an order ends the open session, whose number is on the disk before")
     func signsOut() throws {
         var agent = Self.agent(.signedIn(7))

@@ -112,3 +112,20 @@ package struct AgentMemory: Sendable, Hashable {
 
     package init() {}
 }
+
+/// Which of the broker's answers count: those to questions that were asked after the state asked last (``AgentEffect/askDevice``).
+package struct QuestionOrder: Sendable {
+    /// To be kept with a question from before it is asked.
+    package private(set) var latest: UInt64 = 0
+
+    package init() {}
+
+    /// The state asks: what was asked before counts for nothing.
+    package mutating func begin() { latest += 1 }
+
+    package func counts(_ number: UInt64) -> Bool { number == latest }
+
+    /// The revision that whoever follows the broker knows by an answer. By one that does not count it knows none: it would wait for the next change
+    /// otherwise, and this one would reach nobody until then.
+    package func known(by revision: UInt64?, of number: UInt64) -> UInt64? { counts(number) ? revision : nil }
+}
