@@ -22,6 +22,7 @@ extension AppCleanup {
             settings.environment = AdapterEnvironment.variables(data: data)
                 .merging(preset?.environment ?? [:]) { $1 }
             settings.directories = AdapterEnvironment.directories(data: data) + (preset?.directories(data: data) ?? [])
+            settings.markingWords = preset?.place(data: data) ?? []
         } else if let home = user.home {
             settings.environment["HOME"] = home
         }

@@ -17,6 +17,8 @@ package final class OwnedCommand: ProgramControl {
         package var mark: String
         /// Whether the mark is a path that the command's arguments have, and those of no other program: a directory that was made for it.
         package var isMarkedByArguments = false
+        /// Words of the command, one after the other, that mark its processes beside the variable; none: it alone does.
+        package var markingWords: [String] = []
         /// The program and its arguments.
         package var command: [String]
         /// Variables beside those of this process.
@@ -210,9 +212,14 @@ package final class OwnedCommand: ProgramControl {
         }
     }
 
+    private var mark: ProcessTree.Mark {
+        if settings.isMarkedByArguments { return .path(settings.mark) }
+        let words = settings.markingWords
+        return words.isEmpty ? .variable(settings.mark) : .words(words, variable: settings.mark)
+    }
+
     /// The processes of the command that have not ended.
     private func look() throws(AdapterFailure) -> ProcessTree.Sight {
-        let mark: ProcessTree.Mark = settings.isMarkedByArguments ? .path(settings.mark) : .variable(settings.mark)
         let tree = try ProcessTree(by: mark, user: settings.user)
         tree.collectAdopted()
         // Other programs that this process has started are none of the command's; those that an earlier adapter of this app has are.

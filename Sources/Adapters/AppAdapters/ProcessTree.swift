@@ -22,6 +22,8 @@ struct ProcessTree {
         /// The same, or a path that is in their arguments, and in those of no other program. Browsers overwrite the variables of their processes,
         /// of the first one too.
         case path(String)
+        /// The same, or these words, one after the other, among their arguments: those by which a program keeps everything in one place.
+        case words([String], variable: String)
         /// The absolute path of their program.
         case executable(String)
         /// The id of the Flatpak whose sandbox they are in.
@@ -225,6 +227,12 @@ struct ProcessTree {
                 let arguments = try bytes(of: "\(root)/\(identifier)/cmdline") ?? []
                 if String(decoding: arguments, as: UTF8.self).contains(path) { return true }
                 return try hasVariable(identifier, path, root)
+            case .words(let words, let value):
+                let arguments = try bytes(of: "\(root)/\(identifier)/cmdline") ?? []
+                // Whole arguments: a shell that has the words in a script of its own is another program.
+                let own = arguments.split(separator: 0, omittingEmptySubsequences: false)
+                if own.contains(words.map { Array($0.utf8)[...] }) { return true }
+                return try hasVariable(identifier, value, root)
             case .executable(let path):
                 let program = try target(of: "\(root)/\(identifier)/exe")
                 // An update has removed the file of a program that still runs.

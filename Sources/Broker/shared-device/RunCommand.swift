@@ -185,6 +185,7 @@ private struct Plan {
         )
         settings.environment = AdapterEnvironment.variables(data: data).merging(preset?.environment ?? [:]) { $1 }
         settings.directories = AdapterEnvironment.directories(data: data) + (preset?.directories(data: data) ?? [])
+        settings.markingWords = preset?.place(data: data) ?? []
         settings.restarts = false
         self.settings = settings
     }

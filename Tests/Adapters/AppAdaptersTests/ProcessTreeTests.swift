@@ -87,6 +87,28 @@ struct ProcessTreeTests {
         #expect(try marked(by: .path("/run/sign-in/abc")) == [7, 8])
     }
 
+    @Test("a program is found by the words that name its place, as whole arguments and in their order")
+    func words() throws {
+        let planted = try Planted()
+        let place = ["--profile", "/var/lib/kiosk/profile"]
+        for (identifier, arguments) in [
+            (7, ["firefox", "--profile", "/var/lib/kiosk/profile", "--new-instance"]),
+            (8, ["ls", "/var/lib/kiosk/profile"]), (9, ["sh", "-c", "firefox --profile /var/lib/kiosk/profile"]),
+            (10, ["firefox", "/var/lib/kiosk/profile", "--profile"]),
+            (11, ["firefox", "--profile", "/var/lib/kiosk/profile2"]), (12, ["firefox", "", "--profile"]),
+        ] {
+            try planted.plant(pid_t(identifier), start: 5)
+            try arguments.map { $0 + "\0" }.joined()
+                .write(toFile: planted.path(pid_t(identifier), "cmdline"), atomically: true, encoding: .utf8)
+        }
+        func marked(_ words: [String]) throws -> Set<pid_t> {
+            try ProcessTree(by: .words(words, variable: "here"), user: Self.user, root: planted.directory.path).marked
+        }
+        #expect(try marked(place) == [7])
+        try "\(ProcessTree.mark)=here\0".write(toFile: planted.path(8, "environ"), atomically: true, encoding: .utf8)
+        #expect(try marked(place) == [7, 8])
+    }
+
     @Test("a process whose number has passed to another is not signalled")
     func passedOn() throws {
         let child = try ChildProcess("sleep", ["1000"])

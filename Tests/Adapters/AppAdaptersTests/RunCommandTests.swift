@@ -89,6 +89,48 @@ struct RunCommandTests {
     }
 
     @Test(
+        "a program of a preset that has overwritten its variables is ended, too, by the next start of a command that was killed"
+    )
+    func overwrittenVariables() async throws {
+        let directory = try TemporaryDirectory("overwritten-variables")
+        let program = "\(directory.path)/browser"
+        let script = #"""
+            #!/bin/sh
+            if [ -n "$SHARED_DEVICE_ADAPTER" ]; then exec env -i PATH="$PATH" HOME="$HOME" "$0" "$@"; fi
+            echo marker-of-ada >"$HOME/secret"; echo $$ >>"$0.processes"; echo running
+            while :; do sleep 0.2; done
+            """#
+        try script.write(toFile: program, atomically: true, encoding: .utf8)
+        chmod(program, 0o755)
+        let device = try await TestDevice(
+            apps: [
+                TestApp(
+                    Self.identifier,
+                    executable: ChildProcess.built("shared-device"),
+                    arguments: [
+                        "run", "--app", Self.identifier, "--data", "{home}/private", "--preset", "firefox", "--start",
+                        "signed-in", "--", program,
+                    ]
+                )
+            ],
+            cleanup: .strict
+        )
+        try await device.signIn("ada")
+        let app = try device.app(Self.identifier)
+        try await eventually("the program runs", within: .seconds(60)) { app.lines.contains("running") }
+        let text = try String(contentsOfFile: program + ".processes", encoding: .utf8)
+        let process = try #require(pid_t(text.dropLast()))
+        defer { kill(process, SIGKILL) }
+        func runs() -> Bool { FileManager.default.contents(atPath: "/proc/\(process)/cmdline")?.isEmpty == false }
+        try await app.kill()
+        #expect(try await !device.signOut(deadline: .seconds(1)).isClean)
+        #expect(runs())
+        try app.start()
+        try await device.waitUntilClean().requireClean(of: "marker-of-ada")
+        #expect(!runs())
+    }
+
+    @Test(
         "a program that ends by itself is not started again; the command ends with its status when nobody is signed in"
     )
     func ended() async throws {

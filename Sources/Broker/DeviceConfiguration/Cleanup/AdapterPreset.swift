@@ -12,15 +12,27 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
 
     /// The words that follow the program's name so that it keeps its data below `data`.
     package func arguments(data: String) -> [String] {
+        let more =
+            switch self {
+            case .chromium:
+                [
+                    "--disk-cache-dir=\(data)/cache", "--no-first-run", "--no-default-browser-check",
+                    "--password-store=basic",
+                ]
+            case .firefox: ["--new-instance"]
+            case .electron: ["--password-store=basic"]
+            case .libreoffice: ["--norestore"]
+            case .flatpak: [String]()
+            }
+        return place(data: data) + more
+    }
+
+    /// The first of these words: they name the place, and no program has them among its arguments that does not work there.
+    package func place(data: String) -> [String] {
         switch self {
-        case .chromium:
-            [
-                "--user-data-dir=\(data)/profile", "--disk-cache-dir=\(data)/cache", "--no-first-run",
-                "--no-default-browser-check", "--password-store=basic",
-            ]
-        case .firefox: ["--profile", "\(data)/profile", "--new-instance"]
-        case .electron: ["--user-data-dir=\(data)/profile", "--password-store=basic"]
-        case .libreoffice: ["-env:UserInstallation=file://\(Self.percentEncoded(data))/profile", "--norestore"]
+        case .chromium, .electron: ["--user-data-dir=\(data)/profile"]
+        case .firefox: ["--profile", "\(data)/profile"]
+        case .libreoffice: ["-env:UserInstallation=file://\(Self.percentEncoded(data))/profile"]
         case .flatpak: []
         }
     }
