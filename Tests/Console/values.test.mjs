@@ -146,6 +146,7 @@ test("the answers of a controller are read whatever is in them, and a device's r
         assert.deepEqual(fleet.pageOf(wrong).devices, []);
         assert.deepEqual([fleet.progressOf(wrong).undone, fleet.ordersOf(wrong), fleet.deviceOf(wrong).rounds.length], [Infinity, [], wrong.rounds ? 1 : 0]);
     }
+    assert.deepEqual([fleet.pageOf({}).refusal, fleet.pageOf({ refusal: v("s", "no right") }).refusal], ["", "no right"]);
     const device = fleet.deviceOf({ device: v("s", "ward-1"), state: v("s", "cleaning"), rounds: v("aa{sv}", [{ session: v("t", 7), endedAt: v("d", 1000), outcome: v("s", "open"), more: v("t", 2),
         apps: v("aa{sv}", [{ identifier: v("s", "a"), progress: v("s", "begun"), toldAfter: v("d", 0.1), begunAfter: v("d", 0.2) }]) }]) });
     assert.deepEqual([device.rounds[0].session, device.rounds[0].more, device.rounds[0].apps[0].begun], [7, 2, 0.2]);

@@ -70,6 +70,30 @@ struct FleetEnrolTests {
         withExtendedLifetime(agent) {}
     }
 
+    @Test(
+        "whatever the umask, keys are their owner's alone, and agents reach theirs",
+        arguments: ["000", "022", "777"]
+    )
+    func umask(_ umask: String) async throws {
+        let stage = try await FleetStage()
+        func run(_ words: [String]) async throws {
+            let command = ["-c", "umask \(umask); exec \"$0\" fleet \"$@\"", ChildProcess.built("shared-device")]
+            let process = try ChildProcess("sh", command + words)
+            #expect(await process.exitStatus() == 0, "\(process.errorText)")
+        }
+        let folder = stage.path("new")
+        try await run(["authority", folder])
+        try await run(["certify", folder, "ward-1"])
+        try await run(Self.words("ward-2", stage, "--request-only"))
+        #expect(try Self.rights(folder) == 0o700)
+        for file in ["authority.key", "authority.pem", "settings", "index.txt", "lock", "ward-1.key", "ward-1.pem"] {
+            #expect(try Self.rights("\(folder)/\(file)") == 0o600, "\(file)")
+        }
+        let device = stage.path("device")
+        let rights = try ["", "/fleet", "/fleet/ward-2.key"].map { try Self.rights(device + $0) }
+        #expect(rights == [0o755, 0o755, 0o600])
+    }
+
     @Test("in two steps, with files; done again, it renews the certificate for the same key")
     func twoSteps() async throws {
         let stage = try await FleetStage()

@@ -189,6 +189,8 @@ struct FleetAuthority {
         } catch {
             throw CommandFailure(status: EX_CANTCREAT, description: "\(path) cannot be written: \(error)")
         }
+        // What a umask may have taken from its owner, too.
+        chmod(path, 0o600)
     }
 
     private static func absolute(_ folder: String) throws(CommandFailure) -> String {
@@ -211,6 +213,7 @@ struct FleetAuthority {
                 description: "\(folder) cannot be written: \(String(cString: strerror(errno)))"
             )
         }
+        fchmod(descriptor, 0o600)
         while flock(descriptor, LOCK_EX) != 0, errno == EINTR {}
         return descriptor
     }
