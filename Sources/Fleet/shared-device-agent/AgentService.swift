@@ -220,7 +220,7 @@ package final class AgentService: FleetService {
     private func askOnce(after known: UInt64?) async -> UInt64? {
         let number = asking.withLock { $0.questions.latest }
         let event: AgentEvent
-        var revision: UInt64?
+        let revision: UInt64?
         do throws(SharedDeviceError) {
             let answer = try await questions.view(after: known)
             event = .device(answer.view)
@@ -229,6 +229,7 @@ package final class AgentService: FleetService {
             // The agent ends: what was known of the device stands.
             if Task.isCancelled { return nil }
             event = .deviceUnknown("\(error)")
+            revision = nil
         }
         let isSynchronised = SystemClock.isSynchronised
         let known = await withCheckedContinuation { continuation in
