@@ -160,8 +160,7 @@ demo-console: setup
 # In release: 100,000 devices as states behind 100 connections, with a real mosquitto that loses its data and a controller that is killed; then 10,000
 # with a connection and a certificate each. Both say what they took.
 test-fleet: setup
-	$(SWIFT) build --configuration release --product shared-device-controller
-	$(SWIFT) build --configuration release --product fleet-load
+	for product in shared-device shared-device-controller fleet-load; do $(SWIFT) build --configuration release --product $$product || exit 1; done
 	programs=$$($(SWIFT) build --configuration release --show-bin-path) && \
 	$$programs/fleet-load --devices $(or $(DEVICES),100000) --connections $(or $(CONNECTIONS),100) && \
 	$$programs/fleet-load --certified $(or $(CERTIFIED),10000)
