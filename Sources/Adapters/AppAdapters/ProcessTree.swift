@@ -45,7 +45,7 @@ struct ProcessTree {
 
     /// The user's processes that have not ended, but for this one.
     let own: Set<pid_t>
-    /// Those of them that bear the mark.
+    /// Those of them that bear the mark, but for those that this process descends from.
     let marked: Set<pid_t>
 
     /// By the variable that says `value`.
@@ -81,10 +81,19 @@ struct ProcessTree {
         }
         self.entries = entries
         self.own = own
-        self.marked = marked
+        // Whatever starts this process may have the command's words among its own. An adapter that ended it would halt itself on the way.
+        self.marked = marked.subtracting(Self.ancestors(of: getpid(), entries))
         guard entries[getpid()] != nil else {
             throw Self.failure(root, "it does not show this process")
         }
+    }
+
+    private static func ancestors(of process: pid_t, _ entries: [pid_t: Entry]) -> Set<pid_t> {
+        var found: Set<pid_t> = []
+        var next = entries[process]?.parent
+        // Numbers that were read one after the other may go in a circle.
+        while let number = next, let entry = entries[number], found.insert(number).inserted { next = entry.parent }
+        return found
     }
 
     /// The processes below `roots` that have not ended, leaving out what is below `excluded`.
@@ -228,10 +237,7 @@ struct ProcessTree {
                 if String(decoding: arguments, as: UTF8.self).contains(path) { return true }
                 return try hasVariable(identifier, path, root)
             case .words(let words, let value):
-                let arguments = try bytes(of: "\(root)/\(identifier)/cmdline") ?? []
-                // Whole arguments: a shell that has the words in a script of its own is another program.
-                let own = arguments.split(separator: 0, omittingEmptySubsequences: false)
-                if own.contains(words.map { Array($0.utf8)[...] }) { return true }
+                if has(words, arguments: try bytes(of: "\(root)/\(identifier)/cmdline") ?? []) { return true }
                 return try hasVariable(identifier, value, root)
             case .executable(let path):
                 let program = try target(of: "\(root)/\(identifier)/exe")
@@ -246,6 +252,16 @@ struct ProcessTree {
             guard user == geteuid(), error.code == EACCES || error.code == EPERM else { throw error.failure }
             return false
         }
+    }
+
+    /// Whole arguments: a shell that has the words in a script of its own is another program. Chromium writes all of its arguments into the first one,
+    /// with blanks between them.
+    private static func has(_ words: [String], arguments: [UInt8]) -> Bool {
+        let own = arguments.split(separator: 0, omittingEmptySubsequences: false)
+        if own.contains(words.map { Array($0.utf8)[...] }) { return true }
+        guard let line = own.first, own.dropFirst().allSatisfy(\.isEmpty) else { return false }
+        let blank = UInt8(ascii: " ")
+        return ([blank] + line + [blank]).contains([blank] + words.joined(separator: " ").utf8 + [blank])
     }
 
     private static func hasVariable(_ identifier: pid_t, _ value: String, _ root: String) throws(Unreadable) -> Bool {

@@ -27,8 +27,13 @@ package struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomD
     /// for all that is configured (`…/.default`) is never named.
     package static func scopes(_ wanted: Set<String>, notIn granted: Set<String>) -> Set<String> {
         wanted.filter { wanted in
-            !ofSignIn.contains(wanted) && !wanted.hasSuffix("/.default") && !granted.contains { isSame($0, wanted) }
+            !ofSignIn.contains(wanted) && !isAll(wanted) && !granted.contains { isSame($0, wanted) }
         }
+    }
+
+    /// Those of `wanted` that `granted` names, in whichever way.
+    package static func scopes(_ wanted: Set<String>, in granted: Set<String>) -> Set<String> {
+        wanted.filter { wanted in granted.contains { isSame($0, wanted) } }
     }
 
     /// Those of `granted` that somebody may not have who may have `allowed`.
@@ -37,14 +42,18 @@ package struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomD
             !ofSignIn.contains(granted)
                 && !allowed.contains { allowed in
                     isSame(granted, allowed)
-                        || allowed.hasSuffix("/.default")
-                            && (!granted.contains("/") || granted.hasPrefix(allowed.dropLast(".default".count)))
+                        || isAll(allowed)
+                            && (!granted.contains("/") || inFull(granted).hasPrefix(service(of: allowed)))
                 }
         }
     }
 
     /// They say who the person is, which an app with any token knows.
     private static let ofSignIn = IdentityToken.scopesOfPersons.union(["offline_access"])
+
+    /// Whether it asks for all that is configured for a service.
+    private static func isAll(_ scope: String) -> Bool { inFull(scope).hasSuffix("/.default") }
+    private static func service(of all: String) -> Substring { inFull(all).dropLast(".default".count) }
 
     private static func isSame(_ first: String, _ second: String) -> Bool {
         let (first, second) = (first.lowercased(), second.lowercased())

@@ -90,6 +90,19 @@ struct PresetTests {
         try await device.signIn("grace")
         try await eventually("it runs again") { try !Self.processes(of: data).isEmpty }
         try await device.signOut(deadline: .seconds(60)).requireClean()
+        // An adapter that is killed leaves the program to its next start. Chromium has overwritten its variables and arguments when it stores something.
+        try plant([document], in: data)
+        try await device.signIn("ada")
+        try await eventually("it stores something", within: .seconds(120)) {
+            try !search.run(under: "\(data)/\(program.places[0])").findings.isEmpty
+        }
+        let adapter = try device.app(Self.identifier)
+        try await adapter.kill()
+        #expect(try await !device.signOut(deadline: .seconds(1)).isClean)
+        #expect(try !Self.processes(of: data).isEmpty)
+        try adapter.start()
+        try await device.waitUntilClean().requireClean(of: Marker(Self.marker))
+        #expect(try Self.processes(of: data).isEmpty)
     }
 
     private func plant(_ files: [String], in data: String) throws {

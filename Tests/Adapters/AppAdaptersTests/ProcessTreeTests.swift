@@ -21,9 +21,15 @@ struct ProcessTreeTests {
 
         func path(_ identifier: pid_t, _ name: String) -> String { "\(directory.path)/\(identifier)/\(name)" }
 
-        func plant(_ identifier: pid_t, state: String = "S", threads: Int = 1, start: Int) throws {
+        func plant(
+            _ identifier: pid_t,
+            state: String = "S",
+            parent: pid_t = 1,
+            threads: Int = 1,
+            start: Int
+        ) throws {
             mkdir("\(directory.path)/\(identifier)", 0o755)
-            let fields = [state, "1"] + Array(repeating: "0", count: 15) + ["\(threads)", "0", "\(start)"]
+            let fields = [state, "\(parent)"] + Array(repeating: "0", count: 15) + ["\(threads)", "0", "\(start)"]
             try "\(identifier) (a) b) \(fields.joined(separator: " "))\n"
                 .write(toFile: path(identifier, "stat"), atomically: true, encoding: .utf8)
             try "Name:\tab\nUid:\t0\t\(user)\t0\t0\n"
@@ -96,6 +102,10 @@ struct ProcessTreeTests {
             (8, ["ls", "/var/lib/kiosk/profile"]), (9, ["sh", "-c", "firefox --profile /var/lib/kiosk/profile"]),
             (10, ["firefox", "/var/lib/kiosk/profile", "--profile"]),
             (11, ["firefox", "--profile", "/var/lib/kiosk/profile2"]), (12, ["firefox", "", "--profile"]),
+            // As Chromium writes them over each other.
+            (13, ["chromium --profile /var/lib/kiosk/profile --type=renderer", "", ""]),
+            (14, ["chromium --profile /var/lib/kiosk/profile"]), (15, ["chromium --profile /var/lib/kiosk/profile2", ""]),
+            (16, ["sh -c", "chromium --profile /var/lib/kiosk/profile"]),
         ] {
             try planted.plant(pid_t(identifier), start: 5)
             try arguments.map { $0 + "\0" }.joined()
@@ -104,9 +114,22 @@ struct ProcessTreeTests {
         func marked(_ words: [String]) throws -> Set<pid_t> {
             try ProcessTree(by: .words(words, variable: "here"), user: Self.user, root: planted.directory.path).marked
         }
-        #expect(try marked(place) == [7])
+        #expect(try marked(place) == [7, 13, 14])
         try "\(ProcessTree.mark)=here\0".write(toFile: planted.path(8, "environ"), atomically: true, encoding: .utf8)
-        #expect(try marked(place) == [7, 8])
+        #expect(try marked(place) == [7, 8, 13, 14])
+    }
+
+    @Test("what this process descends from is not the command's, whatever words and variables it has")
+    func ancestors() throws {
+        let planted = try Planted()
+        for identifier: pid_t in [7, 8, 9] {
+            try planted.plant(identifier, parent: identifier == 8 ? 7 : 1, start: 5)
+            try "timeout\08h\0--profile\0/p\0"
+                .write(toFile: planted.path(identifier, "cmdline"), atomically: true, encoding: .utf8)
+        }
+        try planted.plant(getpid(), parent: 8, start: 5)
+        let mark = ProcessTree.Mark.words(["--profile", "/p"], variable: "here")
+        #expect(try ProcessTree(by: mark, user: Self.user, root: planted.directory.path).marked == [9])
     }
 
     @Test("a process whose number has passed to another is not signalled")

@@ -32,7 +32,9 @@ extension BrokerState {
         guard excess.isEmpty else { throw .excessScopes(excess.sorted()) }
         guard request.areNamed else { return }
         let declined = AccessToken.scopes(request.scopes, notIn: token.scopes)
-        guard declined.isEmpty else { throw .declinedScopes(declined.sorted(), granted: token.scopes.sorted()) }
+        guard !declined.isEmpty else { return }
+        // As the manifest writes them: by these names the app may ask again.
+        throw .declinedScopes(declined.sorted(), granted: AccessToken.scopes(rights, in: token.scopes).sorted())
     }
 
     /// The organisation's provider's word of who is signed in; `nil` where there is none, or the app may not have it: its manifest has to have each

@@ -190,24 +190,24 @@ public final class SharedDeviceApplication: Sendable {
             "password": .string(credentials.password),
             "scopes": .array(parameters.scopes.map(DBusValue.string), of: "s"),
         ]
-        do {
-            return try await withTaskCancellationHandler {
-                try await token(.signIn, request, attempted, timeout: .seconds(25) + patience)
-            } onCancel: {
-                // The person has given up, and may have left the device: undo the sign-in.
-                Task { [broker, identifier] in
-                    _ = try? await broker.call(
-                        .cancelSignIn,
-                        ["application": .string(identifier), "request": .string(number)],
-                        attempted: "cancel a sign-in"
-                    )
-                }
-            }
-        } catch let error as SharedDeviceError {
-            throw error
+        let result: Result<TokenResult, SharedDeviceError>
+        do throws(SharedDeviceError) {
+            result = .success(try await token(.signIn, request, attempted, timeout: .seconds(25) + patience))
         } catch {
-            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "\(error)")
+            result = .failure(error)
         }
+        guard Task.isCancelled else { return try result.get() }
+        // The person has given up, and may have left the device: undo the sign-in. The broker hears of it after the request, which would sign the person
+        // in later otherwise.
+        Task { [broker, identifier] in
+            _ = try? await broker.call(
+                .cancelSignIn,
+                ["application": .string(identifier), "request": .string(number)],
+                attempted: "cancel a sign-in"
+            )
+        }
+        if case .failure(let error) = result { throw error }
+        throw SharedDeviceError(.userCanceled, attempted: attempted, message: "the task was cancelled")
     }
 
     /// A token for the current account, without asking anybody.

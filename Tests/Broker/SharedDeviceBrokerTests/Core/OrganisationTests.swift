@@ -254,6 +254,23 @@ struct OrganisationTests {
         #expect(device.state.device.epoch == epoch && device.state.provider.problem == nil)
     }
 
+    @Test("what is granted instead is told by the names of the app's manifest, by which it can be asked for")
+    func grantedNames() throws {
+        let graph = "https://graph.microsoft.com/"
+        var rights = TokenRights()
+        rights.scopes = ["\(graph)User.Read", "\(graph)Mail.Read"]
+        let program = AppManifest.Identity(executable: "/usr/bin/app")
+        device.use(AppManifest(identifier: "org.example.till", identity: program, tokens: rights))
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.granted = ["User.Read", "openid", "profile"]
+        let refusal = device.refusal(device.send(till, device.acquireToken(for: "ada", rights.scopes)))
+        #expect(refusal?.declinedScopes == ["\(graph)Mail.Read"])
+        let granted = try #require(refusal?.grantedScopes)
+        #expect(granted == ["\(graph)User.Read"])
+        let fields = try device.ask(till, device.acquireToken(for: "ada", Set(granted)))
+        #expect(fields["token"] != nil)
+    }
+
     @Test("a token that permits what the app's manifest lacks is given to nobody")
     func excessScopes() throws {
         try device.signInAtProvider("ada", by: prompt)
@@ -271,6 +288,8 @@ struct OrganisationTests {
     func scopeNames() {
         let (read, all) = ("https://graph.example/User.Read", "https://graph.example/.default")
         #expect(AccessToken.scopes(["openid", "User.read", all], notIn: [read]).isEmpty)
+        #expect(AccessToken.scopes([".Default", all.uppercased()], notIn: [read]).isEmpty)
+        #expect(AccessToken.scopes([read.uppercased()], beyond: [all]).isEmpty)
         #expect(AccessToken.scopes([read, "Read"], notIn: ["User.Read"]) == [read, "Read"])
         #expect(AccessToken.scopes([read, "email", "User.Read"], beyond: [all]).isEmpty)
         #expect(AccessToken.scopes(["https://graph.example.com/User.Read"], beyond: [all]).count == 1)
