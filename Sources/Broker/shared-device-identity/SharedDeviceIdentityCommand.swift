@@ -47,7 +47,7 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
             var first = updates.makeAsyncIterator()
             if let update = await first.next() { current.use(update) }
             let connection = try DBusConnection.open(service.bus)
-            starter = try Self.watchStarter(connection, environment, process)
+            starter = try Self.watchStarter(connection, to: service.bus, environment, process)
             let reports = ProviderReports(connection: connection)
             logouts = LogoutListener(reports: reports, log: log)
             signals = SignalsReceiver(reports: reports, token: token, log: log)
@@ -83,10 +83,18 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
     /// Ends the process with the bus that has started it. Another starts one where it is needed, and nobody would end this one.
     private static func watchStarter(
         _ connection: DBusConnection,
+        to bus: Bus,
         _ environment: [String: String],
         _ process: ServiceProcess
     ) throws(DBusError) -> Observation? {
-        guard environment["DBUS_STARTER_ADDRESS"] != nil else { return nil }
+        // An address with the bus's number is that of the same socket.
+        func place(_ address: String) -> [Substring] {
+            address.split(separator: ",").filter { !$0.hasPrefix("guid=") }
+        }
+        // A terminal that a bus has started passes the variable on to what is started in it.
+        guard let starter = environment["DBUS_STARTER_ADDRESS"], let address = try? bus.resolvedAddress(),
+            place(starter) == place(address)
+        else { return nil }
         return try connection.onEvent { event in
             guard case .lost = event else { return }
             process.log.error("the bus that has started this program is gone")

@@ -234,13 +234,13 @@ package final class AgentService: FleetService {
         let isSynchronised = SystemClock.isSynchronised
         let known = await withCheckedContinuation { continuation in
             queue.async { [self, event] in
-                // Before the question: an answer of the broker's may make it report.
-                let questions = asking.withLock { $0.questions }
-                if questions.counts(number) {
+                let answer = asking.withLock { $0.questions.take(number, revision: revision) }
+                if answer.counts {
+                    // Before the answer, which may make it report.
                     handle(.clockSynchronised(isSynchronised))
                     handle(event)
                 }
-                continuation.resume(returning: questions.known(by: revision, of: number))
+                continuation.resume(returning: answer.known)
             }
         }
         if revision == nil { try? await Task.sleep(for: .seconds(1)) }

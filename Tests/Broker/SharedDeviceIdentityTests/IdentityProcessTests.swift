@@ -63,14 +63,19 @@ struct IdentityProcessTests {
         let started = try IdentityDevice.start(
             bus,
             device.directory,
-            environment: ["DBUS_STARTER_ADDRESS": bus.address]
+            environment: ["DBUS_STARTER_ADDRESS": bus.address + ",guid=0123"]
         )
         _ = try await started.line { $0 == "ready" }
         bus.stop()
         #expect(await started.exitStatus() == EX_UNAVAILABLE)
         #expect(started.errorText.contains("the bus that has started this program is gone"))
         let other = try PrivateBus()
-        let lasting = try IdentityDevice.start(other, device.directory)
+        // As in a terminal that the first bus has started.
+        let lasting = try IdentityDevice.start(
+            other,
+            device.directory,
+            environment: ["DBUS_STARTER_ADDRESS": bus.address + ",guid=0123"]
+        )
         _ = try await lasting.line { $0 == "ready" }
         try other.restart()
         let connection = try DBusConnection.open(other.bus)

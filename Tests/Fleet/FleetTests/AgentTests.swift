@@ -15,14 +15,25 @@ struct AgentTests {
         return agent
     }
 
-    @Test("an answer from before the state asked counts for nothing, and what it was about is asked for at once")
+    @Test("an answer from before the state asked, or before a newer one, counts for nothing, and is asked for at once")
     func lateAnswer() {
         var questions = QuestionOrder()
+        func take(_ number: UInt64, _ revision: UInt64?) -> [UInt64?] {
+            let answer = questions.take(number, revision: revision)
+            return [answer.counts ? 1 : 0, answer.known]
+        }
         let following = questions.latest
-        #expect(questions.counts(following) && questions.known(by: 7, of: following) == 7)
+        #expect(take(following, 7) == [1, 7])
         questions.begin()
-        #expect(!questions.counts(following) && questions.known(by: 8, of: following) == nil)
-        #expect(questions.known(by: 8, of: questions.latest) == 8)
+        #expect(take(following, 8) == [0, nil])
+        #expect(take(questions.latest, 8) == [1, 8])
+        #expect(take(questions.latest, 8) == [1, 8])
+        #expect(take(questions.latest, 6) == [0, nil])
+        // A broker that has started again has lower ones.
+        #expect(take(questions.latest, 6) == [1, 6])
+        #expect(take(questions.latest, 9) == [1, 9])
+        #expect(take(questions.latest, nil) == [1, nil])
+        #expect(take(questions.latest, 1) == [1, 1])
     }
 
     @Test("FL-3: an order ends the open session, whose number is on the disk before")

@@ -357,6 +357,7 @@ extension BrokerState {
         keepProviderSession(within: .zero)
         provider.lastGood = now.uptime
         tokens.drop()
+        erases = true
         refuseTokens(personNeeded)
         effects.append(.note(.notice, "the provider wants the person to sign in again", ["epoch": "\(device.epoch)"]))
         touch()

@@ -19,7 +19,10 @@ extension BrokerService {
         case .announce(let modeChanged):
             interface.forgetAnswers()
             announce(modeChanged)
-        case .commit(let batch): commit(batch)
+        case .commit(let batch):
+            // What is wiped from the disk stays in no answer, either.
+            if batch.erases { interface.forgetAnswers() }
+            commit(batch)
         case .authenticate(let number, let credentials):
             ask(
                 { provider throws(IdentityError) in try await provider.authenticate(credentials) },

@@ -4,7 +4,8 @@ import SharedDevice
 /// Answers as they are sent, for those who get the same: after a sign-out each app does, and an app that asks again and again. To write an answer
 /// takes longer than all that is decided for it.
 ///
-/// An answer counts by all that it says, never by who gets it. It may have a token in it, so that all are forgotten when the device changes.
+/// An answer counts by all that it says, never by who gets it. It may have a token in it, so that all are forgotten when the device changes,
+/// and when something is wiped from the disk.
 struct KnownAnswers {
     private typealias Known = (fields: BrokerProtocol.Fields, prepared: PreparedAnswer?)
 

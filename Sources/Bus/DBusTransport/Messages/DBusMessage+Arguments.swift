@@ -18,14 +18,19 @@ extension DBusMessage {
 /// A message that is sent again and again with other arguments. A copy costs a fraction of making a message and checking its names.
 package final class MessageTemplate: Sendable {
     private let message: DBusMessage
+    /// Read before others see the message: libdbus notes where its fields are when it is first asked for one, also on threads that share it.
+    private let attempted: String
 
     /// - Parameter message: without arguments, and not sent.
-    package init(_ message: consuming DBusMessage) { self.message = message }
+    package init(_ message: consuming DBusMessage) {
+        attempted = ConnectionCore.attempt(message)
+        self.message = message
+    }
 
     /// A copy with these arguments.
     package func filled(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         let copy = try message.copy()
-        try copy.append(arguments, attempted: ConnectionCore.attempt(message))
+        try copy.append(arguments, attempted: attempted)
         return copy
     }
 
@@ -43,7 +48,7 @@ package final class MessageTemplate: Sendable {
             isList
             ? writeContainer(CDBUS_TYPE_ARRAY, "s", to: &iterator) { writeText(text, CDBUS_TYPE_STRING, to: &$0) }
             : writeText(text, CDBUS_TYPE_STRING, to: &iterator)
-        guard isWritten else { throw DBusMessage.outOfMemory(ConnectionCore.attempt(message)) }
+        guard isWritten else { throw DBusMessage.outOfMemory(attempted) }
         return copy
     }
 }

@@ -113,19 +113,34 @@ package struct AgentMemory: Sendable, Hashable {
     package init() {}
 }
 
-/// Which of the broker's answers count: those to questions that were asked after the state asked last (``AgentEffect/askDevice``).
+/// Which of the broker's answers count: those to questions that were asked after the state asked last (``AgentEffect/askDevice``), and of these none that
+/// is older than one that has come.
 package struct QuestionOrder: Sendable {
     /// To be kept with a question from before it is asked.
     package private(set) var latest: UInt64 = 0
+    private var newest: UInt64?
 
     package init() {}
 
     /// The state asks: what was asked before counts for nothing.
-    package mutating func begin() { latest += 1 }
+    package mutating func begin() {
+        latest += 1
+        newest = nil
+    }
 
-    package func counts(_ number: UInt64) -> Bool { number == latest }
-
-    /// The revision that whoever follows the broker knows by an answer. By one that does not count it knows none: it would wait for the next change
-    /// otherwise, and this one would reach nobody until then.
-    package func known(by revision: UInt64?, of number: UInt64) -> UInt64? { counts(number) ? revision : nil }
+    /// Takes an answer.
+    ///
+    /// - Parameter revision: the device's; `nil` where the broker has not answered.
+    /// - Returns: whether the answer counts, and the revision that whoever follows the broker knows now. By an answer that does not count it knows none: it
+    ///   would wait for the next change otherwise, and this one would reach nobody until then.
+    package mutating func take(_ number: UInt64, revision: UInt64?) -> (counts: Bool, known: UInt64?) {
+        guard number == latest else { return (false, nil) }
+        // A broker that has started again counts from the beginning: the next answer counts in any case.
+        if let revision, let newest, revision < newest {
+            self.newest = nil
+            return (false, nil)
+        }
+        newest = revision
+        return (true, revision)
+    }
 }

@@ -110,6 +110,7 @@ final class BrokerClient: Sendable {
     ) throws(SharedDeviceError) -> DBusMessage {
         do throws(DBusError) {
             let kind = CallKind(method: method, isAnswered: !options.contains(.noReply))
+            let heard = heardBroadcasts
             let last = calls.withLock { $0[kind] }
             if let last, last.request == request { return try last.whole.filled([]) }
             let empty = if let last { last.empty } else { try Self.template(method, options) }
@@ -121,7 +122,13 @@ final class BrokerClient: Sendable {
                 request: isRepeated ? request : nil,
                 whole: isRepeated ? MessageTemplate(try message.copy()) : empty
             )
-            if isRepeated || last == nil { calls.withLock { $0[kind] = known } }
+            if isRepeated || last == nil {
+                calls.withLock { calls in
+                    calls[kind] = known
+                    // Whoever it names may have signed out meanwhile.
+                    if heardBroadcasts != heard { calls[Self.tokenQuestion] = nil }
+                }
+            }
             return message
         } catch {
             throw SharedDeviceError(.invalidRequest, attempted: attempted, message: error.message)
@@ -295,8 +302,14 @@ final class BrokerClient: Sendable {
             // Also when the owner goes: the question then fails, and the app learns that nobody can say who is signed in.
             return Array(state.listeners.values)
         }
+        forgetTokenQuestion()
         for listener in listeners { listener() }
     }
+
+    private static let tokenQuestion = CallKind(method: .acquireTokenSilently, isAnswered: true)
+
+    /// It names somebody who may have signed out.
+    private func forgetTokenQuestion() { calls.withLock { $0[Self.tokenQuestion] = nil } }
 
     private func hear(_ sender: String?) {
         let listeners = state.withLock { state -> [@Sendable () -> Void] in
@@ -307,8 +320,7 @@ final class BrokerClient: Sendable {
             state.heardBroadcasts += 1
             return Array(state.listeners.values)
         }
-        // It names somebody who may have signed out.
-        calls.withLock { $0[CallKind(method: .acquireTokenSilently, isAnswered: true)] = nil }
+        forgetTokenQuestion()
         for listener in listeners { listener() }
     }
 }
