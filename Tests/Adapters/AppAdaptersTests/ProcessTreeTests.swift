@@ -104,7 +104,8 @@ struct ProcessTreeTests {
             (11, ["firefox", "--profile", "/var/lib/kiosk/profile2"]), (12, ["firefox", "", "--profile"]),
             // As Chromium writes them over each other.
             (13, ["chromium --profile /var/lib/kiosk/profile --type=renderer", "", ""]),
-            (14, ["chromium --profile /var/lib/kiosk/profile"]), (15, ["chromium --profile /var/lib/kiosk/profile2", ""]),
+            (14, ["chromium --profile /var/lib/kiosk/profile"]),
+            (15, ["chromium --profile /var/lib/kiosk/profile2", ""]),
             (16, ["sh -c", "chromium --profile /var/lib/kiosk/profile"]),
         ] {
             try planted.plant(pid_t(identifier), start: 5)

@@ -15,7 +15,9 @@ package final class BackChannelLogout: Sendable {
     private let client: OpenIDConnectClient
     private let report: Report
     private let seen = Locked(SeenIdentifiers())
+    /// Of what anybody can send, and of what the provider has signed: a flood of the one hides nothing of the other.
     private let refusals = Locked(RefusalTally())
+    private let refusalsOfSigned = Locked(RefusalTally())
     /// The reason of a request that is refused, without anything of it; or how many more were.
     private let refused: @Sendable (String) -> Void
 
@@ -36,14 +38,16 @@ package final class BackChannelLogout: Sendable {
         guard type == FormFields.contentType else { return ListenerResponse(415) }
         guard let text = String(validating: request.body, as: UTF8.self),
             let token = FormFields.decode(text)?["logout_token"]
-        else { return refuse("there is no logout_token") }
+        else { return refuse("there is no logout_token", refusals) }
         let logout: LogoutToken
         do throws(SignInError) {
             logout = try await client.logoutToken(token)
         } catch {
-            return refuse(error.description)
+            return refuse(error.description, refusals)
         }
-        guard seen.withLock({ $0.take(logout.identifier, at: .now) }) else { return refuse("the token came twice") }
+        guard seen.withLock({ $0.take(logout.identifier, at: .now) }) else {
+            return refuse("the token came twice", refusalsOfSigned)
+        }
         let event = ProviderEvent(
             .ended,
             issuer: client.issuer.text,
@@ -56,14 +60,14 @@ package final class BackChannelLogout: Sendable {
         } catch {
             // It counts when it comes again.
             seen.withLock { $0.forget(logout.identifier) }
-            return refuse("the broker does not take it: \(error)")
+            return refuse("the broker does not take it: \(error)", refusalsOfSigned)
         }
     }
 
-    private func refuse(_ reason: String) -> ListenerResponse {
+    private func refuse(_ reason: String, _ tally: borrowing Locked<RefusalTally>) -> ListenerResponse {
         // Whoever reaches the address may be refused ten times a second.
-        let (isWritten, counted) = refusals.withLock { $0.take(at: .now) }
-        if counted > 0 { refused("\(counted) more in the minute before") }
+        let (isWritten, counted) = tally.withLock { $0.take(at: .now) }
+        if counted > 0 { refused("\(counted) more since the last of these lines") }
         if isWritten { refused(reason) }
         return ListenerResponse(400, #"{"error":"invalid_request"}"#)
     }
