@@ -163,12 +163,16 @@ struct BackChannelLogoutTests {
         #expect(!device.device.process.errorText.contains(token.suffix(20)))
     }
 
-    @Test("what the broker does not take counts when it comes again")
+    @Test("what the broker does not take counts when it comes again, and is in the log whatever strangers send")
     func later() async throws {
         let device = try await LogoutDevice(fault: "backchannel-sub-only")
         let token = try await token("backchannel-sub-only")
+        for _ in 0..<6 { _ = try await device.post("logout_token=a") }
         device.refuses.withLock { $0 = true }
         #expect(try await device.post("logout_token=\(token)").hasPrefix("HTTP/1.1 400"))
+        try await eventually("it is in the log") {
+            device.device.process.errorText.contains("the broker does not take it")
+        }
         device.refuses.withLock { $0 = false }
         #expect(try await device.post("logout_token=\(token)").hasPrefix("HTTP/1.1 200"))
         #expect(device.events.withLock { $0.first?["session"] == nil && $0.first?["subject"] == "ada" })
