@@ -99,6 +99,43 @@ struct ControllerAgainTests {
         #expect(controller.refusal(of: controller.orders.last) == nil && times(2001...4000).isEmpty)
     }
 
+    @Test("FL-6: what the server has refused for long does not hold up a new order that it refuses once")
+    func refusedBeside() throws {
+        var controller = try ControllerTests.controller("a", "b")
+        let own = FleetTopic.desired(device: "a")
+        func sent(_ time: Int, refusing refused: FleetTopic...) -> [FleetTopic] {
+            var topics: [FleetTopic] = []
+            while let (topic, _) = controller.nextMessage(now: Double(time)) {
+                topics.append(topic)
+                if refused.contains(topic) {
+                    _ = controller.refused(topic, "no right", now: Double(time))
+                } else {
+                    controller.accepted(topic)
+                }
+            }
+            return topics.filter { $0 != .heartbeat }
+        }
+        func order(_ target: OrderTarget, at time: Int) throws {
+            _ = try controller.order(target, session: nil, reason: "", now: Double(time))
+        }
+        func times(_ range: ClosedRange<Int>) -> [Int] { range.filter { sent($0, refusing: own).contains(own) } }
+        try order(.devices(["a"]), at: 0)
+        #expect(times(0...2000) == [0, 5, 15, 35, 75, 155, 315, 635, 1235, 1835])
+        try order(.all, at: 2000)
+        #expect(sent(2000, refusing: own, .allDesired) == [.allDesired])
+        #expect((2001...2005).filter { sent($0, refusing: own).contains(.allDesired) } == [2005])
+        #expect(times(2006...4000) == [2015, 2035, 2075, 2155, 2315, 2635, 3235, 3835])
+        try order(.devices(["a"]), at: 4000)
+        #expect(times(4000...4020) == [4000, 4005, 4015])
+        #expect(times(4021...6000).last == 5835)
+        // However many others are ordered meanwhile.
+        let again = try (6001...6006).filter { time in
+            try order(.devices(["b"]), at: time)
+            return sent(time, refusing: own).contains(own)
+        }
+        #expect(again == [6006])
+    }
+
     @Test("the refusal of one device's order is no other's, and ends with the device or with a new connection")
     func refusedOfOne() throws {
         var controller = try ControllerTests.controller("a", "b")

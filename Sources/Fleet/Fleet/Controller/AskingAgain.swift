@@ -17,6 +17,13 @@ struct AskingAgain: Sendable {
     /// It was done for another reason, or an order was given, to which reports are to come.
     mutating func begin(_ now: Double) { (at, wait) = (now, first) }
 
+    /// Something new waits beside what waited: it comes after the first wait at the latest, and what was due before comes no later.
+    mutating func hasten(_ now: Double) {
+        // Also where the clock was set back.
+        let left = at.map { min(max($0 + wait - now, 0), first) } ?? first
+        (at, wait) = (now - (first - left), first)
+    }
+
     mutating func isDue(_ now: Double) -> Bool {
         guard let at else {
             at = now
@@ -95,8 +102,11 @@ extension ControllerState {
         default: return true
         }
         let isNews = refusals.isEmpty
-        if isNews { sendingAgain.begin(now) }
-        if refusals.updateValue(reason, forKey: topic) == nil { revision += 1 }
+        if refusals.updateValue(reason, forKey: topic) == nil {
+            revision += 1
+            // What was refused long ago, and waits long, is no reason for this one to wait as long.
+            if isNews { sendingAgain.begin(now) } else { sendingAgain.hasten(now) }
+        }
         return isNews
     }
 

@@ -109,6 +109,8 @@ extension ControllerState {
         }
         askingForReports.begin(now)
         askingForPresence.begin(now)
+        // Where the server has refused the order before on this topic, it is not news when it refuses this one.
+        sendingAgain.hasten(now)
         revision += 1
         return .order(recorded, shortened: shortenOrders(now))
     }
