@@ -108,7 +108,7 @@ package final class ControllerService: FleetService {
     // MARK: The server
 
     /// Called on the client's thread, which waits until the event is handled: so nothing piles up.
-    private func take(_ event: MQTTEvent) {
+    func take(_ event: MQTTEvent) {
         switch event {
         case .connected:
             queue.sync {
@@ -124,7 +124,7 @@ package final class ControllerService: FleetService {
             }
         case .lost(let error):
             log("\(error)")
-            queue.sync { core.withLock { $0.state.disconnected() } }
+            update { $0.disconnected() }
         case .accepted(let topic): accepted(topic)
         case .refused(let error): refused(error)
         case .hasRoom: queue.sync { publish() }
@@ -132,25 +132,29 @@ package final class ControllerService: FleetService {
         }
     }
 
+    /// Changes the state, on the queue, as all changes are: ``change(_:)`` puts back what it took while the disk writes. The queue never waits for
+    /// the client's thread.
+    private func update<Value: Sendable>(_ body: @Sendable (inout ControllerState) -> Value) -> Value {
+        queue.sync { core.withLock { body(&$0.state) } }
+    }
+
     private func accepted(_ topic: String) {
         // Most of the time there is nothing to be said.
         guard core.withLock({ $0.state.hasRefusals }), let topic = configuration.topics.topic(topic) else { return }
-        queue.sync { core.withLock { $0.state.accepted(topic) } }
+        update { $0.accepted(topic) }
     }
 
     /// An order comes again until the server takes it, and whoever asks for it is told. The log has the first of many.
     private func refused(_ error: MQTTError) {
         let topic = error.topic.flatMap(configuration.topics.topic)
         let isNews =
-            topic.map { topic in
-                queue.sync { core.withLock { $0.state.refused(topic, error.description, now: Self.wall) } }
-            } ?? true
+            topic.map { topic in update { $0.refused(topic, error.description, now: Self.wall) } } ?? true
         if isNews { log("\(error)") }
     }
 
     private func receive(_ message: MQTTMessage) {
         // A topic of the fleet's is short: what the limiter remembers of it, too.
-        guard let topic = configuration.topics.topic(message.topic) else { return core.withLock { $0.state.foreign() } }
+        guard let topic = configuration.topics.topic(message.topic) else { return update { $0.foreign() } }
         switch limiter.withLock({ $0.admit(message.topic, now: Self.uptime) }) {
         case .read: break
         case .passedOver: return
@@ -158,7 +162,7 @@ package final class ControllerService: FleetService {
             log(
                 "\(message.topic.suffix(100)): too much for an agent; the rest of these \(Int(ReportLimiter.window)) s is not read"
             )
-            return core.withLock { $0.state.foreign() }
+            return update { $0.foreign() }
         }
         let event: FleetEvent?
         let problem: FleetMessageError?

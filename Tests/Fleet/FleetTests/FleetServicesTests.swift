@@ -1,0 +1,133 @@
+import DBusTransport
+import Dispatch
+import Fleet
+import FleetStage
+import Glibc
+import MQTTClient
+import NotifyCenterTestKit
+import SharedDevice
+import Synchronization
+import Testing
+import shared_device_agent
+
+@testable import shared_device_controller
+
+/// Agent and controller in this process, where a test can have two things happen at the moment that matters.
+@Suite("A fleet's services, between two events")
+struct FleetServicesTests {
+    @Test("FL-11: what arrives while an order is written to the disk is counted, and no revision comes twice")
+    func foreignMeanwhile() async throws {
+        let (directory, bus) = (try TemporaryDirectory("controller"), try PrivateBus())
+        let text = """
+            {"fleet": "clinic", "name": "controller", "host": "mqtt", "authority": "/a", "certificate": "/c", "key": "/k"}
+            """
+        let configuration = try FleetConfiguration(parsing: Array(text.utf8))
+        let controller = try ControllerService(configuration, stateDirectory: directory.path, bus: bus.bus) { _ in }
+        let loud = MQTTMessage(topic: "sd/1/clinic/dev/a/reported", payload: Array("{".utf8))
+        let foreign = MQTTMessage(topic: "sd/1/clinic/dev/a/other", payload: [])
+        try await onThread { for _ in 0..<ReportLimiter.most { controller.take(.message(loud)) } }
+        func numbers() -> [UInt64] { controller.read { state, _ in [state.foreignCount, state.revision] } }
+        let before = numbers()
+        let taken = DispatchSemaphore(value: 0)
+        try await controller.change { state throws(FleetRefusal) in
+            let record = try state.list(["a"], groups: [])
+            for message in [foreign, loud] {
+                _ = QuietThread.start("message") {
+                    controller.take(.message(message))
+                    taken.signal()
+                }
+            }
+            // Where they wait for this change, they come after it, however long it takes.
+            for _ in 0..<2 { _ = taken.wait(timeout: .now() + .milliseconds(500)) }
+            return (record, ())
+        }
+        try await eventually("both are handled") { numbers() == [before[0] + 2, before[1] + 3] }
+        #expect(controller.read { state, _ in state.names } == ["a"])
+    }
+
+    @Test("FL-5: an agent whose broker has told a change too late to count asks for it at once, and reports it")
+    func lateAnswer() async throws {
+        let stage = try await FleetStage()
+        for name in ["ward-1", "auditor"] { try await stage.enrol(name) }
+        let (auditor, heard) = try stage.client("auditor")
+        let (controller, heardByController) = try stage.client("controller")
+        try await eventually("both are connected") { heard.isConnected && heardByController.isConnected }
+        try auditor.subscribe(to: ["sd/1/clinic/dev/+/reported"])
+        @Sendable func hasReported(_ isMeant: (DeviceReport) -> Bool) -> Bool {
+            heard.messages.contains { message in
+                guard case .reported(let report)? = try? FleetEvent(parsing: message.payload).message else {
+                    return false
+                }
+                return isMeant(report)
+            }
+        }
+        let broker = try await StandInBroker(on: stage.bus.bus)
+        let configuration = try FleetFiles.configuration(stage.path("ward-1.json"))
+        let agent = try AgentService(configuration, stateDirectory: stage.path("ward-1-state"), bus: stage.bus.bus) {
+            _ in
+        }
+        try await agent.start()
+        // The agent follows the broker: its question is open until something changes.
+        try await eventually("the agent waits") { broker.questions == [nil, 1] }
+
+        // The state asks, by a question of its own, and has the answer: nobody is signed in.
+        let order = FleetEvent(.desired(FleetOrder(number: 5, reason: "x")), source: "/t", identifier: "1", time: nil)
+        try controller.publish(
+            MQTTMessage(topic: "sd/1/clinic/all/desired", payload: order.bytes, isRetained: true)
+        )
+        try await eventually("the order is done") { hasReported { $0.seen.all == 5 } }
+        #expect(broker.questions == [nil, 1, nil])
+
+        // Only now is the first question answered: it was asked before the state asked.
+        broker.signIn(session: 9)
+        try await eventually("the agent asks again") { broker.questions.count > 3 }
+        #expect(broker.questions[3] == nil, "it asks for what is so, and does not wait for the next change")
+        try await eventually("the session is reported") { hasReported { $0.session == 9 } }
+        await agent.stop()
+        withExtendedLifetime((auditor, controller)) {}
+    }
+}
+
+/// A service under the broker's name: a device on which somebody signs in when the test says so.
+private final class StandInBroker: Sendable {
+    private struct State {
+        var revision: UInt64 = 1
+        var session: UInt64?
+        var questions: [UInt64?] = []
+    }
+
+    private let state = Locked(State())
+    private let connection: DBusConnection
+    private let object = Locked<Observation?>(nil)
+
+    /// The revisions that whoever asked knew; `nil` for one who wanted an answer at once.
+    var questions: [UInt64?] { state.withLock { $0.questions } }
+
+    init(on bus: Bus) async throws {
+        connection = try DBusConnection.open(bus)
+        let method = DBusInterface.Method(
+            BrokerProtocol.Method.getStatus.rawValue,
+            in: [.init("request", "a{sv}")],
+            out: [.init("answer", "a{sv}")]
+        ) { [weak self] call in
+            let known = call.arguments.first?.fieldsValue?["revision"]?.unsignedValue
+            self?.state.withLock { $0.questions.append(known) }
+            // As the broker leaves it open; this one for as long as nothing changes.
+            while let self, known == self.state.withLock({ $0.revision }) {
+                try await Task.sleep(for: .milliseconds(5))
+            }
+            let state = self?.state.withLock { $0 } ?? State()
+            var answer: [String: DBusValue] = [
+                "revision": .uint64(state.revision), "mode": .string("shared"), "epoch": .uint64(state.session ?? 8),
+            ]
+            if state.session != nil { answer["account"] = .string("ada") }
+            return [.fields(answer)]
+        }
+        let interface = DBusInterface(BrokerProtocol.interface, methods: [method])
+        let token = try connection.export([interface], at: BrokerProtocol.path)
+        object.withLock { $0 = token }
+        _ = try await connection.requestName(BrokerProtocol.busName)
+    }
+
+    func signIn(session: UInt64) { state.withLock { ($0.session, $0.revision) = (session, 2) } }
+}
