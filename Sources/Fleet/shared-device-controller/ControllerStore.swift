@@ -130,10 +130,13 @@ package final class ControllerStore {
             Int64(ControllerState.mostOrders)
         ) { row -> RecordedOrder? in
             guard let number: UInt64 = row["number"], let at: Double = row["at"] else { return nil }
+            guard let counted: String = row["counted"] else {
+                throw FleetRefusal("order \(number) does not say how many of its devices are only counted")
+            }
             return RecordedOrder(
                 order: FleetOrder(number: number, session: row["session"], reason: row["reason"] ?? ""),
                 target: row["everybody"] == 1 ? .all : .devices([]),
-                counted: OrderCounts(row["counted"] ?? ""),
+                counted: try OrderCounts(counted),
                 at: at
             )
         }

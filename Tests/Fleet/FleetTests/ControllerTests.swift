@@ -144,6 +144,28 @@ struct ControllerTests {
         #expect(rows == Int64(count))
     }
 
+    @Test(
+        "FL-13: a file whose counts of an order cannot be read is refused: counted as nothing, nobody would be waited for",
+        arguments: ["1 2 3", "x 1 0 0 0 0 0 0", "1 1 0 0 0 0 0 4294967296", "1 1 0 0 0 0 0 0 0", "-1 0 0 0 0 0 0 0"]
+    )
+    func unreadableCounts(text: String) throws {
+        let directory = try TemporaryDirectory("controller-counts")
+        let store = try ControllerStore(directory: directory.path)
+        var controller = try store.load()
+        try store.store(try controller.list(["a"], groups: []), devices: controller.devices)
+        let record = try controller.order(.devices(["a"]), session: nil, reason: "", now: 0)
+        try store.store(record, devices: controller.devices)
+        let file = try SQLiteConnection(path: directory.path + "/fleet.sqlite")
+        var counts = OrderCounts()
+        counts.addUnknown(3)
+        try file.execute("UPDATE fleet_order SET counted = '\(counts.text)'")
+        #expect(try store.load().orders.map(\.counted) == [counts])
+        try file.execute("UPDATE fleet_order SET counted = '\(text)'")
+        let refusal = #expect(throws: FleetRefusal.self) { try store.load() }
+        let words = refusal?.description ?? ""
+        #expect(words.contains(directory.path) && words.contains(text) && words.contains("restore it"), "\(words)")
+    }
+
     @Test("a server with more topics than a fleet can have does not grow the controller")
     func manyTopics() {
         var limiter = ReportLimiter()

@@ -7,10 +7,16 @@ package struct OrderCounts: Sendable, Hashable {
 
     package init() {}
 
-    /// As it was stored; nothing where that is no such text.
-    package init(_ text: String) {
-        let numbers = text.split(separator: " ").compactMap { UInt64($0) }
-        guard numbers.count == byRank.count + 1, numbers.allSatisfy({ $0 < 1 << 32 }) else { return }
+    /// As it was stored; the empty text is an order of which nothing was counted.
+    ///
+    /// - Throws: ``FleetRefusal`` for any other text. Counted as nothing, devices that have not done the order would seem done.
+    package init(_ text: String) throws(FleetRefusal) {
+        if text.isEmpty { return }
+        let words = text.split(separator: " ", omittingEmptySubsequences: false)
+        let numbers = words.compactMap { UInt64($0) }.filter { $0 < 1 << 32 }
+        guard words.count == byRank.count + 1, numbers.count == words.count else {
+            throw FleetRefusal("“\(text.prefix(100))” does not say how many devices are in each state of an order")
+        }
         (byRank, waived) = (Array(numbers.dropLast()), numbers[numbers.count - 1])
     }
 
