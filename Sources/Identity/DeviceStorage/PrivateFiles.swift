@@ -8,8 +8,11 @@ package enum PrivateFiles {
     /// Prepares a directory for secrets at `path`.
     ///
     /// Makes a missing directory and its missing parents with mode 0700. An existing directory keeps its mode, which may be
-    /// somebody's decision, but is refused if anyone but its owner may write to it.
-    static func prepareDirectory(_ path: String) throws(StoreError) {
+    /// somebody's decision, but is refused if anyone but its owner may write to it. At no moment has a directory that is made other rights,
+    /// whatever the umask.
+    ///
+    /// - Throws: ``StoreError``: `insecure`, `noPermission`, `noSpace`, `cannotCreate`.
+    package static func prepareDirectory(_ path: String) throws(StoreError) {
         if mkdir(path, 0o700) == 0 {
             // mkdir takes the umask away from the mode.
             guard chmod(path, 0o700) == 0 else { throw failure(errno, creating: path) }
@@ -64,7 +67,9 @@ package enum PrivateFiles {
     }
 
     /// Refuses a directory whose content others can replace. A missing directory passes; the caller finds out.
-    static func checkDirectory(_ path: String) throws(StoreError) {
+    ///
+    /// - Throws: ``StoreError``: `insecure`, `noPermission`.
+    package static func checkDirectory(_ path: String) throws(StoreError) {
         var info = stat()
         guard stat(path, &info) == 0 else {
             let code = errno

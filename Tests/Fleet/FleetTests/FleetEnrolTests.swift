@@ -81,11 +81,11 @@ struct FleetEnrolTests {
             let process = try ChildProcess("sh", command + words)
             #expect(await process.exitStatus() == 0, "\(process.errorText)")
         }
-        let folder = stage.path("new")
+        let folder = stage.path("new/pki")
         try await run(["authority", folder])
         try await run(["certify", folder, "ward-1"])
         try await run(Self.words("ward-2", stage, "--request-only"))
-        #expect(try Self.rights(folder) == 0o700)
+        for made in [folder, stage.path("new")] { #expect(try Self.rights(made) == 0o700, "\(made)") }
         for file in ["authority.key", "authority.pem", "settings", "index.txt", "lock", "ward-1.key", "ward-1.pem"] {
             #expect(try Self.rights("\(folder)/\(file)") == 0o600, "\(file)")
         }
@@ -164,6 +164,30 @@ struct FleetEnrolTests {
             let authority = try await stage.fleet(words)
             #expect(authority.status == EX_NOPERM && authority.errors.contains("chmod 600"), "\(authority)")
         }
+    }
+
+    @Test(
+        "FL-10: a folder that others may write into has no authority: the key would be in a file of theirs",
+        arguments: [0o777, 0o770, 0o1777]
+    )
+    func othersFolder(rights: Int) async throws {
+        let stage = try await FleetStage()
+        let folder = stage.path("others")
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+        chmod(folder, mode_t(rights))
+        let made = try await stage.fleet("authority", folder)
+        #expect(made.status == EX_NOPERM && made.errors.contains("chmod 700 \(folder)"), "\(made)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
+        // One that was made before is not used either.
+        let pki = stage.path("pki")
+        chmod(pki, mode_t(rights))
+        for words in [["certify", pki, "x"], ["revoke", pki, "localhost"]] {
+            let outcome = try await stage.fleet(words)
+            #expect(outcome.status == EX_NOPERM && outcome.errors.contains("chmod 700"), "\(outcome)")
+        }
+        chmod(folder, 0o755)
+        #expect(try await stage.fleet("authority", folder).status == 0)
+        #expect(try Self.rights(folder) == 0o755, "it is left as it is")
     }
 
     @Test(

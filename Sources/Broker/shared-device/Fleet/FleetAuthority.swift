@@ -1,5 +1,6 @@
 import DBusTransport
 import DeviceConfiguration
+import DeviceStorage
 import Fleet
 import FoundationEssentials
 import Glibc
@@ -22,8 +23,8 @@ struct FleetAuthority {
 
     /// Opens the authority of this folder. Nobody else uses it until this process ends.
     ///
-    /// - Throws: ``CommandFailure`` where there is none, or where others may read its key.
-    init(folder: String) throws(CommandFailure) {
+    /// - Throws: ``CommandFailure`` where there is none, or where others may read its key; `StoreError` where others may write into the folder.
+    init(folder: String) throws {
         self.folder = try Self.absolute(folder)
         guard access(self.folder + "/authority.key", F_OK) == 0 else {
             throw CommandFailure(
@@ -31,6 +32,8 @@ struct FleetAuthority {
                 description: "\(folder) has no authority; make one with “fleet authority \(folder)”"
             )
         }
+        // Others could put settings of theirs there, by which openssl signs, and runs.
+        try PrivateFiles.checkDirectory(self.folder)
         if let objection = FleetFiles.objection(toKey: self.folder + "/authority.key") {
             throw CommandFailure(status: EX_NOPERM, description: objection)
         }
@@ -38,17 +41,11 @@ struct FleetAuthority {
     }
 
     /// Makes an authority in a folder that has none.
+    ///
+    /// - Throws: ``CommandFailure``; `StoreError` for a folder that cannot be made, or that others may write into: openssl would write the key to a
+    ///   file of theirs.
     static func make(in folder: String) throws {
-        do {
-            // A folder that is there already is left as it is.
-            try FileManager.default.createDirectory(
-                atPath: folder,
-                withIntermediateDirectories: true,
-                attributes: [.posixPermissions: 0o700]
-            )
-        } catch {
-            throw CommandFailure(status: EX_CANTCREAT, description: "cannot make \(folder): \(systemReason(error))")
-        }
+        try PrivateFiles.prepareDirectory(folder)
         let path = try absolute(folder)
         let key = path + "/authority.key"
         guard access(key, F_OK) != 0 else {

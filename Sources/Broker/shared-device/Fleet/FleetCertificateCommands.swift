@@ -10,7 +10,10 @@ struct FleetAuthorityCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "authority",
         abstract: "Makes the authority that certifies a fleet's devices, controller and MQTT server.",
-        discussion: "The folder stays with the administrator. An organisation that has an authority uses its own."
+        discussion: """
+            The folder stays with the administrator. An organisation that has an authority uses its own.
+            Exit status, as of certify and revoke: 77 others may read its key, or write into its folder.
+            """
     )
 
     @Argument(help: "The folder, which is made.")
