@@ -8,7 +8,7 @@ package enum PrivateFiles {
     /// Prepares a directory for secrets at `path`.
     ///
     /// Makes a missing directory and its missing parents with mode 0700. An existing directory keeps its mode, which may be
-    /// somebody's decision, but is refused if anyone but its owner may write to it. At no moment has a directory that is made other rights,
+    /// somebody's decision, but is refused if anyone but its owner may write to it. At no moment has a directory that is made more rights,
     /// whatever the umask.
     ///
     /// - Throws: ``StoreError``: `insecure`, `noPermission`, `noSpace`, `cannotCreate`.
