@@ -1,5 +1,5 @@
 import CLinux
-import DBusTransport
+package import DBusTransport
 import FoundationEssentials
 import Glibc
 import SharedDevice
@@ -23,6 +23,8 @@ package final class OwnedCommand: ProgramControl {
         package var command: [String]
         /// Variables beside those of this process.
         package var environment: [String: String] = [:]
+        /// Where its standard output goes.
+        package var output = ProgramStart.Descriptor.inherited
         /// Directories that are made before each start.
         package var directories: [String] = []
         /// The user that the command runs as.
@@ -102,7 +104,7 @@ package final class OwnedCommand: ProgramControl {
         var start = HelperProcess.Settings()
         start.environment.merge(settings.environment) { $1 }
         start.environment[ProcessTree.mark] = settings.mark
-        (start.output, start.errors) = (.inherited, .inherited)
+        (start.output, start.errors) = (settings.output, .inherited)
         start.leadsGroup = true
         let process: HelperProcess
         do throws(HelperProcess.Failure) {

@@ -9,116 +9,11 @@ import Testing
 
 @testable import SignInPrompt
 
-/// A browser without a screen.
-private let chromium = BrowserChoice.isInPath("chromium") ? "chromium" : nil
-
-@Suite("The browser of a sign-in", .enabled(if: chromium != nil, "chromium is not installed"))
+@Suite("The browser of a sign-in", .enabled(if: TestBrowser.chromium.isThere, "chromium is not installed"))
 struct BrowserTests {
-    /// A prompt that signs in by Chromium at a provider's page, and what they talk to.
-    private final class SignIn {
-        let directory: TemporaryDirectory
-        let broker: FakeBroker
-        let page: ChildProcess
-        private let bus: PrivateBus
-        private static let state = "known-state-of-this-sign-in"
-
-        /// - Parameter lifetime: seconds until the sign-in is over; `nil`: as the broker has it.
-        init(holds: Bool = false, refusal: MethodFailure? = nil, lifetime: Double? = nil) async throws {
-            bus = try PrivateBus()
-            directory = try TemporaryDirectory("si")
-            page = try ChildProcess("\(Self.folder)/login-page", holds ? ["hold"] : [])
-            let port = try await page.line { $0.hasPrefix("ready ") }.dropFirst(6)
-            broker = try await FakeBroker(bus) { method, fields in
-                switch method {
-                case .beginSignIn:
-                    let query = [
-                        ("state", Self.state), ("redirect_uri", fields["redirectURI"]?.stringValue ?? ""),
-                    ]
-                    let end = lifetime.map { Date().timeIntervalSince1970 + $0 }
-                    return [
-                        "request": .string("r1"), "method": .string("browser"),
-                        "authorizationURL": .string("http://127.0.0.1:\(port)/authorize?\(FormFields.encode(query))"),
-                    ].merging(end.map { ["expiresAt": .double($0)] } ?? [:]) { $1 }
-                case .completeSignIn:
-                    if let refusal { throw refusal }
-                    return FakeBroker.signedIn
-                default: return [:]
-                }
-            }
-        }
-
-        // What a test that failed has left.
-        deinit { for browser in (try? browsers()) ?? [] { kill(browser, SIGKILL) } }
-
-        static var folder: String { URL(fileURLWithPath: #filePath).deletingLastPathComponent().path }
-
-        func prompt() throws -> ChildProcess {
-            let arguments = ["--headless=new", "--no-sandbox", "--disable-gpu"].flatMap { ["--browser-argument", $0] }
-            return try ChildProcess(
-                ChildProcess.built("shared-device-sign-in"),
-                ["--bus", bus.address, "--json", "--browser", "chromium"] + arguments,
-                environment: ["XDG_RUNTIME_DIR": directory.path]
-            )
-        }
-
-        /// Waits for the browser to be at the provider's page for the time of this number.
-        func visit(_ number: Int) async throws -> String {
-            try await eventually("visit \(number)") { visits.count >= number }
-            return visits[number - 1]
-        }
-
-        private var visits: [String] { page.lines.filter { $0.hasPrefix("visit ") } }
-
-        var profiles: [String] {
-            (try? FileManager.default.contentsOfDirectory(atPath: "\(directory.path)/sign-in")) ?? []
-        }
-
-        /// All processes that have a text among their arguments or, on demand, their variables.
-        func processes(with text: String, inVariables: Bool = false) throws -> [Int32] {
-            try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { Int32($0) }
-                .filter { process in
-                    (inVariables ? ["cmdline", "environ"] : ["cmdline"]).contains {
-                        FileManager.default.contents(atPath: "/proc/\(process)/\($0)")?
-                            .range(of: Data(text.utf8)) != nil
-                    }
-                }
-        }
-
-        /// The processes of the browser.
-        func browsers() throws -> [Int32] {
-            try processes(with: "\(directory.path)/sign-in/", inVariables: true)
-        }
-
-        /// Processes that the prompt has started.
-        func children(of prompt: ChildProcess) throws -> [Int32] {
-            try FileManager.default.contentsOfDirectory(atPath: "/proc/\(prompt.identifier)/task").flatMap { thread in
-                let path = "/proc/\(prompt.identifier)/task/\(thread)/children"
-                let text = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
-                return text.split(separator: " ").compactMap { Int32($0) }
-            }
-        }
-
-        /// The processes that watch over browsers of this user's prompts.
-        func guards() throws -> [Int32] {
-            let own = Set(try processes(with: "=\(directory.path)\0", inVariables: true))
-            return try processes(with: "--guards-browser").filter(own.contains)
-        }
-
-        /// The one that the prompt has started.
-        func keeper(of prompt: ChildProcess) throws -> Int32? {
-            let guards = try guards()
-            return try children(of: prompt).first(where: guards.contains)
-        }
-
-        /// No process has what only the browser and the broker are to know on its command line, or in its environment.
-        func checkSecrets() throws {
-            #expect(try processes(with: Self.state, inVariables: true) == [])
-        }
-    }
-
     @Test("the next person is not signed in as the last one: no cookie of a sign-in is there in the next")
     func cookies() async throws {
-        let signIn = try await SignIn()
+        let signIn = try await BrowserSignIn()
         for number in 1...2 {
             let prompt = try signIn.prompt()
             #expect(await prompt.exitStatus() == 0, "\(prompt.errorText)")
@@ -133,7 +28,7 @@ struct BrowserTests {
 
     @Test("while the browser is open, its profile is its user's alone, and no command line has the sign-in's address")
     func secrets() async throws {
-        let signIn = try await SignIn(holds: true)
+        let signIn = try await BrowserSignIn(holds: true)
         let prompt = try signIn.prompt()
         _ = try await signIn.visit(1)
         try signIn.checkSecrets()
@@ -148,7 +43,7 @@ struct BrowserTests {
 
     @Test("who closes the browser cancels the sign-in")
     func closed() async throws {
-        let signIn = try await SignIn(holds: true)
+        let signIn = try await BrowserSignIn(holds: true)
         let prompt = try signIn.prompt()
         _ = try await signIn.visit(1)
         // The first process of the browser is a child of the prompt.
@@ -164,7 +59,7 @@ struct BrowserTests {
 
     @Test("SIGTERM cancels the sign-in, ends the browser, and deletes the profile")
     func terminated() async throws {
-        let signIn = try await SignIn(holds: true)
+        let signIn = try await BrowserSignIn(holds: true)
         let prompt = try signIn.prompt()
         _ = try await signIn.visit(1)
         prompt.send(SIGTERM)
@@ -176,7 +71,7 @@ struct BrowserTests {
 
     @Test("the browser and the profile of a prompt that is killed go with it, without another prompt")
     func guarded() async throws {
-        let signIn = try await SignIn(holds: true)
+        let signIn = try await BrowserSignIn(holds: true)
         // The other prompt of this user has nothing to do with it.
         let (prompt, other) = (try signIn.prompt(), try signIn.prompt())
         _ = try await signIn.visit(2)
@@ -202,7 +97,7 @@ struct BrowserTests {
 
     @Test("who goes on at the provider when the time is over is told so; the window stays open for it")
     func late() async throws {
-        let signIn = try await SignIn(holds: true, lifetime: 8)
+        let signIn = try await BrowserSignIn(holds: true, lifetime: 8)
         let prompt = try signIn.prompt()
         try await eventually("the end of the sign-in at the broker") { !signIn.broker.asked(.cancelSignIn).isEmpty }
         // The provider sends the browser back here.
@@ -223,7 +118,7 @@ struct BrowserTests {
         "the browser and the profile of a prompt that was killed with its guard are gone before the next browser is open"
     )
     func killed() async throws {
-        let signIn = try await SignIn(holds: true)
+        let signIn = try await BrowserSignIn(holds: true)
         let first = try signIn.prompt()
         _ = try await signIn.visit(1)
         kill(try #require(try signIn.keeper(of: first)), SIGKILL)
@@ -244,7 +139,7 @@ struct BrowserTests {
 
     @Test("two prompts of one user do not disturb each other's browsers")
     func two() async throws {
-        let signIn = try await SignIn(holds: true)
+        let signIn = try await BrowserSignIn(holds: true)
         let first = try signIn.prompt()
         _ = try await signIn.visit(1)
         let second = try signIn.prompt()
@@ -260,7 +155,7 @@ struct BrowserTests {
     @Test("what the provider or the broker refuses is an error, after the person could read it")
     func refused() async throws {
         let refusal = FakeBroker.refusal(.providerMisconfigured, "register the address with the provider")
-        let signIn = try await SignIn(refusal: refusal)
+        let signIn = try await BrowserSignIn(refusal: refusal)
         let prompt = try signIn.prompt()
         try await eventually("the reason is said") { prompt.errorText.contains("register the address") }
         // The page stays until the person closes it; here, somebody ends the prompt.
@@ -276,7 +171,7 @@ struct BrowserTests {
         let (prompt, address) = try await device.page()
         for (password, expected) in [("wrong horse", "wrong"), ("correct horse ada", "ada is signed in")] {
             let visitor = try ChildProcess(
-                "\(SignIn.folder)/page-visitor",
+                "\(BrowserSignIn.folder)/page-visitor",
                 ["chromium", "\(device.directory.path)/b", address, password == "wrong horse" ? "ada" : "", password]
             )
             #expect(await visitor.exitStatus() == 0, "\(visitor.errorText)")

@@ -1,4 +1,5 @@
 import AppAdapters
+import DBusTransport
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc
@@ -69,6 +70,8 @@ package struct BrowserChoice: Sendable, Hashable {
         var settings = OwnedCommand.Settings(mark: data, command: command(showing: page, data: data))
         settings.environment = AdapterEnvironment.variables(data: data).merging(preset.environment) { $1 }
         settings.directories = AdapterEnvironment.directories(data: data) + preset.directories(data: data)
+        // Browsers talk on it (“You are running in headless mode”), and apps read the prompt's result there.
+        settings.output = .descriptor(STDERR_FILENO)
         settings.restarts = false
         settings.isMarkedByArguments = true
         return settings

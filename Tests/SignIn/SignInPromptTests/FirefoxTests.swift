@@ -1,0 +1,121 @@
+import DBusTransport
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import StrictJSON
+import Testing
+
+@testable import SignInPrompt
+
+@Suite(
+    "Firefox as the browser of a sign-in",
+    .enabled(if: TestBrowser.firefox.isThere, "firefox-esr is not installed"),
+    .timeLimit(.minutes(5))
+)
+struct FirefoxTests {
+    @Test("the next person is not signed in as the last one: Firefox has no cookie of a sign-in in the next")
+    func cookies() async throws {
+        let signIn = try await BrowserSignIn(.firefox)
+        for number in 1...2 {
+            let prompt = try signIn.prompt()
+            #expect(await prompt.exitStatus() == 0, "\(prompt.errorText)")
+            // What Firefox says on its standard output is not in it.
+            #expect(try PromptResult(prompt) == PromptResult(username: "ada", epoch: 7), "\(prompt.lines)")
+            #expect(try await signIn.visit(number) == "visit -")
+            let query = try #require(signIn.broker.asked(.completeSignIn).last?["query"]?.stringValue)
+            #expect(FormFields.decode(query) == ["code": "a code", "state": "known-state-of-this-sign-in"])
+            #expect(signIn.profiles == [])
+            #expect(try signIn.browsers() == [])
+        }
+    }
+
+    @Test("while Firefox is open, everything that it writes is in the profile, and no command line has the address")
+    func places() async throws {
+        let signIn = try await BrowserSignIn(.firefox, holds: true)
+        let prompt = try signIn.prompt()
+        _ = try await signIn.visit(1)
+        try signIn.checkSecrets()
+        let browsers = try signIn.browsers()
+        #expect(!browsers.isEmpty)
+        let runtime = "\(signIn.directory.path)/"
+        for path in browsers.flatMap(filesWritten) where !path.hasPrefix("/dev/") && !path.hasPrefix("/proc/") {
+            #expect(path.hasPrefix("\(runtime)sign-in/"), "\(path)")
+        }
+        try signIn.page.write("go on")
+        #expect(await prompt.exitStatus() == 0)
+        #expect(signIn.profiles == [])
+    }
+
+    @Test("who closes Firefox cancels the sign-in")
+    func closed() async throws {
+        let signIn = try await BrowserSignIn(.firefox, holds: true)
+        let prompt = try signIn.prompt()
+        _ = try await signIn.visit(1)
+        let keeper = try signIn.keeper(of: prompt)
+        // The first process of the browser is a child of the prompt.
+        let browser = try #require(try signIn.children(of: prompt).filter { $0 != keeper }.min())
+        kill(browser, SIGTERM)
+        #expect(await prompt.exitStatus() == 1)
+        #expect(try PromptResult(prompt).code == "user_canceled")
+        #expect(signIn.broker.asked(.cancelSignIn).count == 1)
+        #expect(signIn.profiles == [])
+        #expect(try signIn.browsers() == [])
+    }
+
+    @Test("Firefox and the profile of a prompt that is killed go with it, and the next person has no cookie")
+    func guarded() async throws {
+        // The provider has sent the browser back, with a cookie; the page with the reason stays open.
+        let reason = "register the address with the provider"
+        let signIn = try await BrowserSignIn(.firefox, refusal: FakeBroker.refusal(.providerMisconfigured, reason))
+        let prompt = try signIn.prompt()
+        try await eventually("the reason is said") { prompt.errorText.contains(reason) }
+        #expect(try await signIn.visit(1) == "visit -")
+        #expect(try signIn.profiles.count == 1 && !signIn.browsers().isEmpty)
+        prompt.kill()
+        #expect(await prompt.exitStatus() == 128 + SIGKILL)
+        try await eventually("the end of the guard") { try signIn.guards() == [] }
+        #expect(signIn.profiles == [])
+        #expect(try signIn.browsers() == [])
+        let next = try signIn.prompt()
+        #expect(try await signIn.visit(2) == "visit -")
+        try await eventually("the reason is said again") { next.errorText.contains(reason) }
+        next.send(SIGTERM)
+        #expect(await next.exitStatus() == EX_CONFIG)
+        #expect(signIn.profiles == [])
+    }
+
+    @Test("Firefox of a prompt that was killed with its guard is gone, with its profile, before the next one is open")
+    func killed() async throws {
+        let signIn = try await BrowserSignIn(.firefox, holds: true)
+        let first = try signIn.prompt()
+        _ = try await signIn.visit(1)
+        kill(try #require(try signIn.keeper(of: first)), SIGKILL)
+        first.kill()
+        #expect(await first.exitStatus() == 128 + SIGKILL)
+        let left = try #require(signIn.profiles.first)
+        #expect(try signIn.browsers() != [])
+        let second = try signIn.prompt()
+        #expect(try await signIn.visit(2) == "visit -")
+        #expect(!signIn.profiles.contains(left), "\(second.errorText)")
+        #expect(try signIn.processes(with: "/\(left)/", inVariables: true) == [])
+        // The first line is for the browser that was killed.
+        for _ in 0..<2 { try signIn.page.write("go on") }
+        #expect(await second.exitStatus() == 0)
+        #expect(signIn.profiles == [])
+    }
+}
+
+/// The regular files that a process has open for writing, shared memory left out.
+private func filesWritten(by process: Int32) -> [String] {
+    let folder = "/proc/\(process)/fd"
+    return ((try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []).compactMap { number in
+        let path = (try? FileManager.default.destinationOfSymbolicLink(atPath: "\(folder)/\(number)")) ?? ""
+        let information = (try? String(contentsOfFile: "/proc/\(process)/fdinfo/\(number)", encoding: .utf8)) ?? ""
+        guard path.hasPrefix("/"), !path.contains("memfd:"), !path.hasSuffix(" (deleted)"),
+            let flags = information.split(separator: "\n").first(where: { $0.hasPrefix("flags:") }),
+            let bits = Int32(flags.split(separator: "\t").last ?? "", radix: 8), bits & O_ACCMODE != O_RDONLY
+        else { return nil }
+        return path
+    }
+}
