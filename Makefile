@@ -18,7 +18,7 @@ PACKAGES += chromium zbar-tools curl
 
 .PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
 .PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
-.PHONY: uninstall fleet install-fleet-strip deb rpm c-example notify-tool test-console test-fleet demo-console
+.PHONY: uninstall fleet install-fleet-strip deb rpm c-example notify-tool test-console test-msal test-fleet demo-console
 
 # What `make install` copies. The program with the most modules comes first: the compiler has one module after the other on one processor,
 # so the second one works only while there are modules that do not wait for each other.
@@ -43,6 +43,7 @@ help:
 	@echo 'make test-booted  in a booted container: the broker under its unit, logins by a real logind, adapters of real units'
 	@echo 'make test-kiosk  the session of Examples/Kiosk without a screen: cage, Chromium'
 	@echo 'make test-console  the console in a browser, against Cockpit and the broker (root, pip); make demo-console opens it; PORT=9097'
+	@echo 'make test-msal  Microsoft’s own library, from PyPI, asks shared-device-microsoft-broker for accounts and tokens'
 	@echo 'make test-fleet  100,000 devices over 100 connections, then 10,000 with one each, with a real MQTT server; DEVICES= CONNECTIONS= CERTIFIED='
 	@echo 'make torture    random schedules of sign-ins, kills, restarts, hostile clients, full disks; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
 	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
@@ -149,6 +150,15 @@ test-console: setup
 	[ -x '$(CONSOLE_VENV)/bin/python3' ] || python3 -m venv '$(CONSOLE_VENV)'
 	'$(CONSOLE_VENV)/bin/pip' install --quiet playwright axe-playwright-python
 	PYTHON='$(CONSOLE_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Console/console-check
+
+# Microsoft's library is closed and comes from PyPI, so that it is not part of `test`. It says what it lacks.
+MSAL_VENV ?= .build/msal-venv
+test-msal: PACKAGES += gnome-keyring libsecret-tools libsecret-1-0 libwebkit2gtk-4.1-0 python3-venv
+test-msal: setup
+	for product in shared-device shared-device-broker shared-device-identity shared-device-microsoft-broker; do $(SWIFT) build --product $$product || exit 1; done
+	[ -x '$(MSAL_VENV)/bin/python3' ] || python3 -m venv '$(MSAL_VENV)'
+	'$(MSAL_VENV)/bin/pip' install --quiet msal==1.39.0 pymsalruntime==0.20.7
+	PYTHON='$(MSAL_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Microsoft/msal-check
 
 # Everything of it is in namespaces of its own, and gone when it ends.
 demo-console: PACKAGES += $(COCKPIT)

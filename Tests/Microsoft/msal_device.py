@@ -1,0 +1,222 @@
+"""A device for Microsoft's library: a bus, a keyring, a provider, the broker and the bridge of the check's own, and what the library has to see of them.
+
+Usage: msal_device.py PYTHON CLIENT. BUILD: the folder of the programs.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+from jeepney import DBusAddress, new_method_call
+from jeepney.io.blocking import open_dbus_connection
+
+top = pathlib.Path(__file__).resolve().parents[2]
+programs = pathlib.Path(os.environ["BUILD"]).resolve()
+python, client = sys.argv[1:]
+CLIENT = "d7b530a4-7680-4c23-a8bf-c52c121d2e87"
+BRIDGE = "com.microsoft.identity.broker1"
+SCOPE = "https://graph.microsoft.com/.default"
+broker = DBusAddress("/org/notifycenter/SharedDevice", bus_name="org.notifycenter.SharedDevice1", interface="org.notifycenter.SharedDevice1")
+
+
+def until(what, holds, seconds=60):
+    """Waits until it holds, and returns its value."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := holds():
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def expect(what, holds, *details):
+    if not holds:
+        raise AssertionError(f"{what}: {details}")
+    print(f"{what}: ok", flush=True)
+
+
+class Calls:
+    """What the library asks of the bridge, as dbus-monitor hears it."""
+
+    def __init__(self, device):
+        rule = f"type='method_call',destination='{BRIDGE}'"
+        # It says first what the bus calls it: then it listens.
+        self.process = device.start(["dbus-monitor", "--address", device.address, rule], "signal")
+        self.methods = []
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.process.stdout:
+            if "interface=com.microsoft.identity.Broker1" in line:
+                self.methods.append(line.strip().rpartition("member=")[2])
+
+    def take(self, *expected):
+        """The library has asked these since the last time. The monitor hears them a little later than the bridge."""
+        until(f"the requests {expected}, of which came {self.methods}", lambda: len(self.methods) >= len(expected))
+        taken, self.methods[:] = tuple(self.methods), ()
+        assert taken == expected, f"the library asked {taken} and not {expected}"
+
+
+class Device:
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="msal-"))
+        self.processes = []
+        self.log = open(self.folder / "log", "w+")
+        address = f"unix:path={self.folder}/bus"
+        self.environment = {
+            "PATH": os.environ["PATH"], "HOME": str(self.folder), "XDG_RUNTIME_DIR": str(self.folder), "XDG_DATA_HOME": f"{self.folder}/data",
+            "XDG_DATA_DIRS": f"{self.folder}/share:/usr/share", "DBUS_SESSION_BUS_ADDRESS": address, "NOTIFY_CENTER_BUS": address, "LANG": "C.UTF-8",
+        }
+        self.address = address
+        self.start(["dbus-daemon", "--session", "--nofork", "--print-address=1", f"--address={address}"], "unix:")
+        # Unlocked by the password that it reads, which makes the collection, too.
+        keyring = self.start(["gnome-keyring-daemon", "--unlock", "--components=secrets", "--foreground"], None, stdin=subprocess.PIPE)
+        keyring.stdin.write("keyring")
+        keyring.stdin.close()
+        self.connection = open_dbus_connection(address)
+        names = DBusAddress("/org/freedesktop/DBus", bus_name="org.freedesktop.DBus", interface="org.freedesktop.DBus")
+        owned = new_method_call(names, "NameHasOwner", "s", ("org.freedesktop.secrets",))
+        until("the keyring", lambda: self.connection.send_and_get_reply(owned, timeout=60).body[0])
+        provider = self.start(["/usr/bin/python3", top / "Tests/Identity/Providers/faulty-provider", self.folder], "ready", stdin=subprocess.PIPE)
+        self.issuer = f"https://localhost:{provider.ready.split()[1]}/bridge"
+        self.tls = ssl.create_default_context(cafile=self.folder / "authority.pem")
+        self.write("managed.json", {
+            "sharedDeviceMode": True, "identity": "oidc", "oidcIssuer": self.issuer, "oidcClientID": "device-7",
+            "oidcTrustAnchors": f"{self.folder}/authority.pem", "microsoftBroker": True,
+        })
+        (self.folder / "apps").mkdir()
+        self.write("apps/microsoft.json", {
+            "id": BRIDGE, "executable": str(programs / "shared-device-microsoft-broker"), "scopes": ["openid", "profile"],
+            "microsoftClientIDs": [CLIENT], "microsoftScopes": {SCOPE: ["openid"]},
+        })
+        (self.folder / "oidc-client-secret").write_text("s&cret +%/")
+        configuration = ["--bus", address, "--configuration", self.folder / "managed.json"]
+        self.start([programs / "shared-device-broker", *configuration, "--state", self.folder / "state"], "ready")
+        self.environment["CREDENTIALS_DIRECTORY"] = str(self.folder)
+        self.start([programs / "shared-device-identity", *configuration], "ready")
+        self.start([programs / "shared-device-microsoft-broker", *configuration[2:], "--state", self.folder / "bridge"], "ready")
+
+    def write(self, name, value):
+        (self.folder / name).write_text(json.dumps(value))
+        (self.folder / name).chmod(0o644)
+
+    def start(self, command, ready, **more):
+        process = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=self.log, text=True, **more)
+        self.processes.append(process)
+        if ready:
+            process.ready = process.stdout.readline()
+            assert process.ready.startswith(ready), f"{command[0]} did not start: {self.text()}"
+        return process
+
+    def text(self):
+        return (self.folder / "log").read_text()
+
+    def ask(self, method, **fields):
+        body = {"application": ("s", "org.example.prompt"), **fields}
+        answer = self.connection.send_and_get_reply(new_method_call(broker, method, "a{sv}", (body,)), timeout=60)
+        assert answer.header.message_type.name == "method_return", answer.body
+        return answer.body[0]
+
+    def sign_in(self):
+        """Ada at the provider's page, which answers with what it would send her browser on with."""
+        begun = self.ask("BeginSignIn", methods=("as", ["browser"]), redirectURI=("s", "http://127.0.0.1:8976/callback"))
+        with urllib.request.urlopen(begun["authorizationURL"][1], context=self.tls, timeout=60) as page:
+            query = page.read().decode()
+        self.ask("CompleteSignIn", request=begun["request"], query=("s", query))
+
+    def sign_out(self):
+        subprocess.run([programs / "shared-device", "sign-out", "--bus", self.address, "--reason", "the check"], env=self.environment, check=True,
+                       stdout=self.log, stderr=self.log)
+
+    def secrets(self):
+        """How many items of Microsoft's libraries are in the keyring."""
+        found = subprocess.run(["secret-tool", "search", "--all", "--unlock", "xdg:schema", "com.microsoft.identity.secret"], env=self.environment,
+                               capture_output=True, text=True)
+        return (found.stdout + found.stderr).count("label = ")
+
+    def close(self):
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Library:
+    def __init__(self, device, identifier=CLIENT):
+        self.process = subprocess.Popen([python, client, identifier], env=device.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=device.log, text=True)
+        device.processes.append(self.process)
+        line = self.process.stdout.readline()
+        assert line, "the library does not load"
+        self.first = json.loads(line)
+
+    def ask(self, name, **parameters):
+        self.process.stdin.write(f"{name} {json.dumps(parameters)}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, "the program with Microsoft's library has ended"
+        return json.loads(line)
+
+
+def main():
+    device = Device()
+    try:
+        check(device, Library(device), Calls(device))
+    except BaseException:
+        print(device.text(), file=sys.stderr)
+        raise
+    finally:
+        device.close()
+
+
+def check(device, library, calls):
+    expect("the library loads, and uses the bridge", library.first["broker"], library.first)
+    nobody = library.ask("interactive")
+    expect("nobody is signed in: it asks for a person, and its error has the bridge's reason",
+           "no display" in nobody["error_description"] and "IncorrectConfiguration" in nobody["error_description"], nobody)
+    calls.take("getAccounts", "acquireTokenSilently", "acquireTokenInteractively")
+
+    def has_token(answer):
+        claims = answer.get("id_token_claims", {})
+        return (claims.get("iss"), claims.get("preferred_username")) == (device.issuer, "ada@example.com") and 0 < answer["expires_in"] <= 240
+
+    device.sign_in()
+    first = library.ask("interactive")
+    expect("Ada is signed in: her token, with the provider's ID token, for four minutes, and without another question to her", has_token(first), first)
+    calls.take("getAccounts", "acquireTokenSilently")
+    expect("the app's list of accounts has her", library.ask("accounts") == ["ada@example.com"])
+    for name in ("silent", "cached"):
+        answer = library.ask(name)
+        expect(f"a token without a person ({name}) comes from the bridge, each time", has_token(answer), answer)
+        calls.take("acquireTokenSilently")
+    expect("the library has stored items in the keyring", device.secrets() > 0)
+
+    device.sign_out()
+    until("the keyring is empty", lambda: device.secrets() == 0)
+    for name in ("cached", "silent"):
+        answer = library.ask(name) or {}
+        expect(f"signed out elsewhere: no token without a person ({name}), in the same process", "access_token" not in answer, answer)
+    # Before the receipt the bridge says that it still owes the deletion.
+    answer = until("the receipt", lambda: (answer := library.ask("interactive")) and "UserDataRemovalRequired" not in str(answer) and answer)
+    expect("and none with one who is not there", "access_token" not in answer and "no display" in answer["error_description"], answer)
+
+    device.sign_in()
+    answer = library.ask("interactive")
+    expect("somebody signs in: the same process has a new token", has_token(answer) and answer["access_token"] != first["access_token"], answer)
+    other = Library(device, "11111111-2222-3333-4444-555555555555")
+    answer = other.ask("interactive")
+    expect("a client that no manifest names gets none, and reads why", "IncorrectConfiguration" in answer["error_description"]
+           and "microsoftClientIDs" in answer["error_description"], answer)
+    asked = library.ask("asked") + other.ask("asked")
+    expect("its Python part asked nothing of Microsoft's servers", not asked, asked)
+
+
+main()
