@@ -25,6 +25,9 @@ struct DemoIdentityCommand: AsyncParsableCommand {
     @Flag(help: "Show the browser, and let a person sign in by hand. Needs a display.")
     var show = false
 
+    @Option(help: "The browser: chromium or firefox.")
+    var browser = DemoBrowser.chromium
+
     @Flag(help: "Print times, receipts and claims as JSON.")
     var json = false
 
@@ -33,7 +36,7 @@ struct DemoIdentityCommand: AsyncParsableCommand {
 
     func run() async throws {
         Interruption.handle(by: "demo-identity")
-        if let reason = try await IdentityStage.reasonToLeaveOut() {
+        if let reason = try await IdentityStage.reasonToLeaveOut(browser) {
             Console.warn("demo-identity: \(reason)")
             throw ExitCode(EX_UNAVAILABLE)
         }
@@ -45,7 +48,7 @@ struct DemoIdentityCommand: AsyncParsableCommand {
         }
         defer { progress.clear() }
         say("glewlwyd, a broker and three apps start")
-        let stage = try await IdentityStage(showsBrowser: show)
+        let stage = try await IdentityStage(browser, isShown: show)
         let scenario = IdentityScenario(stage, showsBrowser: show, progress: say)
         var failure: String?
         do { try await scenario.play() } catch { failure = "\(error)" }
@@ -161,3 +164,5 @@ struct IdentityReport: Sendable {
         let failure: String?
     }
 }
+
+extension DemoBrowser: ExpressibleByArgument {}

@@ -29,13 +29,13 @@ final class IdentityStage {
     private static let scope = "orders.read"
 
     /// What this machine lacks for it, with the remedy; `nil` if nothing.
-    static func reasonToLeaveOut() async throws -> String? {
+    static func reasonToLeaveOut(_ browser: DemoBrowser) async throws -> String? {
         guard access(Glewlwyd.program, X_OK) == 0 else {
             return
                 "glewlwyd is not installed: make demo-identity installs it, or apt-get install --no-install-recommends glewlwyd"
         }
-        guard FileManager.default.isExecutableFile(atPath: "/usr/bin/chromium") else {
-            return "chromium is not installed: apt-get install chromium"
+        guard FileManager.default.isExecutableFile(atPath: "/usr/bin/\(browser.program)") else {
+            return "\(browser.program) is not installed: apt-get install \(browser.program)"
         }
         let libraries = try ChildProcess("/usr/bin/python3", ["-c", "import jwt, cryptography"])
         guard await libraries.exitStatus() == 0 else {
@@ -46,8 +46,10 @@ final class IdentityStage {
 
     /// Starts all of it. On return broker, provider and service answer.
     ///
-    /// - Parameter showsBrowser: whether the browser is shown, so that a person signs in.
-    init(showsBrowser: Bool) async throws {
+    /// - Parameters:
+    ///   - browser: shows the provider's page.
+    ///   - isShown: whether the browser has a window, so that a person signs in.
+    init(_ browser: DemoBrowser, isShown: Bool) async throws {
         // The sockets of browsers are below it, whose names may have 107 bytes.
         temporary = try TemporaryDirectory("idp")
         directory = temporary.path
@@ -95,7 +97,7 @@ final class IdentityStage {
         )
         let port = try await service.line { Int($0) != nil }
         for process in [broker, identity] { try await process.line { $0 == "ready" } }
-        let prompt = try temporary.writeScript("prompt", Self.prompt(showsBrowser))
+        let prompt = try temporary.writeScript("prompt", Self.prompt(browser, isShown))
         let directory = directory
         apps = try Self.names.map { name in
             try AppProcess(
@@ -109,12 +111,9 @@ final class IdentityStage {
     }
 
     /// The prompt as it is installed, with a browser that the demonstration types into.
-    private static func prompt(_ showsBrowser: Bool) -> String {
-        let headless = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0"]
-        // The browser's sandbox is refused to root, and in many containers; the only pages are the demonstration's own.
-        let arguments = showsBrowser ? (geteuid() == 0 ? ["--no-sandbox"] : []) : headless + ["--no-sandbox"]
-        let words = arguments.map { "--browser-argument \($0)" }.joined(separator: " ")
-        return #"exec "\#(ChildProcess.built("shared-device-sign-in"))" "$@" --browser chromium \#(words)"#
+    private static func prompt(_ browser: DemoBrowser, _ isShown: Bool) -> String {
+        let words = browser.arguments(isShown: isShown).map { "--browser-argument \($0)" }.joined(separator: " ")
+        return #"exec "\#(ChildProcess.built("shared-device-sign-in"))" "$@" --browser \#(browser.program) \#(words)"#
     }
 
     private static func enrol(in directory: String) throws {
@@ -162,6 +161,24 @@ final class IdentityStage {
                 ("glewlwyd", provider.process.errorText), ("orders_service.py", service.errorText),
             ]
         return parts.map { "--- \($0)\n\($1)" }.joined(separator: "\n")
+    }
+}
+
+/// The browser of the prompts.
+enum DemoBrowser: String, CaseIterable {
+    case chromium, firefox
+
+    /// Debian's.
+    var program: String { self == .chromium ? "chromium" : "firefox-esr" }
+
+    fileprivate func arguments(isShown: Bool) -> [String] {
+        switch self {
+        case .chromium:
+            let headless = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0"]
+            // The browser's sandbox is refused to root, and in many containers; the only pages are the demonstration's own.
+            return isShown ? (geteuid() == 0 ? ["--no-sandbox"] : []) : headless + ["--no-sandbox"]
+        case .firefox: return isShown ? [] : ["--headless", "--remote-debugging-port=0"]
+        }
     }
 }
 

@@ -54,6 +54,24 @@ struct DemoIdentityTests {
     }
 
     @Test(
+        "people sign in by Firefox, too: it asks the next person who she is, and has no cookie of the last one",
+        .enabled(if: access("/usr/bin/firefox-esr", X_OK) == 0, "firefox-esr is not installed")
+    )
+    func firefox() async throws {
+        let demo = try ChildProcess(ChildProcess.built("demo-identity"), ["--json", "--browser", "firefox"])
+        #expect(await demo.exitStatus() == 0, "\(demo.errorText)")
+        struct Report: Decodable {
+            struct Claim: Decodable { let holds: Bool, text: String }
+            let claims: [Claim], holds: Bool
+        }
+        let report = try JSONDecoder().decode(Report.self, from: Data(demo.lines.joined().utf8))
+        #expect(report.holds && report.claims.allSatisfy(\.holds))
+        for word in ["asked the next person who she is", "the browser's profile is deleted"] {
+            #expect(report.claims.contains { $0.text.contains(word) }, "\(word)")
+        }
+    }
+
+    @Test(
         "interrupted, it says so and leaves no folder and no process",
         arguments: ["broker and three apps start", "Ada signs in", "administrator ends", "the provider stands still"]
     )
