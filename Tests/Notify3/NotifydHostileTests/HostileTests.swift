@@ -135,7 +135,7 @@ struct NotifydHostileTests {
         )
         // dbus-daemon has one queue for notifyd, and takes in more in its turn on a processor than the socket to notifyd has room for: where both
         // wait for a processor, that queue grows whatever notifyd does.
-        let isJudged = others < 0.5
+        let isJudged = others < 0.2
         if !isJudged { print("hostile \(deed): not judged, other processes have used \(others) processors") }
         for figures in calm + busy where isJudged {
             for name in Figures.names {

@@ -13,7 +13,7 @@ import Testing
 final class PromptDevice {
     let bus: PrivateBus
     let directory: TemporaryDirectory
-    private let broker: ChildProcess
+    let broker: ChildProcess
 
     init() async throws {
         bus = try PrivateBus()

@@ -116,6 +116,31 @@ struct PromptProcessTests {
         #expect(try await device.user() == "grace")
     }
 
+    @Test(
+        "a broker that ends takes the sign-in with it: the page says so, and the prompt ends",
+        arguments: [true, false]
+    )
+    func brokerEnds(withBus: Bool) async throws {
+        let device = try await PromptDevice()
+        let (prompt, address) = try await device.page()
+        if withBus { device.bus.stop() } else { device.broker.kill() }
+        try await eventually("the page says that it is over") {
+            try await Page.get(address).text.contains("the broker of this device has ended")
+        }
+        #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
+        #expect(try PromptResult(prompt).code == "broker_unavailable")
+    }
+
+    @Test("a broker that ends takes the question at the terminal with it")
+    func brokerEndsBehindTerminal() async throws {
+        let device = try await PromptDevice()
+        let prompt = try device.terminal()
+        try await sees(prompt, "User name: ")
+        device.broker.kill()
+        #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
+        #expect(prompt.lines.joined().contains("begin again"), "\(prompt.lines)")
+    }
+
     @Test("SIGINT cancels the sign-in at the broker; so does SIGKILL", arguments: [SIGINT, SIGKILL])
     func ended(_ signal: Int32) async throws {
         let device = try await PromptDevice()

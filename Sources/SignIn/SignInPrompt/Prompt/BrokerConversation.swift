@@ -17,6 +17,11 @@ package struct BrokerConversation: Sendable {
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no such bus.
     package init(bus: Bus) throws(SharedDeviceError) { broker = try BrokerAdministration(bus: bus) }
 
+    /// What tells when the broker has ended; it does so from its `start()` until it is released.
+    func watch(gone: @escaping @Sendable () -> Void) -> NameOwner {
+        NameOwner(of: BrokerProtocol.busName, on: broker.connection) { if $0 == nil { gone() } }
+    }
+
     /// The ports that the provider takes an answer on; none: any.
     func loopbackPorts() async throws(SharedDeviceError) -> [UInt16] {
         let fields = try await broker.call(.getDeviceInformation, nil, attempted: "ask the broker for its ports")

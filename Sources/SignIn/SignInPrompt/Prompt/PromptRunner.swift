@@ -1,3 +1,4 @@
+import DBusTransport
 import SharedDevice
 
 /// Carries out what ``SignInPrompt`` decides, with sockets, a browser, the terminal and the broker.
@@ -54,7 +55,7 @@ package struct PromptRunner: Sendable {
         _ broker: BrokerConversation,
         interrupted: @escaping @Sendable () async -> Void
     ) async -> SignInPrompt.Outcome {
-        // Bounded by who may write to it: the listener's 16 visitors, each of whom waits for an answer, and one answer to each question.
+        // Bounded by who may write to it: the listener's 16 visitors, each of whom waits for an answer, and one answer to each question; and by the ends of brokers.
         let (events, continuation) = AsyncStream.makeStream(of: SignInPrompt.Event.self)
         let happens: @Sendable (SignInPrompt.Event) -> Void = { continuation.yield($0) }
         let signals = Task {
@@ -62,6 +63,8 @@ package struct PromptRunner: Sendable {
             happens(.interrupted)
         }
         defer { signals.cancel() }
+        let owner = broker.watch { happens(.brokerGone) }
+        defer { withExtendedLifetime(owner) {} }
         var prompt = SignInPrompt(wishes)
         var open = Open()
         var outcome: SignInPrompt.Outcome?
@@ -69,7 +72,7 @@ package struct PromptRunner: Sendable {
         for await event in events {
             prompt.timeLeft = open.end.map { $0 - .now }
             for effect in prompt.handle(event) {
-                if let end = await perform(effect, broker, &open, happens) { outcome = end }
+                if let end = await perform(effect, broker, owner, &open, happens) { outcome = end }
             }
             if outcome != nil { break }
         }
@@ -131,6 +134,7 @@ package struct PromptRunner: Sendable {
     private func perform(
         _ effect: SignInPrompt.Effect,
         _ broker: BrokerConversation,
+        _ owner: NameOwner,
         _ open: inout Open,
         _ happens: @escaping @Sendable (SignInPrompt.Event) -> Void
     ) async -> SignInPrompt.Outcome? {
@@ -158,6 +162,11 @@ package struct PromptRunner: Sendable {
             }
         case .begin(let redirect):
             ask { [wishes, patience, hasBegun] () throws(SharedDeviceError) in
+                do throws(DBusError) {
+                    try await owner.start()
+                } catch {
+                    throw SharedDeviceError(error, attempted: "begin a sign-in")
+                }
                 let request = try await broker.begin(wishes, redirect: redirect, patience: patience)
                 hasBegun()
                 return .opened(request)

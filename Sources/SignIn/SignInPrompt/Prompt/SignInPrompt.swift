@@ -71,6 +71,8 @@ package struct SignInPrompt: Sendable {
         /// The person has closed the browser.
         case browserClosed
         case timeOver
+        /// The broker has ended, or its bus has: nobody knows of the sign-in any more.
+        case brokerGone
         /// Somebody has ended this program, by Ctrl-C for instance.
         case interrupted
     }
@@ -131,7 +133,8 @@ package struct SignInPrompt: Sendable {
     private var notice: String?
     /// Whether a page says why nobody is signed in.
     package private(set) var hasShownFailure = false
-    /// What a page that is open still learns when it asks once more: that the time was over. `nil` where there is none, or the sign-in ended otherwise.
+    /// What a page that is open still learns when it asks once more: that the time was over, or that the broker has ended. `nil` where there is no page, or
+    /// the sign-in ended otherwise.
     package private(set) var lastPage: LoopbackResponse?
     /// How long the person has, as of the event that is handled next; `nil` before there is a request.
     package var timeLeft: Duration?
@@ -175,7 +178,13 @@ package struct SignInPrompt: Sendable {
             return cancel(.userCanceled, "the sign-in was cancelled")
         case (_, .timeOver):
             return cancel(.loginExpired, "the time for this sign-in is over; begin again")
-        case (_, .started), (_, .listening), (_, .opened), (_, .typed), (_, .pending):
+        case (.opening, .brokerGone), (.asking, .brokerGone):
+            return cancel(
+                .brokerUnavailable,
+                "the broker of this device has ended, and this sign-in with it; begin again"
+            )
+        // While the broker has the person's answer, the call itself tells what has become of it.
+        case (_, .started), (_, .listening), (_, .opened), (_, .typed), (_, .pending), (_, .brokerGone):
             return []
         }
     }
@@ -249,9 +258,9 @@ package struct SignInPrompt: Sendable {
 
     private mutating func cancel(_ code: SharedDeviceError.Code, _ message: String) -> [Effect] {
         let page = LoopbackResponse(.ok, .message("You are not signed in", message))
-        if code == .loginExpired, isOnPage { lastPage = page }
+        if code != .userCanceled, isOnPage { lastPage = page }
         defer { phase = .ended }
-        return respond(page) + cancelOpen() + [
+        return respond(page) + (code == .brokerUnavailable ? [] : cancelOpen()) + [
             .finish(.failed(SharedDeviceError(code, attempted: "sign in", message: message)))
         ]
     }
