@@ -101,6 +101,8 @@ struct LoginSessionTests {
         try await machine.app.signOutCurrent()
         try await machine.follower.hears("-")
         try await machine.device.expectAudit("login-ended", ["login session 1"])
+        // The log has it before logind is asked.
+        try await eventually("logind has ended it") { try await machine.login.sessions() == [] }
         try await machine.login.obey(false)
         try await machine.login.logIn("2", as: 1000, "ada")
         try await machine.follower.hears("ada")

@@ -92,6 +92,15 @@ final class MockLogind {
         )
     }
 
+    /// The sessions that are there.
+    func sessions() async throws -> [String] {
+        let answer = try await connection.call(Self.call(Self.managerInterface, "ListSessions"))
+        return (answer.first?.elementsValue ?? []).compactMap { entry in
+            guard case .structure(let members) = entry else { return nil }
+            return members.first?.stringValue
+        }
+    }
+
     /// Who lets a shutdown wait.
     func delays() async throws -> [String] {
         let answer = try await connection.call(Self.call(Self.managerInterface, "ListInhibitors"))
