@@ -105,7 +105,7 @@ test: setup
 	$(SWIFT) build --configuration release --product notifyd
 	SCHEDULES=20000 SEED=1 $(SIMULATE)
 	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
-	$(SWIFT) test --disable-xctest --skip HostileTests
+	$(SWIFT) test --disable-xctest --skip '(SharedDevice|Notifyd)HostileTests'
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/clients-check
 	@if command -v node >/dev/null; then node --test Tests/Console/values.test.mjs >/dev/null; else echo 'not tested without node: the console’s values'; fi
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests

@@ -38,7 +38,7 @@ final class Stage {
         for name in ["broker", "data", "events", "apps"] { try Files.makeDirectory("\(directory)/\(name)") }
         let configuration = "\(directory)/configuration.json"
         let settings =
-            #"{"sharedDeviceMode": true, "organization": "\#(Self.organization)", "cleanupPolicy": "strict"}"#
+            #"{"sharedDeviceMode": true, "passwordSignIn": true, "organization": "\#(Self.organization)", "cleanupPolicy": "strict"}"#
         try Files.write(Data(settings.utf8), to: configuration)
         let names = ["point-of-sale", "flight-briefing", "field-service"]
         for name in names + ["demo"] { try Self.enrol(name, in: directory) }

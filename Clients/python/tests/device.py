@@ -31,7 +31,7 @@ needs_programs = unittest.skipUnless(
 class Device:
     def __init__(self, policy: str = "advisory") -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="python-device-"))
-        configuration = f'{{"sharedDeviceMode": true, "cleanupPolicy": "{policy}"}}'
+        configuration = f'{{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "{policy}"}}'
         (self.folder / "managed.json").write_text(configuration)
         self.bus = self.broker = None  # type: subprocess.Popen[str] | None
         self.address = f"unix:path={self.folder}/bus"

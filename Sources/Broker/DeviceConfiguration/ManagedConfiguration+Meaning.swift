@@ -25,7 +25,7 @@ extension ManagedConfiguration {
             }
         case .passwordSignIn:
             switch identity {
-            case .embedded where passwordSignIn != false:
+            case .embedded where passwordSignIn == true:
                 "An app may take people's passwords, and hand them over to sign in."
             case .embedded: "People type their passwords into the device's own page alone; no app may hand one over."
             case .oidc, .loginSession: "No app takes a password: the device has none."

@@ -33,7 +33,7 @@ final class LateApps {
         mkdir(apps, 0o755)
         mkdir(state, 0o700)
         try write(
-            #"{"sharedDeviceMode": true, "cleanupPolicy": "enforced", "cleanupTimeout": 1}"#,
+            #"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "enforced", "cleanupTimeout": 1}"#,
             to: "managed.json"
         )
         for name in ["desk", "late"] {

@@ -34,7 +34,10 @@ final class Device {
     private let disk: Disk
     private(set) var broker: ChildProcess?
 
-    init(disk: Disk = .ordinary, configuration: String = #"{"sharedDeviceMode": true}"#) async throws {
+    init(
+        disk: Disk = .ordinary,
+        configuration: String = #"{"sharedDeviceMode": true, "passwordSignIn": true}"#
+    ) async throws {
         let policy = "org.notifycenter.SharedDevice1.conf"
         bus = try PrivateBus(.likeSystemBus(policies: [policy], standIns: ["shared-device": "daemon"]))
         directory = try TemporaryDirectory("hostile-test")

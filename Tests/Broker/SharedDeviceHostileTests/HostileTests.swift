@@ -53,7 +53,9 @@ struct HostileTests {
 
     @Test("who may see the device and asks without end holds up neither a sign-out nor another's console")
     func floodOfOperator() async throws {
-        let device = try await Device(configuration: #"{"sharedDeviceMode": true, "operators": ["nobody"]}"#)
+        let device = try await Device(
+            configuration: #"{"sharedDeviceMode": true, "passwordSignIn": true, "operators": ["nobody"]}"#
+        )
         let calm = try await signOutTimes(3, on: device)[1]
         let before = try device.brokerMemory()
         let hostile = try device.hostile("watches-device")
@@ -199,14 +201,14 @@ struct HostileTests {
         let hostile = try device.hostile("watches")
         defer { hostile.kill() }
         try await hostile.line { $0 == "ready" }
-        try device.configure(#"{"sharedDeviceMode": true, "organization": "Contoso"}"#)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "organization": "Contoso"}"#)
         try await eventually("the broker has taken it up") {
             await device.control.getDeviceInformation().organization == "Contoso"
         }
         // A broker of the same machine starts, too.
         device.killBroker()
         try await device.startBroker()
-        try device.configure(#"{"sharedDeviceMode": true, "organization": "Fabrikam"}"#)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "organization": "Fabrikam"}"#)
         try await eventually("the broker has taken it up") {
             await device.control.getDeviceInformation().organization == "Fabrikam"
         }

@@ -25,7 +25,7 @@ final class Device: Sendable {
         let path = directory.path
         try FileManager.default.createDirectory(atPath: "\(path)/apps", withIntermediateDirectories: true)
         try Self.write(
-            #"{"sharedDeviceMode": true, "cleanupPolicy": "\#(policy)", "microsoftBroker": \#(microsoftBroker)}"#,
+            #"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "\#(policy)", "microsoftBroker": \#(microsoftBroker)}"#,
             to: "\(path)/managed.json"
         )
         let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")

@@ -7,7 +7,7 @@ import Testing
 @Suite("A session ends by itself")
 struct AutomaticSignOutTests {
     private func configure(_ device: TestDevice, _ settings: String) throws {
-        try device.configure(#"{"sharedDeviceMode": true, "# + settings + "}")
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "# + settings + "}")
     }
 
     private func lastActivity(_ device: TestDevice) throws -> Date {

@@ -14,7 +14,7 @@ struct BrokerStartTests {
         #expect(await code { try await application.signIn("ada") } == .notSharedDevice)
         let status = try await AdministrationCommand("status", on: device).output
         #expect(status.contains(device.configuration) && status.contains("problem"), "\(status)")
-        try device.configure(#"{"sharedDeviceMode": true}"#)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true}"#)
         try await eventually("a valid one is in force") {
             await application.getDeviceInformation().deviceMode == .shared
         }
@@ -25,12 +25,14 @@ struct BrokerStartTests {
     @Test("the last valid configuration stays in force when the broker starts with a broken one")
     func brokenConfigurationAtStart() async throws {
         let device = try await TestDevice(starts: false)
-        try device.configure(#"{"sharedDeviceMode": true, "tenantIdentifier": "another.example"}"#)
+        try device.configure(
+            #"{"sharedDeviceMode": true, "passwordSignIn": true, "tenantIdentifier": "another.example"}"#
+        )
         try await device.startBroker()
         let application = device.application()
         #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
         device.killBroker()
-        try device.configure(#"{"sharedDeviceMode": true, "tenantIdentifier": "#)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "tenantIdentifier": "#)
         try await device.startBroker()
         #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
         #expect(await application.getDeviceInformation().deviceMode == .shared)

@@ -13,7 +13,7 @@ struct BrowserSignoutTests {
     private func device(page: String? = Self.page) async throws -> TestDevice {
         let device = try await TestDevice(starts: false)
         let setting = page.map { #", "endSessionURL": "\#($0)""# } ?? ""
-        try device.configure(#"{"sharedDeviceMode": true\#(setting)}"#)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true\#(setting)}"#)
         try await device.startBroker()
         return device
     }
@@ -80,7 +80,9 @@ struct BrowserSignoutTests {
         for address in forbidden { #expect(!EndSessionPage.isAllowed(address), "\(address)") }
         // The broker does not take such a page from an administrator either.
         let device = try await TestDevice(starts: false)
-        try device.configure(#"{"sharedDeviceMode": true, "endSessionURL": "http://login.example/"}"#)
+        try device.configure(
+            #"{"sharedDeviceMode": true, "passwordSignIn": true, "endSessionURL": "http://login.example/"}"#
+        )
         try await device.startBroker()
         let status = try await AdministrationCommand("status", on: device).output
         #expect(status.contains("endSessionURL"), "\(status)")

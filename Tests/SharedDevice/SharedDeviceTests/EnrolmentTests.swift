@@ -35,7 +35,7 @@ struct EnrolmentTests {
         let application = device.application()
         try await application.signIn("ada")
         try await follower.hears("ada")
-        try device.configure(#"{"sharedDeviceMode": true, "requiresJoin": true}"#)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "requiresJoin": true}"#)
         try await follower.hears("-")
         try await device.expectAudit("signed-out", ["the managed configuration"])
         #expect(await code { try await application.signIn("ada") } == .deviceNotJoined)
@@ -54,7 +54,7 @@ struct EnrolmentTests {
         try await device.add("eve", "--tenant", "Fabrikam", "--role", "administrator")
         try await device.add("carol", "--tenant", "contoso", "--role", "administrator")
         let application = device.application()
-        try device.configure(#"{"sharedDeviceMode": true, "tenantIdentifier": "CONTOSO"}"#)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "tenantIdentifier": "CONTOSO"}"#)
         try await eventually("the tenant is configured") {
             await application.getDeviceInformation().tenantIdentifier == "CONTOSO"
         }
@@ -65,7 +65,9 @@ struct EnrolmentTests {
         try await application.signOutCurrent()
         #expect(try await device.enrol("join", as: "carol").status == 0)
         // The enrolment counts more than what the configuration says later.
-        try device.configure(#"{"sharedDeviceMode": true, "tenantIdentifier": "fabrikam", "organization": "Late"}"#)
+        try device.configure(
+            #"{"sharedDeviceMode": true, "passwordSignIn": true, "tenantIdentifier": "fabrikam", "organization": "Late"}"#
+        )
         try await eventually("the change is in force") {
             await application.getDeviceInformation().organization == "Late"
         }

@@ -82,7 +82,7 @@ struct RequestSessionTests {
     )
     func waived() async throws {
         let device = try await TestDevice(starts: false)
-        try device.configure(#"{"sharedDeviceMode": true, "cleanupPolicy": "strict"}"#)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "strict"}"#)
         try await device.startBroker()
         let (control, app) = (device.application("control"), device.application("app"))
         try await control.signIn("ada")

@@ -233,7 +233,7 @@ struct SharedDeviceApplicationTests {
         // A file that makes no sense leaves in force what was.
         try device.configure("{ not json")
         #expect(await application.getDeviceInformation().deviceMode == .personal)
-        try device.configure(#"{"sharedDeviceMode": true}"#)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true}"#)
         try await eventually("it is shared again") { await application.getDeviceInformation().deviceMode == .shared }
     }
 
@@ -314,7 +314,7 @@ struct SharedDeviceApplicationTests {
     @Test("a strict device gives no token beside the data of the same person's earlier session, waived or not")
     func tokenBesideEarlierSession() async throws {
         let device = try await TestDevice(starts: false)
-        try device.configure(#"{"sharedDeviceMode": true, "cleanupPolicy": "strict"}"#)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "strict"}"#)
         try await device.startBroker()
         let (control, app) = (device.application("control"), device.application("other"))
         let account = try await control.signIn("ada").account

@@ -24,7 +24,7 @@ struct TerminalTests {
     func colour(_ variable: String, _ value: String, _ isExpected: Bool) async throws {
         let directory = try TemporaryDirectory("colour")
         let file = "\(directory.path)/managed.json"
-        try Data(#"{"sharedDeviceMode": true}"#.utf8).write(to: URL(fileURLWithPath: file))
+        try Data(#"{"sharedDeviceMode": true, "passwordSignIn": true}"#.utf8).write(to: URL(fileURLWithPath: file))
         let check = try onTerminal(
             ChildProcess.built("shared-device"),
             ["configuration", "check", file],

@@ -24,7 +24,7 @@ final class TestDevice {
     init(starts: Bool = true, bus: PrivateBus? = nil) async throws {
         self.bus = try bus ?? PrivateBus()
         directory = try TemporaryDirectory("shared-device-test")
-        try configure(#"{"sharedDeviceMode": true, "organization": "Contoso"}"#)
+        try configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "organization": "Contoso"}"#)
         for name in Self.ownApplications { try enrol("org.example.\(name)", Self.program) }
         try enrol("org.example.slow", ChildProcess.built("cleanup-beginner"))
         for name in ListenerApp.names { try enrol(ExampleApp.identifier(name), ChildProcess.built(name)) }

@@ -23,7 +23,10 @@ final class Device {
         let folder = try makeFolder(in: parent)
         do throws(BenchmarkError) {
             let configuration = "\(folder)/configuration.json"
-            try writeText(#"{"sharedDeviceMode": true, "cleanupPolicy": "advisory"}"#, to: configuration)
+            try writeText(
+                #"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "advisory"}"#,
+                to: configuration
+            )
             try Self.addUser(to: "\(folder)/broker", setting)
             broker = try Peer(
                 setting.programs.sharedDevice.broker,

@@ -284,7 +284,7 @@ package struct DevicePolicy: Sendable, Equatable {
     /// The organisation's provider; there where ``identity`` is `oidc`, and only there.
     package var organisation: OrganisationSettings?
     /// Whether apps may hand over passwords with `SignIn`. Prompts may in any case.
-    package var passwordSignIn = true
+    package var passwordSignIn = false
     /// Whether a sign-out ends the login session at the seat.
     package var endsLoginSession = false
     package var requiresJoin = false
@@ -339,7 +339,7 @@ extension DevicePolicy {
         organization = configuration.organization
         identity = configuration.identity
         organisation = configuration.organisation
-        passwordSignIn = configuration.identity == .embedded && configuration.passwordSignIn ?? true
+        passwordSignIn = configuration.identity == .embedded && configuration.passwordSignIn ?? false
         endsLoginSession = configuration.endsLoginSession
         requiresJoin = configuration.requiresJoin
         tenantIdentifier = configuration.tenantIdentifier

@@ -17,6 +17,9 @@ extension BrokerState {
         guard case .signIn(let credentials, let scopes, let patience, let label) = request.call else { return nil }
         // Where people log in at the machine, no prompt helps either.
         guard policy.passwordSignIn || policy.identity == .loginSession else {
+            // Where nobody can sign in at all, no prompt helps.
+            try checkIdentity(request, participant)
+            try checkSignIn()
             throw policy.organisation.map { .promptNeeded($0.issuer.text) } ?? .promptNeeded
         }
         // All of it before the password is looked at: a refusal must not tell whether it was right.

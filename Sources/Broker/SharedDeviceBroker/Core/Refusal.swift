@@ -101,7 +101,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     }
     package static let promptNeeded = Refusal(
         .interactionRequired,
-        "on this device apps hand over no passwords; run shared-device-sign-in"
+        "on this device apps hand over no passwords; run shared-device-sign-in, or have passwordSignIn set"
     )
     package static let noSuchPrompt = Refusal(
         .loginExpired,

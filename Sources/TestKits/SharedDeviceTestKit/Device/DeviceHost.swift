@@ -64,7 +64,9 @@ final class DeviceHost: Sendable {
 
     /// Writes the managed configuration and the manifests of the apps beside it.
     func configure(_ rule: CleanupRule, organization: String, apps: [DeviceApp]) throws(TestDeviceError) {
-        var settings: [String: JSONValue] = ["sharedDeviceMode": .boolean(true), "organization": .string(organization)]
+        var settings: [String: JSONValue] = [
+            "sharedDeviceMode": .boolean(true), "organization": .string(organization), "passwordSignIn": .boolean(true),
+        ]
         if rule != .advisory {
             settings["cleanupPolicy"] = .string(rule.policy.rawValue)
             // With this, apps without a manifest take part, too: the kit's own app, scripts, and apps of the test's process.

@@ -30,6 +30,7 @@ private final class LoopDevice {
         }
         var policy = DevicePolicy()
         policy.mode = .shared
+        policy.passwordSignIn = true
         feed(.configured(policy))
     }
 

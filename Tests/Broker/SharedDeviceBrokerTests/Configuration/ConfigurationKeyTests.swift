@@ -71,6 +71,14 @@ struct ConfigurationKeyTests {
         #expect(!configuration.appLists.isExclusive)
     }
 
+    @Test("apps hand over passwords only where the file says so")
+    func passwords() throws {
+        let silent = try DevicePolicy(configuration(#"{"sharedDeviceMode": true}"#), hasManyUsers: false)
+        #expect(!silent.passwordSignIn)
+        let text = #"{"sharedDeviceMode": true, "passwordSignIn": true}"#
+        #expect(try DevicePolicy(configuration(text), hasManyUsers: false).passwordSignIn)
+    }
+
     @Test("a strict policy, or a bus of many users, requires enrolment unless the file says otherwise")
     func enrolment() throws {
         for (text, alone, amongMany) in [

@@ -98,6 +98,7 @@ final class VirtualDevice {
         now = Moment(wall: Date(timeIntervalSince1970: 1_000_000), uptime: .seconds(1000))
         state = BrokerState(requiresProof: requiresProof, at: now)
         policy.mode = .shared
+        policy.passwordSignIn = true
         policy.cleanup = cleanup
         configure { _ in }
     }

@@ -165,7 +165,8 @@ final class TortureDevice {
     private func configure() throws {
         let policy = isStrict ? "strict" : "advisory"
         // Who has no manifest takes no part, although the bus is not the system's.
-        try #"{"sharedDeviceMode": true, "cleanupPolicy": "\#(policy)", "requiresEnrolment": \#(Rights.hasUsers)}"#
+        try
+            #"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "\#(policy)", "requiresEnrolment": \#(Rights.hasUsers)}"#
             .write(toFile: configuration, atomically: true, encoding: .utf8)
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: configuration)
     }

@@ -15,7 +15,7 @@ final class TestDevice {
     init(starts: Bool = true) async throws {
         bus = try PrivateBus()
         directory = try TemporaryDirectory("msal-test")
-        try configure(#"{"sharedDeviceMode": true, "organization": "Contoso"}"#)
+        try configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "organization": "Contoso"}"#)
         try FileManager.default.copyItem(atPath: try await Users.state.value, toPath: state)
         if starts { try await startBroker() }
     }

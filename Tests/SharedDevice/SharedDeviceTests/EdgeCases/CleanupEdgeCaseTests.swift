@@ -232,7 +232,7 @@ struct CleanupEdgeCaseTests {
             try await control.application.cleanupReport(ofSession: session)?.isComplete == true
         }
         let back = app.mark
-        try device.configure(#"{"sharedDeviceMode": true}"#)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true}"#)
         try await app.wait("asked", after: back)
         #expect(try await app.ask("device").detail == "shared 0")
         #expect(try await app.ask("signin ada correct horse ada").code == nil)
@@ -295,7 +295,9 @@ struct CleanupEdgeCaseTests {
         try await app.start(showing: "ada")
         app.suspend()
         let mark = app.mark
-        try device.configure(#"{"sharedDeviceMode": true, "requiresEnrolment": true, "cleanupPolicy": "strict"}"#)
+        try device.configure(
+            #"{"sharedDeviceMode": true, "passwordSignIn": true, "requiresEnrolment": true, "cleanupPolicy": "strict"}"#
+        )
         // Another app without a manifest, which holds nothing, finds out when that is in force.
         let guest = device.application("guest")
         try await eventually("only apps with a manifest take part") {

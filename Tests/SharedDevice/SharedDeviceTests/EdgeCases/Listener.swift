@@ -188,7 +188,7 @@ extension TestDevice {
     /// A device with these keys beside `sharedDeviceMode`.
     convenience init(configuration: String, bus: PrivateBus? = nil) async throws {
         try await self.init(starts: false, bus: bus)
-        try configure(#"{"sharedDeviceMode": true, \#(configuration)}"#)
+        try configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, \#(configuration)}"#)
         try await startBroker()
     }
 

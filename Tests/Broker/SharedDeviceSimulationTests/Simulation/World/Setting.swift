@@ -115,6 +115,7 @@ enum Setting {
     ) -> ManagedConfiguration {
         var configuration = ManagedConfiguration()
         configuration.sharedDeviceMode = true
+        configuration.passwordSignIn = true
         configuration.tenantIdentifier = "contoso"
         configuration.cleanupPolicy = policy
         change(&configuration)
@@ -134,6 +135,7 @@ enum Setting {
     static let defaults = {
         var configuration = ManagedConfiguration()
         configuration.sharedDeviceMode = true
+        configuration.passwordSignIn = true
         return configuration
     }()
 }
