@@ -27,7 +27,8 @@ extension DBusConnection {
         let core = core
         try await core.connectAside("own the bus name \(name)")
         let error = await withCheckedContinuation { continuation in
-            core.requestName(name, options) { continuation.resume(returning: $0) }
+            let request = core.state.withLock { $0.names.request(name, options) }
+            core.send(request) { continuation.resume(returning: $0) }
         }
         if let error { throw error }
     }
@@ -37,10 +38,7 @@ extension DBusConnection {
     /// - Throws: ``DBusError/Code/disconnected``; the name is given up all the same.
     public func releaseName(_ name: String) async throws(DBusError) {
         try core.checkProcess("give the bus name \(name) back")
-        core.state.withLock { state in
-            state.names[name] = nil
-            state.releasedNames[name] = state.takeID()
-        }
+        core.state.withLock { $0.names.release(name) }
         _ = try await callBus("ReleaseName", [.string(name)])
     }
 

@@ -228,6 +228,14 @@ public final class DBusConnection: Sendable {
         return observation
     }
 
+    /// Leaves it to the reading thread to find a bus that was lost: calls on this connection wait for no bus from here on.
+    ///
+    /// - Throws: ``DBusError/Code/noResources`` where no thread can be started for it.
+    package func reconnectOnReadingThread() throws(DBusError) {
+        try core.checkProcess("reconnect to the bus")
+        try core.startReading()
+    }
+
     /// Calls `job` on the reading thread, between two messages and in the order of asking, also while the bus is lost. That
     /// thread is there from the first registration or call on; a closed connection calls nothing.
     public func perform(_ job: @escaping @Sendable () -> Void) { core.perform(job) }
@@ -303,11 +311,23 @@ public final class DBusConnection: Sendable {
         public let overflowed: UInt64
         /// Signals and calls that waited for the end of such a wait when the bus was lost, and were never handled.
         public let lostInOutages: UInt64
+
+        static let none = Statistics(
+            matchRules: 0,
+            coveredMatchRules: 0,
+            matchRulesNotInForce: 0,
+            reconnections: 0,
+            overflowed: 0,
+            lostInOutages: 0
+        )
     }
 
-    /// A snapshot.
+    /// A snapshot; of a forked child, which has no connection, all zero.
     public var statistics: Statistics {
-        core.state.withLock { state in
+        let core = core
+        // Another thread may have held the lock when the process forked.
+        guard !core.isForeign else { return .none }
+        return core.state.withLock { state in
             Statistics(
                 matchRules: state.rules.count,
                 coveredMatchRules: state.rules.coveredCount,

@@ -360,8 +360,40 @@ struct OutageTests {
         bus.resume()
         try await request.value
         try await release.value
-        #expect(sent.state.withLock { $0.names.isEmpty })
+        #expect(sent.state.withLock { $0.names.owned.isEmpty })
         try await connection.requestName("org.example.Name")
-        #expect(sent.state.withLock { $0.names.count } == 1)
+        #expect(sent.state.withLock { $0.names.owned.count } == 1)
+    }
+
+    @Test("a name that was given back is not the connection's, whatever the bus was asked first")
+    func releaseDuringRestoration() throws {
+        let name = "org.example.Name"
+        var names = OwnedNames()
+        let first = names.request(name, [])
+        var isToldAgain = names.answered(first, isOwned: true)
+        #expect(!isToldAgain && names.owned.keys.contains(name))
+        // Released between the decision of a restoration and its message.
+        let restored = try #require(names.requestAll().first)
+        names.release(name)
+        isToldAgain = names.answered(restored, isOwned: true)
+        #expect(isToldAgain && names.owned.isEmpty, "the bus is told once more")
+        // Asked for again meanwhile: the last request decides, whichever answer comes first.
+        let second = names.request(name, [])
+        var again = names.requestAgain(name)
+        #expect(again == nil, "nobody owns it")
+        isToldAgain = names.answered(second, isOwned: true)
+        again = names.requestAgain(name)
+        #expect(!isToldAgain && again != nil)
+        let third = names.request(name, [])
+        names.release(name)
+        let fourth = names.request(name, [])
+        isToldAgain = names.answered(third, isOwned: true)
+        #expect(!isToldAgain && names.owned.isEmpty)
+        isToldAgain = names.answered(fourth, isOwned: true)
+        #expect(!isToldAgain && names.owned.count == 1)
+        // What the bus refuses is asked for after the next outage, too.
+        let refused = try #require(names.requestAll().first)
+        isToldAgain = names.answered(refused, isOwned: false)
+        #expect(!isToldAgain && names.owned.count == 1)
     }
 }

@@ -27,6 +27,15 @@ struct WaitingHandlerTests {
         #expect(try isKept(size), "there is room again")
         deferred.busLost()
         #expect(deferred.isEmpty)
+        // While there is always one that waits, what was taken makes room, and is freed.
+        #expect(try isKept(size))
+        weak var taken: HeldMessage?
+        for _ in 0..<9 {
+            #expect(try isKept(size), "there is room for a second one")
+            taken = deferred.popFirst()
+            #expect(taken == nil, "it is freed")
+        }
+        #expect(!deferred.isEmpty)
     }
 
     @Test("signals that wait for the end of a handler when the bus is lost are counted")

@@ -308,26 +308,29 @@ extension ConnectionCore {
 
     // MARK: Names
 
-    func requestName(_ name: String, _ options: BusNameOptions, waiter: @escaping @Sendable (DBusError?) -> Void) {
-        let attempted = "own the bus name \(name)"
+    /// Asks the bus for a name.
+    ///
+    /// - Parameter waiter: called once, on the reading thread, or here where nothing can be sent; `nil` where the name is owned, or given back
+    ///   meanwhile.
+    func send(_ request: OwnedNames.Request, waiter: @escaping @Sendable (DBusError?) -> Void) {
+        let attempted = "own the bus name \(request.name)"
         do throws(DBusError) {
-            let message = try DBusMessage.busCall("RequestName", [.string(name), .uint32(options.rawValue)])
-            let number = state.withLock { $0.takeID() }
-            callBus(message) { result in
+            let message = try DBusMessage.busCall(
+                "RequestName",
+                [.string(request.name), .uint32(request.options.rawValue)]
+            )
+            callBus(message) { [self] result in
                 switch result {
                 case .failure(let error):
+                    end(request, isOwned: false)
                     waiter(error)
                 // 1 owner, 2 queued, 3 exists, 4 owned already (D-Bus specification, RequestName).
                 case .success(let reply) where [1, 2, 4].contains(reply.first?.unsignedValue):
                     // Here, on the reading thread: a loss that comes next must find the name among those to restore.
-                    self.state.withLock { state in
-                        // Given back meanwhile, it is the program's no more.
-                        guard state.releasedNames[name] ?? 0 < number else { return }
-                        state.releasedNames[name] = nil
-                        state.names[name] = options
-                    }
+                    end(request, isOwned: true)
                     waiter(nil)
                 case .success:
+                    end(request, isOwned: false)
                     let error = DBusError(
                         .nameTaken,
                         message: "another connection owns it",
@@ -338,7 +341,19 @@ extension ConnectionCore {
                 }
             }
         } catch {
+            end(request, isOwned: false)
             waiter(error)
+        }
+    }
+
+    private func end(_ request: OwnedNames.Request, isOwned: Bool) {
+        guard state.withLock({ $0.names.answered(request, isOwned: isOwned) }) else { return }
+        // The bus may have taken the release before the request. If this fails, the connection is gone, and the name with it.
+        guard let release = try? DBusMessage.busCall("ReleaseName", [.string(request.name)]) else { return }
+        callBus(release) { [self] _ in
+            // Somebody may have asked for the name since, and the bus may have taken that before this release.
+            guard let again = state.withLock({ $0.names.requestAgain(request.name) }) else { return }
+            send(again) { _ in }
         }
     }
 }

@@ -170,18 +170,18 @@ extension ConnectionCore {
     ///
     /// - Returns: false where the connection is not lost any more.
     private func connected(_ socket: BusSocket) -> Bool {
-        let work = state.withLock { state -> (names: [String: BusNameOptions], batch: RuleBatch?, isReading: Bool)? in
+        let work = state.withLock { state -> (names: [OwnedNames.Request], batch: RuleBatch?, isReading: Bool)? in
             guard case .lost = state.phase else { return nil }
             state.phase = .connected(socket)
             if state.wasConnected { state.reconnections += 1 }
             state.wasConnected = true
             state.restorationFailures = state.isReading ? [] : nil
-            return (state.names, state.enqueue(state.rules.reconnected()), state.isReading)
+            return (state.names.requestAll(), state.enqueue(state.rules.reconnected()), state.isReading)
         }
         guard let work else { return false }
         if let batch = work.batch { send(batch) }
-        for (name, options) in work.names {
-            requestName(name, options) { error in
+        for request in work.names {
+            send(request) { error in
                 guard let error else { return }
                 self.state.withLock { $0.restorationFailures?.append(error) }
             }

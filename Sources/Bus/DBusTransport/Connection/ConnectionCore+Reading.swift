@@ -14,7 +14,8 @@ struct DeferredMessages {
     static let countLimit = 65_536
     static let byteLimit = 32 * 1024 * 1024
 
-    private var messages: [HeldMessage] = []
+    /// What was taken is freed at once, also while the next ones keep this from ever being empty.
+    private var messages: [(message: HeldMessage?, bytes: Int)] = []
     private var head = 0
     private var bytes = 0
     /// Those that found no room.
@@ -29,7 +30,7 @@ struct DeferredMessages {
     mutating func append(_ message: HeldMessage, bytes size: Int) -> Bool {
         guard count < Self.countLimit, bytes + size <= Self.byteLimit else { return false }
         bytes += size
-        messages.append(message)
+        messages.append((message, size))
         return true
     }
 
@@ -39,15 +40,25 @@ struct DeferredMessages {
     /// The bus is lost, and with it those who sent what waits: the next bus gives their names to others.
     mutating func busLost() {
         // libdbus's own word of the loss has no sender.
-        lost += UInt64(messages[head...].count { $0.message.sender != nil && !$0.message.isAnswer })
+        lost += UInt64(
+            messages[head...].count { held in
+                held.message.map { $0.message.sender != nil && !$0.message.isAnswer } ?? false
+            }
+        )
         removeAll()
     }
 
     mutating func popFirst() -> HeldMessage? {
         guard head < messages.count else { return nil }
-        let first = messages[head]
+        let first = messages[head].message.take()
+        bytes -= messages[head].bytes
         head += 1
-        if head == messages.count { removeAll() }
+        if head == messages.count {
+            removeAll()
+        } else if head >= 64, head * 2 >= messages.count {
+            messages.removeFirst(head)
+            head = 0
+        }
         return first
     }
 

@@ -39,9 +39,7 @@ final class ConnectionCore: Sendable {
         var ruleActions: [MatchRuleTable.Action] = []
         /// Whether a thread is sending what the table decided.
         var isSendingRuleActions = false
-        var names: [String: BusNameOptions] = [:]
-        /// When names were given back, as ``takeID()`` counts: a request under way, which is older, keeps no name.
-        var releasedNames: [String: UInt64] = [:]
+        var names = OwnedNames()
         /// What a restoration under way could not put in place; `nil` while there is none.
         var restorationFailures: [DBusError]?
         var objects = ObjectTable()
@@ -113,7 +111,7 @@ final class ConnectionCore: Sendable {
 
     func takeSerial() -> UInt32 {
         while true {
-            // Zero is none.
+            // 0 is no serial number.
             let serial = nextSerial.wrappingAdd(1, ordering: .relaxed).oldValue
             if serial != 0 { return serial }
         }

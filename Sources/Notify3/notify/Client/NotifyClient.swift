@@ -94,7 +94,12 @@ final class NotifyClient: Sendable {
         let connection = try Self.connection()
         // A bus that was never there fails the registration. An outage does not: see `lease`.
         if connection.uniqueName == nil {
-            do throws(DBusError) { try connection.flush() } catch  where error.code == .disconnected {}
+            do throws(DBusError) {
+                try connection.flush()
+            } catch where error.code == .disconnected {
+                // This thread has waited for the bus once.
+                try connection.reconnectOnReadingThread()
+            }
         }
         try link.listen(connection, for: self)
         return connection

@@ -136,4 +136,28 @@ import Testing
         #expect(try await probes[1].ask("resume \(tokens[1])") == "status 0")
         try await eventually { probes[1].calls(tokens[1]) == 1 }
     }
+
+    // The process knows that its bus is lost, or notices it in the registration; and the next bus answers nothing.
+    @Test(
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "the process of dbus-broker is another than its launcher"),
+        arguments: [true, false]
+    )
+    func aRegistrationAfterALossWaitsForAStoppedBusOnce(isKnown: Bool) async throws {
+        #expect(try await poster.ask("post order") == "status 0")
+        bus.stop()
+        if isKnown { #expect(try await poster.ask("post order") == "status 9") }
+        try bus.start()
+        bus.suspend()
+        defer { bus.resume() }
+        let began = ContinuousClock.now
+        let token = try await poster.ask("check order", within: .seconds(80))
+        let took = ContinuousClock.now - began
+        #expect(token.hasPrefix("token ") && took < .seconds(32), "\(token) after \(took)")
+        bus.resume()
+        let other = try Probe(bus.environment)
+        try await eventually("what was registered meanwhile is heard") {
+            _ = try await other.ask("post order")
+            return try await poster.ask("read \(token.dropFirst(6))") == "check 1"
+        }
+    }
 }
