@@ -68,9 +68,11 @@ struct NotifydHostileTests {
         hostile.kill()
         // What the bus has kept is read first.
         var calm = try await machine.measure(rounds: 1)
+        let before = try ProcessorTime.now()
         calm = try await machine.measure(rounds: 5)
         print("hostile \(deed): notifyd had \(memory.median >> 10) kB at the median; afterwards: \(calm)")
-        for figures in calm {
+        let isJudged = try Self.isJudged(deed, since: before)
+        for figures in calm where isJudged {
             for name in Figures.names { #expect(figures[name] < Self.time, "\(name)") }
             #expect(figures.count("failed") == 0 && figures.count("wrong") == 0, "\(figures.problems)")
         }
@@ -98,6 +100,7 @@ struct NotifydHostileTests {
         defer { hostile.kill() }
         try await hostile.line { $0 == "ready" }
         var waits: [Duration] = []
+        let before = try ProcessorTime.now()
         for _ in 0..<3 {
             machine.killNotifyd()
             try await machine.startNotifyd()
@@ -110,8 +113,21 @@ struct NotifydHostileTests {
         waits.sort()
         print("hostile \(deed): the first state after a start took \(waits)")
         // notifyd waits for a second for processes that do not report.
-        #expect(waits[1] < (deed == "idles" ? .milliseconds(100) : .milliseconds(1500)))
+        if try Self.isJudged(deed, since: before) {
+            #expect(waits[1] < (deed == "idles" ? .milliseconds(100) : .milliseconds(1500)))
+        }
         #expect(hostile.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(Set(hostile.lines).sorted().prefix(8))")
+    }
+
+    /// Whether the processors were this test's.
+    ///
+    /// dbus-daemon has one queue for notifyd, and takes in more in its turn on a processor than the socket to notifyd has room for: where both wait
+    /// for a processor, that queue grows whatever notifyd does.
+    private static func isJudged(_ deed: String, since earlier: ProcessorTime) throws -> Bool {
+        let others = try ProcessorTime.now().others(since: earlier)
+        guard others >= 0.2 else { return true }
+        print("hostile \(deed): times are not judged, other processes have used \(others) processors")
+        return false
     }
 
     private func withstand(
@@ -126,17 +142,13 @@ struct NotifydHostileTests {
         try await hostile.line { $0 == "ready" }
         let before = try ProcessorTime.now()
         let (busy, memory) = try await machine.measureMemory { try await machine.measure(rounds: 30) }
-        let others = try ProcessorTime.now().others(since: before)
+        let isJudged = try Self.isJudged(deed, since: before)
         for (user, (calm, busy)) in zip(Machine.honestUsers, zip(calm, busy)) {
             print("hostile \(deed): user \(user): \(busy); before: \(calm)")
         }
         print(
             "hostile \(deed): notifyd had \(memory.median >> 10) kB at the median and \(memory.peak >> 10) kB at most"
         )
-        // dbus-daemon has one queue for notifyd, and takes in more in its turn on a processor than the socket to notifyd has room for: where both
-        // wait for a processor, that queue grows whatever notifyd does.
-        let isJudged = others < 0.2
-        if !isJudged { print("hostile \(deed): not judged, other processes have used \(others) processors") }
         for figures in calm + busy where isJudged {
             for name in Figures.names {
                 #expect(figures[name] < time, "\(name)")

@@ -105,8 +105,12 @@ struct FollowCommandTests {
         let folder = try await store(for: process)
         try await control.signOutCurrent()
         try await process.line { $0.contains(#""reason":"cleanup-failed""#) }
-        #expect(try await round()?.progress == .failed)
-        #expect(try await round()?.detail?.contains("did not end within 0.3 seconds and was stopped") == true)
+        // Between two attempts.
+        try await eventually("the report has the reason") {
+            let round = try await round()
+            return round?.progress == .failed
+                && round?.detail?.contains("did not end within 0.3 seconds and was stopped") == true
+        }
         #expect(exists(folder))
         try "".write(toFile: "\(device.directory.path)/gate", atomically: true, encoding: .utf8)
         try await eventually("the receipt is there") { try await round()?.progress == .finished }

@@ -44,7 +44,7 @@ func registerInHandler() -> String {
     begins.signal()
     var token: Int32 = -1
     let status = notify_register_check("outer", &token)
-    guard registered.wait(timeout: .now() + 20) == .success else { return "deaf" }
+    guard registered.wait(timeout: .now() + 120) == .success else { return "deaf" }
     observation.cancel()
     return "status \(status)"
 }
@@ -105,7 +105,7 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
                 if notify_post(first) == 0 { posted.leave() }
             }
         }
-        return posted.wait(timeout: .now() + 20) == .success ? "posted" : "not posted"
+        return posted.wait(timeout: .now() + 120) == .success ? "posted" : "not posted"
     case "register-in-handler": return registerInHandler()
     case "suspend-process": return "status \(notify_suspend_pid(number))"
     case "resume-process": return "status \(notify_resume_pid(number))"

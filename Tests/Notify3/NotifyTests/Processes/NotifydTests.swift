@@ -143,9 +143,12 @@ import Testing
         #expect(try await first.ask("cancel \(watching)") == "status 0")
         let before = first.calls(watching)
         _ = try await first.ask("read \(checking)")
-        try Data("z".utf8).write(to: URL(filePath: path))
-        try await eventually("the other token is true") { try await first.ask("read \(checking)") == "check 1" }
-        #expect(first.calls(watching) == before)
+        for text in ["z", "zz", "zzz"] {
+            try Data(text.utf8).write(to: URL(filePath: path))
+            try await eventually("the other token is true") { try await first.ask("read \(checking)") == "check 1" }
+        }
+        // A call that was under way may be told late.
+        #expect(first.calls(watching) < before + 3)
     }
 
     // Rules, a.8: also if notifyd posts.
