@@ -106,8 +106,8 @@ extension DBusConnection {
     public struct PeerCredentials: Sendable, Hashable {
         /// The effective user.
         public let userID: UInt32
-        /// The effective group and the supplementary ones, in no order. Of a bus that does not tell them, the groups that the machine
-        /// has the user in.
+        /// The effective group and the supplementary ones, in no order. If the bus does not tell them: the groups in which the
+        /// machine lists the user.
         public let groupIDs: [UInt32]
         /// The process; `nil` where the bus cannot tell.
         public let processID: UInt32?
@@ -151,7 +151,7 @@ extension DBusConnection {
         return credentials
     }
 
-    /// Asks once, for whom a wrong program is no harm: the process may have ended, and its id be another's.
+    /// Asks once, where a wrong program does no harm: the process may have ended, and its id be another's.
     ///
     /// - Throws: as ``credentials(of:)``.
     package func firstCredentials(of name: String) async throws(DBusError) -> PeerCredentials {

@@ -18,7 +18,7 @@ struct ClientObserver: @unchecked Sendable {
     let pointer: UnsafeRawPointer?
     let callback: Callback
 
-    /// What removes it; nothing removes NULL (CF-A1).
+    /// The pointer by which a removal finds it; no removal finds NULL (CF-A1).
     var identity: UInt? { pointer.map { UInt(bitPattern: $0) } }
 
     /// Calls with pointers that a client owns (CF-U3).

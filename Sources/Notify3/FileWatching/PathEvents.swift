@@ -14,7 +14,7 @@ import Glibc
 /// | create | the file was created, or replaced by another |
 /// | mtime, ctime | other times |
 ///
-/// A path whose directory or file may not be read is told of by what two looks at it show (``PathResolution/isCompared``). What inotify does
+/// Where directory or file may not be read, two looks at the path are compared (``PathResolution/isCompared``). What inotify does
 /// not report is missed: writes through a memory mapping, changes that another machine makes on a network file system, file systems mounted
 /// over a directory on the way; and writes through another link of a file that may not be read, until something else happens to it.
 package struct PathEvents: OptionSet, Hashable, Sendable {

@@ -43,7 +43,7 @@ struct Program {
     private func status(_ invocation: Invocation) -> CInt {
         do throws(DBusError) {
             let connection = try DBusConnection.open(invocation.bus(starter: nil))
-            // Without a start: the status is about the running notifyd.
+            // This call starts no notifyd: the status is that of the running one.
             let status = try NotifydProtocol.status(
                 { call throws(DBusError) in try connection.callAndWait(taking: call) },
                 options: .noAutoStart

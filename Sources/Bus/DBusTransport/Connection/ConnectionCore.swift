@@ -139,7 +139,7 @@ final class ConnectionCore: Sendable {
     /// Hands a message to the bus. On return the kernel has it; only on the reading thread, which must not wait, it may still be queued.
     ///
     /// A process without a reading thread notices only here that the bus was restarted. It connects anew then and sends once more: the
-    /// write failed. Where it was the write of another thread that failed, the message may have arrived, and arrives twice.
+    /// write failed. If another thread's write failed, the bus may have this message already, and receivers get it twice.
     func send(_ message: borrowing DBusMessage) throws(DBusError) {
         let socket = try socket(Self.attempt(message))
         if try hand(message, to: socket) { return }

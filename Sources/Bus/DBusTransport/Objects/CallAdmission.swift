@@ -17,7 +17,7 @@ public struct CallLimits: Sendable, Hashable {
     /// Bytes of the calls of all senders. 16 MiB.
     public var bytes = 16 << 20
 
-    /// The limits that suit most services; set those that do not.
+    /// These limits suit most services. Change those that do not suit yours.
     public init() {}
 }
 

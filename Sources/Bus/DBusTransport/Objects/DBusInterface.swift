@@ -78,7 +78,7 @@ public struct DBusInterface: Sendable {
             self.handler = .inOrder(handler)
         }
 
-        /// As the method whose calls are handled in order, but reads the arguments itself: for those of which no copy may stay in memory.
+        /// As the method whose calls are handled in order, but reads the arguments itself: for arguments of which no copy may stay in memory.
         package init(
             _ name: String,
             in inputs: [Argument] = [],
@@ -142,7 +142,7 @@ public struct DBusInterface: Sendable {
     /// An interface that introspection shows as a document describes it, comments included.
     ///
     /// - Parameter document: an introspection document with one element `<interface>`, written as introspection writes it: each tag in a line
-    ///   of its own. That it says what the methods take and return is the caller's to see to.
+    ///   of its own. The caller makes sure that it says what the methods take and return.
     package init(
         _ name: String,
         methods: [Method] = [],

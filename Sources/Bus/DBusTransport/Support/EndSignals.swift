@@ -4,7 +4,7 @@ import Glibc
 
 /// The signals that ask a program to end, as something to wait for. A program makes one of these, and keeps it.
 ///
-/// The handlers write into an eventfd, which is there before them, so that no moment is left in which a signal is lost: a dispatch source becomes
+/// The handlers write into an eventfd, which is there before them, so the process loses no signal: a dispatch source becomes
 /// active later than the call that makes it, and one thread that does not block a signal is enough for a signalfd to miss it.
 package struct EndSignals {
     private let stream: AsyncStream<Void>

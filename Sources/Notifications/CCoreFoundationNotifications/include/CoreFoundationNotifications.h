@@ -3,10 +3,10 @@
 
 // What CFNotificationCenter.h does not declare on Linux. The library that defines these functions defines the declared ones too.
 //
-// The functions return no errors. What they cannot do they tell on standard error, or to the observers of UnthrownFailures in Swift's
-// module NotifyCenter: there is no bus, a userInfo cannot travel, an object is no center, a text is no Unicode, because a surrogate stands
-// alone in it. Then they do nothing. NULL where it has no meaning does nothing, and is not told. The suspension behaviour 0 stands for
-// coalesce; a number other than 0 to 4 registers with coalesce too, and is told.
+// The functions return no errors. A function that fails does nothing else than write a line to standard error, or tell the observers of
+// UnthrownFailures in Swift's module NotifyCenter: there is no bus, a userInfo cannot travel, an object is no center, a text is no Unicode,
+// because a surrogate stands alone in it. Where NULL has no meaning, the function does nothing and reports nothing. The suspension behaviour
+// 0 stands for coalesce; a number other than 0 to 4 registers with coalesce too, and is reported.
 //
 // Two things to know in Swift 6. A closure literal at the top level of a program, given as callback, belongs to the main actor, and traps
 // when a local post calls it on another thread: write a function, or a global of type CFNotificationCallback in another file. And

@@ -80,7 +80,8 @@ package final class CallbackCenter: Sendable {
 
     // MARK: Observers
 
-    /// Registers; in force on return (CF-A11). The handler runs on the main queue, that of a local center on the poster's thread.
+    /// Registers; in force on return (CF-A11). The main queue calls the handler; a local center calls it on the poster's
+    /// thread.
     ///
     /// - Parameters:
     ///   - observer: what removals name. The pointer is never followed (CF-A2); a registration for `nil` stays for good (CF-A1).

@@ -96,8 +96,8 @@ final class BusCenter: Sendable {
         state.withLock { $0.recentlyPosted.keep(new, of: name) }
     }
 
-    /// A bus of one session reaches that session. Its observers hear the post, as they do on a Mac; that no others do, the process is
-    /// told once (CF-P7, CF-B8).
+    /// A bus of one session reaches that session. Its observers hear the post, as they do on a Mac. ``UnthrownFailures``
+    /// tells the process once that no other session hears it (CF-P7, CF-B8).
     private func reportUnreachedSessions() {
         guard let bus = state.withLock({ $0.link?.connection.bus }), bus != .system else { return }
         let isSaid = Self.saidThatOneSessionHears.withLock { isSaid in

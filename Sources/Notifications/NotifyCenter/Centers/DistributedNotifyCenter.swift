@@ -32,7 +32,7 @@ public struct PostingOptions: OptionSet, Sendable, Hashable {
     public static let deliverImmediately = PostingOptions(rawValue: 1 << 0)
 
     /// To the observers of all login sessions (CF-P7). A center on the system bus reaches all of them anyway. One on another bus reaches
-    /// those of its own session; that it reaches no others, the process is told once, by ``UnthrownFailures`` (CF-B8).
+    /// those of its own session; ``UnthrownFailures`` tells the process once that no other session hears it (CF-B8).
     public static let postToAllSessions = PostingOptions(rawValue: 1 << 1)
 }
 

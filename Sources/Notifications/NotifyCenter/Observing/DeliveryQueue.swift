@@ -65,7 +65,7 @@ struct DeliveryQueue<Element> {
 
     /// Drops what has to go, by the policy, so that one more can wait.
     ///
-    /// - Returns: whether there is room; where there is none, it is the new one that goes.
+    /// - Returns: whether there is room; if there is none, the queue drops the new element.
     private mutating func makeRoom(for new: Int) -> Bool {
         switch buffering.policy {
         case .oldest(let limit):
@@ -167,10 +167,10 @@ struct DeliveryQueue<Element> {
 
     // MARK: Jobs
 
-    /// How many that wait have no job: the last ones.
+    /// The number of waiting elements without a job. They are the last ones.
     var countWithoutJob: Int { max(0, count - jobs) }
 
-    /// Counts one more job, unless as many as `limit` or as elements wait are on their way.
+    /// Counts one more job, unless `limit` jobs, or one for each waiting element, are under way.
     ///
     /// - Returns: whether the caller must start the job.
     mutating func ask(limit: Int) -> Bool {

@@ -56,7 +56,7 @@ final class NotificationRouter: Sendable {
     /// No delivery begins after this, except on a thread that has taken its notification already.
     func suspend() {
         state.withLock { state in
-            // What a queue was given before, and has not delivered, waits from now on.
+            // What the queues have not delivered waits from now on.
             if !state.suspension.isSuspended { state.holders = nil }
             state.suspension.suspend()
             gate.limit = state.suspension.limit
@@ -118,7 +118,7 @@ final class NotificationRouter: Sendable {
         state.withLock { state in
             state.received += 1
             let receivers = state.registry.receivers(name: notification.name, object: notification.object)
-            // What nobody receives flushes nothing.
+            // A notification without a receiver flushes nothing.
             let isImmediate =
                 state.suspension.isSuspended
                 && receivers.contains { receiver in

@@ -51,8 +51,8 @@ struct ObserverRegistry<Object: Hashable, Observer> {
 
     /// Who receives a post of `name` about `object`; one without an object reaches only those who asked for any object (CF-P2).
     ///
-    /// - Returns: the receivers in order, and `nil` in the place of some that were removed: what almost every post finds is a list as it is
-    ///   kept, which is not copied.
+    /// - Returns: the receivers in order, and `nil` in the place of some that were removed: almost every post finds one kept list,
+    ///   which this returns without a copy.
     func receivers(name: NotificationName, object: Object?) -> [Observer?] {
         let named = byName[name]
         if anyName.isEmpty, named?.byObject.isEmpty ?? true { return named?.anyObject.observers ?? [] }

@@ -34,7 +34,7 @@ struct NotificationSize {
 }
 
 /// How property-list values travel: as the D-Bus types that any tool shows and makes, so that `busctl` and `gdbus` can post
-/// and watch them. What D-Bus has no type for travels as a struct or array that no other value becomes:
+/// and watch them. A value without a D-Bus type travels as a struct or array that stands for no other value:
 ///
 /// | value | D-Bus |
 /// |---|---|

@@ -17,7 +17,7 @@ struct WaitingCalls: Sendable, Hashable {
 /// First, in the order of the bus: where notifyd does not know yet who calls, everything that comes later waits for the bus's answer; otherwise
 /// a name that one process hands on to a new one would have no registration in between, and would lose its state. After its start, notifyd
 /// carries out nothing but reports, until all processes that had registrations before have reported or their time is over. Then the calls have
-/// their ``Turns``: who calls without end waits for its own calls.
+/// their ``Turns``: a caller that never stops waits for its own calls alone.
 struct Arrivals<Call> {
     /// What a call means for the order.
     enum Kind {

@@ -1,4 +1,4 @@
-/// First in, first out. What was taken is not kept until the queue is empty, which a user can put off.
+/// First in, first out. It frees what was taken early: a user could keep the queue from ever being empty.
 struct Queue<Element> {
     private var elements: [Element] = []
     private var head = 0

@@ -1,4 +1,4 @@
-/// How much of what notifyd sent to them its callers have not read, as far as notifyd knows. Pure.
+/// How many bytes of notifyd's messages its callers have not read, as far as notifyd knows. Pure.
 ///
 /// A bus keeps what a connection does not read, and dbus-daemon reads nothing more from notifyd, for anybody, while it keeps 127 MB of
 /// notifyd's messages. So notifyd asks a connection from time to time whether it reads (`Ping`), and answers nothing more where that stays open

@@ -30,7 +30,7 @@ package enum NotifydProtocol {
     package static let interface = "org.notifycenter.Notifyd1"
     package static let errorPrefix = "org.notifycenter.Notifyd1.Error."
     /// Each process with registrations queues for this name, and nobody calls it: who is in the queue when notifyd starts has something to
-    /// report. It says nothing to own it.
+    /// report. To own it means nothing.
     package static let clientsBusName = "org.notifycenter.Notifyd1.Clients"
 
     package enum Method: String, Sendable {

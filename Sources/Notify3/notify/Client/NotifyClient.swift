@@ -96,7 +96,7 @@ final class NotifyClient: Sendable {
         if connection.uniqueName == nil {
             do throws(DBusError) {
                 try connection.flush()
-            } catch where error.code == .disconnected {
+            } catch  where error.code == .disconnected {
                 // This thread has waited for the bus once.
                 try connection.reconnectOnReadingThread()
             }
