@@ -28,6 +28,7 @@ extension DaemonService: CallScheduler {
         let standing = wantsAnswer ? standing(of: sender, user) : .anything
         if standing == .nothing {
             figures.dropped += 1
+            if unread.dropped(sender) { ask(sender) }
             return .drop
         }
         let limit = user.map { state.limits(ofUser: $0).waiting } ?? .limitOfStrangers
@@ -95,7 +96,8 @@ extension DaemonService: CallScheduler {
                 return unread.overdue().forEach(ask)
             case nil, "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Timeout",
                 "org.freedesktop.DBus.Error.LimitsExceeded":
-                return unread.failedToAsk(connection)
+                unread.failedToAsk(connection)
+                return unread.overdue().forEach(ask)
             // Any other error is the connection's own word.
             default: break
             }

@@ -22,6 +22,8 @@ struct UnreadAnswers {
         var bytes = 0
         /// The question under way, with the bytes that were sent before it, and whom it counts for; `nil` while there is none.
         var asked: (bytes: Int, user: UInt32?)?
+        /// Calls that were dropped since it last read.
+        var dropped = 0
     }
 
     /// A connection is asked after so many bytes; and earlier where its user has so much unread that all its connections are asked.
@@ -108,7 +110,16 @@ struct UnreadAnswers {
             return false
         }
         uses[connection]?.bytes -= read
+        uses[connection]?.dropped = 0
         return ask(connection)
+    }
+
+    /// A call of a connection that has too much unread was dropped. Returns whether to ask the connection: after a question that failed, nothing is
+    /// sent to it that would lead to the next one. After 1, 2, 4, 8 … calls, so that a flood of them is not answered by a flood of questions.
+    mutating func dropped(_ connection: String) -> Bool {
+        guard let before = uses[connection]?.dropped else { return false }
+        uses[connection]?.dropped = before + 1
+        return before & (before + 1) == 0 && ask(connection, isLate: true)
     }
 
     /// The question has failed, and says nothing.

@@ -42,6 +42,25 @@ import Testing
         #expect(overdue.count == 1)
     }
 
+    @Test mutating func aConnectionWhoseQuestionFailedIsAskedAgainWhenItGoesOnCalling() {
+        let asks = unread.sent(100_000, to: "a", 1)
+        #expect(asks && standing("a") == .nothing)
+        let whileAsked = unread.dropped("a")
+        #expect(!whileAsked, "one question at a time")
+        unread.failedToAsk("a")
+        var asked: [Int] = []
+        for call in 2..<40 where unread.dropped("a") {
+            asked.append(call)
+            unread.failedToAsk("a")
+        }
+        #expect(asked == [2, 4, 8, 16, 32])
+        while !unread.dropped("a") {}
+        _ = unread.read("a")
+        #expect(standing("a") == .anything)
+        let ofStranger = unread.dropped("b")
+        #expect(!ofStranger)
+    }
+
     @Test mutating func whoReadsIsAnsweredWithoutEnd() {
         for _ in 0..<1000 { if unread.sent(1000, to: "a", 1) { _ = unread.read("a") } }
         #expect(standing("a") == .anything)
