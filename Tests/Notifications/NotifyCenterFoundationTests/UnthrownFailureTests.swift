@@ -73,6 +73,44 @@ struct UnthrownFailureTests {
         }
     }
 
+    // Outages, the column of a bus that is stopped.
+    @Test(
+        "on a stopped bus an observer is added after 25 seconds, which is reported, and hears when the bus goes on; a sequence is empty",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "the process of dbus-broker is another than its launcher")
+    )
+    func addedOnAStoppedBus() async throws {
+        let bus = try PrivateBus()
+        let center = DistributedNotificationCenter(bus: bus.bus)
+        center.post(name: .init("before"), object: nil)
+        bus.suspend()
+        defer { bus.resume() }
+        let heard = Locked<[String]>([])
+        async let adding = onThread {
+            failures {
+                center.addObserver(forName: .init("n"), object: nil, queue: OperationQueue()) { notification in
+                    heard.withLock { $0.append(notification.name.rawValue) }
+                }
+            }
+        }
+        async let listening = onThread {
+            var sequence: DistributedNotificationCenter.Notifications?
+            let told = failures { sequence = center.notifications(named: .init("other")) }
+            return (told, sequence)
+        }
+        let added = try await adding
+        #expect(added.count == 1 && added.allSatisfy { $0.contains("is kept") }, "\(added)")
+        let (told, sequence) = try await listening
+        #expect(told.count == 1)
+        var iterator = try #require(sequence).makeAsyncIterator()
+        #expect(await iterator.next() == nil)
+        bus.resume()
+        let poster = DistributedNotifyCenter(bus: bus.bus)
+        try await eventually("it hears") {
+            try? poster.post("n")
+            return heard.withLock { !$0.isEmpty }
+        }
+    }
+
     @Test("without a bus the failure is reported, and the sequence is empty")
     func noBus() async throws {
         let center = DistributedNotificationCenter(bus: .address("unix:path=/nowhere/bus"))

@@ -165,4 +165,52 @@ struct OutageTests {
             observation.counts.delivered == 10_000
         }
     }
+
+    // Outages, the column of a bus that is stopped. One test for all: each of these waits for half a minute.
+    @Test(
+        "on a stopped bus each function ends after the time that is documented, registers nothing by halves, and what was posted arrives in the end",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "the process of dbus-broker is another than its launcher")
+    )
+    func stoppedBus() async throws {
+        let (bus, full) = (try PrivateBus(), try PrivateBus())
+        let center = DarwinNotifyCenter(bus: bus.bus)
+        let observation = try await center.observe("n", delivery: .immediate) { _ in }
+        let flooder = DistributedNotifyCenter(bus: full.bus)
+        try flooder.post("before")
+        bus.suspend()
+        full.suspend()
+        defer { for bus in [bus, full] { bus.resume() } }
+        // The kernel has room for it.
+        try center.post("n")
+        let began = ContinuousClock.now
+        func ends(_ work: () async throws(DBusError) -> Void) async -> (code: DBusError.Code?, after: Duration) {
+            do throws(DBusError) {
+                try await work()
+                return (nil, ContinuousClock.now - began)
+            } catch {
+                return (error.code, ContinuousClock.now - began)
+            }
+        }
+        async let observing = ends { () async throws(DBusError) in _ = try await center.observe("late") { _ in } }
+        async let flushing = ends { () async throws(DBusError) in try await center.flush() }
+        async let short = ends { () async throws(DBusError) in try await center.flush(timeout: .milliseconds(100)) }
+        async let flooding = onThread {
+            let content = ["text": PropertyListValue.string(String(repeating: "x", count: 100_000))]
+            do throws(DBusError) {
+                while true { try flooder.post("flood", userInfo: content) }
+            } catch {
+                return (code: error.code, after: ContinuousClock.now - began)
+            }
+        }
+        let quick = await short
+        #expect(quick.code == .timedOut && quick.after < .seconds(20), "\(quick)")
+        for end in [await observing, await flushing] {
+            #expect(end.code == .timedOut && end.after > .seconds(24) && end.after < .seconds(32), "\(end)")
+        }
+        let flood = try await flooding
+        #expect(flood.code == .timedOut && flood.after > .seconds(29) && flood.after < .seconds(45), "\(flood)")
+        #expect(center.statistics.observers == 1 && center.statistics.reconnections == 0)
+        bus.resume()
+        try await eventually("the observer that was in place hears") { observation.counts.delivered == 1 }
+    }
 }
