@@ -76,14 +76,14 @@ struct DemoIdentityTests {
         arguments: ["broker and three apps start", "Ada signs in", "administrator ends", "the provider stands still"]
     )
     func interrupted(_ moment: String) async throws {
-        struct Ended: Error { let text: String }
+        struct Ended: Error { let status: Int32, text: String }
         let directory = try TemporaryDirectory("t")
         let temporary = "\(directory.path)/t"
         try FileManager.default.createDirectory(atPath: temporary, withIntermediateDirectories: true)
         let demo = try ChildProcess(ChildProcess.built("demo-identity"), environment: ["TMPDIR": temporary])
         try await onThread {
             while !demo.errorText.contains(moment) {
-                guard demo.isRunning else { throw Ended(text: demo.errorText) }
+                guard demo.isRunning else { throw Ended(status: demo.waitUntilExit(), text: demo.errorText) }
                 usleep(500)
             }
             // In the middle of a sign-in, the browser is open.
