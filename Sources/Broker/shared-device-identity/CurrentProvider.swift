@@ -45,6 +45,9 @@ final class CurrentProvider: Sendable {
     /// Ends all sign-ins that are under way.
     func cancelAll() { try? state.withLock { $0.provider }.get().cancelAll() }
 
+    /// The network is back: what has failed is asked for again as soon as somebody needs it.
+    func forgetFailures() { client?.forgetFailures() }
+
     /// The file has changed, or was read for the first time. A provider that stays the same goes on, with its sign-ins.
     func use(_ update: ManagedConfigurationUpdate) {
         if let problem = update.problem { log.error("managed configuration", metadata: ["problem": "\(problem)"]) }

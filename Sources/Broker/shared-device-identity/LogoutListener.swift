@@ -8,18 +8,24 @@ import OrganisationIdentity
 import Synchronization
 
 /// Listens for the provider's word that sessions have ended, at the address of the configuration or the socket that systemd passes, and tells the broker.
-final class LogoutListener: Sendable {
-    private struct State {
-        var address: ListeningAddress?
-        var listener: HTTPListener?
-        var logout: (client: OpenIDConnectClient, handler: BackChannelLogout)?
-    }
+actor LogoutListener {
+    /// Between two attempts to listen: an address may be another program's still, or not this machine's yet.
+    private static let (shortestPause, longestPause): (Duration, Duration) = (.seconds(1), .seconds(10))
 
     private let reports: ProviderReports
     private let log: Logger
-    private let state = Locked(State())
     /// From systemd, for as long as this process runs.
     private let passed: CInt?
+
+    private var logout: (client: OpenIDConnectClient, handler: BackChannelLogout)?
+    private var wanted: ListeningAddress?
+    private var open: (address: ListeningAddress, listener: HTTPListener)?
+    /// Whether the one is brought into line with the other just now, and has to be once more.
+    private var (isChanging, hasChanged) = (false, false)
+    private var retry: Task<Void, Never>?
+    private var pause = LogoutListener.shortestPause
+    /// Of the last failure: the same one is not said again.
+    private var problem: String?
 
     init(reports: ProviderReports, log: Logger) {
         self.reports = reports
@@ -27,33 +33,62 @@ final class LogoutListener: Sendable {
         passed = ListeningSocket.passed(environment: ProcessInfo.processInfo.environment)
     }
 
-    /// The configuration has changed, or was read for the first time.
-    func use(_ current: CurrentProvider) {
-        let address = current.settings?.backChannelLogout
+    deinit { retry?.cancel() }
+
+    /// The configuration has changed, or was read for the first time. Returns when the first attempt to listen is over.
+    func use(_ current: CurrentProvider) async {
         let client = current.client
-        let isSame = state.withLock { state -> Bool in
-            // It knows which tokens it has taken.
-            if state.logout?.client !== client { state.logout = client.map { ($0, handler(of: $0)) } }
-            return state.address == address
+        // It knows which tokens it has taken.
+        if logout?.client !== client { logout = client.map { ($0, handler(of: $0)) } }
+        wanted = current.settings?.backChannelLogout
+        (pause, problem) = (Self.shortestPause, nil)
+        await change()
+    }
+
+    private func change() async {
+        guard !isChanging else {
+            hasChanged = true
+            return
         }
-        guard !isSame else { return }
-        // Closed before another one is opened at the same address.
-        let old = state.withLock { state -> HTTPListener? in
-            defer { (state.listener, state.address) = (nil, nil) }
-            return state.listener
-        }
-        withExtendedLifetime(old) {}
-        guard let address else { return }
+        isChanging = true
+        defer { isChanging = false }
+        repeat {
+            hasChanged = false
+            retry?.cancel()
+            guard open?.address != wanted else { continue }
+            if let old = open {
+                open = nil
+                // Before another one is opened, which may be at the same port.
+                await old.listener.close()
+            }
+            if let wanted, !hasChanged { listen(at: wanted) }
+        } while hasChanged
+    }
+
+    private func listen(at address: ListeningAddress) {
         do {
-            let listener = try HTTPListener(adopting: open(address)) { [weak self] request in
-                guard let logout = self?.state.withLock({ $0.logout?.handler }) else { return ListenerResponse(404) }
+            let listener = try HTTPListener(adopting: socket(address)) { [weak self] request in
+                guard let logout = await self?.logout?.handler else { return ListenerResponse(404) }
                 return await logout.answer(request)
             }
-            state.withLock { ($0.listener, $0.address) = (listener, address) }
+            open = (address, listener)
             log.info("listens for logouts of the provider's", metadata: ["address": "\(address.text)"])
         } catch {
+            let reason = "\(error)"
             // Sign-ins go on, and the provider is asked: only this way is closed.
-            log.error("nobody hears of logouts at the provider", metadata: ["reason": "\(error)"])
+            if reason != problem {
+                log.error(
+                    "nobody hears of logouts at the provider; it is tried again",
+                    metadata: ["reason": "\(reason)"]
+                )
+            }
+            problem = reason
+            let wait = pause
+            pause = min(pause * 2, Self.longestPause)
+            retry = Task { [weak self] in
+                guard (try? await Task.sleep(for: wait)) != nil else { return }
+                await self?.change()
+            }
         }
     }
 
@@ -65,8 +100,8 @@ final class LogoutListener: Sendable {
         }
     }
 
-    private func open(_ address: ListeningAddress) throws -> CInt {
-        if let passed { return dup(passed) }
+    private func socket(_ address: ListeningAddress) throws -> CInt {
+        if let passed { return fcntl(passed, F_DUPFD_CLOEXEC, 0) }
         return switch address {
         case .network(let address, let port): try ListeningSocket.open(address: address, port: port)
         case .socket(let path): try ListeningSocket.open(path: path)

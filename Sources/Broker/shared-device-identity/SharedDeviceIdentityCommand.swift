@@ -63,13 +63,13 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
             log.critical("\(error)")
             throw ExitCode(error is DBusError ? EX_UNAVAILABLE : EX_CONFIG)
         }
-        logouts.use(current)
+        await logouts.use(current)
         signals.use(current)
         process.isReady { true }
         let following = Task {
             for await update in updates {
                 current.use(update)
-                logouts.use(current)
+                await logouts.use(current)
                 signals.use(current)
             }
         }
@@ -112,6 +112,8 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
     ) -> NetworkWatch? {
         do {
             return try NetworkWatch {
+                // First: what asks next has another attempt.
+                current.forgetFailures()
                 signals.wake()
                 guard let issuer = current.settings?.issuer.text else { return }
                 // The broker decides; one that is not there has nobody signed in, or asks at its start.

@@ -117,7 +117,8 @@ package struct IdentityError: Error, Sendable, Hashable, CustomStringConvertible
     package let code: Code
     /// What happened, and what helps.
     package let description: String
-    /// With `slowDown`: how long the next attempt is refused from now on.
+    /// With `slowDown`: how long the next attempt is refused from now on. With `providerUnavailable`: how long the provider wants to be left alone, at
+    /// most 300 s; `nil` where it does not say.
     package let retryAfter: Duration?
 
     /// An error of this code; the text is for people, and must not tell what `code` hides.

@@ -191,6 +191,7 @@ extension RenewalOutcome {
             var fields = IdentityFields(["outcome": .string(word.rawValue)])
             fields.values["code"] = error.map { .string($0.code.rawValue) }
             fields.values["message"] = error.map { .string($0.description) }
+            fields.values["retryAfter"] = error?.retryAfter.map { .double($0 / .seconds(1)) }
             return fields
         }
         switch self {
@@ -212,7 +213,13 @@ extension RenewalOutcome {
 
     package init(_ fields: IdentityFields) throws(IdentityError) {
         func error() throws(IdentityError) -> IdentityError {
-            IdentityError(try fields.word("code", IdentityError.Code.self), try fields.text("message"))
+            let wait: Duration? =
+                fields.values["retryAfter"] == nil ? nil : .seconds(max(0, min(try fields.number("retryAfter"), 300)))
+            return IdentityError(
+                try fields.word("code", IdentityError.Code.self),
+                try fields.text("message"),
+                retryAfter: wait
+            )
         }
         switch try fields.word("outcome", Word.self) {
         case .renewed:

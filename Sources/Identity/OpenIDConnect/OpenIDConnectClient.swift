@@ -22,7 +22,7 @@ package final class OpenIDConnectClient: Sendable {
     private let http: HTTPClient
     let clock: Clock
     private let metadataCache = Locked(MetadataCache())
-    private let keyCache = Locked(KeyCache())
+    private let keys: ProviderKeys
 
     /// The two clocks, and waiting; tests have others.
     package struct Clock: Sendable {
@@ -54,6 +54,7 @@ package final class OpenIDConnectClient: Sendable {
         self.overrides = overrides
         self.http = http
         self.clock = clock
+        keys = ProviderKeys(clock: clock)
     }
 
     // MARK: The provider
@@ -146,11 +147,13 @@ package final class OpenIDConnectClient: Sendable {
     ///
     /// - Parameters:
     ///   - name: what it is to be, for people.
+    ///   - need: where it came from.
     ///   - isPatient: whether a token whose key may be a new one counts as not to be judged while the keys may not be read again.
     /// - Throws: `SignInError`: `authenticationFailed`, `providerUnavailable`.
     package func verify(
         _ text: String,
         as name: String = "ID token",
+        from need: KeyNeed = .message,
         isPatient: Bool = false
     ) async throws(SignInError) -> VerifiedToken {
         let token: CompactSignature
@@ -159,21 +162,15 @@ package final class OpenIDConnectClient: Sendable {
         } catch {
             throw .notSigned(name, by: issuer, error.description)
         }
-        var hasFetched = false
-        while true {
-            switch keyCache.withLock({ $0.verify(token, at: clock.now()) }) {
-            case .verified(let verified): return verified
-            case .refused(let error):
-                guard isPatient, !hasFetched, error.mayBeNewKey else {
-                    throw .notSigned(name, by: issuer, error.description)
-                }
-                throw .unreachable(issuer, "its keys were read a moment ago, and lack this one")
-            case .unavailable: throw .unreachable(issuer, "its keys could not be read")
-            case .fetch:
-                guard !hasFetched else { throw .unreachable(issuer, "its keys could not be read") }
-                hasFetched = true
-                try await fetchKeys()
+        let (verdict, hasRead) = try await keys.verify(token, for: need, readKeys)
+        switch verdict {
+        case .verified(let verified): return verified
+        case .refused(let error):
+            guard isPatient, !hasRead, error.mayBeNewKey else {
+                throw .notSigned(name, by: issuer, error.description)
             }
+            throw .unreachable(issuer, "its keys were read a moment ago, and lack this one")
+        case .unavailable, .fetch: throw .unreachable(issuer, "its keys could not be read")
         }
     }
 
@@ -191,27 +188,35 @@ package final class OpenIDConnectClient: Sendable {
 
     /// Sees to it that the keys are there.
     private func prepareKeys() async throws(SignInError) {
-        switch keyCache.withLock({ $0.readiness(at: clock.now()) }) {
-        case .ready: return
-        case .fetch: try await fetchKeys()
-        case .unavailable: throw .unreachable(issuer, "its keys could not be read")
-        }
+        guard try await keys.prepare(readKeys) else { throw .unreachable(issuer, "its keys could not be read") }
     }
 
     /// Reads the keys.
-    func fetchKeys() async throws(SignInError) {
-        let provider = try await provider()
-        keyCache.withLock { $0.willFetch(at: clock.now()) }
-        let response = try await get(provider.metadata.keysAddress, HTTPLimits(size: JSONWebKeySet.maximumSize))
-        guard response.status == 200 else {
-            throw .unreachable(issuer, "its keys answer with status \(response.status)")
-        }
-        do throws(JSONWebKeySet.Flaw) {
-            let keys = try JSONWebKeySet(parsing: response.body)
-            keyCache.withLock { $0.read(keys, at: clock.now()) }
+    func fetchKeys() async throws(SignInError) { try await keys.reread(readKeys) }
+
+    @Sendable
+    private func readKeys(_ willAsk: @Sendable () -> Void) async -> Result<JSONWebKeySet, SignInError> {
+        do throws(SignInError) {
+            let address = try await provider().metadata.keysAddress
+            willAsk()
+            let response = try await get(address, HTTPLimits(size: JSONWebKeySet.maximumSize))
+            guard response.status == 200 else {
+                throw .unreachable(issuer, "its keys answer with status \(response.status)", response.retryAfter)
+            }
+            do throws(JSONWebKeySet.Flaw) {
+                return .success(try JSONWebKeySet(parsing: response.body))
+            } catch {
+                throw .unreachable(issuer, "its keys cannot be read: \(error)")
+            }
         } catch {
-            throw .unreachable(issuer, "its keys cannot be read: \(error)")
+            return .failure(error)
         }
+    }
+
+    /// The network is back: what has failed is asked for again as soon as somebody needs it.
+    package func forgetFailures() {
+        metadataCache.withLock { $0.forgetFailure() }
+        keys.forgetFailures()
     }
 
     /// Tells who the tokens are of. Tokens that are refused are ended.
@@ -242,7 +247,9 @@ package final class OpenIDConnectClient: Sendable {
             accessToken: access,
             requestedAt: requestedAt
         )
-        if let text = tokens.idToken { return try IDToken(await verify(text), expectation, now: clock.date()) }
+        if let text = tokens.idToken {
+            return try IDToken(await verify(text, from: .answer), expectation, now: clock.date())
+        }
         // The authorization code flow has to have one; only the device grant is one of OAuth's (RFC 8628).
         guard case .absent = nonce else { throw .badToken(issuer, "there is no ID token") }
         return try await userInfo(access, of: nil)
@@ -258,7 +265,11 @@ package final class OpenIDConnectClient: Sendable {
         }
         let response = try await get(endpoint, HTTPLimits(), fields: ["Authorization": "Bearer \(accessToken)"])
         guard case .granted(let json) = EndpointAnswer(response) else {
-            throw .unreachable(issuer, "its userinfo_endpoint answers with status \(response.status)")
+            throw .unreachable(
+                issuer,
+                "its userinfo_endpoint answers with status \(response.status)",
+                response.retryAfter
+            )
         }
         return try IDToken(userInfo: json, issuer: issuer, subject: subject)
     }
@@ -364,7 +375,7 @@ package final class OpenIDConnectClient: Sendable {
             earlier: earlier
         )
         do throws(SignInError) {
-            _ = try IDToken(await verify(text), expectation, now: clock.date())
+            _ = try IDToken(await verify(text, from: .answer), expectation, now: clock.date())
             return .renewed(tokens)
         } catch {
             // The old token is used up. What the new one is worth is not known, so the person has to say who they are. Their session goes on.

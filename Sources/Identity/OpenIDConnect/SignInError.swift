@@ -22,10 +22,13 @@ package struct SignInError: Error, Sendable, Hashable, CustomStringConvertible {
 
     package let code: Code
     package let description: String
+    /// How long the provider wants to be left alone (`Retry-After`), at most 300 s; `nil` where it does not say.
+    package let retryAfter: Duration?
 
-    package init(_ code: Code, _ description: String) {
+    package init(_ code: Code, _ description: String, retryAfter: Duration? = nil) {
         self.code = code
         self.description = description
+        self.retryAfter = retryAfter
     }
 }
 
@@ -82,8 +85,12 @@ extension SignInError {
 
     static let expired = SignInError(.loginExpired, "the code has expired; begin again")
 
-    static func unreachable(_ issuer: Issuer, _ reason: String) -> SignInError {
-        SignInError(.providerUnavailable, "\(issuer) cannot be reached (\(reason.printable(300)))")
+    static func unreachable(_ issuer: Issuer, _ reason: String, _ retryAfter: Duration? = nil) -> SignInError {
+        SignInError(
+            .providerUnavailable,
+            "\(issuer) cannot be reached (\(reason.printable(300)))",
+            retryAfter: retryAfter
+        )
     }
 
     static func unknownClient(_ issuer: Issuer) -> SignInError {

@@ -314,7 +314,11 @@ package final class OpenIDConnectProvider: OrganisationProvider {
 extension IdentityError {
     /// The same, as the broker knows it.
     init(_ error: SignInError) {
-        self.init(Code(rawValue: error.code.rawValue) ?? .providerFailed, error.description)
+        self.init(
+            Code(rawValue: error.code.rawValue) ?? .providerFailed,
+            error.description,
+            retryAfter: error.retryAfter
+        )
     }
 
     static let unknownSignIn = IdentityError(.loginExpired, "this sign-in is over, or was never begun; begin again")

@@ -7,137 +7,6 @@ import Synchronization
 import TestProviders
 import Testing
 
-/// A device that listens for logouts, with a broker that keeps what it is told.
-private final class LogoutDevice: Sendable {
-    let device: IdentityDevice
-    let port: UInt16
-    let events = Locked<[[String: String]]>([])
-    let refuses = Locked(false)
-    private let object = Locked<Observation?>(nil)
-
-    init(fault: String) async throws {
-        port = try freePort()
-        device = try await IdentityDevice(fault: fault, more: #", "backChannelLogout": "127.0.0.1:\#(port)""#)
-        let token = try device.broker.export(
-            [
-                DBusInterface(
-                    BrokerProtocol.interface,
-                    methods: [
-                        .init("ReportProviderEvents", in: [.init("request", "a{sv}")], out: [.init("answer", "a{sv}")])
-                        {
-                            [weak self] call in
-                            guard let self, !refuses.withLock({ $0 }) else {
-                                throw MethodFailure(name: "org.example.No", message: "no")
-                            }
-                            let told = call.arguments.first?.fieldsValue?["events"]?.elementsValue ?? []
-                            events.withLock { events in
-                                events += told.map { ($0.fieldsValue ?? [:]).compactMapValues(\.stringValue) }
-                            }
-                            return [.fields([:])]
-                        }
-                    ]
-                )
-            ],
-            at: BrokerProtocol.path
-        )
-        object.withLock { $0 = token }
-    }
-
-    /// Posts a form, and returns the whole answer.
-    func post(_ body: String, type: String = "application/x-www-form-urlencoded") async throws -> String {
-        try await send(
-            "POST /logout HTTP/1.1\r\nContent-Type: \(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
-        )
-    }
-
-    func send(_ text: String) async throws -> String {
-        let port = port
-        return try await aside { try exchange(text, port: port) }
-    }
-}
-
-/// Runs what blocks on a thread of its own: the other tests, and the broker of this one, need those of Swift's pool.
-func aside<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
-    try await withCheckedThrowingContinuation { continuation in
-        let thread = QuietThread.start("aside") { continuation.resume(with: Result { try body() }) }
-        if thread == nil { continuation.resume(throwing: NoAddress()) }
-    }
-}
-
-/// A port that nobody has just now.
-func freePort() throws -> UInt16 {
-    let client = try TCPSocket()
-    return try client.bindToAnyPort()
-}
-
-/// Sends, and reads to the end.
-func exchange(_ text: String, port: UInt16) throws -> String {
-    let client = try TCPSocket()
-    try client.connect(port)
-    client.send(text)
-    return client.readToEnd()
-}
-
-/// A blocking socket.
-private final class TCPSocket: Sendable {
-    private let descriptor: CInt
-
-    init() throws {
-        descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        guard descriptor >= 0 else { throw NoAddress() }
-        var patience = timeval(tv_sec: 60, tv_usec: 0)
-        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
-    }
-
-    deinit { close(descriptor) }
-
-    private static func loopback(_ port: UInt16) -> sockaddr_in {
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = inet_addr("127.0.0.1")
-        address.sin_port = port.bigEndian
-        return address
-    }
-
-    func bindToAnyPort() throws -> UInt16 {
-        let descriptor = descriptor
-        var address = Self.loopback(0)
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let isBound = withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
-            }
-        }
-        guard isBound else { throw NoAddress() }
-        return UInt16(bigEndian: address.sin_port)
-    }
-
-    func connect(_ port: UInt16) throws {
-        let descriptor = descriptor
-        var address = Self.loopback(port)
-        let isConnected = withUnsafePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
-            }
-        }
-        guard isConnected else { throw NoAddress() }
-    }
-
-    func send(_ text: String) {
-        _ = Array(text.utf8).withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL)) }
-    }
-
-    func readToEnd() -> String {
-        var bytes: [UInt8] = []
-        var chunk = [UInt8](repeating: 0, count: 4096)
-        while true {
-            let count = recv(descriptor, &chunk, chunk.count, 0)
-            guard count > 0 else { return String(decoding: bytes, as: UTF8.self) }
-            bytes += chunk[..<count]
-        }
-    }
-}
-
 @Suite("Back-channel logout")
 struct BackChannelLogoutTests {
     private func token(_ fault: String) async throws -> String {
@@ -196,9 +65,9 @@ struct BackChannelLogoutTests {
     @Test("other requests get their status, and a client that says nothing or too much delays nobody")
     func strangers() async throws {
         let device = try await LogoutDevice(fault: "none")
-        var silent: [TCPSocket] = []
+        var silent: [StreamSocket] = []
         for _ in 0..<20 {
-            let client = try TCPSocket()
+            let client = try StreamSocket()
             try client.connect(device.port)
             silent.append(client)
         }

@@ -19,11 +19,13 @@ final class IdentityDevice: Sendable {
     /// - Parameters:
     ///   - issuer: the provider; `nil` for a device without one.
     ///   - more: further members of the managed configuration, each with a comma before it.
+    ///   - passed: the path of a socket that listens, and that the process gets as a service manager passes it.
     init(
         issuer: String?,
         secret: String? = "s&cret +%/",
         trustAnchors: String? = nil,
-        more: String = ""
+        more: String = "",
+        passed: String? = nil
     ) async throws {
         bus = try PrivateBus()
         directory = try TemporaryDirectory("shared-device-identity")
@@ -34,25 +36,46 @@ final class IdentityDevice: Sendable {
         broker = try DBusConnection.open(bus.bus)
         try await broker.requestName(BrokerProtocol.busName)
         provider = RemoteProvider(connection: broker)
-        process = try Self.start(bus, directory)
+        process = try Self.start(bus, directory, passed: passed)
         _ = try await process.line { $0 == "ready" }
     }
 
     /// With the provider that makes this mistake.
-    convenience init(fault: String, more: String = "") async throws {
+    convenience init(fault: String, more: String = "", passed: String? = nil) async throws {
         let faulty = try await FaultyProvider.shared.value
-        try await self.init(issuer: faulty.issuer(fault), trustAnchors: faulty.trustAnchors, more: more)
+        let issuer = faulty.issuer(fault)
+        try await self.init(issuer: issuer, trustAnchors: faulty.trustAnchors, more: more, passed: passed)
     }
 
-    /// - Parameter environment: further variables.
+    /// What a service manager does between fork and exec (sd_listen_fds(3)).
+    private static let passing = """
+        import os, socket, sys
+        door = socket.socket(socket.AF_UNIX)
+        door.bind(sys.argv[1])
+        door.listen()
+        os.dup2(door.fileno(), 3)
+        os.set_inheritable(3, True)
+        os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+        os.execv(sys.argv[2], sys.argv[2:])
+        """
+
+    /// - Parameters:
+    ///   - environment: further variables.
+    ///   - passed: the path of a socket that it gets as descriptor 3.
     static func start(
         _ bus: PrivateBus,
         _ directory: TemporaryDirectory,
-        environment: [String: String] = [:]
+        environment: [String: String] = [:],
+        passed: String? = nil
     ) throws -> ChildProcess {
-        try ChildProcess(
-            ChildProcess.built("shared-device-identity"),
-            ["--bus", bus.address, "--configuration", directory.path + "/managed-configuration.json"],
+        var command = [
+            ChildProcess.built("shared-device-identity"), "--bus", bus.address, "--configuration",
+            directory.path + "/managed-configuration.json",
+        ]
+        if let passed { command = ["/usr/bin/python3", "-c", Self.passing, passed] + command }
+        return try ChildProcess(
+            command[0],
+            Array(command.dropFirst()),
             environment: environment.merging(["CREDENTIALS_DIRECTORY": directory.path]) { $1 }
         )
     }

@@ -184,7 +184,10 @@ struct FaultyProviderTests {
 
     @Test(
         "a device code that the person refuses, or that expires",
-        arguments: [("device-denied", SignInError.Code.userCanceled), ("device-expired", .loginExpired)]
+        arguments: [
+            ("device-denied", SignInError.Code.userCanceled), ("device-declined", .userCanceled),
+            ("device-expired", .loginExpired),
+        ]
     )
     func deviceCodeRefused(fault: String, code: SignInError.Code) async throws {
         let client = try await client(fault).client

@@ -298,6 +298,17 @@ struct RefreshFlowTests {
         #expect(try meaning(oauthError("invalid_grant"), mayBeUsed: true) == .reauthentication)
     }
 
+    @Test("how long the provider wants to be left alone is passed on")
+    func later() throws {
+        var flow = RefreshFlow(try provider(), token: Secret("r1"))
+        let answer = json("", status: 503, fields: ["retry-after": "70"])
+        guard case .finished(.unavailable(let error, _)) = flow.handle(.success(answer)) else {
+            Issue.record("an answer")
+            return
+        }
+        #expect(error.retryAfter == .seconds(70))
+    }
+
     @Test("a refresh sends the token, and scopes only where they are asked for")
     func request() throws {
         let plain = RefreshFlow(try provider(), token: Secret("r1")).begin()

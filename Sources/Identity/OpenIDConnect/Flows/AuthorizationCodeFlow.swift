@@ -162,21 +162,21 @@ package struct AuthorizationCodeFlow: Sendable {
         do throws(SignInError) {
             switch result {
             case .failure(let error): throw SignInError(error, client.issuer)
-            case .success(let response): return .success(try granted(EndpointAnswer(response)))
+            case .success(let response): return .success(try granted(response))
             }
         } catch {
             return .failure(error)
         }
     }
 
-    private func granted(_ answer: EndpointAnswer) throws(SignInError) -> TokenAnswer {
-        switch answer {
+    private func granted(_ response: HTTPResponse) throws(SignInError) -> TokenAnswer {
+        switch EndpointAnswer(response) {
         case .granted(let json): return try TokenAnswer(json, issuer: client.issuer)
         case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)
         // The code was used, is too old, or is another request's. glewlwyd's word is the second.
         case .error("invalid_grant", _), .error("invalid_code", _), .empty: throw .anotherSignIn
         case .error(let word, _): throw .misconfigured(client.issuer, "refuses the code (\(word.printable(64)))")
-        case .unusable(let reason): throw .unreachable(client.issuer, reason)
+        case .unusable(let reason): throw .unreachable(client.issuer, reason, response.retryAfter)
         }
     }
 }

@@ -1,5 +1,5 @@
 package import HTTPClient
-package import Identity
+import Identity
 import StrictJSON
 
 /// What this device asks the provider as itself, without a person.
@@ -32,7 +32,7 @@ extension OpenIDConnectClient {
                 )
             case .empty(let status):
                 throw .misconfigured(issuer, "gives this client no token of its own (status \(status))")
-            case .unusable(let reason): throw .unreachable(issuer, reason)
+            case .unusable(let reason): throw .unreachable(issuer, reason, response.retryAfter)
             }
         }
     }

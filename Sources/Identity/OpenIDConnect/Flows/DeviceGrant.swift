@@ -118,7 +118,7 @@ package struct DeviceGrant: Sendable {
             case .error(let word, _):
                 throw .misconfigured(client.issuer, "refuses a device code (\(word.printable(64)))")
             case .empty(let status): throw .misconfigured(client.issuer, "refuses a device code (status \(status))")
-            case .unusable(let reason): throw .unreachable(client.issuer, reason)
+            case .unusable(let reason): throw .unreachable(client.issuer, reason, response.retryAfter)
             }
         }
         guard let code = json["device_code"]?.string, !code.isEmpty, let userCode = json["user_code"]?.string,
@@ -167,7 +167,8 @@ package struct DeviceGrant: Sendable {
                 return [.finished(.success(try TokenAnswer(json, issuer: client.issuer)))]
             case .error("authorization_pending", _): break
             case .error("slow_down", _): interval += Self.slowDown
-            case .error("access_denied", _): throw .cancelled
+            // Entra has a word of its own for it.
+            case .error("access_denied", _), .error("authorization_declined", _): throw .cancelled
             case .error("expired_token", _): throw .expired
             case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)
             case .error("invalid_grant", _), .empty: throw .anotherSignIn

@@ -60,7 +60,7 @@ extension ProviderClient {
             throw .misconfigured(issuer, "does not let this client revoke tokens; give the client a secret there")
         case .error(let word, _): throw .misconfigured(issuer, "does not revoke a token (\(word.printable(64)))")
         case .unusable(let reason) where response.status == 429 || response.status >= 500:
-            throw .unreachable(issuer, reason)
+            throw .unreachable(issuer, reason, response.retryAfter)
         case .granted, .empty, .unusable:
             throw .misconfigured(issuer, "does not revoke a token (status \(response.status))")
         }
@@ -86,7 +86,11 @@ extension ProviderClient {
         switch result {
         case .failure(let error) where error.isTemporary: throw .unreachable(issuer, error.description)
         case .success(let response) where response.status == 429 || response.status >= 500:
-            throw .unreachable(issuer, "its end_session_endpoint answers with status \(response.status)")
+            throw .unreachable(
+                issuer,
+                "its end_session_endpoint answers with status \(response.status)",
+                response.retryAfter
+            )
         case .failure, .success: return
         }
     }

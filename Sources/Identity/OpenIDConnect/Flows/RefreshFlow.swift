@@ -61,11 +61,11 @@ package struct RefreshFlow: Sendable {
             mayBeUsed = true
             return .send(begin())
         case .success(let response):
-            return .finished(meaning(of: EndpointAnswer(response), status: response.status))
+            return .finished(meaning(of: EndpointAnswer(response), response))
         }
     }
 
-    private func meaning(of answer: EndpointAnswer, status: Int) -> RefreshOutcome {
+    private func meaning(of answer: EndpointAnswer, _ response: HTTPResponse) -> RefreshOutcome {
         switch answer {
         case .granted(let json):
             do throws(SignInError) {
@@ -86,7 +86,10 @@ package struct RefreshFlow: Sendable {
             return .misconfigured(.misconfigured(client.issuer, "refuses to refresh (status \(status))"))
         case .unusable(let reason):
             // 429 is said before anything is done.
-            return .unavailable(.unreachable(client.issuer, reason), tokenMayBeUsed: mayBeUsed || status != 429)
+            return .unavailable(
+                .unreachable(client.issuer, reason, response.retryAfter),
+                tokenMayBeUsed: mayBeUsed || response.status != 429
+            )
         }
     }
 }

@@ -33,7 +33,7 @@ package struct MetadataCache: Sendable {
     /// What to do when the description is needed.
     package func decision(at now: ContinuousClock.Instant) -> Decision {
         if let copy, now < copy.staleAt { return .use(copy.metadata) }
-        guard let failure, now - failure.at < Self.pause else { return .fetch }
+        guard let failure, now - failure.at < max(Self.pause, failure.error.retryAfter ?? .zero) else { return .fetch }
         if let copy, now - copy.readAt < Self.longestAge { return .use(copy.metadata) }
         return .fail(failure.error)
     }
@@ -52,6 +52,20 @@ package struct MetadataCache: Sendable {
         if error.code != .providerUnavailable { copy = nil }
         failure = (error, now)
     }
+
+    /// The reason of a failure may be gone: the next attempt need not wait.
+    package mutating func forgetFailure() { failure = nil }
+}
+
+/// Who needs keys. Each has a pause of its own between two attempts to read them, so that what strangers send keeps nothing from being judged that the
+/// provider has just said itself.
+package enum KeyNeed: Sendable, Hashable, CaseIterable {
+    /// To judge a token that came from where others can send one, too.
+    case message
+    /// To judge a token that the provider has just given for a question of ours.
+    case answer
+    /// To have them there, before something is asked for that cannot be asked for again.
+    case preparation
 }
 
 /// The provider's keys, and when they are worth reading again.
@@ -79,20 +93,31 @@ package struct KeyCache: Sendable {
     }
 
     private var keys: (set: JSONWebKeySet, readAt: ContinuousClock.Instant)?
-    private var lastAttempt: ContinuousClock.Instant?
+    private var attempts: [KeyNeed: ContinuousClock.Instant] = [:]
+    /// Where the last attempt has failed: until when the provider wants to be left alone.
+    private var failedUntil: ContinuousClock.Instant?
 
     package init() {}
 
     package func readiness(at now: ContinuousClock.Instant) -> Readiness {
         if let keys, now - keys.readAt < Self.age - Self.pause { return .ready }
-        return mayAsk(at: now) ? .fetch : .unavailable
+        return mayAsk(at: now, for: .preparation) ? .fetch : .unavailable
     }
 
-    private func mayAsk(at now: ContinuousClock.Instant) -> Bool { lastAttempt.map { now - $0 >= Self.pause } ?? true }
+    /// Strangers wait for everybody's last attempt, the others for their own.
+    private func mayAsk(at now: ContinuousClock.Instant, for need: KeyNeed) -> Bool {
+        if let failedUntil, now < failedUntil { return false }
+        let last = need == .message ? attempts.values.max() : attempts[need]
+        return last.map { now - $0 >= Self.pause } ?? true
+    }
 
     /// What the keys say of a token. A key that is not known, and a wrong signature, may be a change of keys.
-    package func verify(_ token: CompactSignature, at now: ContinuousClock.Instant) -> Verdict {
-        let mayAsk = mayAsk(at: now)
+    package func verify(
+        _ token: CompactSignature,
+        at now: ContinuousClock.Instant,
+        for need: KeyNeed = .message
+    ) -> Verdict {
+        let mayAsk = mayAsk(at: now, for: need)
         guard let keys, now - keys.readAt < Self.age else { return mayAsk ? .fetch : .unavailable }
         do throws(SignatureError) {
             return .verified(try keys.set.verify(token))
@@ -102,10 +127,27 @@ package struct KeyCache: Sendable {
     }
 
     /// Somebody goes to read the keys now.
-    package mutating func willFetch(at now: ContinuousClock.Instant) { lastAttempt = now }
+    package mutating func willFetch(at now: ContinuousClock.Instant, for need: KeyNeed = .message) {
+        attempts[need] = now
+    }
+
+    /// They could not be read.
+    ///
+    /// - Parameter retryAfter: how long the provider wants to be left alone.
+    package mutating func failed(retryAfter: Duration?, at now: ContinuousClock.Instant) {
+        failedUntil = now + (retryAfter ?? .zero)
+    }
+
+    /// The reason of a failure may be gone: the next attempt need not wait. After one that has not failed it still does.
+    package mutating func forgetFailures() {
+        guard failedUntil != nil else { return }
+        (failedUntil, attempts) = (nil, [:])
+    }
 
     /// The keys were read.
-    package mutating func read(_ set: JSONWebKeySet, at now: ContinuousClock.Instant) { keys = (set, now) }
+    package mutating func read(_ set: JSONWebKeySet, at now: ContinuousClock.Instant) {
+        (keys, failedUntil) = ((set, now), nil)
+    }
 }
 
 extension HTTPResponse {

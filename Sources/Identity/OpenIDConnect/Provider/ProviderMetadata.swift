@@ -71,7 +71,7 @@ package struct ProviderDocument: Sendable, Hashable {
     /// - Throws: `SignInError`: `providerMisconfigured` for another name, `providerUnavailable` for what is no such document.
     package init(_ response: HTTPResponse, of issuer: Issuer) throws(SignInError) {
         guard response.status == 200 else {
-            throw .unreachable(issuer, "its description answers with status \(response.status)")
+            throw .unreachable(issuer, "its description answers with status \(response.status)", response.retryAfter)
         }
         do throws(JSONError) {
             json = try JSONValue(parsing: response.body, limits: JSONLimits(size: ProviderMetadata.maximumSize))

@@ -41,6 +41,11 @@ package final class HTTPListener: Sendable {
     }
 
     deinit { stop.end() }
+
+    /// Ends it, and returns when the socket is closed: another one may be opened at the same address then.
+    package func close() async {
+        await withCheckedContinuation { continuation in stop.end { continuation.resume() } }
+    }
 }
 
 /// Wakes the listener's thread, with answers or for its end.
@@ -48,6 +53,8 @@ final class EventSignal: Sendable {
     private struct State {
         var answers: [(UInt64, ListenerResponse)] = []
         var isEnded = false
+        /// Whether the thread has closed the socket, and whom it tells so.
+        var (isClosed, closed): (Bool, [@Sendable () -> Void]) = (false, [])
     }
 
     private let event: EventDescriptor
@@ -62,9 +69,24 @@ final class EventSignal: Sendable {
         event.signal()
     }
 
-    func end() {
-        state.withLock { $0.isEnded = true }
+    /// - Parameter closed: is called when the socket is closed.
+    func end(closed: (@Sendable () -> Void)? = nil) {
+        let isClosed = state.withLock { state in
+            state.isEnded = true
+            if let closed, !state.isClosed { state.closed.append(closed) }
+            return state.isClosed
+        }
+        if isClosed { closed?() }
         event.signal()
+    }
+
+    /// The socket is closed.
+    func hasClosed() {
+        let closed = state.withLock { state in
+            defer { (state.isClosed, state.closed) = (true, []) }
+            return state.closed
+        }
+        for tell in closed { tell() }
     }
 
     /// The answers since the last call; `nil` at the end.
@@ -136,6 +158,7 @@ private final class ListenerLoop: @unchecked Sendable {
         }
         for number in Array(connections.keys) { end(number) }
         close(listener)
+        signal.hasClosed()
     }
 
     private func wait() {

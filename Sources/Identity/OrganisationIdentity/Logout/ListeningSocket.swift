@@ -8,16 +8,20 @@ package enum ListeningSocket {
         package let description: String
     }
 
-    /// The socket that the service manager has passed (sd_listen_fds(3)); `nil` where it has passed none.
+    /// The socket that the service manager has passed (sd_listen_fds(3)); `nil` where it has passed none, or something that does not listen.
     ///
     /// - Parameter environment: this process's.
     package static func passed(environment: [String: String]) -> CInt? {
         guard environment["LISTEN_PID"] == "\(getpid())", let count = environment["LISTEN_FDS"].flatMap(Int.init),
             count > 0
         else { return nil }
-        // SD_LISTEN_FDS_START. Children have no use for it.
-        _ = fcntl(3, F_SETFD, FD_CLOEXEC)
-        return 3
+        // SD_LISTEN_FDS_START.
+        let first: CInt = 3
+        var (listens, length): (CInt, socklen_t) = (0, socklen_t(MemoryLayout<CInt>.size))
+        guard getsockopt(first, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0, listens != 0 else { return nil }
+        // Children have no use for it.
+        _ = fcntl(first, F_SETFD, FD_CLOEXEC)
+        return first
     }
 
     /// Listens at a numeric address.
@@ -65,9 +69,11 @@ package enum ListeningSocket {
         guard descriptor >= 0, isListening else {
             let reason = String(cString: strerror(errno))
             if descriptor >= 0 { close(descriptor) }
-            throw Failure(
-                description: "nobody can listen at \(name): \(reason); name another address in backChannelLogout"
-            )
+            let remedy =
+                family == AF_UNIX
+                ? "enable shared-device-identity.socket, which may write there, or name a path that this service may write to"
+                : "name another address in backChannelLogout, or free this one"
+            throw Failure(description: "nobody can listen at \(name): \(reason); \(remedy)")
         }
         return descriptor
     }

@@ -59,6 +59,11 @@ package struct TestClient: Sendable {
     package let client: OpenIDConnectClient
     package let http: HTTPClient
 
+    package init(client: OpenIDConnectClient, http: HTTPClient) {
+        self.client = client
+        self.http = http
+    }
+
     /// Signs in as a person does with a browser.
     package func signIn() async throws -> OpenIDConnectClient.SignedIn {
         let redirect = "http://127.0.0.1:8976/callback"

@@ -1,0 +1,106 @@
+import FoundationEssentials
+import Glibc
+import NotifyCenterTestKit
+import OrganisationIdentity
+import Synchronization
+import TestProviders
+import Testing
+
+/// Where it is listened for logouts: addresses, sockets of its own, and those that a service manager passes.
+@Suite("Where logouts of the provider's arrive")
+struct LogoutListenerTests {
+    private func token(_ fault: String) async throws -> String {
+        try await FaultyProvider.shared.value.client(fault).page("logout-token")
+    }
+
+    @Test("an address that another program has is listened at when it is free, without a change of the configuration")
+    func taken() async throws {
+        let other = try StreamSocket()
+        let port = try other.bindToAnyPort()
+        try other.listen()
+        let device = try await LogoutDevice(fault: "backchannel-none.taken", port: port)
+        #expect(device.device.process.errorText.contains("nobody hears of logouts"))
+        let token = try await token("backchannel-none.taken")
+        other.shut()
+        try await eventually("somebody listens") {
+            (try? await device.post("logout_token=\(token)"))?.hasPrefix("HTTP/1.1 200") == true
+        }
+        #expect(device.events.withLock { $0.count } == 1)
+        #expect(device.device.process.errorText.components(separatedBy: "nobody hears of logouts").count == 2)
+    }
+
+    @Test("another address with the same port takes the place of the first one at once, whoever is connected")
+    func moved() async throws {
+        let fault = "backchannel-none.moved"
+        let device = try await LogoutDevice(fault: fault)
+        for number in 0..<20 {
+            let isNarrow = number % 2 == 0
+            let silent = try StreamSocket()
+            try silent.connect(device.port, isNarrow ? "127.0.0.1" : "127.0.0.2")
+            try await device.listen(at: "\(isNarrow ? "0.0.0.0" : "127.0.0.1"):\(device.port)", fault: fault)
+            try await eventually("move \(number)") {
+                device.device.process.errorText.components(separatedBy: "listens for logouts").count == number + 3
+            }
+            withExtendedLifetime(silent) {}
+        }
+        let log = device.device.process.errorText
+        #expect(!log.contains("nobody hears of logouts"), "\(log)")
+    }
+
+    @Test("a socket that the service manager passes is listened at, also after the configuration has changed")
+    func passed() async throws {
+        let fault = "backchannel-none.passed"
+        let directory = try TemporaryDirectory("passed")
+        let path = directory.path + "/logout.socket"
+        let device = try await LogoutDevice(fault: fault, at: "/nowhere/logout.socket", passed: path)
+        #expect(try await device.post("logout_token=\(try await token(fault))", to: path).hasPrefix("HTTP/1.1 200"))
+        try await device.listen(at: "/nowhere/else.socket", fault: fault)
+        try await eventually("the change") {
+            device.device.process.errorText.contains("/nowhere/else.socket")
+        }
+        #expect(try await device.post("logout_token=\(try await token(fault))", to: path).hasPrefix("HTTP/1.1 200"))
+        #expect(device.events.withLock { $0.count } == 2)
+        // Its children have none of it.
+        let descriptor = "/proc/\(device.device.process.identifier)/fdinfo/3"
+        let flags = try String(contentsOfFile: descriptor, encoding: .utf8).split(separator: "\n")
+            .first { $0.hasPrefix("flags:") }.flatMap { Int($0.dropFirst(6).filter { $0 != "\t" }, radix: 8) }
+        #expect(try #require(flags) & Int(O_CLOEXEC) != 0)
+    }
+
+    @Test("a path is listened at, also where an earlier process has left its socket")
+    func path() async throws {
+        let fault = "backchannel-none.path"
+        let directory = try TemporaryDirectory("logout")
+        let path = directory.path + "/logout.socket"
+        close(try ListeningSocket.open(path: path))
+        let device = try await LogoutDevice(fault: fault, at: path)
+        #expect(try await device.post("logout_token=\(try await token(fault))", to: path).hasPrefix("HTTP/1.1 200"))
+    }
+
+    @Test("what is no socket is not removed, and a path that cannot be used is named, with what helps")
+    func paths() throws {
+        let directory = try TemporaryDirectory("paths")
+        let file = directory.path + "/notes.txt"
+        try "notes".write(toFile: file, atomically: true, encoding: .utf8)
+        for (path, reason) in [
+            (file, "Address already in use"), (directory.path + "/no/logout.socket", "No such file"),
+            (directory.path + "/" + String(repeating: "a", count: 120), "too long"),
+        ] {
+            let error = #expect(throws: ListeningSocket.Failure.self) { try ListeningSocket.open(path: path) }
+            let text = try #require(error).description
+            #expect(text.contains(reason) && text.contains(path), "\(text)")
+        }
+        #expect(try String(contentsOfFile: file, encoding: .utf8) == "notes")
+    }
+
+    @Test("sockets that were passed to another process, or none, are nobody's here")
+    func notPassed() {
+        for environment in [
+            [:], ["LISTEN_FDS": "1"], ["LISTEN_PID": "1", "LISTEN_FDS": "1"],
+            ["LISTEN_PID": "\(getpid())", "LISTEN_FDS": "0"], ["LISTEN_PID": "\(getpid())", "LISTEN_FDS": "x"],
+            ["LISTEN_PID": "\(getpid())"],
+        ] {
+            #expect(ListeningSocket.passed(environment: environment) == nil, "\(environment)")
+        }
+    }
+}
