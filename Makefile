@@ -18,7 +18,7 @@ PACKAGES += chromium zbar-tools curl
 
 .PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
 .PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
-.PHONY: uninstall fleet install-fleet-strip deb rpm c-example notify-tool test-console test-msal test-fleet demo-console
+.PHONY: uninstall fleet install-fleet-strip deb rpm c-example notify-tool test-console test-msal test-django test-fleet demo-console
 
 # What `make install` copies. The program with the most modules comes first: the compiler has one module after the other on one processor,
 # so the second one works only while there are modules that do not wait for each other.
@@ -44,6 +44,7 @@ help:
 	@echo 'make test-kiosk  the session of Examples/Kiosk without a screen: cage, Chromium'
 	@echo 'make test-console  the console in a browser, against Cockpit and the broker (root, pip); make demo-console opens it; PORT=9097'
 	@echo 'make test-msal  Microsoft’s own library, from PyPI, asks shared-device-microsoft-broker for accounts and tokens'
+	@echo 'make test-django  Django OAuth Toolkit, from PyPI, as the provider that people sign in with'
 	@echo 'make test-fleet  100,000 devices over 100 connections, then 10,000 with one each, with a real MQTT server; DEVICES= CONNECTIONS= CERTIFIED='
 	@echo 'make torture    random schedules of sign-ins, kills, restarts, hostile clients, full disks; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
 	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
@@ -159,6 +160,15 @@ test-msal: setup
 	[ -x '$(MSAL_VENV)/bin/python3' ] || python3 -m venv '$(MSAL_VENV)'
 	'$(MSAL_VENV)/bin/pip' install --quiet msal==1.39.0 pymsalruntime==0.20.7
 	PYTHON='$(MSAL_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Microsoft/msal-check
+
+# Django OAuth Toolkit comes from PyPI, so that it is not part of `test`. It says what it lacks. With oauthlib 4 its device codes fail.
+DJANGO_VENV ?= .build/django-venv
+test-django: PACKAGES += python3-venv
+test-django: setup
+	for product in shared-device shared-device-broker shared-device-identity shared-device-sign-in; do $(SWIFT) build --product $$product || exit 1; done
+	[ -x '$(DJANGO_VENV)/bin/python3' ] || python3 -m venv '$(DJANGO_VENV)'
+	'$(DJANGO_VENV)/bin/pip' install --quiet django==5.2.19 django-oauth-toolkit==3.4.1 oauthlib==3.3.1
+	PYTHON='$(abspath $(DJANGO_VENV))/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Identity/django-check
 
 # Everything of it is in namespaces of its own, and gone when it ends.
 demo-console: PACKAGES += $(COCKPIT)

@@ -4,43 +4,23 @@ Usage: msal_device.py PYTHON CLIENT. BUILD: the folder of the programs.
 """
 
 import json
-import os
-import pathlib
-import shutil
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 import urllib.request
 
 from jeepney import DBusAddress, new_method_call
-from jeepney.io.blocking import open_dbus_connection
 
-top = pathlib.Path(__file__).resolve().parents[2]
-programs = pathlib.Path(os.environ["BUILD"]).resolve()
+sys.dont_write_bytecode = True
+sys.path.insert(0, __file__.rpartition("/Microsoft/")[0] + "/Identity/Providers")
+import device as devices  # noqa: E402
+from device import expect, programs, top, until  # noqa: E402
+
 python, client = sys.argv[1:]
 CLIENT = "d7b530a4-7680-4c23-a8bf-c52c121d2e87"
 BRIDGE = "com.microsoft.identity.broker1"
 SCOPE = "https://graph.microsoft.com/.default"
-broker = DBusAddress("/org/notifycenter/SharedDevice", bus_name="org.notifycenter.SharedDevice1", interface="org.notifycenter.SharedDevice1")
-
-
-def until(what, holds, seconds=60):
-    """Waits until it holds, and returns its value."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if value := holds():
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"not within {seconds} s: {what}")
-
-
-def expect(what, holds, *details):
-    if not holds:
-        raise AssertionError(f"{what}: {details}")
-    print(f"{what}: ok", flush=True)
 
 
 class Calls:
@@ -65,23 +45,13 @@ class Calls:
         assert taken == expected, f"the library asked {taken} and not {expected}"
 
 
-class Device:
+class Device(devices.Device):
     def __init__(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="msal-"))
-        self.processes = []
-        self.log = open(self.folder / "log", "w+")
-        address = f"unix:path={self.folder}/bus"
-        self.environment = {
-            "PATH": os.environ["PATH"], "HOME": str(self.folder), "XDG_RUNTIME_DIR": str(self.folder), "XDG_DATA_HOME": f"{self.folder}/data",
-            "XDG_DATA_DIRS": f"{self.folder}/share:/usr/share", "DBUS_SESSION_BUS_ADDRESS": address, "NOTIFY_CENTER_BUS": address, "LANG": "C.UTF-8",
-        }
-        self.address = address
-        self.start(["dbus-daemon", "--session", "--nofork", "--print-address=1", f"--address={address}"], "unix:")
+        super().__init__("msal")
         # Unlocked by the password that it reads, which makes the collection, too.
         keyring = self.start(["gnome-keyring-daemon", "--unlock", "--components=secrets", "--foreground"], None, stdin=subprocess.PIPE)
         keyring.stdin.write("keyring")
         keyring.stdin.close()
-        self.connection = open_dbus_connection(address)
         names = DBusAddress("/org/freedesktop/DBus", bus_name="org.freedesktop.DBus", interface="org.freedesktop.DBus")
         owned = new_method_call(names, "NameHasOwner", "s", ("org.freedesktop.secrets",))
         until("the keyring", lambda: self.connection.send_and_get_reply(owned, timeout=60).body[0])
@@ -92,38 +62,13 @@ class Device:
             "sharedDeviceMode": True, "identity": "oidc", "oidcIssuer": self.issuer, "oidcClientID": "device-7",
             "oidcTrustAnchors": f"{self.folder}/authority.pem", "microsoftBroker": True,
         })
-        (self.folder / "apps").mkdir()
         self.write("apps/microsoft.json", {
             "id": BRIDGE, "executable": str(programs / "shared-device-microsoft-broker"), "scopes": ["openid", "profile"],
             "microsoftClientIDs": [CLIENT], "microsoftScopes": {SCOPE: ["openid"]},
         })
-        (self.folder / "oidc-client-secret").write_text("s&cret +%/")
-        configuration = ["--bus", address, "--configuration", self.folder / "managed.json"]
-        self.start([programs / "shared-device-broker", *configuration, "--state", self.folder / "state"], "ready")
-        self.environment["CREDENTIALS_DIRECTORY"] = str(self.folder)
-        self.start([programs / "shared-device-identity", *configuration], "ready")
-        self.start([programs / "shared-device-microsoft-broker", *configuration[2:], "--state", self.folder / "bridge"], "ready")
-
-    def write(self, name, value):
-        (self.folder / name).write_text(json.dumps(value))
-        (self.folder / name).chmod(0o644)
-
-    def start(self, command, ready, **more):
-        process = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=self.log, text=True, **more)
-        self.processes.append(process)
-        if ready:
-            process.ready = process.stdout.readline()
-            assert process.ready.startswith(ready), f"{command[0]} did not start: {self.text()}"
-        return process
-
-    def text(self):
-        return (self.folder / "log").read_text()
-
-    def ask(self, method, **fields):
-        body = {"application": ("s", "org.example.prompt"), **fields}
-        answer = self.connection.send_and_get_reply(new_method_call(broker, method, "a{sv}", (body,)), timeout=60)
-        assert answer.header.message_type.name == "method_return", answer.body
-        return answer.body[0]
+        self.start_broker("s&cret +%/")
+        self.start([programs / "shared-device-microsoft-broker", "--configuration", self.folder / "managed.json",
+                    "--state", self.folder / "bridge"], "ready")
 
     def sign_in(self):
         """Ada at the provider's page, which answers with what it would send her browser on with."""
@@ -132,21 +77,11 @@ class Device:
             query = page.read().decode()
         self.ask("CompleteSignIn", request=begun["request"], query=("s", query))
 
-    def sign_out(self):
-        subprocess.run([programs / "shared-device", "sign-out", "--bus", self.address, "--reason", "the check"], env=self.environment, check=True,
-                       stdout=self.log, stderr=self.log)
-
     def secrets(self):
         """How many items of Microsoft's libraries are in the keyring."""
         found = subprocess.run(["secret-tool", "search", "--all", "--unlock", "xdg:schema", "com.microsoft.identity.secret"], env=self.environment,
                                capture_output=True, text=True)
         return (found.stdout + found.stderr).count("label = ")
-
-    def close(self):
-        for process in reversed(self.processes):
-            process.kill()
-            process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Library:

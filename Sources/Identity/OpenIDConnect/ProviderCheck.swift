@@ -91,7 +91,8 @@ package struct ProviderCheck: Sendable {
             guard let endpoint = metadata.deviceAuthorizationEndpoint else {
                 return absent("it names no device_authorization_endpoint; people sign in by browser")
             }
-            return .ask(provider.request(endpoint, [("scope", scopes.joined(separator: " "))]))
+            let form = [("scope", scopes.joined(separator: " "))]
+            return .ask(provider.request(endpoint, form, namesClient: true))
         case .client:
             let secrets = AuthorizationCodeFlow.Secrets()
             return .ask(

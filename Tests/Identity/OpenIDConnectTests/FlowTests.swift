@@ -131,6 +131,18 @@ struct DeviceGrantTests {
         return grant
     }
 
+    @Test("a client that proves itself in the header names itself in the form, too: some look there alone")
+    func namedClient() throws {
+        var grant = DeviceGrant(try provider(secret: "s"), scopes: ["openid"], start: start)
+        guard case .send(let request)? = grant.handle(.begin, at: start).first else { throw NoAddress() }
+        #expect(form(request) == ["scope": "openid", "client_id": "device-7"])
+        #expect(request.fields["Authorization"]?.hasPrefix("Basic ") == true)
+        _ = grant.handle(.answered(.success(code)), at: start)
+        _ = grant.handle(.awaited, at: start)
+        guard case .send(let poll)? = grant.handle(.waited, at: start).first else { throw NoAddress() }
+        #expect(form(poll)["client_id"] == "device-7" && form(poll)["client_secret"] == nil)
+    }
+
     /// How long it waits after an answer to a poll; `nil` where it ends.
     private func pause(
         _ grant: inout DeviceGrant,

@@ -101,7 +101,7 @@ package struct DeviceGrant: Sendable {
             )
         }
         phase = .asking
-        return client.request(endpoint, [("scope", scopes.joined(separator: " "))])
+        return client.request(endpoint, [("scope", scopes.joined(separator: " "))], namesClient: true)
     }
 
     private mutating func show(
@@ -147,7 +147,8 @@ package struct DeviceGrant: Sendable {
     private func poll(_ code: String) -> HTTPRequest {
         client.request(
             client.metadata.tokenEndpoint,
-            [("grant_type", "urn:ietf:params:oauth:grant-type:device_code"), ("device_code", code)]
+            [("grant_type", "urn:ietf:params:oauth:grant-type:device_code"), ("device_code", code)],
+            namesClient: true
         )
     }
 

@@ -28,12 +28,15 @@ package struct ProviderClient: Sendable {
     package var issuer: Issuer { metadata.issuer }
 
     /// A form with the client's name and secret (RFC 6749, section 2.3.1): the secret in the header, or in the body where the provider takes no other.
-    func request(_ address: HTTPAddress, _ form: [(String, String)]) -> HTTPRequest {
+    ///
+    /// - Parameter namesClient: whether the body names the client in any case. Django OAuth Toolkit looks for the client of a device code there alone.
+    func request(_ address: HTTPAddress, _ form: [(String, String)], namesClient: Bool = false) -> HTTPRequest {
         var form = form
         var fields = ["Accept": "application/json"]
         if let secret = credentials.secret, !metadata.takesSecretInBody {
             let pair = FormFields.encode(credentials.identifier) + ":" + FormFields.encode(secret.text)
             fields["Authorization"] = "Basic " + Self.base64(pair)
+            if namesClient { form.append(("client_id", credentials.identifier)) }
         } else {
             form.append(("client_id", credentials.identifier))
             if let secret = credentials.secret { form.append(("client_secret", secret.text)) }
