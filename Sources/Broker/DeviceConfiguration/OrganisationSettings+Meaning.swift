@@ -26,9 +26,6 @@ extension OrganisationSettings {
             trustAnchors.map { "The provider is trusted by the authorities in \($0), and by no others." }
                 ?? "The provider is trusted by the system's authorities."
         case .tenantClaim: "Whose tenant a person is of, the claim \(tenantClaim) says."
-        case .administratorClaim:
-            administratorClaim.map { "Whoever has \($0.value) as \($0.name) may join the device to the organisation." }
-                ?? "Nobody who signs in may join the device to the organisation."
         case .endpoints:
             endpoints.addresses.isEmpty
                 ? "The provider's own description has its addresses."

@@ -21,8 +21,6 @@ package struct OrganisationSettings: Sendable, Equatable {
     package var trustAnchors: String?
     /// The claim that has the person's tenant.
     package var tenantClaim = "tid"
-    /// Whoever has it may join the device; `nil`: nobody who signs in.
-    package var administratorClaim: RequiredClaim?
     package var endpoints = ProviderEndpoints()
     /// How often the provider is asked whether the person may still be signed in.
     package var remoteCheckInterval = Seconds(300)
@@ -56,7 +54,6 @@ extension OrganisationSettings: Codable {
         case loopbackPorts = "oidcLoopbackPorts"
         case trustAnchors = "oidcTrustAnchors"
         case tenantClaim = "oidcTenantClaim"
-        case administratorClaim = "oidcAdministratorClaim"
         case endpoints = "oidcEndpoints"
         case remoteCheckInterval, offlineGrace, onProviderSessionEnd, backChannelLogout, sharedSignals
     }
@@ -102,7 +99,6 @@ extension OrganisationSettings: Codable {
                 remedy: "write one word, such as tid, or leave the key out",
                 where: AppIdentifier.isPlausible
             ) ?? tenantClaim
-        administratorClaim = try values.optional(.administratorClaim)
         endpoints = try values.optional(.endpoints) ?? endpoints
         remoteCheckInterval = try values.seconds(.remoteCheckInterval, 60...86_400) ?? remoteCheckInterval
         offlineGrace = try values.optional(.offlineGrace) ?? offlineGrace
@@ -121,7 +117,6 @@ extension OrganisationSettings: Codable {
         try values.encode(loopbackPorts, forKey: .loopbackPorts)
         try values.encodeIfPresent(trustAnchors, forKey: .trustAnchors)
         try values.encode(tenantClaim, forKey: .tenantClaim)
-        try values.encodeIfPresent(administratorClaim, forKey: .administratorClaim)
         try values.encode(endpoints, forKey: .endpoints)
         try values.encode(remoteCheckInterval, forKey: .remoteCheckInterval)
         try values.encode(offlineGrace, forKey: .offlineGrace)

@@ -78,24 +78,6 @@ package struct PortList: Sendable, Equatable, Codable, WrittenForm {
     }
 }
 
-/// A claim, and the value that it has to have: `NAME=VALUE`.
-package struct RequiredClaim: Sendable, Equatable, WrittenText {
-    package static let flaw = "names no claim and its value"
-    package static let remedy = "write NAME=VALUE, such as roles=device-administrator, or leave the key out"
-
-    package let name: String
-    /// One of the claim's values where it has several.
-    package let value: String
-
-    package init?(_ text: String) {
-        let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
-        guard parts.count == 2, AppIdentifier.isPlausible(parts[0]), !parts[1].isEmpty else { return nil }
-        (name, value) = (parts[0], parts[1])
-    }
-
-    package var text: String { "\(name)=\(value)" }
-}
-
 /// Addresses of the provider's that count before its own description, by the description's names for them (RFC 8414, section 2).
 package struct ProviderEndpoints: Sendable, Equatable, Codable, WrittenForm {
     static let form = "an object of addresses, such as {\"token_endpoint\": \"https://login.example.com/token\"}"

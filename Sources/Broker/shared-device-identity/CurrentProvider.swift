@@ -88,8 +88,7 @@ final class CurrentProvider: Sendable {
             settings: OpenIDConnectProvider.Settings(
                 scopes: settings.scopes,
                 asksForOfflineAccess: settings.offlineAccess == .always,
-                mapping: AccountMapping(tenantClaim: settings.tenantClaim),
-                administrator: settings.administratorClaim.map { ClaimValue($0.name, $0.value) }
+                mapping: AccountMapping(tenantClaim: settings.tenantClaim)
             )
         )
         return (client, provider)

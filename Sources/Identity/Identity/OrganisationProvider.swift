@@ -104,14 +104,11 @@ package struct BegunSignIn: Sendable, Hashable {
 /// Somebody has signed in, and everything about it was checked.
 package struct ProviderSignIn: Sendable {
     package let account: Account
-    /// Whether the person may join devices to the organisation, and have them leave it.
-    package let isAdministrator: Bool
     package let record: ProviderRecord
     package let token: AccessToken
 
-    package init(account: Account, isAdministrator: Bool = false, record: ProviderRecord, token: AccessToken) {
+    package init(account: Account, record: ProviderRecord, token: AccessToken) {
         self.account = account
-        self.isAdministrator = isAdministrator
         self.record = record
         self.token = token
     }

@@ -164,8 +164,7 @@ extension AccessToken {
 extension ProviderSignIn {
     package var fields: IdentityFields {
         IdentityFields([
-            "account": account.fields, "isAdministrator": .boolean(isAdministrator), "record": record.fields.value,
-            "token": token.fields.value,
+            "account": account.fields, "record": record.fields.value, "token": token.fields.value,
         ])
     }
 
@@ -173,7 +172,6 @@ extension ProviderSignIn {
         guard let account = try? Account(fields.values["account"]) else { throw .malformed("account") }
         self.init(
             account: account,
-            isAdministrator: try fields.flag("isAdministrator"),
             record: try ProviderRecord(fields.fields("record")),
             token: try AccessToken(fields.fields("token"))
         )

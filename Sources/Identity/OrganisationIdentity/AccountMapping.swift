@@ -5,27 +5,6 @@ package import OpenIDConnect
 package import SharedDevice
 package import StrictJSON
 
-/// A claim with a value, by which a provider marks its administrators.
-package struct ClaimValue: Sendable, Hashable {
-    package let name: String
-    package let value: String
-
-    package init(_ name: String, _ value: String) {
-        self.name = name
-        self.value = value
-    }
-
-    /// Whether the claim is this value, or is a list that has it.
-    package func isIn(_ claims: JSONValue) -> Bool {
-        switch claims[name] {
-        case .string(let text): text.utf8.elementsEqual(value.utf8)
-        case .boolean(let flag): value == "\(flag)"
-        case .array(let elements): elements.contains { $0.string.map { $0.utf8.elementsEqual(value.utf8) } ?? false }
-        case .number, .object, .null, nil: false
-        }
-    }
-}
-
 /// Whose account a sign-in is of. An account is known by two UUIDs, as Microsoft's programs know it: one of the person, one of the tenant. Names are for
 /// people, and identify nobody.
 package struct AccountMapping: Sendable {

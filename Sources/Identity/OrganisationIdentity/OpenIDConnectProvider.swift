@@ -15,19 +15,15 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         /// Whether the session is to outlive the provider's own (`offline_access`).
         package var asksForOfflineAccess: Bool
         package var mapping: AccountMapping
-        /// By what the provider marks its administrators; `nil`: nobody is one.
-        package var administrator: ClaimValue?
 
         package init(
             scopes: [String] = ["openid", "profile", "email"],
             asksForOfflineAccess: Bool = false,
-            mapping: AccountMapping = AccountMapping(),
-            administrator: ClaimValue? = nil
+            mapping: AccountMapping = AccountMapping()
         ) {
             self.scopes = scopes
             self.asksForOfflineAccess = asksForOfflineAccess
             self.mapping = mapping
-            self.administrator = administrator
         }
 
         /// `openid` is always among them: without it the provider does not say who signs in.
@@ -218,7 +214,6 @@ package final class OpenIDConnectProvider: OrganisationProvider {
                         identity: identity.claims,
                         names: claims
                     ),
-                    isAdministrator: settings.administrator?.isIn(claims) ?? false,
                     record: record,
                     token: AccessToken(tokens, scopes: granted, now: now, kept)
                 )
@@ -231,8 +226,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
 
     /// What the provider says of the person. Many say little in the ID token, and the rest where they are asked (OpenID Connect Core, section 5.4).
     private func claims(of identity: IDToken, _ token: Secret) async throws(IdentityError) -> JSONValue {
-        let lacksRole = settings.administrator.map { identity.claims[$0.name] == nil } ?? false
-        guard identity.isSigned, lacksRole || !AccountMapping.hasName(identity.claims),
+        guard identity.isSigned, !AccountMapping.hasName(identity.claims),
             case .object(let signed) = identity.claims
         else { return identity.claims }
         do throws(SignInError) {
@@ -241,9 +235,8 @@ package final class OpenIDConnectProvider: OrganisationProvider {
             let more = try await client.userInfo(token.text, of: identity.subject)
             return .object((more.claims.object ?? [:]).merging(signed) { $1 })
         } catch {
-            // About somebody else: then it is not to be believed. An administrator who is taken for none finds no reason for it, so they try again.
-            // Otherwise the person has a name less.
-            guard error != .anotherSignIn, !lacksRole else { throw IdentityError(error) }
+            // About somebody else: then it is not to be believed. Otherwise the person has a name less.
+            guard error != .anotherSignIn else { throw IdentityError(error) }
             return identity.claims
         }
     }

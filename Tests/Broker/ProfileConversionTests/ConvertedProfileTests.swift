@@ -38,7 +38,7 @@ struct ConvertedProfileTests {
             "microsoftBroker": true, "oidcIssuer": "https://login.example.com", "oidcClientID": "device",
             "oidcScopes": ["openid"], "oidcOfflineAccess": "always", "oidcSignInMethods": ["browser"],
             "oidcLoopbackPorts": [8400], "oidcTrustAnchors": "/etc/provider.pem", "oidcTenantClaim": "org",
-            "oidcAdministratorClaim": "roles=admin", "oidcEndpoints": ["jwks_uri": "https://login.example.com/keys"],
+            "oidcEndpoints": ["jwks_uri": "https://login.example.com/keys"],
             "remoteCheckInterval": 60, "offlineGrace": 60, "onProviderSessionEnd": "reauthenticate",
             "backChannelLogout": "127.0.0.1:8443",
             "sharedSignals": ["endpoint": "https://login.example.com/poll", "device": "till-7"],

@@ -16,11 +16,10 @@ struct IdentityProcessTests {
 
     @Test("Ada signs in over the bus, her record renews, and its end is told to the provider")
     func whole() async throws {
-        let claim = #", "oidcAdministratorClaim": "preferred_username=ada@example.com""#
-        let device = try await IdentityDevice(fault: "process", more: claim)
+        let device = try await IdentityDevice(fault: "process")
         let test = try await browse("process")
         let signIn = try await device.signIn(test.browse)
-        #expect(signIn.account.username == "ada@example.com" && signIn.isAdministrator)
+        #expect(signIn.account.username == "ada@example.com")
         #expect(signIn.record.session == "session-1" && signIn.token.scopes == ["openid", "profile"])
         guard
             case .renewed(let token, let record?) = await device.provider.renew(

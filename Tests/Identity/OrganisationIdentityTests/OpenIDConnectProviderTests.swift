@@ -75,12 +75,11 @@ struct OpenIDConnectProviderTests {
         return try await provider.complete(begun.handle, query: test.browse(address))
     }
 
-    @Test("Ada signs in by browser; account, name, role, record and token are hers; the record renews")
+    @Test("Ada signs in by browser; account, name, record and token are hers; the record renews")
     func browser() async throws {
-        let administrator = ClaimValue("preferred_username", "ada@example.com")
-        let (provider, test) = try await make("none", .init(administrator: administrator))
+        let (provider, test) = try await make("none")
         let signIn = try await signIn(provider, test)
-        #expect(signIn.account.username == "ada@example.com" && signIn.isAdministrator)
+        #expect(signIn.account.username == "ada@example.com")
         #expect(signIn.record.person.issuer == test.client.issuer.text && signIn.record.person.subject == "ada")
         #expect(signIn.record.session == "session-1")
         #expect(signIn.token.scopes == ["openid", "profile"])
@@ -106,27 +105,19 @@ struct OpenIDConnectProviderTests {
 
     @Test("what the ID token does not say of the person, the provider is asked; about somebody else it is not believed")
     func names() async throws {
-        let (provider, test) = try await make("names-elsewhere", .init(administrator: ClaimValue("groups", "admins")))
+        let (provider, test) = try await make("names-elsewhere")
         let signIn = try await signIn(provider, test)
-        #expect(signIn.account.username == "ada" && signIn.isAdministrator)
+        #expect(signIn.account.username == "ada")
         let (wrong, other) = try await make("names-elsewhere-invalid-sub")
         let error = await #expect(throws: IdentityError.self) { try await self.signIn(wrong, other) }
         #expect(error?.code == .authenticationFailed)
     }
 
-    @Test("whose account it is does not depend on whether userinfo answers; who is an administrator is not guessed")
+    @Test("whose account it is does not depend on whether userinfo answers, nor whether anybody signs in")
     func answersAtTimes() async throws {
         let (provider, test) = try await make("names-elsewhere-at-times")
         let (answered, unanswered) = (try await signIn(provider, test), try await signIn(provider, test))
         #expect(answered.account == unanswered.account)
-        let (strict, other) = try await make(
-            "names-elsewhere-at-times.role",
-            .init(administrator: ClaimValue("groups", "admins"))
-        )
-        #expect(try await signIn(strict, other).isAdministrator)
-        let error = await #expect(throws: IdentityError.self) { try await self.signIn(strict, other) }
-        #expect(error?.code == .providerUnavailable)
-        try await eventually("the end of the tokens") { try await other.page("ended") == allEnded }
     }
 
     @Test("when the person has to sign in again, another one is refused, and that one's tokens are revoked")

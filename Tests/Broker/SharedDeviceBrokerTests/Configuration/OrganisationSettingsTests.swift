@@ -18,7 +18,7 @@ struct OrganisationSettingsTests {
             \(needed), "microsoftBroker": true,
             "oidcScopes": ["openid", "profile"], "oidcOfflineAccess": "always", "oidcSignInMethods": ["deviceCode"],
             "oidcLoopbackPorts": [8400, 8401], "oidcTrustAnchors": "/etc/shared-device/provider.pem",
-            "oidcTenantClaim": "org", "oidcAdministratorClaim": "roles=device=admin",
+            "oidcTenantClaim": "org",
             "oidcEndpoints": {"token_endpoint": "https://login.example.com/token", "jwks_uri": "http://127.0.0.1:1/keys"},
             "remoteCheckInterval": 60, "offlineGrace": 0, "onProviderSessionEnd": "reauthenticate",
             "backChannelLogout": "[::1]:8443",
@@ -46,7 +46,6 @@ struct OrganisationSettingsTests {
         #expect(settings.loopbackPorts.ports == [8400, 8401])
         #expect(settings.trustAnchors == "/etc/shared-device/provider.pem")
         #expect(settings.tenantClaim == "org")
-        #expect(settings.administratorClaim?.name == "roles" && settings.administratorClaim?.value == "device=admin")
         #expect(
             settings.endpoints.addresses == [
                 "token_endpoint": "https://login.example.com/token", "jwks_uri": "http://127.0.0.1:1/keys",
@@ -81,7 +80,7 @@ struct OrganisationSettingsTests {
         #expect(settings.offlineAccess == .never && settings.onProviderSessionEnd == .signOut)
         #expect(settings.signInMethods == [.browser, .deviceCode])
         #expect(settings.loopbackPorts.ports == [] && settings.endpoints.addresses == [:])
-        #expect(settings.tenantClaim == "tid" && settings.administratorClaim == nil)
+        #expect(settings.tenantClaim == "tid")
         #expect(settings.remoteCheckInterval == Seconds(300) && settings.offlineGrace == Seconds(43_200))
         #expect(settings.trustAnchors == nil && settings.backChannelLogout == nil)
         #expect(settings.sharedSignals == nil)
@@ -147,7 +146,6 @@ struct OrganisationSettingsTests {
             ("oidcSignInMethods", #"["password"]"#, "browser, deviceCode"), ("oidcLoopbackPorts", "[80]", "1024"),
             ("oidcLoopbackPorts", "[70000]", "65535"), ("oidcLoopbackPorts", "[8400, 8400]", "once"),
             ("oidcTrustAnchors", #""provider.pem""#, "from / on"), ("oidcTenantClaim", #""""#, "one word"),
-            ("oidcAdministratorClaim", #""admin""#, "NAME=VALUE"), ("oidcAdministratorClaim", #""=x""#, "NAME=VALUE"),
             ("oidcEndpoints", #"{"token": "https://a.example/"}"#, "token_endpoint"),
             ("oidcEndpoints", #"{"token_endpoint": "http://a.example/"}"#, "https"),
             ("oidcEndpoints", #"{"token_endpoint": "https://a.example/#x"}"#, "what follows #"),
