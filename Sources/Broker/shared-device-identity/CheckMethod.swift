@@ -11,12 +11,19 @@ import Synchronization
 final class CheckMethod: Sendable {
     private let connection: DBusConnection
     private let current: CurrentProvider
+    private let logouts: LogoutListener
     private let signals: SignalsReceiver
     private let isUnderWay = Locked(false)
 
-    init(connection: DBusConnection, current: CurrentProvider, signals: SignalsReceiver) {
+    init(
+        connection: DBusConnection,
+        current: CurrentProvider,
+        logouts: LogoutListener,
+        signals: SignalsReceiver
+    ) {
         self.connection = connection
         self.current = current
+        self.logouts = logouts
         self.signals = signals
     }
 
@@ -60,6 +67,9 @@ final class CheckMethod: Sendable {
         // Any port is as good as another where none is named.
         let port = settings.loopbackPorts.ports.first ?? 49_152
         let steps = await client.check(redirect: "http://127.0.0.1:\(port)/callback", scopes: settings.scopes)
-        return steps + [await signals.check()].compactMap { $0 }
+        let logouts = await logouts.state
+        let heard: ProviderCheckStep? =
+            if let logouts { await client.checkLogouts(at: logouts.address, problem: logouts.problem) } else { nil }
+        return steps + [heard, await signals.check()].compactMap { $0 }
     }
 }

@@ -45,6 +45,11 @@ actor LogoutListener {
         await change()
     }
 
+    /// Where it is listened, and why it is not where it should be; `nil` where the configuration wants none of it.
+    var state: (address: String, problem: String?)? {
+        wanted.map { ($0.text, open == nil ? problem ?? "nobody listens at \($0.text) yet; try again" : nil) }
+    }
+
     private func change() async {
         guard !isChanging else {
             hasChanged = true

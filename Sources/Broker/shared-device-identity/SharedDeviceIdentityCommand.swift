@@ -57,7 +57,7 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
                 provider: { current.provider },
                 abandoned: { current.cancelAll() }
             )
-            let check = CheckMethod(connection: connection, current: current, signals: signals)
+            let check = CheckMethod(connection: connection, current: current, logouts: logouts, signals: signals)
             try await answers.start([check.method])
         } catch {
             log.critical("\(error)")

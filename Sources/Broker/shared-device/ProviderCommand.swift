@@ -102,6 +102,7 @@ extension ProviderCheckStep {
         case .refresh: "refresh"
         case .revocation: "revocation"
         case .endSession: "end session"
+        case .backChannelLogout: "logouts"
         case .sharedSignals: "events"
         }
     }

@@ -18,13 +18,15 @@ package struct ProviderCheckStep: Sendable, Hashable {
         case refresh
         /// It revokes tokens.
         case revocation
-        /// It ends its own session.
+        /// It ends its own session. Which one, only a session would show: the page alone is tried.
         case endSession
+        /// Its word that a session has ended is heard; looked at where the configuration says where it arrives.
+        case backChannelLogout
         /// Its events are to be had; tried where the configuration names a stream of them.
         case sharedSignals
 
         /// Those that every provider is asked for.
-        package static let ofEveryProvider = allCases.filter { $0 != .sharedSignals }
+        package static let ofEveryProvider = allCases.filter { ![.backChannelLogout, .sharedSignals].contains($0) }
     }
 
     /// The raw values are in JSON.

@@ -39,6 +39,42 @@ extension OpenIDConnectClient {
         return steps
     }
 
+    /// Whether logouts at the provider are heard, as far as that is seen without one.
+    ///
+    /// - Parameters:
+    ///   - address: where it is listened for them, by the configuration.
+    ///   - problem: why it is not; `nil` where it is.
+    package func checkLogouts(at address: String, problem: String?) async -> ProviderCheckStep {
+        if let problem { return ProviderCheckStep(.backChannelLogout, .fails, problem) }
+        let says: Bool?
+        do throws(SignInError) {
+            says = try await provider().metadata.tellsOfLogouts
+        } catch {
+            return ProviderCheckStep(.backChannelLogout, .unknown, "this device listens at \(address); see above")
+        }
+        let untried = "not tried: a logout, which needs a session; end one at the provider, and see it end here"
+        return switch says {
+        case true?:
+            ProviderCheckStep(
+                .backChannelLogout,
+                .works,
+                "this device listens at \(address), and the provider says that it tells of logouts; \(untried)"
+            )
+        case false?:
+            ProviderCheckStep(
+                .backChannelLogout,
+                .fails,
+                "\(issuer) says that it tells nobody of logouts; leave backChannelLogout out, and let the device ask"
+            )
+        case nil:
+            ProviderCheckStep(
+                .backChannelLogout,
+                .unknown,
+                "this device listens at \(address); whether the provider tells of logouts it does not say; \(untried)"
+            )
+        }
+    }
+
     private func checkServer() async -> ProviderCheckStep {
         guard issuer.address.isSecure else {
             return ProviderCheckStep(.tls, .unknown, "none is needed: the provider is on this machine")
@@ -80,7 +116,7 @@ package struct ProviderCheck: Sendable {
     package func plan(_ name: ProviderCheckStep.Name) -> Plan {
         func absent(_ what: String) -> Plan { .found(ProviderCheckStep(name, .unknown, what)) }
         switch name {
-        case .tls, .discovery, .keys, .sharedSignals: return absent("not asked here")
+        case .tls, .discovery, .keys, .backChannelLogout, .sharedSignals: return absent("not asked here")
         case .redirect:
             let flow = AuthorizationCodeFlow(provider, redirect: redirect, start: .now)
             guard metadata.authorizationEndpoint != nil,
@@ -112,8 +148,9 @@ package struct ProviderCheck: Sendable {
             guard let endpoint = metadata.endSessionEndpoint else {
                 return absent("it has no end_session_endpoint: its own session ends by itself")
             }
-            // Whether it ends a session is seen at one.
-            return .found(ProviderCheckStep(.endSession, .works, "\(endpoint)"))
+            // Without the ID token that a session would have.
+            let form = FormFields.encode([("client_id", provider.credentials.identifier)])
+            return .ask(HTTPRequest(endpoint, .post(Array(form.utf8), contentType: FormFields.contentType)))
         }
     }
 
@@ -125,6 +162,7 @@ package struct ProviderCheck: Sendable {
         _ name: ProviderCheckStep.Name
     ) -> ProviderCheckStep {
         if name == .redirect { return meaningOfPage(result) }
+        if name == .endSession { return meaningOfEnd(result) }
         let response: HTTPResponse
         switch result {
         case .failure(let error): return ProviderCheckStep(name, .fails, error.description)
@@ -173,6 +211,31 @@ package struct ProviderCheck: Sendable {
         case .refresh: "refresh_token"
         case .deviceCode: "urn:ietf:params:oauth:grant-type:device_code"
         default: "authorization_code"
+        }
+    }
+
+    /// Providers answer a request that names no session with a page, with one elsewhere, or with a refusal.
+    private func meaningOfEnd(_ result: Result<HTTPResponse, HTTPError>) -> ProviderCheckStep {
+        let address = metadata.endSessionEndpoint.map { "\($0)" } ?? "end_session_endpoint"
+        let untried = "not tried: the end of a session, which needs one"
+        switch result {
+        case .failure(let error) where error.reason == .redirected:
+            return ProviderCheckStep(.endSession, .works, "\(address) answers; \(untried)")
+        case .failure(let error): return ProviderCheckStep(.endSession, .fails, error.description)
+        case .success(let response) where (200..<300).contains(response.status):
+            return ProviderCheckStep(.endSession, .works, "\(address) answers; \(untried)")
+        case .success(let response) where response.status == 429 || response.status >= 500:
+            return ProviderCheckStep(
+                .endSession,
+                .fails,
+                "\(address) answers with status \(response.status); see its own log"
+            )
+        case .success(let response):
+            return ProviderCheckStep(
+                .endSession,
+                .unknown,
+                "\(address) refuses a request that names no session (status \(response.status)); \(untried)"
+            )
         }
     }
 

@@ -83,6 +83,37 @@ struct ProviderCheckTests {
         #expect(denied.text("revocation").contains("give the client a secret"))
     }
 
+    @Test("of the end of a session the page is tried, and the report says that no session was ended")
+    func endOfSession() async throws {
+        let page = try await report(IdentityDevice(fault: "check.end"))
+        #expect(page.status == 0 && page.report.outcome("endSession") == "works")
+        #expect(page.report.text("endSession").contains("not tried"), "\(page.report.text("endSession"))")
+        let none = try await report(IdentityDevice(fault: "no-end-session-page"))
+        #expect(none.status == 0 && none.report.outcome("endSession") == "unknown")
+        #expect(none.report.text("endSession").contains("status 404"), "\(none.report.text("endSession"))")
+        let test = try await FaultyProvider.shared.value.client("check.end")
+        #expect(try await !test.page("ended").contains("end-session"))
+    }
+
+    @Test("where logouts are to arrive, the report says whether the device listens, and what the provider says of itself")
+    func logouts() async throws {
+        func step(_ fault: String, _ address: String) async throws -> (outcome: String?, text: String) {
+            let device = try await IdentityDevice(fault: fault, more: #", "backChannelLogout": "\#(address)""#)
+            let report = try await report(device).report
+            return (report.outcome("backChannelLogout"), report.text("backChannelLogout"))
+        }
+        let address = "127.0.0.1:\(try freePort())"
+        let works = try await step("backchannel-none.check", address)
+        #expect(works.outcome == "works" && works.text.contains(address) && works.text.contains("not tried"))
+        let silent = try await step("check.logouts", "127.0.0.1:\(try freePort())")
+        #expect(silent.outcome == "unknown" && silent.text.contains("does not say"), "\(silent.text)")
+        let never = try await step("backchannel-unsupported", "127.0.0.1:\(try freePort())")
+        #expect(never.outcome == "fails" && never.text.contains("leave backChannelLogout out"), "\(never.text)")
+        let deaf = try await step("backchannel-none.deaf", "/nowhere/logout.socket")
+        #expect(deaf.outcome == "fails" && deaf.text.contains("shared-device-identity.socket"), "\(deaf.text)")
+        #expect(try await report(IdentityDevice(fault: "check")).report.outcome("backChannelLogout") == nil)
+    }
+
     @Test("without a provider in the configuration, and without the process, the exit status says so")
     func nobody() async throws {
         let device = try await IdentityDevice(issuer: nil)

@@ -17,6 +17,8 @@ package struct ProviderMetadata: Sendable, Hashable {
     package var endSessionEndpoint: HTTPAddress?
     /// Whether each answer of the authorization endpoint has `iss` (RFC 9207).
     package var answersHaveIssuer: Bool
+    /// Whether it tells of logouts (OpenID Connect Back-Channel Logout 1.0, section 2.1); `nil` where it does not say, as some that do.
+    package var tellsOfLogouts: Bool?
     /// Whether the client's secret is taken in the request's body and not in its header.
     package var takesSecretInBody: Bool
 
@@ -59,6 +61,7 @@ package struct ProviderMetadata: Sendable, Hashable {
         revocationEndpoint = try endpoint("revocation_endpoint")
         endSessionEndpoint = try endpoint("end_session_endpoint")
         answersHaveIssuer = member("authorization_response_iss_parameter_supported")?.boolean ?? false
+        tellsOfLogouts = member("backchannel_logout_supported")?.boolean
         let methods = member("token_endpoint_auth_methods_supported")?.strings ?? []
         takesSecretInBody = !methods.contains("client_secret_basic") && methods.contains("client_secret_post")
     }
