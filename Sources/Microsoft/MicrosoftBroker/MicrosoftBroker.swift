@@ -36,10 +36,17 @@ package final class MicrosoftBroker: Sendable {
     private let shown = Locked(AccountState.hidden(.starting))
     private let underWay = Locked(0)
     private let served = Locked<Observation?>(nil)
+    /// Whether clients are to be served.
+    private let isWanted = Locked(true)
 
-    package init(_ parts: Parts) {
+    package convenience init(_ parts: Parts) {
+        self.init(parts, prompter: parts.prompt.map { Prompter(start: Prompter.program($0.program, $0.arguments)) })
+    }
+
+    /// - Parameter prompter: asks people; `nil` where there is no display to ask at.
+    init(_ parts: Parts, prompter: Prompter?) {
         self.parts = parts
-        prompter = parts.prompt.map { Prompter(start: Prompter.program($0.program, $0.arguments)) }
+        self.prompter = prompter
     }
 
     /// What clients may ask for from now on.
@@ -49,6 +56,7 @@ package final class MicrosoftBroker: Sendable {
     ///
     /// - Throws: `DBusError`; `nameTaken` where another program has the name.
     package func start() async throws(DBusError) {
+        isWanted.withLock { $0 = true }
         var limits = CallLimits()
         // The text, and some for the other arguments; what is over the text's own bound is answered and not refused.
         limits.bodyBytes = 2 * BrokerContract.limits.size
@@ -58,14 +66,25 @@ package final class MicrosoftBroker: Sendable {
         try await parts.connection.requestName(BrokerContract.busName)
     }
 
+    /// Serves nobody any more: clients take the loss of the name for the end of the broker, and those that wait get no token. What is owed is paid all
+    /// the same, for as long as ``follow()`` runs.
+    package func stop() async {
+        isWanted.withLock { $0 = false }
+        served.withLock { $0 = nil }
+        // Given up all the same where the bus does not answer.
+        try? await parts.connection.releaseName(BrokerContract.busName)
+    }
+
     /// Takes part in shared device mode until the task is cancelled.
     package func follow() async throws(SharedDeviceError) {
         let cleanup = CleanupCoordinator()
         try cleanup.register("secrets") { [parts] _ in try await parts.removeSecrets() }
         // Clients take the loss of the name for the end of the broker, and ask anew when it is back.
-        try cleanup.register("bus name") { [parts] _ in
+        try cleanup.register("bus name") { [self] _ in
+            guard isWanted.withLock({ $0 }) else { return }
             try await parts.connection.releaseName(BrokerContract.busName)
             try await parts.connection.requestName(BrokerContract.busName)
+            guard isWanted.withLock({ $0 }) else { return try await parts.connection.releaseName(BrokerContract.busName) }
         }
         await parts.application.follow(cleanup) { [self] state in shown.withLock { $0 = state } }
     }
@@ -158,6 +177,9 @@ package final class MicrosoftBroker: Sendable {
     }
 
     private func token(_ request: ClientRequest) async throws(BrokerFailure) -> JSONValue {
+        guard isWanted.withLock({ $0 }) else {
+            throw BrokerFailure(.incorrectConfiguration, "this device does not serve Microsoft's clients any more")
+        }
         let rights = ClientRights(rights: rights.withLock { $0 })
         try rights.check(request.client)
         guard !request.isBound else { throw Self.unbound }

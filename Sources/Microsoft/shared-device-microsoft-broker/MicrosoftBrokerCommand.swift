@@ -62,8 +62,10 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         let file = ManagedConfigurationFile(path: configurationFile)
         try checkIsWanted(file, environment)
         let manifests: AsyncStream<AppManifests>
+        let configurations: AsyncStream<ManagedConfigurationUpdate>
         do throws(ManagedConfigurationError) {
             manifests = try AppManifestDirectory(path: file.appManifestDirectory).updates()
+            configurations = try file.updates()
         } catch {
             throw Self.failure(EX_CONFIG, "\(error)")
         }
@@ -79,10 +81,39 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         fflush(nil)
         let following = Task { try await broker.follow() }
         let reading = Task { for await manifests in manifests { use(manifests, broker) } }
+        let watching = Task { await serve(broker, asIn: configurations) }
         await end.first()
         reading.cancel()
+        watching.cancel()
         following.cancel()
         _ = await following.result
+    }
+
+    /// Serves clients where the configuration wants it, and only then. What cannot be read changes nothing.
+    private func serve(_ broker: MicrosoftBroker, asIn configurations: AsyncStream<ManagedConfigurationUpdate>) async {
+        var serves = true
+        for await update in configurations {
+            let isWanted: Bool
+            switch update.inForce {
+            case .present(let configuration): isWanted = configuration.microsoftBroker
+            case .missing: isWanted = false
+            case nil: continue
+            }
+            guard isWanted != serves else { continue }
+            serves = isWanted
+            if isWanted {
+                do throws(DBusError) {
+                    try await broker.start()
+                    Self.warn("clients are served again")
+                } catch {
+                    serves = false
+                    Self.warn("clients are not served: \(error)")
+                }
+            } else {
+                await broker.stop()
+                Self.warn("clients are served no more: the configuration does not have \"microsoftBroker\": true")
+            }
+        }
     }
 
     private func checkIsWanted(_ file: ManagedConfigurationFile, _ environment: [String: String]) throws {

@@ -13,7 +13,7 @@ private struct OrdinaryUser {
         bus = try PrivateBus()
         directory = try TemporaryDirectory("private-memory")
         try FileManager.default.createDirectory(atPath: directory.path + "/apps", withIntermediateDirectories: false)
-        try write(#"{"sharedDeviceMode": true, "requiresEnrolment": true}"#, to: "managed-configuration.json")
+        try write(#"{"sharedDeviceMode": true, "requiresEnrolment": true, "microsoftBroker": true}"#, to: "managed-configuration.json")
     }
 
     func write(_ text: String, to name: String) throws {
@@ -27,7 +27,11 @@ private struct OrdinaryUser {
         return try ChildProcess(
             words[0],
             Array(words.dropFirst()),
-            environment: ["XDG_RUNTIME_DIR": directory.path, "DISPLAY": "", "WAYLAND_DISPLAY": ""]
+            environment: [
+                "XDG_RUNTIME_DIR": directory.path, "DISPLAY": "", "WAYLAND_DISPLAY": "",
+                "DBUS_SESSION_BUS_ADDRESS": bus.address, "XDG_DATA_HOME": directory.path + "/data",
+                "XDG_DATA_DIRS": directory.path + "/share",
+            ]
         )
     }
 
@@ -53,17 +57,22 @@ struct PrivateMemoryTests {
     /// What shows variables, and where memory is: who may read these may read all of it.
     private static let files = ["environ", "maps"]
 
-    @Test("no other program of the same user looks into the broker or the process that speaks to the provider")
+    @Test("no other program of the same user looks into the broker, what speaks to the provider, or Microsoft's bridge")
     func services() async throws {
         let user = try OrdinaryUser()
         let others = try user.start("sleep", ["1000"])
         try await eventually("another program is read") { try await user.reads("environ", of: others) }
         let broker = try await user.service("shared-device-broker", ["--state", user.directory.path + "/state"])
         let identity = try await user.service("shared-device-identity")
+        let bridge = try await user.service(
+            "shared-device-microsoft-broker",
+            ["--state", user.directory.path + "/bridge"]
+        )
         for file in Self.files {
             #expect(try await user.reads(file, of: others), "\(file)")
             #expect(try await !user.reads(file, of: broker), "\(file)")
             #expect(try await !user.reads(file, of: identity), "\(file)")
+            #expect(try await !user.reads(file, of: bridge), "\(file)")
         }
     }
 

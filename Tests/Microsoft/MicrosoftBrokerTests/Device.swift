@@ -15,19 +15,18 @@ final class Device: Sendable {
 
     let bus: PrivateBus
     let directory: TemporaryDirectory
-    private let broker: ChildProcess
+    let broker: ChildProcess
+    private let policy: String
     /// An app that people sign in through.
     let app: SharedDeviceApplication
 
     init(policy: String = "advisory", microsoftBroker: Bool = true) async throws {
         bus = try PrivateBus()
         directory = try TemporaryDirectory("microsoft-broker")
+        self.policy = policy
         let path = directory.path
         try FileManager.default.createDirectory(atPath: "\(path)/apps", withIntermediateDirectories: true)
-        try Self.write(
-            #"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "\#(policy)", "microsoftBroker": \#(microsoftBroker)}"#,
-            to: "\(path)/managed.json"
-        )
+        try Self.configure(path, policy, microsoftBroker)
         let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         try Self.write(#"{"id": "org.example.desk", "executable": "\#(program)"}"#, to: "\(path)/apps/desk.json")
         try Self.write(
@@ -47,6 +46,16 @@ final class Device: Sendable {
             ["--state", "\(path)/state", "--configuration", "\(path)/managed.json", "--bus", bus.address]
         )
         app = SharedDeviceApplication(identifier: "org.example.desk", bus: bus.bus, stateDirectory: "\(path)/desk")
+    }
+
+    /// Writes the configuration anew.
+    func configure(microsoftBroker: Bool) throws { try Self.configure(directory.path, policy, microsoftBroker) }
+
+    private static func configure(_ path: String, _ policy: String, _ microsoftBroker: Bool) throws {
+        try write(
+            #"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "\#(policy)", "microsoftBroker": \#(microsoftBroker)}"#,
+            to: "\(path)/managed.json"
+        )
     }
 
     static func write(_ text: String, to path: String) throws {
