@@ -1,7 +1,10 @@
 import Foundation
+import JSONWebSignature
 import NotifyCenterTestKit
+import OpenIDConnect
 import SharedDevice
 import StrictJSON
+import TestProviders
 import Testing
 
 @testable import MicrosoftBroker
@@ -9,28 +12,44 @@ import Testing
 /// A program of others, unchanged: the host of siemens/linux-entra-sso, where it is there.
 @Suite(
     "linux-entra-sso and the device's account",
-    .enabled(if: EntraClient.isThere, "linux-entra-sso.py or python3-pydbus is not there")
+    .enabled(if: EntraClient.isThere, "linux-entra-sso.py (LINUX_ENTRA_SSO=path) or python3-pydbus is not there")
 )
 struct EntraClientTests {
+    private func run(_ command: String, _ environment: [String: String]) async throws -> JSONValue {
+        let text = try await Shell.run("exec /usr/bin/python3 '\(EntraClient.path ?? "")' -i \(command)", environment)
+        return try JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: 65_536))
+    }
+
     @Test("it reads the version and the account, and gets a reason where there is no token and no cookie")
     func interactive() async throws {
         let device = try await Device()
         let bridge = try await device.bridge()
         defer { bridge.kill() }
         let ada = try await device.signIn("ada")
-        func run(_ command: String) async throws -> JSONValue {
-            let text = try await Shell.run(
-                "exec /usr/bin/python3 \(EntraClient.path) -i \(command)",
-                device.environment
-            )
-            return try JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: 65_536))
-        }
-        #expect(try await run("getVersion")["linuxBrokerVersion"]?.string == "3.0.1")
-        let account = try await run("getAccounts")["accounts"]?.array?.first
+        #expect(try await run("getVersion", device.environment)["linuxBrokerVersion"]?.string == "3.0.1")
+        let account = try await run("getAccounts", device.environment)["accounts"]?.array?.first
         #expect(account?["homeAccountId"]?.string == ada.identifier)
         // Of the device's own directory there is no ID token; the client shows the reason.
-        #expect(try await run("acquireTokenSilently").status == 9)
-        #expect(try await run("acquirePrtSsoCookie").status == 9)
+        #expect(try await run("acquireTokenSilently", device.environment).status == 9)
+        #expect(try await run("acquirePrtSsoCookie", device.environment).status == 9)
+    }
+
+    @Test("with the organisation's provider it gets the provider's token and ID token, for four minutes")
+    func token() async throws {
+        let device = try await ProviderDevice(fault: "bridge.entra", scopes: ["openid", "profile"])
+        let test = try await FaultyProvider.shared.value.client("bridge.entra")
+        try await device.signIn(test)
+        let response = try #require(
+            try await run("acquireTokenSilently", device.environment)["brokerTokenResponse"]
+        )
+        #expect(response["error"] == nil, "\(response["error"]?["context"]?.string ?? "")")
+        let verified = try await test.client.verify(try #require(response["idToken"]?.string))
+        #expect(verified.claims["preferred_username"]?.string == "ada@example.com")
+        // The provider knows the token as Ada's.
+        let token = try #require(response["accessToken"]?.string)
+        #expect(try await test.page("secrets").contains("access-token \(token)"))
+        let left = (response["expiresOn"]?.number ?? 0) / 1000 - Date().timeIntervalSince1970
+        #expect(left > 0 && left <= 240)
     }
 
     @Test("it takes a sign-out for the end of the broker, and finds it again")
@@ -40,7 +59,7 @@ struct EntraClientTests {
         defer { bridge.kill() }
         let monitor = try ChildProcess(
             "/usr/bin/python3",
-            ["-u", EntraClient.path, "-i", "monitor"],
+            ["-u", EntraClient.path ?? "", "-i", "monitor"],
             environment: device.environment
         )
         defer { monitor.kill() }
@@ -58,13 +77,15 @@ struct EntraClientTests {
 }
 
 private enum EntraClient {
-    static let path =
-        ProcessInfo.processInfo.environment["LINUX_ENTRA_SSO"]
-        ?? URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-        .appendingPathComponent("../../../../shared/clients/linux-entra-sso/linux-entra-sso.py").standardized.path
+    /// Where it is: as the variable says, or where it is installed by itself.
+    static let path: String? = {
+        if let path = ProcessInfo.processInfo.environment["LINUX_ENTRA_SSO"] { return path }
+        return ["/usr", "/usr/local"].map { $0 + "/libexec/linux-entra-sso/linux-entra-sso.py" }
+            .first { FileManager.default.fileExists(atPath: $0) }
+    }()
 
     static var isThere: Bool {
-        guard FileManager.default.fileExists(atPath: path),
+        guard let path, FileManager.default.fileExists(atPath: path),
             let probe = try? ChildProcess("/usr/bin/python3", ["-c", "import pydbus, gi"])
         else { return false }
         return probe.waitUntilExit() == 0

@@ -11,9 +11,11 @@ import Testing
 @testable import MicrosoftBroker
 
 /// A device whose people sign in with a provider, and the bridge on it.
-private final class ProviderDevice: Sendable {
+final class ProviderDevice: Sendable {
     let bus: PrivateBus
     let directory: TemporaryDirectory
+    /// Of a client in the desktop session.
+    let environment: [String: String]
     private let prompt: DBusConnection
     private let programs: [ChildProcess]
 
@@ -41,7 +43,7 @@ private final class ProviderDevice: Sendable {
         )
         try Device.write("s&cret +%/", to: "\(path)/oidc-client-secret")
         let arguments = ["--bus", bus.address, "--configuration", "\(path)/managed.json"]
-        let environment = [
+        environment = [
             "DBUS_SESSION_BUS_ADDRESS": bus.address, "NOTIFY_CENTER_BUS": bus.address, "DISPLAY": "",
             "WAYLAND_DISPLAY": "", "XDG_DATA_HOME": "\(path)/data", "XDG_DATA_DIRS": "\(path)/share",
             "XDG_RUNTIME_DIR": path,
