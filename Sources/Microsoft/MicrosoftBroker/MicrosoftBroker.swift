@@ -54,38 +54,62 @@ package final class MicrosoftBroker: Sendable {
 
     /// Serves the interface, and takes the name.
     ///
-    /// - Throws: `DBusError`; `nameTaken` where another program has the name.
+    /// - Throws: `DBusError`; `nameTaken` where another program has the name. Nobody is served then.
     package func start() async throws(DBusError) {
-        isWanted.withLock { $0 = true }
         var limits = CallLimits()
         // The text, and some for the other arguments; what is over the text's own bound is answered and not refused.
         limits.bodyBytes = 2 * BrokerContract.limits.size
         limits.calls = 4 * BrokerContract.requests
         let observation = try parts.connection.export([interface], at: BrokerContract.path, limits: limits)
         served.withLock { $0 = observation }
-        try await parts.connection.requestName(BrokerContract.busName)
+        isWanted.withLock { $0 = true }
+        do throws(DBusError) {
+            try await settleName()
+        } catch {
+            await stop()
+            throw error
+        }
     }
 
     /// Serves nobody any more: clients take the loss of the name for the end of the broker, and those that wait get no token. What is owed is paid all
     /// the same, for as long as ``follow()`` runs.
     package func stop() async {
         isWanted.withLock { $0 = false }
-        served.withLock { $0 = nil }
-        // Given up all the same where the bus does not answer.
-        try? await parts.connection.releaseName(BrokerContract.busName)
+        let observation = served.withLock { served in
+            defer { served = nil }
+            return served
+        }
+        withExtendedLifetime(observation) {}
+        try? await settleName()
+    }
+
+    /// Has the name where clients are to be served, and gives it back where not. Whoever has changed the one or the other calls it, and several may at a
+    /// time: the last one to act looks again afterwards.
+    private func settleName() async throws(DBusError) {
+        while true {
+            let wanted = isWanted.withLock { $0 }
+            if wanted {
+                try await parts.connection.requestName(BrokerContract.busName)
+            } else {
+                // Given up all the same where the bus does not answer.
+                try? await parts.connection.releaseName(BrokerContract.busName)
+            }
+            if isWanted.withLock({ $0 }) == wanted { return }
+        }
+    }
+
+    /// Clients take the loss of the name for the end of the broker, and ask anew when it is back.
+    func renewName() async throws(DBusError) {
+        guard isWanted.withLock({ $0 }) else { return }
+        try await parts.connection.releaseName(BrokerContract.busName)
+        try await settleName()
     }
 
     /// Takes part in shared device mode until the task is cancelled.
     package func follow() async throws(SharedDeviceError) {
         let cleanup = CleanupCoordinator()
         try cleanup.register("secrets") { [parts] _ in try await parts.removeSecrets() }
-        // Clients take the loss of the name for the end of the broker, and ask anew when it is back.
-        try cleanup.register("bus name") { [self] _ in
-            guard isWanted.withLock({ $0 }) else { return }
-            try await parts.connection.releaseName(BrokerContract.busName)
-            try await parts.connection.requestName(BrokerContract.busName)
-            guard isWanted.withLock({ $0 }) else { return try await parts.connection.releaseName(BrokerContract.busName) }
-        }
+        try cleanup.register("bus name") { [self] _ in try await renewName() }
         await parts.application.follow(cleanup) { [self] state in shown.withLock { $0 = state } }
     }
 

@@ -84,8 +84,15 @@ final class Prompter: Sendable {
 extension Prompter {
     /// `shared-device-sign-in`, on a page: a client has no terminal of its own for it. It is asked to end, so that it takes its browser along.
     ///
-    /// - Parameter patience: after that the program is ended.
-    static func program(_ program: String, _ arguments: [String], patience: Duration = .seconds(600)) -> Start {
+    /// - Parameters:
+    ///   - patience: waits for as long as the program may take.
+    ///   - grace: how long it may take to end when it is asked to. Others wait for its end.
+    static func program(
+        _ program: String,
+        _ arguments: [String],
+        patience: @escaping @Sendable () async throws -> Void = { try await Task.sleep(for: .seconds(600)) },
+        grace: Duration = .seconds(10)
+    ) -> Start {
         {
             let process: HelperProcess
             do throws(HelperProcess.Failure) {
@@ -95,9 +102,11 @@ extension Prompter {
             }
             let isLate = Locked(false)
             let deadline = Task {
-                try await Task.sleep(for: patience)
+                try await patience()
                 isLate.withLock { $0 = true }
                 process.kill(SIGTERM)
+                try await Task.sleep(for: grace)
+                process.kill()
             }
             let status = await withTaskCancellationHandler {
                 await onSystemThread { process.end() }

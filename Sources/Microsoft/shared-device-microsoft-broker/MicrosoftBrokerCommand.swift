@@ -50,6 +50,8 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
 
     /// Of the items that Microsoft's libraries store in the keyring.
     private static let schema = "com.microsoft.identity.secret"
+    /// Between two attempts to get the name back.
+    private static let pause = Duration.seconds(5)
 
     func run() async throws {
         // Tokens of a person are in memory for a while.
@@ -92,6 +94,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
     /// Serves clients where the configuration wants it, and only then. What cannot be read changes nothing.
     private func serve(_ broker: MicrosoftBroker, asIn configurations: AsyncStream<ManagedConfigurationUpdate>) async {
         var serves = true
+        var attempt: Task<Void, Never>?
         for await update in configurations {
             let isWanted: Bool
             switch update.inForce {
@@ -101,19 +104,31 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
             }
             guard isWanted != serves else { continue }
             serves = isWanted
+            attempt?.cancel()
+            await attempt?.value
+            attempt = nil
             if isWanted {
-                do throws(DBusError) {
-                    try await broker.start()
-                    Self.warn("clients are served again")
-                } catch {
-                    serves = false
-                    Self.warn("clients are not served: \(error)")
-                }
+                attempt = Task { await Self.serveAgain(broker) }
             } else {
                 await broker.stop()
                 Self.warn("clients are served no more: the configuration does not have \"microsoftBroker\": true")
             }
         }
+        attempt?.cancel()
+    }
+
+    /// Debts are paid whether clients are served or not, so that the program does not end where another one has the name.
+    private static func serveAgain(_ broker: MicrosoftBroker) async {
+        var problem: String?
+        repeat {
+            do throws(DBusError) {
+                try await broker.start()
+                return warn("clients are served again")
+            } catch {
+                if "\(error)" != problem { warn("clients are not served, which is tried again: \(error)") }
+                problem = "\(error)"
+            }
+        } while (try? await Task.sleep(for: pause)) != nil
     }
 
     private func checkIsWanted(_ file: ManagedConfigurationFile, _ environment: [String: String]) throws {

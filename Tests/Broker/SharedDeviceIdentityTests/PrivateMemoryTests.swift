@@ -13,7 +13,8 @@ private struct OrdinaryUser {
         bus = try PrivateBus()
         directory = try TemporaryDirectory("private-memory")
         try FileManager.default.createDirectory(atPath: directory.path + "/apps", withIntermediateDirectories: false)
-        try write(#"{"sharedDeviceMode": true, "requiresEnrolment": true, "microsoftBroker": true}"#, to: "managed-configuration.json")
+        let keys = #""sharedDeviceMode": true, "requiresEnrolment": true, "microsoftBroker": true"#
+        try write("{\(keys)}", to: "managed-configuration.json")
     }
 
     func write(_ text: String, to name: String) throws {

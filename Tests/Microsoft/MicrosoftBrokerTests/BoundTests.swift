@@ -1,7 +1,6 @@
 import DBusTransport
 import DeviceConfiguration
 import Foundation
-import Glibc
 import NotifyCenterTestKit
 import SharedDevice
 import StrictJSON
@@ -15,11 +14,26 @@ struct BoundTests {
     @Test("a prompt that takes too long is ended, and is told from one that ended by itself")
     func patience() async throws {
         let directory = try TemporaryDirectory("patience")
-        let mark = directory.path + "/ended"
-        let script = "trap 'touch \(mark); exit 1' TERM; echo; while :; do sleep 0.02; done"
-        let start = Prompter.program("/bin/sh", ["-c", script], patience: .milliseconds(300))
-        #expect(await start() == .expired)
+        let (ready, mark) = (directory.path + "/ready", directory.path + "/ended")
+        func outcome(_ trap: String, _ grace: Duration) async -> Prompter.Outcome {
+            let script = "trap '\(trap)' TERM; touch \(ready); while :; do sleep 0.02; done"
+            let start = Prompter.program(
+                "/bin/sh",
+                ["-c", script],
+                patience: {
+                    while !FileManager.default.fileExists(atPath: ready) {
+                        try await Task.sleep(for: .milliseconds(20))
+                    }
+                },
+                grace: grace
+            )
+            return await start()
+        }
+        #expect(await outcome("touch \(mark); exit 1", .seconds(60)) == .expired)
         #expect(FileManager.default.fileExists(atPath: mark))
+        // One that does not end when it is asked to holds up nobody for ever.
+        try FileManager.default.removeItem(atPath: ready)
+        #expect(await outcome("", .milliseconds(20)) == .expired)
         #expect(await Prompter.program("/bin/sh", ["-c", "exit 1"])() == .ended(1))
     }
 
@@ -50,16 +64,61 @@ struct BoundTests {
         let bridge = try await device.bridge()
         defer { bridge.kill() }
         let version: JSONValue = .object(["msalCppVersion": .string("1")])
-        device.broker.send(SIGSTOP)
-        defer { device.broker.send(SIGCONT) }
+        device.broker.suspend()
+        defer { device.broker.resume() }
         // Each waits for the device's broker, which does not answer.
         let waiting = (1...BrokerContract.requests).map { _ in
             Task { try await device.call("getAccounts", .object([:]))["accounts"] }
         }
         #expect(try await eventually { try await device.call("getLinuxBrokerVersion", version).status == 15 })
-        device.broker.send(SIGCONT)
+        device.broker.resume()
         for task in waiting { #expect(try await task.value == .array([])) }
         #expect(try await device.call("getLinuxBrokerVersion", version)["linuxBrokerVersion"] != nil)
+    }
+
+    @Test("whatever happens at the same time, it has the name in the end where it is wanted, and only there")
+    func name() async throws {
+        let device = try await Device()
+        let connection = try DBusConnection.open(device.bus.bus)
+        let broker = MicrosoftBroker(
+            MicrosoftBroker.Parts(
+                connection: connection,
+                application: device.app,
+                prompt: nil,
+                removeSecrets: { "" }
+            )
+        )
+        for round in 0..<40 {
+            try await broker.start()
+            // A cleanup, and a change of the configuration.
+            async let renewed: Void = broker.renewName()
+            await broker.stop()
+            if round % 2 == 0 { try await broker.start() }
+            try? await renewed
+            let owner = try await connection.owner(of: BrokerContract.busName)
+            #expect((owner != nil) == (round % 2 == 0), "round \(round)")
+            await broker.stop()
+        }
+    }
+
+    @Test("another program that has taken the name keeps nobody's debts; when it is gone, clients are served again")
+    func takenName() async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge()
+        defer { bridge.kill() }
+        let ada = try await device.signIn("ada")
+        #expect(try await device.call("getAccounts", .object([:]))["accounts"]?.array?.count == 1)
+        try device.configure(microsoftBroker: false)
+        #expect(try await eventually { bridge.errorText.contains("served no more") })
+        let other = try DBusConnection.open(device.bus.bus)
+        try await other.requestName(BrokerContract.busName)
+        try device.configure(microsoftBroker: true)
+        #expect(try await eventually { bridge.errorText.contains("tried again") })
+        let session = try await device.app.signout(with: ada).session
+        #expect(try await device.hasCleanedUp(after: session))
+        try await other.releaseName(BrokerContract.busName)
+        #expect(try await eventually { bridge.errorText.contains("served again") })
+        #expect(try await device.call("getAccounts", .object([:]))["accounts"] == .array([]))
     }
 
     @Test("where the configuration wants it no more it serves nobody, but pays its debts; and then it serves again")
@@ -75,12 +134,7 @@ struct BoundTests {
         #expect(try await eventually { try await !isServed() })
         await #expect(throws: DBusError.self) { try await device.call("getAccounts", .object([:])) }
         let session = try await device.app.signout(with: ada).session
-        #expect(
-            try await eventually {
-                let report = try await device.app.cleanupReport(ofSession: session)
-                return report?.apps.first { $0.identifier == BrokerContract.application }?.progress == .finished
-            }
-        )
+        #expect(try await device.hasCleanedUp(after: session))
         #expect(try await !isServed())
         #expect(bridge.isRunning)
         try device.configure(microsoftBroker: true)

@@ -97,6 +97,14 @@ final class Device: Sendable {
         return try await app.acquireToken(with: parameters).account
     }
 
+    /// Waits for the bridge's receipt.
+    func hasCleanedUp(after session: UInt64) async throws -> Bool {
+        try await eventually {
+            let report = try await app.cleanupReport(ofSession: session)
+            return report?.apps.first { $0.identifier == BrokerContract.application }?.progress == .finished
+        }
+    }
+
     /// A call as clients make it.
     func call(_ method: String, _ request: JSONValue, correlation: String = "c-1") async throws -> JSONValue {
         try await call(method, request.text, correlation: correlation)
