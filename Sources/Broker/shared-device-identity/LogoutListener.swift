@@ -47,7 +47,14 @@ actor LogoutListener {
 
     /// Where it is listened, and why it is not where it should be; `nil` where the configuration wants none of it.
     var state: (address: String, problem: String?)? {
-        wanted.map { ($0.text, open == nil ? problem ?? "nobody listens at \($0.text) yet; try again" : nil) }
+        wanted.map { (place($0), open == nil ? problem ?? "nobody listens at \($0.text) yet; try again" : nil) }
+    }
+
+    /// Where it is listened, where the configuration has this address: a socket that was passed may be elsewhere.
+    private func place(_ address: ListeningAddress) -> String {
+        guard let passed else { return address.text }
+        let name = ListeningSocket.name(of: passed) ?? "a socket without a name"
+        return name == address.text ? name : "\(name), which systemd has passed, and not at \(address.text)"
     }
 
     private func change() async {
@@ -77,7 +84,7 @@ actor LogoutListener {
                 return await logout.answer(request)
             }
             open = (address, listener)
-            log.info("listens for logouts of the provider's", metadata: ["address": "\(address.text)"])
+            log.info("listens for logouts of the provider's", metadata: ["address": "\(place(address))"])
         } catch {
             let reason = "\(error)"
             // Sign-ins go on, and the provider is asked: only this way is closed.
@@ -106,7 +113,7 @@ actor LogoutListener {
     }
 
     private func socket(_ address: ListeningAddress) throws -> CInt {
-        if let passed { return fcntl(passed, F_DUPFD_CLOEXEC, 0) }
+        if let passed { return try ListeningSocket.duplicate(passed) }
         return switch address {
         case .network(let address, let port): try ListeningSocket.open(address: address, port: port)
         case .socket(let path): try ListeningSocket.open(path: path)

@@ -1,10 +1,12 @@
+import DBusTransport
 import FoundationEssentials
 import Glibc
 import NotifyCenterTestKit
-import OrganisationIdentity
 import Synchronization
 import TestProviders
 import Testing
+
+@testable import OrganisationIdentity
 
 /// Where it is listened for logouts: addresses, sockets of its own, and those that a service manager passes.
 @Suite("Where logouts of the provider's arrive")
@@ -75,6 +77,48 @@ struct LogoutListenerTests {
         close(try ListeningSocket.open(path: path))
         let device = try await LogoutDevice(fault: fault, at: path)
         #expect(try await device.post("logout_token=\(try await token(fault))", to: path).hasPrefix("HTTP/1.1 200"))
+    }
+
+    @Test("a listener that gets no thread closes its socket, so that the next attempt finds the address free")
+    func noThread() throws {
+        let directory = try TemporaryDirectory("no-thread")
+        let path = directory.path + "/logout.socket"
+        let descriptor = try ListeningSocket.open(path: path)
+        #expect(throws: DBusError.self) {
+            try HTTPListener(
+                adopting: descriptor,
+                HTTPListener.Limits(),
+                { _ in ListenerResponse(200) },
+                on: { _ in false }
+            )
+        }
+        // Nobody is behind it any more.
+        let client = try StreamSocket(AF_UNIX)
+        #expect(throws: NoAddress.self) { try client.connect(to: path) }
+    }
+
+    @Test("a socket is named as the configuration names it")
+    func names() throws {
+        let directory = try TemporaryDirectory("names")
+        let path = directory.path + "/logout.socket"
+        let local = try ListeningSocket.open(path: path)
+        defer { close(local) }
+        #expect(ListeningSocket.name(of: local) == path)
+        let network = try ListeningSocket.open(address: "127.0.0.1", port: 0)
+        defer { close(network) }
+        let parts = try #require(ListeningSocket.name(of: network)).split(separator: ":")
+        #expect(parts.first == "127.0.0.1")
+        try StreamSocket().connect(try #require(parts.last.flatMap { UInt16($0) }))
+        let six: [UInt8] = [10, 0, 0x12, 0xCA, 0, 0, 0, 0] + [UInt8](repeating: 0, count: 15) + [1, 0, 0, 0, 0]
+        #expect(ListeningSocket.name(AF_INET6, six) == "[::1]:4810")
+        for count in [0, 7, 23] {
+            let isCut = ListeningSocket.name(count == 23 ? AF_INET6 : AF_INET, Array(six.prefix(count))) == nil
+            #expect(isCut, "\(count)")
+        }
+        // Without a name, and with one that is no path.
+        for bytes: [UInt8] in [[], [1, 0], [1, 0, 0, 65]] { #expect(ListeningSocket.name(AF_UNIX, bytes) == nil) }
+        #expect(ListeningSocket.name(of: -1) == nil)
+        #expect(throws: ListeningSocket.Failure.self) { try ListeningSocket.duplicate(-1) }
     }
 
     @Test("what is no socket is not removed, and a path that cannot be used is named, with what helps")

@@ -95,7 +95,7 @@ struct ProviderCheckTests {
         #expect(try await !test.page("ended").contains("end-session"))
     }
 
-    @Test("where logouts are to arrive, the report says whether the device listens, and what the provider says of itself")
+    @Test("where logouts are to arrive, the report says whether the device listens, and what the provider says")
     func logouts() async throws {
         func step(_ fault: String, _ address: String) async throws -> (outcome: String?, text: String) {
             let device = try await IdentityDevice(fault: fault, more: #", "backChannelLogout": "\#(address)""#)
@@ -111,6 +111,12 @@ struct ProviderCheckTests {
         #expect(never.outcome == "fails" && never.text.contains("leave backChannelLogout out"), "\(never.text)")
         let deaf = try await step("backchannel-none.deaf", "/nowhere/logout.socket")
         #expect(deaf.outcome == "fails" && deaf.text.contains("shared-device-identity.socket"), "\(deaf.text)")
+        let directory = try TemporaryDirectory("check-logouts")
+        let passed = directory.path + "/logout.socket"
+        let (fault, key) = ("backchannel-none.passed-check", #", "backChannelLogout": "\#(address)""#)
+        let elsewhere = try await report(IdentityDevice(fault: fault, more: key, passed: passed)).report
+        let text = elsewhere.text("backChannelLogout")
+        #expect(text.contains("listens at \(passed)") && text.contains("not at \(address)"), "\(text)")
         #expect(try await report(IdentityDevice(fault: "check")).report.outcome("backChannelLogout") == nil)
     }
 

@@ -23,20 +23,37 @@ package final class HTTPListener: Sendable {
 
     private let stop: EventSignal
 
-    /// Begins to listen. The socket belongs to the listener from here on, and is closed when it ends.
+    /// Begins to listen. The socket belongs to the listener from here on, and is closed when it ends, or does not begin.
     ///
     /// - Parameter descriptor: a socket that listens.
     /// - Throws: `DBusError`: `noResources`.
-    package init(adopting descriptor: CInt, limits: Limits = Limits(), handler: @escaping Handler) throws(DBusError) {
-        stop = try EventSignal()
+    package convenience init(
+        adopting descriptor: CInt,
+        limits: Limits = Limits(),
+        handler: @escaping Handler
+    ) throws(DBusError) {
+        try self.init(adopting: descriptor, limits, handler) { QuietThread.start("http-listener", $0) != nil }
+    }
+
+    /// - Parameter start: runs the listener on a thread of its own; whether there is one.
+    init(
+        adopting descriptor: CInt,
+        _ limits: Limits,
+        _ handler: @escaping Handler,
+        on start: (@escaping @Sendable () -> Void) -> Bool
+    ) throws(DBusError) {
+        do throws(DBusError) {
+            stop = try EventSignal()
+        } catch {
+            _ = Glibc.close(descriptor)
+            throw error
+        }
         let loop = ListenerLoop(descriptor, limits, stop, handler)
         _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
-        guard QuietThread.start("http-listener", { loop.run() }) != nil else {
-            throw DBusError(
-                .noResources,
-                message: "no thread: \(String(cString: strerror(errno)))",
-                attempted: "listen for HTTP"
-            )
+        guard start({ loop.run() }) else {
+            let reason = String(cString: strerror(errno))
+            _ = Glibc.close(descriptor)
+            throw DBusError(.noResources, message: "no thread: \(reason)", attempted: "listen for HTTP")
         }
     }
 

@@ -24,6 +24,45 @@ package enum ListeningSocket {
         return first
     }
 
+    /// Another descriptor for a socket that was passed, for one listener.
+    ///
+    /// - Throws: ``Failure``.
+    package static func duplicate(_ passed: CInt) throws(Failure) -> CInt {
+        let descriptor = fcntl(passed, F_DUPFD_CLOEXEC, 0)
+        guard descriptor >= 0 else {
+            let reason = String(cString: strerror(errno))
+            throw Failure(description: "nobody can listen at the socket that was passed: \(reason)")
+        }
+        return descriptor
+    }
+
+    /// Where a socket listens, as `backChannelLogout` has it: `ADDRESS:PORT`, or a path; `nil` for what has no such name.
+    package static func name(of descriptor: CInt) -> String? {
+        var (storage, length) = (sockaddr_storage(), socklen_t(MemoryLayout<sockaddr_storage>.size))
+        let isNamed = withUnsafeMutablePointer(to: &storage) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(descriptor, $0, &length) == 0 }
+        }
+        guard isNamed else { return nil }
+        return name(CInt(storage.ss_family), withUnsafeBytes(of: storage) { Array($0.prefix(Int(length))) })
+    }
+
+    /// - Parameter bytes: an address of this family: ip(7), ipv6(7), unix(7).
+    static func name(_ family: CInt, _ bytes: [UInt8]) -> String? {
+        switch family {
+        case AF_INET where bytes.count >= 8:
+            return bytes[4..<8].map { "\($0)" }.joined(separator: ".") + ":\(Int(bytes[2]) << 8 | Int(bytes[3]))"
+        case AF_INET6 where bytes.count >= 24:
+            var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+            guard inet_ntop(AF_INET6, Array(bytes[8..<24]), &text, socklen_t(text.count)) != nil else { return nil }
+            let address = String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+            return "[\(address)]:\(Int(bytes[2]) << 8 | Int(bytes[3]))"
+        case AF_UNIX:
+            let path = bytes.dropFirst(2).prefix { $0 != 0 }
+            return path.isEmpty ? nil : String(decoding: path, as: UTF8.self)
+        default: return nil
+        }
+    }
+
     /// Listens at a numeric address.
     ///
     /// - Throws: ``Failure``.
