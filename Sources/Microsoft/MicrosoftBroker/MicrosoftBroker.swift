@@ -36,8 +36,7 @@ package final class MicrosoftBroker: Sendable {
     private let shown = Locked(AccountState.hidden(.starting))
     private let underWay = Locked(0)
     private let served = Locked<Observation?>(nil)
-    /// Whether clients are to be served.
-    private let isWanted = Locked(true)
+    private let name: KeptName
 
     package convenience init(_ parts: Parts) {
         self.init(parts, prompter: parts.prompt.map { Prompter(start: Prompter.program($0.program, $0.arguments)) })
@@ -47,6 +46,11 @@ package final class MicrosoftBroker: Sendable {
     init(_ parts: Parts, prompter: Prompter?) {
         self.parts = parts
         self.prompter = prompter
+        name = KeptName { () throws(DBusError) in
+            try await parts.connection.requestName(BrokerContract.busName)
+        } give: { () throws(DBusError) in
+            try await parts.connection.releaseName(BrokerContract.busName)
+        }
     }
 
     /// What clients may ask for from now on.
@@ -62,9 +66,8 @@ package final class MicrosoftBroker: Sendable {
         limits.calls = 4 * BrokerContract.requests
         let observation = try parts.connection.export([interface], at: BrokerContract.path, limits: limits)
         served.withLock { $0 = observation }
-        isWanted.withLock { $0 = true }
         do throws(DBusError) {
-            try await settleName()
+            try await name.want(true)
         } catch {
             await stop()
             throw error
@@ -74,42 +77,19 @@ package final class MicrosoftBroker: Sendable {
     /// Serves nobody any more: clients take the loss of the name for the end of the broker, and those that wait get no token. What is owed is paid all
     /// the same, for as long as ``follow()`` runs.
     package func stop() async {
-        isWanted.withLock { $0 = false }
         let observation = served.withLock { served in
             defer { served = nil }
             return served
         }
         withExtendedLifetime(observation) {}
-        try? await settleName()
-    }
-
-    /// Has the name where clients are to be served, and gives it back where not. Whoever has changed the one or the other calls it, and several may at a
-    /// time: the last one to act looks again afterwards.
-    private func settleName() async throws(DBusError) {
-        while true {
-            let wanted = isWanted.withLock { $0 }
-            if wanted {
-                try await parts.connection.requestName(BrokerContract.busName)
-            } else {
-                // Given up all the same where the bus does not answer.
-                try? await parts.connection.releaseName(BrokerContract.busName)
-            }
-            if isWanted.withLock({ $0 }) == wanted { return }
-        }
-    }
-
-    /// Clients take the loss of the name for the end of the broker, and ask anew when it is back.
-    func renewName() async throws(DBusError) {
-        guard isWanted.withLock({ $0 }) else { return }
-        try await parts.connection.releaseName(BrokerContract.busName)
-        try await settleName()
+        try? await name.want(false)
     }
 
     /// Takes part in shared device mode until the task is cancelled.
     package func follow() async throws(SharedDeviceError) {
         let cleanup = CleanupCoordinator()
         try cleanup.register("secrets") { [parts] _ in try await parts.removeSecrets() }
-        try cleanup.register("bus name") { [self] _ in try await renewName() }
+        try cleanup.register("bus name") { [name] _ in try await name.renew() }
         await parts.application.follow(cleanup) { [self] state in shown.withLock { $0 = state } }
     }
 
@@ -201,7 +181,7 @@ package final class MicrosoftBroker: Sendable {
     }
 
     private func token(_ request: ClientRequest) async throws(BrokerFailure) -> JSONValue {
-        guard isWanted.withLock({ $0 }) else {
+        guard name.isWanted else {
             throw BrokerFailure(.incorrectConfiguration, "this device does not serve Microsoft's clients any more")
         }
         let rights = ClientRights(rights: rights.withLock { $0 })
@@ -274,5 +254,48 @@ package final class MicrosoftBroker: Sendable {
             throw BrokerFailure(error)
         }
         return .object([:])
+    }
+}
+
+/// The bus name, which this program has exactly where clients are to be served, whoever changes that while the name is taken or given back.
+final class KeptName: Sendable {
+    typealias Change = @Sendable () async throws(DBusError) -> Void
+
+    private let take: Change
+    private let give: Change
+    private let wanted = Locked(true)
+
+    init(take: @escaping Change, give: @escaping Change) {
+        self.take = take
+        self.give = give
+    }
+
+    var isWanted: Bool { wanted.withLock { $0 } }
+
+    /// - Throws: why the name cannot be had; it is given up in any case.
+    func want(_ isWanted: Bool) async throws(DBusError) {
+        wanted.withLock { $0 = isWanted }
+        try await settle()
+    }
+
+    /// Gives the name back for a moment, where it is wanted.
+    func renew() async throws(DBusError) {
+        guard isWanted else { return }
+        try await give()
+        try await settle()
+    }
+
+    /// Several may be here at a time: whoever acts last looks again afterwards.
+    private func settle() async throws(DBusError) {
+        while true {
+            let wanted = isWanted
+            if wanted {
+                try await take()
+            } else {
+                // Given up all the same where the bus does not answer.
+                try? await give()
+            }
+            if isWanted == wanted { return }
+        }
     }
 }

@@ -4,9 +4,25 @@ import Foundation
 import NotifyCenterTestKit
 import SharedDevice
 import StrictJSON
+import Synchronization
 import Testing
 
 @testable import MicrosoftBroker
+
+/// A step that takes, the first time, until it is told to end.
+private final class SlowStep: Sendable {
+    private let begun = AsyncStream<Void>.makeStream()
+    private let ended = AsyncStream<Void>.makeStream()
+
+    func pass() async {
+        begun.continuation.yield()
+        for await _ in ended.stream { return }
+    }
+
+    func isBegun() async { for await _ in begun.stream { return } }
+
+    func end() { ended.continuation.finish() }
+}
 
 /// How long, how many, and whether at all.
 @Suite("What bounds the bridge to Microsoft's clients")
@@ -76,29 +92,28 @@ struct BoundTests {
         #expect(try await device.call("getLinuxBrokerVersion", version)["linuxBrokerVersion"] != nil)
     }
 
-    @Test("whatever happens at the same time, it has the name in the end where it is wanted, and only there")
-    func name() async throws {
-        let device = try await Device()
-        let connection = try DBusConnection.open(device.bus.bus)
-        let broker = MicrosoftBroker(
-            MicrosoftBroker.Parts(
-                connection: connection,
-                application: device.app,
-                prompt: nil,
-                removeSecrets: { "" }
-            )
-        )
-        for round in 0..<40 {
-            try await broker.start()
-            // A cleanup, and a change of the configuration.
-            async let renewed: Void = broker.renewName()
-            await broker.stop()
-            if round % 2 == 0 { try await broker.start() }
-            try? await renewed
-            let owner = try await connection.owner(of: BrokerContract.busName)
-            #expect((owner != nil) == (round % 2 == 0), "round \(round)")
-            await broker.stop()
+    @Test(
+        "a change of the configuration while the name is taken or given back counts in the end",
+        arguments: [true, false]
+    )
+    func name(isWanted: Bool) async throws {
+        let isOwned = Locked(isWanted)
+        let slow = SlowStep()
+        // The change before is under way when the next one comes, and reaches the bus after it.
+        let name = KeptName { () throws(DBusError) in
+            if !isWanted { await slow.pass() }
+            isOwned.withLock { $0 = true }
+        } give: { () throws(DBusError) in
+            if isWanted { await slow.pass() }
+            isOwned.withLock { $0 = false }
         }
+        let before = Task { try await name.want(!isWanted) }
+        await slow.isBegun()
+        try await name.want(isWanted)
+        slow.end()
+        try await before.value
+        #expect(isOwned.withLock { $0 } == isWanted)
+        #expect(name.isWanted == isWanted)
     }
 
     @Test("another program that has taken the name keeps nobody's debts; when it is gone, clients are served again")
