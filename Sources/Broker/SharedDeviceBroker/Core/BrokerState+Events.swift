@@ -46,7 +46,10 @@ extension BrokerState {
         for event in events {
             switch event.kind {
             case .networkUp:
-                if isOfProvider(event) { askSoon() }
+                guard isOfProvider(event) else { continue }
+                // Who wanted to be left alone may not have been the provider.
+                provider.restsUntil = .zero
+                askSoon()
             case .doubt:
                 let subject = provider.session?.record?.person.subject
                 if isOfProvider(event), event.subject == nil || event.subject == subject { askSoon() }
@@ -88,7 +91,7 @@ extension BrokerState {
     // MARK: Asking before the time
 
     /// When the provider is asked next.
-    var nextCheck: Duration { min(provider.nextCheck, provider.soon ?? provider.nextCheck) }
+    var nextCheck: Duration { max(min(provider.nextCheck, provider.soon ?? provider.nextCheck), provider.restsUntil) }
 
     /// There is a reason to ask the provider, and to tell it what it was not told.
     private mutating func askSoon() {

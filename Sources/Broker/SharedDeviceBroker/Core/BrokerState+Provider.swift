@@ -55,8 +55,8 @@ extension BrokerState {
         var session: ProviderSession?
         /// When the provider said last that the person is signed in, or wanted the person.
         var lastGood = Duration.zero
-        /// When the next renewal is due, with or without an app that asks.
-        var nextCheck = Duration.zero
+        /// When the next renewal is due, with or without an app that asks; and until when the provider wants to be left alone.
+        var (nextCheck, restsUntil) = (Duration.zero, Duration.zero)
         /// When one is due before that, because there is a reason to ask; and when one was so last.
         var soon: Duration?
         var lastSoon: Duration?
@@ -133,6 +133,7 @@ extension BrokerState {
             return try handOver(request, participant, Grant(account: account, epoch: device.epoch, token: kept))
         }
         if provider.needsPerson { throw personNeeded }
+        if now.uptime < provider.restsUntil, let problem = provider.problem { throw problem }
         try checkRoom(of: participant.user, isPassword: false)
         guard provider.queue.count < Self.longestQueue else { throw .tooManyQuestions }
         let purpose = Asked.Purpose.token(scopes: scopes, epoch: device.epoch, identifier: account.identifier)
@@ -228,6 +229,7 @@ extension BrokerState {
             refuseTokens(.scopesNotGranted) { $0.isSameToken(as: token) }
         case .unavailable(let error, let mayBeUsed):
             provider.mayBeUsed = mayBeUsed
+            provider.restsUntil = now.uptime + (error.retryAfter ?? .zero)
             let grace = policy.organisation?.offlineGrace.duration ?? .zero
             let left = (provider.lastGood + grace - now.uptime) / .seconds(1)
             fail(Refusal(error, staysSignedInUntil: now.wall.addingTimeInterval(left)))
@@ -297,7 +299,7 @@ extension BrokerState {
         provider.session = ProviderSession(settings, record: signIn.record, at: now)
         provider.generation += 1
         (provider.mayBeUsed, provider.needsPerson, provider.problem) = (false, false, nil)
-        provider.lastGood = now.uptime
+        (provider.lastGood, provider.restsUntil) = (now.uptime, .zero)
         provider.provedAt = now.wall
         (provider.identity, recordProblem) = (nil, nil)
         tokens.keepCommon(keepIdentity(signIn.token))

@@ -133,6 +133,35 @@ struct ProviderEventTests {
         #expect(asked == before + 1 && device.state.provider.problem == nil)
     }
 
+    @Test(
+        "a provider that says how long it wants to be left alone is not asked before, unless the network has come back"
+    )
+    func leftAlone() throws {
+        try device.useOrganisation(#", "remoteCheckInterval": 60"#)
+        try device.signInAtProvider("ada", by: prompt)
+        let till = device.app("org.example.till")
+        func refusal() throws -> Refusal? {
+            device.refusal(device.send(till, device.acquireToken(for: "ada", ["orders"])))
+        }
+        let busy = IdentityError(.providerUnavailable, "too many requests", retryAfter: .seconds(200))
+        device.provider.outcome = .unavailable(busy, mayBeUsed: false)
+        let before = asked
+        for _ in 1...3 { #expect(try refusal()?.code == .providerUnavailable) }
+        try report(ProviderEvent(.doubt, issuer: issuer))
+        device.advance(by: .seconds(199))
+        #expect(try refusal()?.description.contains("too many requests") == true)
+        #expect(asked == before + 1)
+        device.advance(by: .seconds(2))
+        #expect(asked == before + 2)
+        #expect(try refusal()?.code == .providerUnavailable)
+        #expect(asked == before + 2)
+        device.provider.outcome = nil
+        device.advance(by: .seconds(60))
+        try report(ProviderEvent(.networkUp, issuer: issuer))
+        #expect(asked == before + 3)
+        #expect(try refusal() == nil)
+    }
+
     @Test("a doubt about this person has the provider asked; about another person, or another provider's, it does not")
     func doubt() throws {
         try device.signInAtProvider("ada", by: prompt)
