@@ -131,6 +131,7 @@ extension BrokerState {
         fields["revision"] = .uint64(revision)
         fields["time"] = .double(now.wall.timeIntervalSince1970)
         fields["account"] = device.account?.fields
+        fields["isStored"] = .boolean(isSessionOnDisk)
         if device.account != nil, let session = ledger.sessions[device.epoch] {
             fields["signedInAt"] = .double(session.startedAt.timeIntervalSince1970)
         }

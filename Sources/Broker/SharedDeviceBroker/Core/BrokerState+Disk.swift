@@ -12,6 +12,8 @@ extension BrokerState {
         /// All changes up to this number are on the disk.
         var committed: UInt64 = 0
         var isWriting = false
+        /// Whether the write under way says who is signed in.
+        var writesDevice = false
         /// When the next write begins at the latest; `nil` where nothing is to be written.
         var due: Duration?
         /// Whether the write under way has entries of the log, and how many such writes have ended well.
@@ -100,7 +102,7 @@ extension BrokerState {
         batch.erases = erases || batch.sessions.values.contains { $0?.account == nil }
         (isDeviceDirty, isMembershipDirty, isProviderDirty, erases, log) = (false, false, false, false, [])
         isComplianceDirty = false
-        disk.isWriting = true
+        (disk.isWriting, disk.writesDevice) = (true, batch.device != nil)
         disk.writesLog = !batch.log.isEmpty
         disk.due = nil
         effects.append(.commit(batch))
@@ -122,6 +124,9 @@ extension BrokerState {
         disk.due = now.uptime + Self.diskPause
         if let pending, pending.change <= batch.number { dropPendingSignIn(because: .notStored(problem)) }
     }
+
+    /// Whether the disk has it who is signed in.
+    var isSessionOnDisk: Bool { !isDeviceDirty && !(disk.isWriting && disk.writesDevice) }
 
     // MARK: Keys
 

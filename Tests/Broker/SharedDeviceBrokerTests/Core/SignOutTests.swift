@@ -69,6 +69,29 @@ struct SignOutTests {
         #expect(device.disk.device.account == nil)
     }
 
+    @Test("the device's status says whether the disk has it who is signed in, also while it is being written")
+    func storedStatus() throws {
+        func isStored() throws -> Bool? {
+            try device.ask(device.administrator, .status(known: nil, patience: .zero))["isStored"]?.booleanValue
+        }
+        try device.signIn("ada", by: desk)
+        device.advance(by: .seconds(1))
+        #expect(try isStored() == true)
+        device.diskMode = .holds
+        device.send(desk, signOut)
+        #expect(try isStored() == false, "it is being written")
+        device.finishWriting()
+        #expect(try isStored() == true)
+        device.diskMode = .commits
+        try device.signIn("grace", by: desk)
+        device.diskMode = .fails("no space")
+        try device.ask(desk, .signOut(identifier: "grace.t", session: nil))
+        #expect(try isStored() == false)
+        device.diskMode = .commits
+        device.advance(by: .seconds(600))
+        #expect(try isStored() == true)
+    }
+
     @Test("a sign-out during another write is announced at once and written next")
     func duringWrite() throws {
         try device.signIn("ada", by: desk)
