@@ -55,6 +55,11 @@ package struct MQTTOptions: Sendable {
     package var keepAlive: CInt = 60
     /// How many messages the server may have under way to this client.
     package var receiveMaximum: UInt16 = 20
+    /// The largest packet that the server may send, in bytes; of a larger one nothing is kept, and the connection ends.
+    package var largestPacket: UInt32 = 64 << 10
+    /// How much the system keeps of what the server has sent and nobody has read, in bytes; `nil` for the system's choice. The less it is, the sooner a
+    /// packet is noticed that is too large; the more, the faster many messages arrive over a slow network.
+    package var receiveBuffer: CInt? = 64 << 10
     /// How many messages of this client wait for the server's acknowledgement, and how many bytes they have.
     package var capacity = (messages: 1000, bytes: 16 << 20)
     /// Asked before each connection: why there must be none now, with what helps; `nil` where nothing speaks against it. It may read files.
@@ -96,6 +101,8 @@ package struct MQTTError: Error, Sendable, Hashable, CustomStringConvertible {
         case objection(String)
         /// The server answered with this reason code of MQTT 5.
         case refused(code: CInt)
+        /// The server sent more than ``MQTTOptions/largestPacket`` at once.
+        case tooMuch
         /// The connection ended.
         case lost(String)
         /// There are as many unacknowledged messages as may be.
@@ -129,6 +136,7 @@ package struct MQTTError: Error, Sendable, Hashable, CustomStringConvertible {
         case .objection(let text): text
         case .refused(0x87): "the server does not permit it; check its access list"
         case .refused(let code): "the server refuses it (reason 0x\(String(code, radix: 16))); see the server's log"
+        case .tooMuch: "the server sent a packet that is larger than any of a fleet's; see whose server it is"
         case .lost(let text): "the connection was lost (\(text)); it is made anew"
         case .full: "too many messages wait for the server's acknowledgement; go on when there is room"
         case .notConnected: "there is no connection; it is made anew"

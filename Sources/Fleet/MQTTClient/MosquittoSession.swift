@@ -16,14 +16,20 @@ final class MosquittoSession {
     /// What the callbacks write to. The library has its address.
     private final class Callbacks {
         let server: String
+        /// The largest packet.
+        let limit: Int
         var occurrences: [Occurrence] = []
+        /// How many bytes of messages are among them.
+        var bytes = 0
         var isAccepted = false
         /// The library's last words on a failure.
         var complaint: String?
         /// The messages without an acknowledgement, by their numbers: topic and bytes.
         var published: [CInt: (topic: String, bytes: Int)] = [:]
 
-        init(server: String) { self.server = server }
+        init(server: String, limit: Int) { (self.server, self.limit) = (server, limit) }
+
+        var tooMuch: MQTTError { MQTTError(.tooMuch, attempted: "stay connected to \(server)") }
 
         static func at(_ address: UnsafeMutableRawPointer?) -> Callbacks? {
             address.map { Unmanaged<Callbacks>.fromOpaque($0).takeUnretainedValue() }
@@ -33,17 +39,21 @@ final class MosquittoSession {
     /// Once for the process, and never undone.
     private static let isLibraryReady = mosquitto_lib_init() == MOSQ_ERR_SUCCESS.rawValue
 
-    /// How many packets are read before what they bring is handed on.
-    private static let packetsAtOnce = 64
+    /// How many packets are read before what they bring is handed on, and of how many bytes of messages.
+    private static let (packetsAtOnce, bytesAtOnce) = (64, 256 << 10)
+    /// What may have been read since the last packet that brought something, beside the largest packet: TLS's own, and weeks of answers to pings.
+    private static let slack: UInt64 = 1 << 20
 
     private let handle: OpaquePointer
     private let callbacks: Callbacks
     /// Whether the last packet that was read brought something.
     private var mayHaveMore = false
+    /// What had been read from the socket by the last packet that brought something, in bytes.
+    private var readBefore: UInt64 = 0
 
     /// Connects; the server's acceptance is an occurrence. Blocks while the name is looked up and the connection made.
     init(_ options: MQTTOptions) throws(MQTTError) {
-        callbacks = Callbacks(server: "\(options.host):\(options.port)")
+        callbacks = Callbacks(server: "\(options.host):\(options.port)", limit: Int(options.largestPacket))
         let attempted = "connect to \(callbacks.server)"
         if let objection = options.objection() { throw MQTTError(.objection(objection), attempted: attempted) }
         guard Self.isLibraryReady,
@@ -63,10 +73,18 @@ final class MosquittoSession {
             options.sessionExpiry
         )
         mosquitto_property_add_int16(&properties, CInt(MQTT_PROP_RECEIVE_MAXIMUM.rawValue), options.receiveMaximum)
+        mosquitto_property_add_int32(
+            &properties,
+            CInt(MQTT_PROP_MAXIMUM_PACKET_SIZE.rawValue),
+            options.largestPacket
+        )
         try check(
             mosquitto_connect_bind_v5(handle, options.host, CInt(options.port), options.keepAlive, nil, properties),
             attempted
         )
+        if var size = options.receiveBuffer {
+            setsockopt(mosquitto_socket(handle), SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<CInt>.size))
+        }
     }
 
     deinit { mosquitto_destroy(handle) }
@@ -74,7 +92,7 @@ final class MosquittoSession {
     var isAccepted: Bool { callbacks.isAccepted }
 
     func takeOccurrences() -> [Occurrence] {
-        defer { callbacks.occurrences = [] }
+        defer { (callbacks.occurrences, callbacks.bytes) = ([], 0) }
         return callbacks.occurrences
     }
 
@@ -134,6 +152,11 @@ final class MosquittoSession {
         mosquitto_message_v5_callback_set(handle) { _, address, message, _ in
             guard let callbacks = Callbacks.at(address), let message = message?.pointee, let topic = message.topic
             else { return }
+            guard Int(message.payloadlen) <= callbacks.limit else {
+                callbacks.occurrences.append(.ended(callbacks.tooMuch))
+                return
+            }
+            callbacks.bytes += Int(message.payloadlen)
             let payload = UnsafeRawBufferPointer(start: message.payload, count: Int(message.payloadlen))
             callbacks.occurrences.append(
                 .message(
@@ -246,13 +269,35 @@ final class MosquittoSession {
     /// Reads packet after packet, as long as they bring something. The library reads one at a time, and of what TLS has taken from the socket with
     /// that one, no `poll` tells.
     private func read() -> CInt {
-        for _ in 0..<Self.packetsAtOnce {
+        for _ in 0..<Self.packetsAtOnce where callbacks.bytes < Self.bytesAtOnce {
             let known = callbacks.occurrences.count
             let result = mosquitto_loop_read(handle, 1)
             mayHaveMore = callbacks.occurrences.count > known
+            if result == 0, isTooMuch(afterPacket: mayHaveMore) {
+                callbacks.occurrences.append(.ended(callbacks.tooMuch))
+            }
             if result != 0 || !mayHaveMore { return result }
         }
         return 0
+    }
+
+    /// The library takes whatever length a server names, of up to 256 MB, and the memory for it. So the bytes are counted that were read since something
+    /// was whole: of more than a packet may have, the connection ends.
+    private func isTooMuch(afterPacket: Bool) -> Bool {
+        // `tcpi_bytes_received` of Linux's `tcp_info`, before which glibc's own declaration ends.
+        let (option, offset, socket) = (CInt(11), 128, mosquitto_socket(handle))
+        var info = [UInt8](repeating: 0, count: 256)
+        var length = socklen_t(info.count)
+        guard getsockopt(socket, CInt(IPPROTO_TCP), option, &info, &length) == 0, Int(length) >= offset + 8 else {
+            return false
+        }
+        let received = info.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: offset, as: UInt64.self) }
+        // Asked for afterwards: what comes between both is nothing that was read.
+        var unread: CInt = 0
+        guard ioctl(socket, UInt(FIONREAD), &unread) == 0 else { return false }
+        let read = received - min(received, UInt64(max(0, unread)))
+        if afterPacket { readBefore = max(read, readBefore) }
+        return read > readBefore + UInt64(callbacks.limit) + Self.slack
     }
 
     /// Waits until the event is signalled, or the socket is as wanted.

@@ -84,6 +84,7 @@ package final class ControllerService: FleetService {
         try await connection.requestName(FleetProtocol.busName)
         var options = MQTTOptions(configuration)
         options.receiveMaximum = 1000
+        options.receiveBuffer = nil
         // Under the lock: the first event finds the client in its place.
         try client.withLock { [options] client throws(MQTTError) in
             client = try MQTTClient(options) { [weak self] event in self?.take(event) }

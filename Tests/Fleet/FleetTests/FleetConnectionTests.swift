@@ -19,7 +19,7 @@ struct FleetConnectionTests {
     )
 
     @Test(
-        "FL-9: on the wire the client asks for MQTT 5, a clean start, a session of 120 s, 20 messages, and a will after 60 s"
+        "FL-9, FL-11: on the wire the client asks for MQTT 5, a clean start, a session of 120 s, 20 messages, packets of 64 KiB, and a will after 60 s"
     )
     func greeting() async throws {
         let server = try Listener()
@@ -30,9 +30,29 @@ struct FleetConnectionTests {
         #expect(greeting.version == 5 && greeting.keepAlive == 60)
         // Will retained, QoS 1, will, clean start.
         #expect(greeting.flags == 0b0010_1110)
-        #expect(greeting.properties == [0x11: 120, 0x21: 20])
+        #expect(greeting.properties == [0x11: 120, 0x21: 20, 0x27: 65_536])
         #expect(greeting.willProperties == [0x18: 60])
         #expect(greeting.texts == ["a", Self.presence.topic, String(decoding: Self.presence.payload, as: UTF8.self)])
+        withExtendedLifetime(client) {}
+    }
+
+    @Test(
+        "FL-11, FL-8: a server that sends a packet of 256 MB is left long before it is whole",
+        arguments: [true, false]
+    )
+    func hugePacket(isSlow: Bool) async throws {
+        let server = try Listener()
+        let heard = FleetStage.Heard()
+        var options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
+        options.firstDelay = .seconds(100)
+        let client = try MQTTClient(options) { heard.add($0) }
+        // A message with the longest of all lengths, of which all that is sent would be kept until it is whole.
+        let greeting: [UInt8] = [0x20, 3, 0, 0, 0] + [0x30, 0xFF, 0xFF, 0xFF, 0x7F, 0, 1, 0x61, 0]
+        let sent = try await onThread { try server.send(greeting, then: 256 << 20, atOnce: isSlow ? 4096 : 1 << 20) }
+        #expect(sent < 64 << 20, "\(sent >> 20) MB were taken")
+        try await eventually("the client says why") {
+            heard.losses.contains { if case .tooMuch = $0.reason { true } else { false } }
+        }
         withExtendedLifetime(client) {}
     }
 
@@ -209,7 +229,7 @@ private struct Greeting {
             var found: [UInt8: Int] = [:]
             while rest.count > after {
                 let name = UInt8(try number(1))
-                found[name] = try number([0x11, 0x18].contains(name) ? 4 : 2)
+                found[name] = try number([0x11, 0x18, 0x27].contains(name) ? 4 : 2)
             }
             return found
         }
@@ -240,6 +260,25 @@ private final class Listener: Sendable {
     }
 
     deinit { close(descriptor) }
+
+    /// Answers the first to connect with this, and then with so many zeros, unless the other side ends it. Blocks.
+    ///
+    /// - Returns: how many of them it took.
+    func send(_ greeting: [UInt8], then count: Int, atOnce: Int) throws -> Int {
+        let connection = accept(descriptor, nil, nil)
+        defer { close(connection) }
+        var bytes = [UInt8](repeating: 0, count: 4096)
+        _ = Glibc.read(connection, &bytes, bytes.count)
+        _ = Glibc.write(connection, greeting, greeting.count)
+        let zeros = [UInt8](repeating: 0, count: atOnce)
+        var sent = 0
+        while sent < count {
+            let taken = Glibc.send(connection, zeros, zeros.count, CInt(MSG_NOSIGNAL))
+            guard taken > 0 else { return sent }
+            sent += taken
+        }
+        return sent
+    }
 
     /// What the first to connect says first. Blocks.
     func read() throws -> [UInt8] {
