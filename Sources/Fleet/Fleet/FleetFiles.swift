@@ -22,21 +22,18 @@ package enum FleetFiles {
         throw FleetRefusal("\(path) has more than \(limit) bytes; see that it is the right file")
     }
 
-    /// The configuration in a file.
+    /// The configuration in a file. Whether its key may be used, ``objection(toKey:owner:credentials:)`` says.
     ///
-    /// - Throws: ``FleetRefusal`` with the file's path; also where others than its owner may read the key.
+    /// - Throws: ``FleetRefusal`` with the file's path.
     package static func configuration(_ path: String) throws(FleetRefusal) -> FleetConfiguration {
         guard let bytes = try read(path, atMost: FleetConfiguration.largest) else {
             throw FleetRefusal("there is no file \(path); see Documentation/Fleet.md for what it has to say")
         }
-        let configuration: FleetConfiguration
         do throws(FleetRefusal) {
-            configuration = try FleetConfiguration(parsing: bytes)
+            return try FleetConfiguration(parsing: bytes)
         } catch {
             throw FleetRefusal("\(path): \(error)")
         }
-        if let objection = objection(toKey: configuration.key) { throw FleetRefusal(objection) }
-        return configuration
     }
 
     /// Why a private key is not used: others than this user and root could have read it, or changed it (FL-10).

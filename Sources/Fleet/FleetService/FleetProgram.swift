@@ -9,11 +9,12 @@ package import ServiceSupport
 /// What a fleet's agent and controller are, each in a process of its own.
 package protocol FleetService: Sendable {
     /// - Parameters:
+    ///   - configuration: what the file says; or why it cannot be used.
     ///   - stateDirectory: what it remembers is there.
     ///   - log: takes a line for the administrator.
     /// - Throws: ``FleetRefusal`` for what an administrator has to mend first; other errors where there is no such bus.
     init(
-        _ configuration: FleetConfiguration,
+        _ configuration: Result<FleetConfiguration, FleetRefusal>,
         stateDirectory: String,
         bus: Bus,
         log: @escaping @Sendable (String) -> Void
@@ -67,11 +68,9 @@ package struct FleetProgram: ParsableArguments {
         let log = process.log
         let service: Service
         do {
-            let configuration = try FleetFiles.configuration(
-                configuration ?? "/etc/shared-device/fleet-\(role).json"
-            )
+            let file = configuration ?? "/etc/shared-device/fleet-\(role).json"
             service = try Service(
-                configuration,
+                Result { () throws(FleetRefusal) in try FleetFiles.configuration(file) },
                 stateDirectory: directory ?? "/var/lib/shared-device-\(role)",
                 bus: Bus(name: bus)
             ) { log.notice("\($0)") }

@@ -17,7 +17,8 @@ package final class AgentService: FleetService {
         var diskProblem: String?
     }
 
-    private let configuration: FleetConfiguration
+    /// `nil` where it cannot be used: the agent then keeps its limits, and connects to nobody.
+    private let configuration: FleetConfiguration?
     private let file: AgentFile
     private let questions: BrokerQuestions
     private let log: @Sendable (String) -> Void
@@ -29,25 +30,48 @@ package final class AgentService: FleetService {
     private let serving = Locked<Task<Void, Never>?>(nil)
 
     /// - Parameter log: takes a line for the administrator.
-    /// - Throws: ``FleetRefusal`` for a state file that cannot be used; ``SharedDeviceError`` where there is no such bus.
-    package init(
+    /// - Throws: ``FleetRefusal`` for files that cannot be used, where no limit of time without contact is known that is to be kept nevertheless;
+    ///   ``SharedDeviceError`` where there is no such bus.
+    package convenience init(
+        _ configuration: Result<FleetConfiguration, FleetRefusal>,
+        stateDirectory: String,
+        bus: Bus,
+        log: @escaping @Sendable (String) -> Void
+    ) throws {
+        let file = AgentFile(directory: stateDirectory)
+        try self.init(try AgentRules(configuration, file, log), file, bus, log)
+    }
+
+    /// The same, with a configuration whose key nobody has looked at.
+    package convenience init(
         _ configuration: FleetConfiguration,
         stateDirectory: String,
         bus: Bus,
         log: @escaping @Sendable (String) -> Void
     ) throws {
-        self.configuration = configuration
+        let file = AgentFile(directory: stateDirectory)
+        try self.init(try AgentRules(.success(configuration), file, log, checksKey: false), file, bus, log)
+    }
+
+    private init(
+        _ rules: AgentRules,
+        _ file: AgentFile,
+        _ bus: Bus,
+        _ log: @escaping @Sendable (String) -> Void
+    ) throws {
+        self.configuration = rules.configuration
         self.log = log
-        file = AgentFile(directory: stateDirectory)
+        self.file = file
         questions = BrokerQuestions(broker: try BrokerAdministration(bus: bus))
-        state = Locked(AgentState(policy: configuration.policy, memory: try file.read(), now: .now))
+        state = Locked(AgentState(policy: rules.policy, memory: rules.memory, now: .now))
         wishes = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
     }
 
     /// How the server is told what to do when the device is gone (FL-9).
-    package var options: MQTTOptions {
+    package var options: MQTTOptions? {
+        guard let configuration else { return nil }
         var options = MQTTOptions(configuration)
-        options.will = presence(isOnline: false)
+        options.will = presence(isOnline: false, configuration)
         return options
     }
 
@@ -57,8 +81,10 @@ package final class AgentService: FleetService {
     package func start() async throws {
         // Under the lock: the first event finds the client in its place.
         try client.withLock { [options] client throws(MQTTError) in
+            guard let options else { return }
             client = try MQTTClient(options) { [weak self] event in self?.take(event) }
         }
+        queue.async { self.handle(.tick) }
         let task = Task {
             async let polling: Void = poll()
             async let asking: Void = ask()
@@ -78,7 +104,7 @@ package final class AgentService: FleetService {
             // Not on the queue, which the client's thread waits for.
             DispatchQueue.global().async { [self] in
                 let client = client.withLock { $0 }
-                try? client?.publish(presence(isOnline: false))
+                if let configuration { try? client?.publish(presence(isOnline: false, configuration)) }
                 client?.closeAndWait()
                 continuation.resume()
             }
@@ -105,6 +131,7 @@ package final class AgentService: FleetService {
     }
 
     private func event(of message: MQTTMessage) -> AgentEvent {
+        guard let configuration else { return .tick }
         do throws(FleetMessageError) {
             let content = try FleetEvent(parsing: message.payload).message
             switch (configuration.topics.topic(message.topic), content) {
@@ -150,11 +177,7 @@ package final class AgentService: FleetService {
 
     private func carryOut(_ effect: AgentEffect) {
         switch effect {
-        case .subscribe: try? client.withLock { $0 }?.subscribe(to: configuration.topics.forDevice(configuration.name))
-        case .publishPresence: try? client.withLock { $0 }?.publish(presence(isOnline: true))
-        // Where it does not go out, the connection is lost, and the next one begins with a report.
-        case .publish(let report):
-            try? client.withLock { $0 }?.publish(message(.reported(report), "\(report.sequence)"))
+        case .subscribe, .publishPresence, .publish: tell(effect)
         case .store(let memory): store(memory)
         case .signOut(let session, let reason):
             Task { [questions, queue] in
@@ -165,6 +188,18 @@ package final class AgentService: FleetService {
             asking.withLock { $0.questions.begin() }
             wishes.continuation.yield()
         case .note(let line): log(line)
+        }
+    }
+
+    /// Tells the server. Where it does not go out, the connection is lost, and the next one begins with all of it.
+    private func tell(_ effect: AgentEffect) {
+        guard let configuration, let client = client.withLock({ $0 }) else { return }
+        switch effect {
+        case .subscribe: try? client.subscribe(to: configuration.topics.forDevice(configuration.name))
+        case .publishPresence: try? client.publish(presence(isOnline: true, configuration))
+        case .publish(let report):
+            try? client.publish(message(.reported(report), "\(report.sequence)", configuration))
+        case .store, .signOut, .askDevice, .note: break
         }
     }
 
@@ -179,11 +214,15 @@ package final class AgentService: FleetService {
         queue.async { self.handle(.stored(problem: problem)) }
     }
 
-    private func presence(isOnline: Bool) -> MQTTMessage {
-        message(.presence(isOnline: isOnline), isOnline ? "online" : "offline")
+    private func presence(isOnline: Bool, _ configuration: FleetConfiguration) -> MQTTMessage {
+        message(.presence(isOnline: isOnline), isOnline ? "online" : "offline", configuration)
     }
 
-    private func message(_ content: FleetMessage, _ identifier: String) -> MQTTMessage {
+    private func message(
+        _ content: FleetMessage,
+        _ identifier: String,
+        _ configuration: FleetConfiguration
+    ) -> MQTTMessage {
         let topic: FleetTopic =
             if case .reported = content {
                 .reported(device: configuration.name)

@@ -25,7 +25,14 @@ struct BrokerQuestions: Sendable {
         for session in Self.sessions(status).reversed() {
             if let report = try await round(of: session) { rounds.insert(room.take(report), at: 0) }
         }
-        let view = DeviceView(mode: mode, epoch: epoch, isSignedIn: status["account"] != nil, rounds: rounds)
+        let view = DeviceView(
+            mode: mode,
+            epoch: epoch,
+            isSignedIn: status["account"] != nil,
+            rounds: rounds,
+            // A broker before 2 does not say it.
+            isStored: status["isStored"]?.booleanValue ?? true
+        )
         return (view, status["revision"]?.unsignedValue)
     }
 
@@ -65,12 +72,13 @@ struct BrokerQuestions: Sendable {
         mutating func take(_ report: CleanupReport) -> DeviceReport.Round {
             let owing = report.owing
             let waived = report.apps.count { $0.progress == .waived }
+            let enforced = report.apps.count { $0.progress == .enforced }
             let told = owing.prefix(debts)
             debts -= told.count
             var steps: [DeviceReport.Round.Step] = []
             for app in owing + report.apps.filter(\.progress.isSettled) {
                 let step = DeviceReport.Round.Step(
-                    app: app.identifier,
+                    app: DeviceReport.name(app.identifier),
                     progress: app.progress.rawValue,
                     told: Self.milliseconds(app.toldAfter),
                     begun: Self.milliseconds(app.begunAfter),
@@ -82,9 +90,12 @@ struct BrokerQuestions: Sendable {
             }
             return DeviceReport.Round(
                 session: report.session,
-                finished: UInt64(report.apps.count - owing.count - waived),
+                finished: UInt64(report.apps.count - owing.count - waived - enforced),
                 waived: UInt64(waived),
-                owing: told.map { .init(app: $0.identifier, progress: $0.progress.rawValue) },
+                enforced: UInt64(enforced),
+                owing: told.map {
+                    .init(app: DeviceReport.name($0.identifier), progress: $0.progress.rawValue)
+                },
                 more: UInt64(owing.count - told.count),
                 ended: report.endedAt.timeIntervalSince1970,
                 steps: steps
@@ -99,12 +110,12 @@ struct BrokerQuestions: Sendable {
     /// Signs out who is signed in with this session, and nobody else.
     func signOut(_ session: UInt64, reason: String) async -> AgentEvent.SignOutAnswer {
         do throws(SharedDeviceError) {
-            _ = try await broker.call(
+            let answer = try await broker.call(
                 .signOutAnyone,
                 ["session": .uint64(session), "reason": .string(reason)],
                 attempted: "sign session \(session) out"
             )
-            return .ended
+            return answer["stored"]?.booleanValue == false ? .endedUnstored : .ended
         } catch {
             switch error.code {
             case .noCurrentAccount, .currentAccountMismatch: return .overAlready

@@ -16,7 +16,9 @@ struct SharedDeviceAgentCommand: AsyncParsableCommand {
         discussion: """
             Talks to the broker on the bus and to the fleet's MQTT server. It can sign out and read, and nothing else. Prints “ready” at its \
             start; ends with SIGTERM or SIGINT.
-            Exit status: 0 ended as asked; 64 wrong usage; 69 no bus; 78 configuration, key or state directory cannot be used.
+            Where configuration, key or its own file cannot be used, and a limit of time without contact is known, it keeps that limit, says what \
+            is to be mended, and hears of no order.
+            Exit status: 0 ended as asked; 64 wrong usage; 69 no bus; 78 configuration, key or state directory cannot be used, and no limit is known.
             """,
         version: ProjectVersion.line(of: "shared-device-agent")
     )
@@ -42,10 +44,23 @@ package struct AgentFile: Sendable {
         do {
             return try AgentMemory(JSONValue(parsing: bytes, limits: Self.limits))
         } catch {
-            throw FleetRefusal(
-                "\(file.path) is damaged (\(error)); remove it: orders that still stand are then carried out once more"
-            )
+            throw FleetRefusal("\(file.path) is damaged (\(error)); \(Self.remedy)")
         }
+    }
+
+    private static let remedy =
+        "remove it, and start the agent again: orders that still stand are then carried out once more"
+
+    /// Puts a file that cannot be read aside, and begins a new one, which says so: also after a restart the agent hears of no order, and counts on since
+    /// when there is no contact.
+    func begin(after damage: FleetRefusal) -> AgentMemory {
+        // A second name for it: at no time there is no file, with which the agent would begin as a new one.
+        _ = unlink(file.path + ".damaged")
+        _ = link(file.path, file.path + ".damaged")
+        var memory = AgentMemory()
+        memory.damage = "\(damage)".contains(Self.remedy) ? "\(damage)" : "\(damage); \(Self.remedy)"
+        _ = write(memory)
+        return memory
     }
 
     /// Replaces the file. It is on the disk when this returns.
@@ -58,6 +73,53 @@ package struct AgentFile: Sendable {
         } catch {
             return "the agent's file is not on the disk (\(error)); free some space, or make the directory writable"
         }
+    }
+}
+
+/// By what an agent acts: what its files say, and, as far as these cannot be used, what they said last. A limit of time without contact is kept in
+/// any case: a damaged file must not end it (FL-7).
+struct AgentRules {
+    let configuration: FleetConfiguration?
+    let policy: AgentState.Policy
+    let memory: AgentMemory
+
+    init(
+        _ read: Result<FleetConfiguration, FleetRefusal>,
+        _ file: AgentFile,
+        _ log: (String) -> Void,
+        checksKey: Bool = true
+    ) throws(FleetRefusal) {
+        let known = Result { () throws(FleetRefusal) in try file.read() }
+        let (written, remembered) = (try? read.get().policy, try? known.get().policy)
+        policy = written ?? remembered ?? AgentState.Policy()
+        let mustKeep = policy.contactTimeout != nil
+        let damage: String?
+        do throws(FleetRefusal) {
+            memory = try known.get()
+            damage = memory.damage
+        } catch {
+            guard mustKeep else { throw error }
+            memory = file.begin(after: error)
+            damage = memory.damage
+        }
+        var usable: FleetConfiguration?
+        var problem = damage
+        do throws(FleetRefusal) {
+            let configuration = try read.get()
+            // With a limit to keep, the key is looked at before each connection alone.
+            if checksKey, !mustKeep, let objection = FleetFiles.objection(toKey: configuration.key) {
+                throw FleetRefusal(objection)
+            }
+            usable = configuration
+        } catch {
+            guard mustKeep else { throw error }
+            problem = [problem, error.description].compactMap { $0 }.joined(separator: "; ")
+        }
+        configuration = problem == nil ? usable : nil
+        guard let problem else { return }
+        log(
+            "\(problem); until then the limit of time without contact is kept, and no order is heard: mend it, and start the agent again"
+        )
     }
 }
 

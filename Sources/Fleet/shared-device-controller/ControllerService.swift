@@ -55,6 +55,18 @@ package final class ControllerService: FleetService {
     private let object = Locked<Observation?>(nil)
 
     /// - Throws: ``FleetRefusal`` for a state directory that cannot be used; `DBusError` where there is no such bus.
+    package convenience init(
+        _ configuration: Result<FleetConfiguration, FleetRefusal>,
+        stateDirectory: String,
+        bus: Bus,
+        log: @escaping @Sendable (String) -> Void
+    ) throws {
+        let configuration = try configuration.get()
+        if let objection = FleetFiles.objection(toKey: configuration.key) { throw FleetRefusal(objection) }
+        try self.init(configuration, stateDirectory: stateDirectory, bus: bus, log: log)
+    }
+
+    /// The same, with a configuration whose key nobody has looked at.
     package init(
         _ configuration: FleetConfiguration,
         stateDirectory: String,

@@ -4,7 +4,7 @@ import Testing
 @Suite("What an agent decides")
 struct AgentTests {
     /// The effects of an agent that is connected, and whose broker has answered so.
-    private static func agent(
+    static func agent(
         _ view: DeviceView,
         memory: AgentMemory = AgentMemory(),
         policy: AgentState.Policy = .init()
@@ -137,8 +137,8 @@ struct AgentTests {
         )
         // After a restart of the machine the wall clock alone is left.
         var memory = AgentMemory()
-        memory.contact = .at(0)
-        memory.session = .init(epoch: 7, since: .at(0))
+        memory.contact = .init(begin: .at(0))
+        memory.session = .init(epoch: 7, since: .init(begin: .at(0)))
         var other = AgentState(policy: policy, memory: memory, now: .at(5, wall: 1700, boot: "b"))
         #expect(
             other.handle(.device(.signedIn(7)), now: .at(5, wall: 1700, boot: "b")).contains { $0.word == "signOut" }
@@ -210,13 +210,19 @@ extension DeviceView {
     }
 
     /// Nobody is signed in; these apps owe for the session before.
-    static func nobody(_ epoch: UInt64, owing apps: [String] = []) -> DeviceView {
+    static func nobody(_ epoch: UInt64, owing apps: [String] = [], isStored: Bool = true) -> DeviceView {
         let round = DeviceReport.Round(
             session: epoch - 1,
             finished: 0,
             owing: apps.map { .init(app: $0, progress: "owed") }
         )
-        return DeviceView(mode: "shared", epoch: epoch, isSignedIn: false, rounds: apps.isEmpty ? [] : [round])
+        return DeviceView(
+            mode: "shared",
+            epoch: epoch,
+            isSignedIn: false,
+            rounds: apps.isEmpty ? [] : [round],
+            isStored: isStored
+        )
     }
 }
 

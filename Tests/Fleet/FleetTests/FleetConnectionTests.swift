@@ -64,12 +64,13 @@ struct FleetConnectionTests {
             """
         let configuration = try FleetConfiguration(parsing: Array(text.utf8))
         let agent = try AgentService(configuration, stateDirectory: directory.path, bus: bus.bus) { _ in }
-        let will = try #require(agent.options.will)
+        let options = try #require(agent.options)
+        let will = try #require(options.will)
         #expect(will.topic == "sd/1/clinic/dev/ward-1/presence" && will.isRetained && will.isAcknowledged)
         #expect(try FleetEvent(parsing: will.payload).message == .presence(isOnline: false))
         let standard = MQTTOptions(host: "mqtt", port: 8883, clientIdentifier: "ward-1", certificates: nil)
-        #expect(agent.options.willDelay == standard.willDelay && agent.options.sessionExpiry == standard.sessionExpiry)
-        #expect(agent.options.keepAlive == 60 && agent.options.certificates?.key == "/k")
+        #expect(options.willDelay == standard.willDelay && options.sessionExpiry == standard.sessionExpiry)
+        #expect(options.keepAlive == 60 && options.certificates?.key == "/k")
     }
 
     @Test("FL-9: a device whose network is cut is told as gone by the server, and one that ends in order is not")

@@ -155,8 +155,10 @@ struct FleetMessageTests {
         memory.intents = [.own: .init(order: 5, session: 6)]
         memory.result = .init(order: 4, outcome: .nobody, ended: 8)
         memory.sequenceLimit = 1 << 50
-        memory.contact = .at(1.5)
-        memory.session = .init(epoch: 9, since: .at(2))
+        memory.contact = .init(begin: .at(1.5))
+        memory.session = .init(epoch: 9, since: .init(begin: .at(2)))
+        memory.policy = .init(contactTimeout: 90, requiresContact: true)
+        (memory.ended, memory.damage) = (6, "it was torn")
         let text = Array(memory.json.text.utf8)
         #expect(try AgentMemory(JSONValue(parsing: text, limits: JSONLimits(size: 4096))) == memory)
     }

@@ -1,6 +1,7 @@
 import Fleet
 import FleetStage
 import Foundation
+import MQTTClient
 import NotifyCenterTestKit
 import SharedDevice
 import SharedDeviceTestKit
@@ -117,6 +118,10 @@ struct FleetOnDevicesTests {
     func noContact() async throws {
         let (stage, device, agent) = try await Self.signedIn(more: #", "contactTimeout": 3600"#)
         let file = "\(stage.path("ward-1-state"))/agent.json"
+        var uptime: Double {
+            let text = (try? String(contentsOfFile: "/proc/uptime", encoding: .utf8)) ?? ""
+            return Double(text.prefix { $0 != " " }) ?? 0
+        }
         func memory() throws -> AgentMemory {
             let text = try Data(contentsOf: URL(filePath: file))
             return try AgentMemory(JSONValue(parsing: Array(text), limits: JSONLimits(size: 1 << 16)))
@@ -131,8 +136,10 @@ struct FleetOnDevicesTests {
         // As if the machine had been off for two hours: the wall clock alone has gone on.
         let memory = try memory()
         var old = memory
-        let moment = { (moment: Moment?) in
-            moment.map { Moment(uptime: $0.uptime, wall: $0.wall - 7200, boot: "another run of the machine") }
+        let moment = { (watch: Stopwatch?) in
+            watch.map { $0.begin }.map {
+                Stopwatch(begin: .init(uptime: $0.uptime, wall: $0.wall - 7200, boot: "another run of the machine"))
+            }
         }
         old.contact = moment(memory.contact)
         old.session = memory.session.flatMap { session in
@@ -141,7 +148,9 @@ struct FleetOnDevicesTests {
         try old.json.text.write(toFile: file, atomically: true, encoding: .utf8)
         let again = try await stage.startAgent("ward-1", bus: device.bus.address)
         try await eventually("ada is signed out") { again.errorText.contains("is signed out") }
-        #expect(again.errorText.contains("no contact for 72"), "\(again.errorText)")
+        // Or longer, where this machine has run for longer: it ran after the contact.
+        let words = again.errorText.components(separatedBy: "no contact for ").last?.prefix { $0.isNumber } ?? ""
+        #expect(Double(words).map { $0 >= 7200 && $0 < 7300 + uptime } == true, "\(again.errorText)")
         try await eventually("her data is gone") {
             try device.apps.allSatisfy { try $0.findings(of: [Self.ada]).isEmpty }
         }
@@ -173,6 +182,56 @@ struct FleetOnDevicesTests {
             try await stage.fleet("devices").lines.contains { $0.contains("session") }
         }
         #expect(agent.errorText.components(separatedBy: "is signed out").count == 2, "\(agent.errorText)")
+    }
+
+    @Test(
+        "FL-7: an agent whose files cannot be used keeps the limit that it knows, connects to nobody, and says what helps",
+        arguments: ["key", "unknown key", "no configuration", "memory"]
+    )
+    func damagedFiles(what: String) async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("ward-1", more: #", "contactTimeout": 60"#)
+        let device = try await TestDevice()
+        let begun = try await stage.startAgent("ward-1", bus: device.bus.address)
+        try await device.signIn("ada")
+        let (configuration, file) = (stage.path("ward-1.json"), stage.path("ward-1-state/agent.json"))
+        func memory() throws -> AgentMemory {
+            let bytes = [UInt8](try Data(contentsOf: URL(filePath: file)))
+            return try AgentMemory(JSONValue(parsing: bytes, limits: JSONLimits(size: 64 << 10)))
+        }
+        try await eventually("the session and the limit are on the disk") {
+            try memory().session != nil && memory().policy?.contactTimeout == 60
+        }
+        begun.kill()
+        _ = await begun.exitStatus()
+        // The last contact is long ago.
+        var old = try memory()
+        let long = Moment(uptime: 0, wall: 1000, boot: "of before")
+        old.contact = .init(begin: long)
+        old.session = old.session.map { .init(epoch: $0.epoch, since: .init(begin: long)) }
+        try Data(old.json.text.utf8).write(to: URL(filePath: file))
+        switch what {
+        case "key": chmod(stage.files("ward-1").key, 0o644)
+        case "unknown key":
+            try Data(#"{"fleet": "clinic", "contacttimeout": 60}"#.utf8).write(to: URL(filePath: configuration))
+        case "no configuration": try FileManager.default.removeItem(atPath: configuration)
+        default: try Data(old.json.text.utf8.prefix(40)).write(to: URL(filePath: file))
+        }
+        let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
+        if what == "memory" {
+            // When there was contact is not known any more: the session has its time from here on, over restarts of the agent.
+            try await eventually("the damage is noted") { try memory().damage != nil && memory().session != nil }
+            #expect(FileManager.default.fileExists(atPath: file + ".damaged"))
+            agent.kill()
+            _ = await agent.exitStatus()
+            let again = try await stage.startAgent("ward-1", bus: device.bus.address)
+            #expect(again.errorText.contains("remove it, and start the agent again"), "\(again.errorText)")
+            #expect(try memory().session?.epoch == old.session?.epoch)
+        } else {
+            try await eventually("the session is over") { agent.errorText.contains("no contact for") }
+            try await eventually("nobody is signed in") { try memory().session == nil }
+        }
+        #expect(agent.errorText.contains(what == "key" ? "chmod 600" : "no order is heard"), "\(agent.errorText)")
     }
 
     /// A device of a fleet on which Ada has worked, and which has reported that.

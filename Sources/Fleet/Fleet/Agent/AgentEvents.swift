@@ -1,25 +1,3 @@
-/// What time it is on a device.
-package struct Moment: Sendable, Hashable {
-    /// Seconds since the machine started, with those in which it slept.
-    package let uptime: Double
-    /// Seconds since 1970 by the wall clock, which may jump.
-    package let wall: Double
-    /// Names the run of the machine that `uptime` belongs to.
-    package let boot: String
-
-    package init(uptime: Double, wall: Double, boot: String) {
-        self.uptime = uptime
-        self.wall = wall
-        self.boot = boot
-    }
-
-    /// The seconds since an earlier moment, by the clock that says more: whoever sets the wall clock back gains nothing, and neither does a
-    /// machine that was off.
-    func seconds(since other: Moment) -> Double {
-        max(boot == other.boot ? uptime - other.uptime : 0, wall - other.wall, 0)
-    }
-}
-
 /// The device as its broker says it is.
 package struct DeviceView: Sendable, Hashable {
     package let mode: String
@@ -28,12 +6,21 @@ package struct DeviceView: Sendable, Hashable {
     package let isSignedIn: Bool
     /// The rounds that are open, and the newest one.
     package let rounds: [DeviceReport.Round]
+    /// Whether the broker's disk has it who is signed in. Until then a power cut may open the session again that was ended.
+    package let isStored: Bool
 
-    package init(mode: String, epoch: UInt64, isSignedIn: Bool, rounds: [DeviceReport.Round]) {
+    package init(
+        mode: String,
+        epoch: UInt64,
+        isSignedIn: Bool,
+        rounds: [DeviceReport.Round],
+        isStored: Bool = true
+    ) {
         self.mode = mode
         self.epoch = epoch
         self.isSignedIn = isSignedIn
         self.rounds = rounds
+        self.isStored = isStored
     }
 }
 
@@ -62,6 +49,8 @@ package enum AgentEvent: Sendable, Hashable {
     package enum SignOutAnswer: Sendable, Hashable {
         /// The session is over.
         case ended
+        /// It is over, and the broker's disk does not have it yet.
+        case endedUnstored
         /// It was over before.
         case overAlready
         case refused(String)
@@ -96,9 +85,9 @@ package struct AgentMemory: Sendable, Hashable {
     /// The session that is open, and since when at the least.
     package struct Session: Sendable, Hashable {
         package let epoch: UInt64
-        package let since: Moment
+        package internal(set) var since: Stopwatch
 
-        package init(epoch: UInt64, since: Moment) { (self.epoch, self.since) = (epoch, since) }
+        package init(epoch: UInt64, since: Stopwatch) { (self.epoch, self.since) = (epoch, since) }
     }
 
     package var seen = DeviceReport.Seen()
@@ -107,8 +96,14 @@ package struct AgentMemory: Sendable, Hashable {
     /// No report has a higher number.
     package var sequenceLimit: UInt64 = 0
     /// When the controller was last heard of.
-    package var contact: Moment?
+    package var contact: Stopwatch?
     package var session: Session?
+    /// The newest session that it has ended for want of contact.
+    package var ended: UInt64 = 0
+    /// What the last configuration that could be read says. It holds while there is none.
+    package var policy: AgentState.Policy?
+    /// Why this memory was begun anew without the one before, whose orders are not known: with it the agent keeps its limits, and hears of no order.
+    package var damage: String?
 
     package init() {}
 }

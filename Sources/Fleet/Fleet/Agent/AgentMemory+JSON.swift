@@ -21,6 +21,13 @@ extension AgentMemory {
         }
         members["contact"] = contact?.json
         if let session { members["session"] = .array([.number(session.epoch), session.since.json]) }
+        if let policy {
+            members["policy"] = .array(
+                policy.contactTimeout.map { [.number($0), .boolean(policy.requiresContact)] } ?? []
+            )
+        }
+        if ended > 0 { members["ended"] = .number(ended) }
+        members["damage"] = damage.map { .string($0) }
         return .object(members)
     }
 
@@ -39,23 +46,48 @@ extension AgentMemory {
             else { throw FleetMessageError("“result” is damaged") }
             result = DeviceReport.Result(order: order, outcome: outcome, ended: ended)
         }
-        contact = try json["contact"].map(Moment.init)
+        contact = try json["contact"].map(Stopwatch.init)
         if let value = json["session"] {
             guard let parts = value.array, parts.count == 2, let epoch = parts[0].wholeNumber else {
                 throw FleetMessageError("“session” is damaged")
             }
-            session = Session(epoch: epoch, since: try Moment(parts[1]))
+            session = Session(epoch: epoch, since: try Stopwatch(parts[1]))
         }
+        if let value = json["policy"] {
+            guard let parts = value.array, parts.isEmpty || parts.count == 2 && parts[0].number != nil else {
+                throw FleetMessageError("“policy” is damaged")
+            }
+            policy = AgentState.Policy(
+                contactTimeout: parts.first?.number,
+                requiresContact: parts.last?.boolean ?? false
+            )
+        }
+        ended = try json.wholeIfThere("ended") ?? 0
+        damage = json["damage"]?.string
     }
 }
 
-extension Moment {
-    fileprivate var json: JSONValue { .array([.number(uptime), .number(wall), .string(boot)]) }
+extension Stopwatch {
+    /// Begin, what was counted, and the moment of that: the wall clock of the latter is not needed.
+    fileprivate var json: JSONValue {
+        .array(
+            [.number(begin.uptime), .number(begin.wall), .string(begin.boot)]
+                + (mark == begin ? [] : [.number(counted), .number(mark.uptime), .string(mark.boot)])
+        )
+    }
 
     fileprivate init(_ json: JSONValue) throws(FleetMessageError) {
-        guard let parts = json.array, parts.count == 3, let uptime = parts[0].number, let wall = parts[1].number,
-            let boot = parts[2].string
+        guard let parts = json.array, [3, 6].contains(parts.count), let uptime = parts[0].number,
+            let wall = parts[1].number, let boot = parts[2].string
         else { throw FleetMessageError("a moment is damaged") }
-        self.init(uptime: uptime, wall: wall, boot: boot)
+        let begin = Moment(uptime: uptime, wall: wall, boot: boot)
+        guard parts.count == 6 else {
+            self.init(begin: begin)
+            return
+        }
+        guard let counted = parts[3].number, let at = parts[4].number, let run = parts[5].string else {
+            throw FleetMessageError("a moment is damaged")
+        }
+        self.init(begin: begin, counted: counted, mark: Moment(uptime: at, wall: wall, boot: run))
     }
 }

@@ -17,12 +17,14 @@ package struct AgentState: Sendable {
     /// Why a sign-out is under way.
     enum Cause: Hashable {
         case order(OrderScope, FleetOrder)
-        case noContact
+        /// A session that was ended before is open again.
+        case again
+        case noContact(UInt64)
     }
 
     /// What keeps the agent from its work; the newest of each kind is told.
     enum Problem: Int, Hashable {
-        case broker, refused, failed, disk, foreign, noContact
+        case broker, refused, failed, unstored, disk, foreign, noContact
     }
 
     /// The least time between two reports, in seconds.
@@ -31,6 +33,8 @@ package struct AgentState: Sendable {
     static let subscriptionInterval = 10.0
     /// How long the agent waits after the broker has refused a sign-out, or has failed.
     static let retryInterval = 5.0
+    /// How long it waits before it looks whether the broker's disk has a sign-out.
+    static let storeInterval = 1.0
     /// How long the agent waits after the server has refused to take what it says.
     static let refusalInterval = 60.0
     /// How many numbers of reports are taken at once, so that not each report is stored.
@@ -48,6 +52,9 @@ package struct AgentState: Sendable {
     var orders: [OrderScope: FleetOrder] = [:]
     var underWay: Cause?
     var retryAt: Double?
+    /// Whether the broker is asked at that time.
+    var mustAsk = false
+    var isWaitingForDisk = false
     var problems: [Problem: String] = [:]
     var foreignCount: UInt64 = 0
     var isClockSynchronised = false
@@ -64,6 +71,10 @@ package struct AgentState: Sendable {
     package init(policy: Policy, memory: AgentMemory, now: Moment) {
         self.policy = policy
         self.memory = memory
+        if memory.policy ?? Policy() != policy {
+            self.memory.policy = policy
+            effects = [.store(self.memory)]
+        }
         // Also where the disk was lost, the numbers go on: nobody sends a million reports a second.
         let byClock = UInt64(min(max(now.wall, 0), 0x1p32)) * Self.sequenceBlock
         sequence = max(memory.sequenceLimit, byClock)
@@ -93,6 +104,10 @@ package struct AgentState: Sendable {
         case .stored(let problem): problems[.disk] = problem
         case .clockSynchronised(let isSynchronised): isClockSynchronised = isSynchronised
         case .tick: break
+        }
+        if mustAsk, let retryAt, now.uptime >= retryAt {
+            mustAsk = false
+            ask()
         }
         if let time = sayAgainAt, isConnected, now.uptime >= time {
             sayAgainAt = nil
@@ -134,11 +149,11 @@ package struct AgentState: Sendable {
     private mutating func hear(_ highest: UInt64, _ now: Moment) {
         // Stored now and then: a flash memory does not bear each minute.
         let step = (policy.contactTimeout ?? .infinity) / 10
-        let isOld = memory.contact.map { now.seconds(since: $0) >= step || $0.boot != now.boot } ?? true
+        let isOld = memory.contact.map { $0.seconds(now) >= step || $0.begin.boot != now.boot } ?? true
         problems[.noContact] = nil
-        heard = now
+        heard = Stopwatch(begin: now)
         if isOld {
-            memory.contact = now
+            memory.contact = heard
             effects.append(.store(memory))
         }
         let isKnown = max(memory.seen.all, orders[.all]?.number ?? 0) >= highest
@@ -150,14 +165,14 @@ package struct AgentState: Sendable {
     }
 
     /// When the controller was last heard of in this run of the agent.
-    var heard: Moment?
+    var heard: Stopwatch?
 
     private mutating func take(_ new: DeviceView, _ now: Moment) {
         problems[.broker] = nil
         (view, isAsking) = (new, false)
         let session = new.isSignedIn ? new.epoch : nil
         guard session != memory.session?.epoch else { return }
-        memory.session = session.map { AgentMemory.Session(epoch: $0, since: now) }
+        memory.session = session.map { AgentMemory.Session(epoch: $0, since: Stopwatch(begin: now)) }
         // Without a limit of time nobody asks later when it began.
         if policy.contactTimeout != nil { effects.append(.store(memory)) }
     }
@@ -192,6 +207,6 @@ package struct AgentState: Sendable {
             effects.append(.store(memory))
         }
         content.sequence = sequence
-        effects.append(.publish(content))
+        effects.append(.publish(content.fitted()))
     }
 }

@@ -72,6 +72,8 @@ package struct DeviceReport: Sendable, Hashable {
         package let finished: UInt64
         /// How many an administrator of the device has let off.
         package let waived: UInt64
+        /// How many the device has stopped, and has deleted their data in their place.
+        package let enforced: UInt64
         /// The apps that owe, or the first of them.
         package let owing: [Debt]
         /// How many more owe.
@@ -85,6 +87,7 @@ package struct DeviceReport: Sendable, Hashable {
             session: UInt64,
             finished: UInt64,
             waived: UInt64 = 0,
+            enforced: UInt64 = 0,
             owing: [Debt],
             more: UInt64 = 0,
             ended: Double? = nil,
@@ -93,6 +96,7 @@ package struct DeviceReport: Sendable, Hashable {
             self.session = session
             self.finished = finished
             self.waived = waived
+            self.enforced = enforced
             self.owing = owing
             self.more = more
             self.ended = ended
@@ -108,6 +112,10 @@ package struct DeviceReport: Sendable, Hashable {
     package static let (mostRounds, mostDebts, mostProblems, longestText) = (16, 40, 8, 200)
     /// Of how many apps a round can tell, so that the sum over all devices of a fleet is a number, whatever each of them says.
     package static let mostApps: UInt64 = 1_000_000
+    /// In characters.
+    static let longestProgress = 20
+    /// Of an app's name, in bytes; see ``name(_:)``.
+    static let longestName = 160
     /// Of all ways of apps together: how many there are, and how many bytes they have.
     package static let (mostSteps, mostStepBytes) = (40, 3000)
 
@@ -127,6 +135,52 @@ package struct DeviceReport: Sendable, Hashable {
     package var problems: [String] = []
 
     package init() {}
+
+    /// What an app is called in reports: the broker's key of it. An app without a manifest chooses its own, of 770 characters at the most, some of
+    /// which no text can hold: what is longer is cut, and gets a number by which it differs from others that begin alike.
+    package static func name(_ key: String) -> String {
+        guard key.utf8.count > longestName else { return key.printable(longestName) }
+        // FNV-1a. Whoever makes two names alike is shown twice under one name, and both debts count.
+        let sum = key.utf8.reduce(0xCBF2_9CE4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
+        var (name, bytes) = (String.UnicodeScalarView(), 0)
+        for scalar in key.unicodeScalars {
+            bytes += UTF8.width(scalar)
+            guard bytes <= longestName - 20 else { break }
+            name.append(scalar)
+        }
+        return "\(String(name).printable(longestName))…\(String(sum, radix: 16))"
+    }
+
+    /// The same with less in it, where it would be larger than a message may be: without ways of apps, then with fewer names of those that owe, which
+    /// still count, and with shorter words of problems.
+    func fitted() -> DeviceReport {
+        // The envelope has the rest.
+        let most = FleetEvent.largest - 1024
+        var report = self
+        let isTooLarge = { (report: DeviceReport) in report.json.text.utf8.count > most }
+        guard isTooLarge(report) else { return report }
+        report.rounds = rounds.map { $0.with(debts: $0.owing.count, steps: []) }
+        for debts in [10, 3, 0] where isTooLarge(report) {
+            report.rounds = rounds.map { $0.with(debts: debts, steps: []) }
+        }
+        if isTooLarge(report) { report.problems = problems.map { $0.printable(20) } }
+        return report
+    }
+}
+
+extension DeviceReport.Round {
+    fileprivate func with(debts count: Int, steps: [Step]) -> Self {
+        Self(
+            session: session,
+            finished: finished,
+            waived: waived,
+            enforced: enforced,
+            owing: Array(owing.prefix(count)),
+            more: more + UInt64(owing.count - min(count, owing.count)),
+            ended: ended,
+            steps: steps
+        )
+    }
 }
 
 // MARK: JSON
@@ -178,30 +232,30 @@ extension DeviceReport.Round {
             "owing": .array(owing.map { .object(["app": .string($0.app), "progress": .string($0.progress)]) }),
         ]
         if waived > 0 { members["waived"] = .number(waived) }
+        if enforced > 0 { members["enforced"] = .number(enforced) }
         if more > 0 { members["more"] = .number(more) }
         if let ended { members["ended"] = .number(ended) }
         if !steps.isEmpty { members["steps"] = .array(steps.map(\.json)) }
         return .object(members)
     }
 
+    /// An app whose entry cannot be read owes like any other, and keeps nobody from reading the rest.
     init(_ json: JSONValue) throws(FleetMessageError) {
-        guard let owing = json["owing"]?.array, owing.count <= DeviceReport.mostDebts else {
-            throw FleetMessageError("“owing” is no list of at most \(DeviceReport.mostDebts)")
+        guard let owing = json["owing"]?.array else { throw FleetMessageError("“owing” is no list") }
+        let debts = owing.prefix(DeviceReport.mostDebts).compactMap { entry -> Debt? in
+            guard let app = entry["app"]?.string, let progress = entry["progress"]?.string else { return nil }
+            return Debt(app: DeviceReport.name(app), progress: progress.printable(DeviceReport.longestProgress))
         }
-        var debts: [Debt] = []
-        for entry in owing {
-            debts.append(
-                Debt(app: try entry.words("app", atMost: 255), progress: try entry.words("progress", atMost: 20))
-            )
-        }
+        let unread = UInt64(owing.count - debts.count)
         self.init(
             session: try json.whole("session"),
             finished: min(try json.whole("finished"), DeviceReport.mostApps),
             waived: min(try json.wholeIfThere("waived") ?? 0, DeviceReport.mostApps),
+            enforced: min(try json.wholeIfThere("enforced") ?? 0, DeviceReport.mostApps),
             owing: debts,
-            more: min(try json.wholeIfThere("more") ?? 0, DeviceReport.mostApps),
+            more: min(try json.wholeIfThere("more") ?? 0, DeviceReport.mostApps) + unread,
             ended: json["ended"]?.number.flatMap { (0...253_402_300_799).contains($0) ? $0 : nil },
-            steps: try (json["steps"]?.array ?? []).prefix(DeviceReport.mostSteps).map(Step.init)
+            steps: (json["steps"]?.array ?? []).prefix(DeviceReport.mostSteps).compactMap(Step.init)
         )
     }
 }
@@ -215,13 +269,15 @@ extension DeviceReport.Round.Step {
         return .object(members)
     }
 
-    init(_ json: JSONValue) throws(FleetMessageError) {
+    /// `nil` for one that cannot be read: it proves nothing.
+    init?(_ json: JSONValue) {
+        guard let app = json["app"]?.string, let progress = json["progress"]?.string else { return nil }
         self.init(
-            app: try json.words("app", atMost: 255),
-            progress: try json.words("progress", atMost: 20),
-            told: try json.wholeIfThere("told"),
-            begun: try json.wholeIfThere("begun"),
-            finished: try json.wholeIfThere("finished")
+            app: DeviceReport.name(app),
+            progress: progress.printable(DeviceReport.longestProgress),
+            told: json["told"]?.wholeNumber,
+            begun: json["begun"]?.wholeNumber,
+            finished: json["finished"]?.wholeNumber
         )
     }
 }

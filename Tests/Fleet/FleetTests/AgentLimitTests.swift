@@ -1,0 +1,180 @@
+import Fleet
+import StrictJSON
+import Testing
+
+/// What must hold although clocks, disks and files fail: the limit without contact, and what counts as over.
+@Suite("What an agent decides when clocks, disks and files fail")
+struct AgentLimitTests {
+    private static let policy = AgentState.Policy(contactTimeout: 3600)
+
+    /// The machine starts again: the agent knows what its disk has, and hears that this session is open.
+    private static func restarted(
+        _ memory: AgentMemory,
+        at now: Moment,
+        policy: AgentState.Policy = policy
+    ) throws -> AgentState {
+        let text = Array(memory.json.text.utf8)
+        let read = try AgentMemory(JSONValue(parsing: text, limits: JSONLimits(size: 4096)))
+        return AgentState(policy: policy, memory: read, now: now)
+    }
+
+    private static var signedIn: AgentMemory {
+        var memory = AgentMemory()
+        memory.policy = policy
+        memory.contact = .init(begin: .at(5000))
+        memory.session = .init(epoch: 7, since: .init(begin: .at(4000)))
+        return memory
+    }
+
+    /// When the agent signs session 7 out, in seconds since the machine's start, with a tick each minute; and what its disk has then.
+    private static func end(
+        _ memory: AgentMemory,
+        boot: String,
+        from start: Double = 20,
+        until end: Double = 10_000,
+        wall: (Double) -> Double
+    ) throws -> (at: Double?, memory: AgentMemory) {
+        var memory = memory
+        var agent = try restarted(memory, at: .at(start, wall: wall(start), boot: boot))
+        var events: [AgentEvent] = [.device(.signedIn(7))]
+        for uptime in stride(from: start, through: end, by: 10) {
+            for event in events {
+                for effect in agent.handle(event, now: .at(uptime, wall: wall(uptime), boot: boot)) {
+                    if case .store(let stored) = effect { memory = stored }
+                    if case .signOut(7, _) = effect { return (uptime, memory) }
+                }
+            }
+            events = [.tick]
+        }
+        return (nil, memory)
+    }
+
+    @Test("FL-7: started again with a clock from before the contact, a device signs out after five minutes, not never")
+    func wrongClock() throws {
+        let end = try Self.end(Self.signedIn, boot: "b") { $0 - 1000 }
+        #expect(end.at == 300)
+        // A limit that is shorter than that is kept.
+        var agent = try Self.restarted(
+            Self.signedIn,
+            at: .at(60, wall: 0, boot: "b"),
+            policy: .init(contactTimeout: 60)
+        )
+        let effects = agent.handle(.device(.signedIn(7)), now: .at(60, wall: 0, boot: "b"))
+        let text = "no contact since the machine was started, with a wrong clock"
+        #expect(effects.contains(.signOut(session: 7, reason: text)))
+        // A clock that is put right says how long it was; so does the controller.
+        let right = try Self.end(Self.signedIn, boot: "b") { $0 < 200 ? 0 : 6000 + $0 }
+        #expect(right.at == 3600)
+        var heard = try Self.restarted(Self.signedIn, at: .at(20, wall: 0, boot: "b"))
+        _ = heard.handle(.device(.signedIn(7)), now: .at(20, wall: 0, boot: "b"))
+        _ = heard.handle(.heartbeat(highest: 0), now: .at(250, wall: 0, boot: "b"))
+        #expect(!heard.handle(.tick, now: .at(3849, wall: 0, boot: "b")).contains { $0.word == "signOut" })
+        #expect(heard.handle(.tick, now: .at(3850, wall: 0, boot: "b")).contains { $0.word == "signOut" })
+    }
+
+    @Test("FL-7: all the time that the machine runs counts, however often it is started again with a clock that stands")
+    func startedAgainAndAgain() throws {
+        // The clock begins at the same time after each start, later than the contact: nobody sees that it is wrong.
+        var (memory, ran, starts) = (Self.signedIn, 0.0, 0)
+        var isOver = false
+        while !isOver, starts < 200 {
+            let run = try Self.end(memory, boot: "run \(starts)", until: 240) { 6001 + $0 }
+            (memory, starts, isOver) = (run.memory, starts + 1, run.at != nil)
+            ran += run.at ?? 240
+        }
+        // Of each run less than a step is lost.
+        #expect(isOver && ran < 3600 * 240 / 180, "\(starts) starts, \(ran) s")
+    }
+
+    @Test("FL-7: a limit is kept from the last configuration that could be read")
+    func lastPolicy() {
+        let policy = AgentState.Policy(contactTimeout: 600, requiresContact: true)
+        var agent = AgentState(policy: policy, memory: AgentMemory(), now: .at(0))
+        let stored = agent.handle(.tick, now: .at(0)).compactMap { effect -> AgentMemory? in
+            if case .store(let memory) = effect { memory } else { nil }
+        }
+        #expect(stored.last?.policy == policy)
+        var again = AgentState(policy: policy, memory: stored.last ?? AgentMemory(), now: .at(0))
+        #expect(again.handle(.tick, now: .at(0)).isEmpty)
+    }
+
+    // MARK: Orders
+
+    @Test("FL-3: an order that comes while an older one is under way is carried out as well, without a heartbeat")
+    func newerOrder() throws {
+        for scope in OrderScope.allCases {
+            var agent = AgentTests.agent(.signedIn(7))
+            _ = agent.handle(.desired(scope, .init(number: 3, reason: "")), now: .at(1))
+            #expect(agent.handle(.device(.signedIn(7)), now: .at(1)).contains { $0.word == "signOut" })
+            _ = agent.handle(.desired(scope, .init(number: 4, reason: "")), now: .at(2))
+            _ = agent.handle(.signOutAnswered(.ended), now: .at(3))
+            let report = try #require(agent.handle(.device(.nobody(8)), now: .at(4)).report)
+            #expect(report.seen[scope] == 4 && report.result?.order == 4 && report.result?.ended == 8)
+        }
+    }
+
+    @Test("FL-13: a sign-out that the broker's disk does not have is not carried out, and is when the disk has it")
+    func unstored() throws {
+        for answer in [AgentEvent.SignOutAnswer.endedUnstored, .overAlready] {
+            var agent = AgentTests.agent(.signedIn(7))
+            _ = agent.handle(.desired(.all, .init(number: 3, reason: "")), now: .at(1))
+            _ = agent.handle(.device(.signedIn(7)), now: .at(1))
+            var effects = agent.handle(.signOutAnswered(answer), now: .at(2))
+            var report: DeviceReport?
+            for second in 2..<8 {
+                effects += agent.handle(.device(.nobody(8, isStored: false)), now: .at(Double(second)))
+                report = effects.report ?? report
+                #expect(report?.seen.all ?? 0 == 0)
+                effects = agent.handle(.tick, now: .at(Double(second + 1)))
+                #expect(effects.contains(.askDevice), "it asks until the disk has it")
+            }
+            #expect(report?.problems.first?.contains("disk does not have the sign-out") == true)
+            let last = try #require(agent.handle(.device(.nobody(8)), now: .at(10)).report)
+            #expect(last.result == .init(order: 3, outcome: .signedOut, ended: 8) && last.problems.isEmpty)
+        }
+    }
+
+    @Test("FL-13: a session that was over, and is open again after a power cut, is ended again")
+    func openAgain() throws {
+        var memory = AgentMemory.having(seen: 3)
+        memory.result = .init(order: 3, outcome: .signedOut, ended: 7)
+        var agent = AgentTests.agent(.nobody(8), memory: memory)
+        let effects = agent.handle(.device(.signedIn(7)), now: .at(2))
+        #expect(effects.contains(.signOut(session: 7, reason: "session 7 is open again, which was over")))
+        var other = AgentTests.agent(.nobody(8), memory: memory)
+        #expect(!other.handle(.device(.signedIn(8)), now: .at(2)).contains { $0.word == "signOut" })
+        // One that ended for want of contact, too.
+        var lost = AgentTests.agent(.signedIn(7), policy: .init(contactTimeout: 60))
+        #expect(lost.handle(.tick, now: .at(60)).contains { $0.word == "signOut" })
+        _ = lost.handle(.signOutAnswered(.endedUnstored), now: .at(61))
+        #expect(lost.handle(.device(.signedIn(7)), now: .at(62)).contains { $0.word == "signOut" })
+    }
+
+    // MARK: Reports
+
+    @Test("FL-11: names of apps are cut and stay different, and a report with the longest of all fits into a message")
+    func longNames() throws {
+        let names = (0..<DeviceReport.mostDebts).map { index in
+            DeviceReport.name(String(repeating: "\"\u{1F512}", count: 190) + "\(index)")
+        }
+        #expect(Set(names).count == names.count && names.allSatisfy { $0.utf8.count <= 200 })
+        #expect(
+            DeviceReport.name("org.example.notes (/usr/bin/notes, uid 7)")
+                == "org.example.notes (/usr/bin/notes, uid 7)"
+        )
+        let rounds = (0..<UInt64(DeviceReport.mostRounds)).map { session in
+            DeviceReport.Round(
+                session: session + 1,
+                finished: 1,
+                owing: session == 3 ? names.map { .init(app: $0, progress: "told") } : []
+            )
+        }
+        var agent = AgentTests.agent(.nobody(8))
+        let view = DeviceView(mode: "shared", epoch: 30, isSignedIn: false, rounds: rounds)
+        _ = agent.handle(.foreign(String(repeating: "\u{1F512}\"", count: 100)), now: .at(2))
+        let report = try #require(agent.handle(.device(view), now: .at(4)).report)
+        #expect(report.rounds.reduce(0) { $0 + $1.owes } == 40, "whoever has no name counts")
+        let bytes = FleetEvent(.reported(report), source: "/fleet/clinic/ward-1", identifier: "1", time: 0).bytes
+        #expect(try FleetEvent(parsing: bytes).message == .reported(report))
+    }
+}
