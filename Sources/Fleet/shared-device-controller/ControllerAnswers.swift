@@ -87,7 +87,7 @@ final class ControllerAnswers: Sendable {
                 progress.worst.map { .fields(Self.fields($0.name, $0.standing, state.devices[$0.name])) },
                 of: "a{sv}"
             ),
-            "waived": .uint64(progress.counts.waived),
+            "waived": .uint64(progress.counts.waived), "enforced": .uint64(progress.counts.enforced),
         ]) { $1 }
         if let refusal = state.refusal(of: progress.order) { fields["refusal"] = .string(refusal) }
         return fields
@@ -116,10 +116,8 @@ final class ControllerAnswers: Sendable {
         case .refused(let text): fields["detail"] = .string(text)
         case .clean, .nobody, .unknown: break
         }
-        if case .unreachable = standing, let at = device?.reportedAt, let limit = device?.report?.contactTimeout {
-            // By itself, without the controller.
-            fields["signsOutBy"] = .double(at + Double(limit))
-        }
+        // By itself, without the controller.
+        if case .unreachable = standing { fields["signsOutBy"] = device?.endsBy.map { .double($0) } }
         return fields
     }
 
@@ -208,7 +206,7 @@ final class ControllerAnswers: Sendable {
             }
             return .fields(fields)
         }
-        let total = round.finished + round.waived + round.owes
+        let total = round.finished + round.waived + round.enforced + round.owes
         var fields: Fields = [
             "session": .uint64(round.session), "outcome": .string(round.owes == 0 ? "complete" : "open"),
             "apps": .array(apps, of: "a{sv}"), "more": .uint64(total - min(total, UInt64(apps.count))),

@@ -24,36 +24,77 @@ struct FleetSimulationTests {
         for index in fleet.devices.indices where fleet.random.chance(70) { fleet.signIn(index) }
         for index in fleet.devices.indices { fleet.devices[index].isAway = fleet.random.chance(10) }
         for _ in 0..<10 { fleet.step() }
-        let isForAll = fleet.random.chance(70)
-        let names = (0..<20).map(MemoryFleet.name)
-        let open = Dictionary(
-            uniqueKeysWithValues: fleet.devices.indices.compactMap { index in
-                fleet.devices[index].isSignedIn && (isForAll || index < 20) ? (index, fleet.devices[index].epoch) : nil
+        var given: [(order: RecordedOrder, count: Int, open: [Int: UInt64])] = []
+        func give() throws {
+            let isForAll = fleet.random.chance(70)
+            let names = (0..<20).map(MemoryFleet.name)
+            // The sessions that are open now, and have to be over then.
+            let open = fleet.devices.indices.compactMap { index -> (Int, UInt64)? in
+                let isMeant = fleet.devices[index].isSignedIn && (isForAll || index < 20)
+                return isMeant ? (index, fleet.devices[index].epoch) : nil
             }
-        )
-        let given = fleet.order(isForAll ? .all : .devices(names))
-        let order = try #require(given)
+            let order = fleet.order(isForAll ? .all : .devices(names))
+            given.append((try #require(order), isForAll ? 40 : 20, Dictionary(uniqueKeysWithValues: open)))
+        }
+        try give()
+        fleet.isFaulty = true
         for second in 0..<120 {
             let index = fleet.random.below(fleet.devices.count)
-            switch fleet.random.below(12) {
+            switch fleet.random.below(14) {
             case 0: fleet.signIn(index)
             case 1: fleet.signOut(index)
             case 2: fleet.killAgent(index)
             case 3: fleet.devices[index].isAway.toggle()
             case 4 where second % 7 == 0: fleet.loseEngine()
             case 5 where second % 7 == 0: fleet.killController()
+            case 6: fleet.cutPower(index)
+            case 7 where second % 3 == 0:
+                try give()
+                // Before it is published: it is on the disk.
+                if fleet.random.chance(20) { fleet.killController() }
             default: break
             }
             fleet.step()
-            let liars = Self.liars(fleet, order, open)
-            #expect(liars.isEmpty, "seed \(seed), second \(second): \(liars)")
+            for (order, _, open) in given {
+                let liars = Self.liars(fleet, order, open)
+                #expect(liars.isEmpty, "seed \(seed), second \(second), order \(order.number): \(liars)")
+            }
         }
         // All is repaired: within two heartbeats everybody is done.
+        fleet.isFaulty = false
         for index in fleet.devices.indices { fleet.devices[index].isAway = false }
         fleet.loseEngine()
         for _ in 0..<Int(2 * ControllerState.heartbeatInterval) { fleet.step() }
-        let standings = fleet.controller.standings(of: order, now: fleet.now)
-        #expect(standings.count == (isForAll ? 40 : 20), "the states add up to the list (FL-14)")
+        for (order, count, _) in given {
+            let standings = fleet.controller.standings(of: order, now: fleet.now)
+            #expect(standings.count == count, "the states add up to the list (FL-14)")
+            let undone = standings.filter { !$0.standing.isDone }
+            #expect(undone.isEmpty, "seed \(seed), order \(order.number): \(undone)")
+        }
+    }
+
+    @Test(
+        "FL-3: orders that come while older ones are under way are carried out without a heartbeat",
+        arguments: 1...20
+    )
+    func inARow(seed: Int) throws {
+        var fleet = MemoryFleet(devices: 20, seed: UInt64(seed))
+        for index in fleet.devices.indices { fleet.signIn(index) }
+        for _ in 0..<3 { fleet.step() }
+        var last: RecordedOrder?
+        for _ in 0..<2 + fleet.random.below(3) {
+            last = fleet.order(.all)
+            fleet.step()
+        }
+        // Sooner than the controller publishes it again, for whoever has not seen it.
+        for _ in 0..<6 { fleet.step() }
+        let early = fleet.controller.standings(of: try #require(last), now: fleet.now)
+        let unseen = early.filter { $0.standing.word == "unreachable" }
+        #expect(unseen.isEmpty, "seed \(seed): \(unseen)")
+        // The apps' time, and less than a heartbeat's.
+        for _ in 0..<24 { fleet.step() }
+        let standings = fleet.controller.standings(of: try #require(last), now: fleet.now)
+        #expect(fleet.now < ControllerState.heartbeatInterval && standings.count == 20)
         let undone = standings.filter { !$0.standing.isDone }
         #expect(undone.isEmpty, "seed \(seed): \(undone)")
     }

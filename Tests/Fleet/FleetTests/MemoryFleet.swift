@@ -18,8 +18,27 @@ struct MemoryFleet {
         var isConnected = false
         /// Questions and answers on their way.
         var isAsked = true
-        var signingOut: UInt64?
+        var signingOut: (session: UInt64, run: Int)?
         var knownView: DeviceView?
+        /// How often the agent has been started. Nobody hears answers to an earlier one.
+        var run = 0
+        /// What the broker's disk has, and when it has all of it.
+        var stored = Session()
+        var storedAt = 0.0
+
+        /// What the broker's disk has.
+        struct Session {
+            var epoch: UInt64 = 1
+            var isSignedIn = false
+            var debts: [UInt64: Double] = [:]
+            var ended: [UInt64] = []
+        }
+
+        /// The disk has it now, or only then.
+        mutating func store(at time: Double, now: Double) {
+            storedAt = time
+            if time <= now { stored = .init(epoch: epoch, isSignedIn: isSignedIn, debts: debts, ended: ended) }
+        }
     }
 
     /// The server.
@@ -34,6 +53,8 @@ struct MemoryFleet {
     var controller: ControllerState
     var engine = Engine()
     var isControllerConnected = false
+    /// Whether agents are killed between two effects, and disks stall.
+    var isFaulty = false
     var now = 0.0
     var random: Seeded
 
@@ -111,6 +132,7 @@ struct MemoryFleet {
 
     mutating func tell(_ index: Int, _ event: AgentEvent) {
         for effect in devices[index].agent.handle(event, now: .at(now)) {
+            if isFaulty, random.chance(1) { return killAgent(index) }
             switch effect {
             case .subscribe:
                 for topic in [FleetTopic.allDesired, .desired(device: Self.name(index))] {
@@ -123,7 +145,7 @@ struct MemoryFleet {
                 engine.toController.append((topic, .reported(report)))
                 if random.chance(5) { engine.toController.append((topic, .reported(report))) }
             case .store(let memory): devices[index].disk = memory
-            case .signOut(let session, _): devices[index].signingOut = session
+            case .signOut(let session, _): devices[index].signingOut = (session, devices[index].run)
             case .askDevice: devices[index].isAsked = true
             }
         }
@@ -131,11 +153,13 @@ struct MemoryFleet {
 
     /// The broker answers, and the apps clean up.
     private mutating func answer(_ index: Int) {
-        if let session = devices[index].signingOut {
+        if devices[index].storedAt > 0, devices[index].storedAt <= now { devices[index].store(at: 0, now: now) }
+        if let (session, run) = devices[index].signingOut {
             devices[index].signingOut = nil
             let isOpen = devices[index].isSignedIn && devices[index].epoch == session
             if isOpen { signOut(index) }
-            tell(index, .signOutAnswered(isOpen ? .ended : .overAlready))
+            let ended: AgentEvent.SignOutAnswer = devices[index].storedAt > 0 ? .endedUnstored : .ended
+            if run == devices[index].run { tell(index, .signOutAnswered(isOpen ? ended : .overAlready)) }
         }
         devices[index].debts = devices[index].debts.filter { $0.value > now }
         let device = devices[index]
@@ -145,7 +169,8 @@ struct MemoryFleet {
             isSignedIn: device.isSignedIn,
             rounds: device.debts.keys.sorted().suffix(DeviceReport.mostRounds).map {
                 .init(session: $0, finished: 1, owing: [.init(app: "notes", progress: "told")])
-            }
+            },
+            isStored: device.storedAt == 0
         )
         guard device.isAsked || view != device.knownView else { return }
         devices[index].isAsked = false
@@ -157,6 +182,8 @@ struct MemoryFleet {
         guard !devices[index].isSignedIn else { return }
         devices[index].epoch += 1
         devices[index].isSignedIn = true
+        // An app gets an account when the disk has it.
+        devices[index].store(at: 0, now: now)
     }
 
     mutating func signOut(_ index: Int) {
@@ -165,6 +192,7 @@ struct MemoryFleet {
         devices[index].ended.append(devices[index].epoch)
         devices[index].isSignedIn = false
         devices[index].epoch += 1
+        devices[index].store(at: isFaulty && random.chance(30) ? now + Double(1 + random.below(5)) : 0, now: now)
     }
 
     // MARK: Faults
@@ -174,7 +202,17 @@ struct MemoryFleet {
         devices[index].agent = AgentState(policy: .init(), memory: devices[index].disk, now: .at(now))
         devices[index].isConnected = false
         devices[index].isAsked = true
+        devices[index].run += 1
         engine.toDevices.removeAll { $0.device == index }
+    }
+
+    /// The power is cut: agent and broker know what their disks have.
+    mutating func cutPower(_ index: Int) {
+        let stored = devices[index].stored
+        (devices[index].epoch, devices[index].isSignedIn) = (stored.epoch, stored.isSignedIn)
+        (devices[index].debts, devices[index].ended) = (stored.debts, stored.ended)
+        (devices[index].storedAt, devices[index].signingOut, devices[index].knownView) = (0, nil, nil)
+        killAgent(index)
     }
 
     /// The server is killed, and has nothing left.

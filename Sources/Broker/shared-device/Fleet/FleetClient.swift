@@ -76,7 +76,7 @@ struct OrderProgress: Encodable, Equatable {
         let owing: [String]?
         /// The last report.
         let since: Date?
-        /// When the device signs out by itself, without the controller.
+        /// When the session of its last report ends by itself at the latest, if the device runs.
         let signsOutBy: Date?
         let detail: String?
     }
@@ -94,6 +94,8 @@ struct OrderProgress: Encodable, Equatable {
     let counts: [String: UInt64]
     /// How many apps an administrator has let off.
     let waived: UInt64
+    /// How many apps devices have stopped, with their data deleted in their place.
+    let enforced: UInt64
     let undoneCount: UInt64
     /// Those that are not done, the worst first; 1000 at the most.
     let undone: [Device]
@@ -109,6 +111,7 @@ struct OrderProgress: Encodable, Equatable {
         total = fields["total"]?.unsignedValue ?? 0
         counts = (fields["counts"]?.fieldsValue ?? [:]).compactMapValues(\.unsignedValue)
         waived = fields["waived"]?.unsignedValue ?? 0
+        enforced = fields["enforced"]?.unsignedValue ?? 0
         // Without the number nobody counts as done.
         undoneCount = fields["undoneCount"]?.unsignedValue ?? .max
         undone = (fields["undone"]?.elementsValue ?? []).compactMap(\.fieldsValue).map { fields in
@@ -139,7 +142,10 @@ struct OrderProgress: Encodable, Equatable {
     /// The counts in one line, the worst first.
     var line: String {
         let parts = Standing.words.compactMap { word in counts[word].map { "\($0) \(word)" } }
-        return parts.isEmpty ? "no device is listed" : parts.joined(separator: ", ")
+        let apps = [(waived, "waived"), (enforced, "enforced")].filter { $0.0 > 0 }
+        // Not by a receipt: whoever looks at the line alone is to know it.
+        let without = apps.isEmpty ? "" : " (apps: \(apps.map { "\($0.0) \($0.1)" }.joined(separator: ", ")))"
+        return parts.isEmpty ? "no device is listed" : parts.joined(separator: ", ") + without
     }
 
     /// Who is not done.
@@ -152,7 +158,9 @@ struct OrderProgress: Encodable, Equatable {
                 details.append(owing.joined(separator: ", ") + (more > 0 ? ", \(more) more" : ""))
             }
             if let since = device.since { details.append("since \(Form.time(since))") }
-            if let time = device.signsOutBy { details.append("signs out by itself by \(Form.time(time))") }
+            if let time = device.signsOutBy {
+                details.append("if it runs, its session ends by itself by \(Form.time(time))")
+            }
             if let detail = device.detail { details.append(detail) }
             let colour: Terminal.Colour = device.state == "cleaning" ? .yellow : .red
             table.add([device.device, device.state, details.joined(separator: "; ")], colour)

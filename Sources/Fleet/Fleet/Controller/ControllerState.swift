@@ -74,6 +74,12 @@ package struct ControllerState: Sendable {
     package mutating func connected() {
         isConnected = true
         revision += 1
+        // What was said of connections before may have changed, and a server that has lost its data says nothing of it.
+        for name in names where devices[name]?.isOnline != nil {
+            devices[name]?.isOnline = nil
+            devices[name]?.awaySince = nil
+            devices[name]?.changedAt = revision
+        }
         mustPublishAll = desired != nil
         unpublished = Set(devices.filter { $0.value.desired != nil }.keys)
         heartbeatAt = nil
@@ -131,6 +137,7 @@ package struct ControllerState: Sendable {
         case (.presence(let name), .presence(let isOnline)):
             guard var device = known(name), device.isOnline != isOnline else { return }
             device.isOnline = isOnline
+            device.awaySince = isOnline ? nil : now
             change(name, device)
         default: foreign()
         }
@@ -179,6 +186,8 @@ package struct ControllerState: Sendable {
         if device.report?.rounds != report.rounds { device.unchangedSince = now }
         device.report = report
         device.reportedAt = now
+        // It is connected after all; whether it still is, the server is asked.
+        if sent != nil, device.isOnline == false { (device.isOnline, device.awaySince) = (nil, nil) }
         device.clockOffset = sent.flatMap { abs($0 - now) > Self.clockTolerance ? $0 - now : nil }
         change(name, device)
         unstored.insert(name)

@@ -4,6 +4,8 @@ package struct OrderCounts: Sendable, Hashable {
     package private(set) var byRank = [UInt64](repeating: 0, count: Standing.words.count)
     /// Apps that were let off.
     package private(set) var waived: UInt64 = 0
+    /// Apps that were stopped, and whose data was deleted in their place.
+    package private(set) var enforced: UInt64 = 0
 
     package init() {}
 
@@ -13,22 +15,30 @@ package struct OrderCounts: Sendable, Hashable {
     package init(_ text: String) throws(FleetRefusal) {
         if text.isEmpty { return }
         let words = text.split(separator: " ", omittingEmptySubsequences: false)
-        let numbers = words.compactMap { UInt64($0) }.filter { $0 < 1 << 32 }
-        guard words.count == byRank.count + 1, numbers.count == words.count else {
+        // The last word may have two numbers: those that were waived and those that were enforced.
+        let apps = words.last.map { $0.split(separator: "+", maxSplits: 1, omittingEmptySubsequences: false) } ?? []
+        let numbers = (words.dropLast() + apps).compactMap { UInt64($0) }.filter { $0 < 1 << 32 }
+        guard words.count == byRank.count + 1, numbers.count == byRank.count + apps.count else {
             throw FleetRefusal("“\(text.prefix(100))” does not say how many devices are in each state of an order")
         }
-        (byRank, waived) = (Array(numbers.dropLast()), numbers[numbers.count - 1])
+        byRank = Array(numbers.prefix(byRank.count))
+        waived = numbers[byRank.count]
+        enforced = apps.count > 1 ? numbers[byRank.count + 1] : 0
     }
 
     /// For the file.
-    package var text: String { (byRank + [waived]).map(String.init).joined(separator: " ") }
+    package var text: String {
+        (byRank + [waived]).map(String.init).joined(separator: " ") + (enforced > 0 ? "+\(enforced)" : "")
+    }
 
     package var total: UInt64 { byRank.reduce(0, +) }
     package var undone: UInt64 { byRank.prefix(Standing.firstDoneRank).reduce(0, +) }
 
     mutating func add(_ standing: Standing) {
         byRank[standing.rank] += 1
-        if case .clean(let waived) = standing { self.waived += waived }
+        guard case .clean(let waived, let enforced) = standing else { return }
+        self.waived += waived
+        self.enforced += enforced
     }
 
     /// Devices of which nothing is known.

@@ -1,7 +1,8 @@
 /// How far a device is with an order, by its own report.
 package enum Standing: Sendable, Hashable {
-    /// The session is over, and every app that held data has given its receipt. So many were waived.
-    case clean(waived: UInt64)
+    /// The session is over, and every app that held data has given its receipt. So many were waived, and of so many the device has stopped the app and
+    /// deleted the data in its place.
+    case clean(waived: UInt64, enforced: UInt64 = 0)
     /// Nobody was signed in, and nothing is owed.
     case nobody
     /// The session is over, and these apps owe.
@@ -61,8 +62,10 @@ package struct FleetDevice: Sendable, Hashable {
     package var reportedAt: Double?
     /// Since when its rounds are as they are.
     package var unchangedSince: Double?
-    /// Whether the server says that it is connected; `nil` where the server has said nothing.
-    package var isOnline: Bool?
+    /// Whether the server says that it is connected; `nil` where the server has said nothing since it accepted the controller.
+    package internal(set) var isOnline: Bool?
+    /// Since when the server says that it is not, by the controller's clock: when that was heard.
+    package internal(set) var awaySince: Double?
     /// By how many seconds the device's clock was off with its last live message.
     package var clockOffset: Double?
     /// The controller's revision as of the last change of this.
@@ -84,6 +87,10 @@ package struct FleetDevice: Sendable, Hashable {
             }
             return .unreachable(since: reportedAt)
         }
+        // It was not on the disk when the power was cut.
+        if let session = report.session, session <= result.ended {
+            return .refused("session \(session), which was over, is open again")
+        }
         // Its broker does not answer: nobody knows what the apps have done.
         guard report.mode != DeviceReport.unknownMode else { return .unreachable(since: reportedAt) }
         let rounds = report.rounds.filter { $0.session <= result.ended }
@@ -97,6 +104,19 @@ package struct FleetDevice: Sendable, Hashable {
                 ? .stuck(owing, more: more) : .cleaning(owing, more: more)
         }
         let isNobody = result.order == number && result.outcome == .nobody
-        return isNobody ? .nobody : .clean(waived: rounds.reduce(0) { $0 + $1.waived })
+        if isNobody { return .nobody }
+        return .clean(waived: rounds.reduce(0) { $0 + $1.waived }, enforced: rounds.reduce(0) { $0 + $1.enforced })
+    }
+
+    /// When the session that it has reported ends by itself at the latest, if the device runs, in seconds since 1970; `nil` where that cannot be said.
+    ///
+    /// The device counts from the last heartbeat that it has heard. That was before the server said that the device is away, and so was the last one
+    /// that a device heard of which the server has said nothing since. A device that is connected hears heartbeats, and ends nothing by itself; nor does
+    /// one whose broker does not answer, or does not let it.
+    package var endsBy: Double? {
+        guard isOnline == false, let awaySince, let report, report.session != nil, report.result?.outcome != .refused,
+            report.mode != DeviceReport.unknownMode, let timeout = report.contactTimeout
+        else { return nil }
+        return awaySince + Double(timeout)
     }
 }

@@ -52,6 +52,24 @@ package struct ControllerQuestions: Sendable {
         try await call(.signOut, ["all": .boolean(true), "reason": .string("load")])["order"]?.unsignedValue ?? 0
     }
 
+    /// The devices that count as done with an order, by name; of 100,000 of them.
+    package func done(_ order: UInt64) async throws -> [String] {
+        var (done, last): ([String], String?) = ([], nil)
+        while true {
+            var request: Fields = ["order": .uint64(order)]
+            if let last { request["after"] = .string(last) }
+            let answer = try await call(.getDevices, request)
+            let devices = (answer["devices"]?.elementsValue ?? []).compactMap(\.fieldsValue)
+            for fields in devices {
+                let word = fields["state"]?.stringValue ?? ""
+                let isDone = Standing.words.firstIndex(of: word).map { $0 >= Standing.firstDoneRank } ?? false
+                if isDone, let name = fields["device"]?.stringValue { done.append(name) }
+            }
+            last = devices.last?["device"]?.stringValue
+            guard answer["more"]?.booleanValue == true, last != nil else { return done }
+        }
+    }
+
     /// The last order.
     package func progress() async throws -> Progress {
         let answer = try await call(.getOrder, [:])

@@ -19,6 +19,8 @@ package final class SimulatedDevices: Sendable {
         var isSubscribing = false
         /// The session that was open when the order was given, as long as it is not over and clean.
         var open: UInt64?
+        /// The highest order that it has said it has seen.
+        var said: UInt64 = 0
     }
 
     private struct State {
@@ -140,7 +142,9 @@ package final class SimulatedDevices: Sendable {
                 case .subscribe:
                     state.devices[index].isSubscribing = true
                     if !isConnection { state.mustSubscribe = true }
-                case .publish(let report): reports.append((index, report))
+                case .publish(let report):
+                    reports.append((index, report))
+                    state.devices[index].said = max(state.devices[index].said, report.seen.all)
                 case .askDevice: events.append(.device(view(state.devices[index])))
                 case .signOut(let session, _):
                     let isOpen = state.devices[index].isSignedIn && state.devices[index].epoch == session
@@ -261,6 +265,10 @@ package final class SimulatedDevices: Sendable {
 
     /// How many devices have nothing left of what was open then.
     package var done: Int { state.withLock { $0.devices.count { $0.open == nil } } }
+    /// Those that have nothing left of what was open then, and have said that they have seen this order, by their places in the group.
+    package func done(_ order: UInt64) -> [Bool] {
+        state.withLock { $0.devices.map { $0.open == nil && $0.said >= order } }
+    }
     package var isConnected: Bool { state.withLock { $0.isConnected } }
     /// How many reports have been sent.
     package var reported: Int { state.withLock { $0.reported } }

@@ -50,7 +50,7 @@ package struct StateLoad: Sendable {
         note("\(connections) connections, one device in ten is away")
 
         for group in groups { group.begin() }
-        _ = try await controller.signOutAll()
+        let order = try await controller.signOutAll()
         note("ordered")
         for round in 0..<8 {
             // Time passes: the faults are to come while apps are at work.
@@ -67,7 +67,8 @@ package struct StateLoad: Sendable {
                 try await stage.startController()
                 note("the controller was killed, and is there again")
             }
-            try await check(controller, groups)
+            try await check(controller)
+            if round % 3 == 2 { try await check(controller, order, groups) }
         }
         for group in groups { group.bringBack() }
         let repaired = ContinuousClock.now
@@ -79,29 +80,42 @@ package struct StateLoad: Sendable {
             }
             for group in groups { group.tick(flapping: false) }
             try await Task.sleep(for: .milliseconds(200))
-            progress = try await check(controller, groups)
+            progress = try await check(controller)
         }
+        try await check(controller, order, groups)
         note("all are done, \(Self.seconds(repaired.duration(to: .now))) after the last fault: \(progress.line)")
         meter.read(stage.processes + [("devices", getpid())])
         say("\(groups.reduce(0) { $0 + $1.reported }) reports; \(meter.line)")
     }
 
-    /// Nobody counts as done who did not report, and the states add up to the list (FL-13, FL-14).
+    /// The states add up to the list (FL-14).
     @discardableResult
-    private func check(
-        _ controller: ControllerQuestions,
-        _ groups: [SimulatedDevices]
-    ) async throws -> ControllerQuestions.Progress {
+    private func check(_ controller: ControllerQuestions) async throws -> ControllerQuestions.Progress {
         let progress = try await controller.progress()
-        // Counted afterwards: what is done stays done.
-        let done = groups.reduce(0) { $0 + $1.done }
-        guard progress.done <= done else {
-            throw Violation(description: "\(progress.done) count as done, \(done) are: \(progress.line)")
-        }
         guard progress.counts.values.reduce(0, +) == count, progress.total == count else {
             throw Violation(description: "\(count) devices are listed, and counted: \(progress.line)")
         }
         return progress
+    }
+
+    /// Each device that counts as done has said so, and is (FL-13).
+    private func check(
+        _ controller: ControllerQuestions,
+        _ order: UInt64,
+        _ groups: [SimulatedDevices]
+    ) async throws {
+        let counted = try await controller.done(order)
+        // Looked at afterwards: what is done stays done.
+        let done = groups.flatMap { $0.done(order) }
+        let wrong = counted.filter { name in
+            guard let index = Int(name.dropFirst(SimulatedDevices.name(0).count - 1)), index < done.count else {
+                return true
+            }
+            return !done[index]
+        }
+        guard wrong.isEmpty else {
+            throw Violation(description: "\(wrong.count) count as done and are not, or are silent: \(wrong.prefix(5))")
+        }
     }
 
     static func seconds(_ duration: Duration) -> String {

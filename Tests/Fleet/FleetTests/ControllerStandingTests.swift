@@ -1,0 +1,118 @@
+import Fleet
+import StrictJSON
+import Testing
+
+/// What the controller says of a device: never more than is true.
+@Suite("What the controller says of a device")
+struct ControllerStandingTests {
+    private static func given() throws -> (ControllerState, RecordedOrder) {
+        var controller = try ControllerTests.controller("a")
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        return (controller, try #require(controller.orders.last))
+    }
+
+    private static func standing(_ controller: ControllerState, _ order: RecordedOrder) throws -> Standing {
+        try #require(controller.standings(of: order, now: 0).first).standing
+    }
+
+    @Test("a device ends its session by itself by the time that it was last connected, and its limit; if at all")
+    func endsBy() throws {
+        var (controller, _) = try Self.given()
+        func endsBy() -> Double? { controller.devices["a"]?.endsBy }
+        func hear(_ isOnline: Bool, _ now: Double) {
+            controller.received(.presence(device: "a"), .presence(isOnline: isOnline), sent: nil, now: now)
+        }
+        var report = ControllerTests.report(seen: 100)
+        (report.contactTimeout, report.session) = (600, 9)
+        ControllerTests.hear(&controller, report, now: 50)
+        #expect(endsBy() == nil, "the server has said nothing of it")
+        hear(true, 60)
+        #expect(endsBy() == nil, "it is connected, and hears heartbeats")
+        hear(false, 5000)
+        // It has heard heartbeats until shortly before, long after its last report.
+        #expect(endsBy() == 5600)
+        hear(true, 6000)
+        #expect(endsBy() == nil)
+        hear(false, 7000)
+        // A live report: it is connected after all.
+        (report.sequence) = 2
+        ControllerTests.hear(&controller, report, now: 7100)
+        #expect(endsBy() == nil)
+        hear(false, 7200)
+        #expect(endsBy() == 7800)
+        for change: (inout DeviceReport) -> Void in [
+            { $0.mode = DeviceReport.unknownMode }, { $0.session = nil }, { $0.contactTimeout = nil },
+            { $0.result = .init(order: 100, outcome: .refused, ended: 7) },
+        ] {
+            var other = report
+            change(&other)
+            var copy = controller
+            other.sequence = 3
+            copy.received(.reported(device: "a"), .reported(other), sent: nil, now: 7300)
+            #expect(copy.devices["a"]?.isOnline == false && copy.devices["a"]?.endsBy == nil)
+        }
+    }
+
+    @Test("what the server said of connections counts until it accepts the controller anew: it may have lost its data")
+    func staleConnections() throws {
+        var (controller, _) = try Self.given()
+        controller.received(.presence(device: "a"), .presence(isOnline: true), sent: nil, now: 0)
+        let known = controller.revision
+        controller.disconnected()
+        #expect(controller.devices["a"]?.isOnline == true, "as it was, while nothing is known")
+        controller.connected()
+        #expect(controller.devices["a"]?.isOnline == nil)
+        #expect(try #require(controller.devices["a"]).changedAt > known, "whoever follows the fleet is told")
+        _ = controller.nextPresenceWanted(now: 10)
+        #expect(controller.nextPresenceWanted(now: 30) == .devices(["a"]))
+    }
+
+    @Test("FL-13: a device on which a session is open that was over is not done")
+    func openAgain() throws {
+        var (controller, order) = try Self.given()
+        var report = ControllerTests.report(seen: 101)
+        ControllerTests.hear(&controller, report)
+        #expect(try Self.standing(controller, order).isDone)
+        for (session, word) in [7: "refused", 6: "refused", 8: "clean"] {
+            (report.session, report.sequence) = (UInt64(session), report.sequence + 1)
+            ControllerTests.hear(&controller, report)
+            #expect(try Self.standing(controller, order).word == word, "session \(session)")
+        }
+    }
+
+    @Test(
+        "apps that the device has stopped, with their data deleted in their place, are no receipts, and are told apart"
+    )
+    func enforced() throws {
+        var (controller, order) = try Self.given()
+        var report = ControllerTests.report(seen: 101)
+        report.rounds = [.init(session: 7, finished: 1, waived: 2, enforced: 3, owing: [])]
+        ControllerTests.hear(&controller, try DeviceReport(report.json))
+        #expect(try Self.standing(controller, order) == .clean(waived: 2, enforced: 3))
+        let counts = controller.progress(of: order, now: 0, atMost: 9).counts
+        #expect(counts.waived == 2 && counts.enforced == 3)
+        #expect(try OrderCounts(counts.text) == counts)
+        #expect(try OrderCounts("0 0 0 0 0 0 1 2").waived == 2)
+    }
+
+    @Test(
+        "FL-11: a report with an entry that cannot be read is taken, and whoever cannot be named owes",
+        arguments: [
+            #"{"app":"\#(String(repeating: "a", count: 700))","progress":"told"}"#, #"{"app":1,"progress":"told"}"#,
+            #"{"progress":"told"}"#, "7", #"{"app":"a\u0000","progress":"\#(String(repeating: "p", count: 99))"}"#,
+        ]
+    )
+    func badEntry(entry: String) throws {
+        var (controller, order) = try Self.given()
+        let text = """
+            {"seen":{"all":101,"own":0},"mode":"shared","sequence":9,"result":{"order":101,"outcome":"signed-out","ended":7},
+             "rounds":[{"session":7,"finished":1,"owing":[\(entry),{"app":"notes","progress":"told"}],"steps":[\(entry),1]}]}
+            """
+        let report = try DeviceReport(try JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: 16 << 10)))
+        ControllerTests.hear(&controller, report)
+        let device = try #require(controller.devices["a"]?.report)
+        #expect(device.rounds.first?.owes == 2 && device.rounds.first?.owing.last?.app == "notes")
+        #expect(device.rounds.flatMap(\.owing).allSatisfy { $0.app.utf8.count < 200 && $0.progress.count <= 21 })
+        #expect(try !Self.standing(controller, order).isDone)
+    }
+}
