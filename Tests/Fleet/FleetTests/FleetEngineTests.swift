@@ -254,6 +254,45 @@ struct FleetEngineTests {
         withExtendedLifetime(a) {}
     }
 
+    @Test("--json names the order at once; --watch shows each change of an order until all are done, or of all orders")
+    func watched() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        let (a, heard) = try await Self.device("a", on: stage)
+        func give() async throws -> UInt64 {
+            let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
+            let line = outcome.lines.first ?? ""
+            #expect(line.hasPrefix("{\"recorded\": ") && line.hasSuffix("}"), "\(outcome)")
+            return try #require(UInt64(line.filter(\.isNumber)))
+        }
+        func watch(_ words: String...) throws -> ChildProcess {
+            try ChildProcess(
+                ChildProcess.built("shared-device"),
+                ["fleet", "status", "--watch", "--json"] + words,
+                environment: ["NOTIFY_CENTER_BUS": stage.bus.address]
+            )
+        }
+        let first = try await give()
+        let (all, one) = (try watch(), try watch("--order", "\(first)"))
+        func shows(_ process: ChildProcess, _ order: UInt64, _ words: String) -> Bool {
+            process.lines.contains { $0.contains("\"order\":\(order)") && $0.contains(words) }
+        }
+        try await eventually("both show who is not done") {
+            shows(all, first, "\"unknown\":1") && shows(one, first, "\"unknown\":1")
+        }
+        try await eventually("the order is there") { !Self.orders(heard).isEmpty }
+        try a.publish(Self.reported("a", Self.report(seen: first, sequence: 1)))
+        #expect(await one.exitStatus() == 0)
+        #expect(shows(one, first, "\"nobody\":1"))
+        try await eventually("so does the other") { shows(all, first, "\"nobody\":1") }
+        let second = try await give()
+        try await eventually("and the next order") { shows(all, second, "\"undoneCount\":1") }
+        #expect(all.isRunning && zip(all.lines, all.lines.dropFirst()).allSatisfy { $0 != $1 }, "\(all.lines)")
+        all.kill()
+    }
+
     @Test("metrics count the devices of the last order, and say when no controller answers")
     func metrics() async throws {
         let stage = try await FleetStage()

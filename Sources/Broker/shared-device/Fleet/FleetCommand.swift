@@ -23,11 +23,12 @@ struct FleetSignOutCommand: ParsableCommand {
         commandName: "sign-out",
         abstract: "Orders devices to sign out whoever is signed in.",
         discussion: """
-            Prints the order's number once it is recorded, then counts as they change, then who is not done, the worst first. The order \
-            stands until a later one takes its place, also for devices that are off.
-            Exit status: 0 each device has reported that the session is over and that each app has deleted its data, or was waived; 75 the time \
-            is over and some have not; 69 it is recorded, but the MQTT server is out of reach or does not take it, or no controller answers; 77 not \
-            permitted.
+            Prints the order's number once it is recorded, then counts as they change, then who is not done, the worst first; with --json, \
+            {"recorded": NUMBER} in a line, and then the whole as one object. The order stands until a later one takes its place, also for devices \
+            that are off.
+            Exit status: 0 each device has reported that the session is over and that each app has deleted its data, or was waived, or was stopped \
+            and its data deleted in its place; 75 the time is over and some have not; 69 it is recorded, but the MQTT server is out of reach or does \
+            not take it, or no controller answers; 77 not permitted.
             """
     )
 
@@ -49,7 +50,7 @@ struct FleetSignOutCommand: ParsableCommand {
     @Option(help: ArgumentHelp("How many seconds to wait for the devices.", valueName: "seconds"))
     var wait: Double = 30
 
-    @Flag(help: "Prints a JSON object at the end, for programs.")
+    @Flag(help: "JSON, for programs: a line with the number, and an object at the end.")
     var json = false
 
     @OptionGroup var controller: FleetOptions
@@ -76,7 +77,7 @@ struct FleetSignOutCommand: ParsableCommand {
             guard let number = try client.call(.signOut, request)["order"]?.unsignedValue else {
                 throw CommandFailure(status: EX_SOFTWARE, description: "the controller's answer lacks “order”")
             }
-            if !json { try emit("recorded: order \(number)") }
+            try emit(json ? "{\"recorded\": \(number)}" : "recorded: order \(number)")
             let progress = try client.follow(number, within: wait) { if !json { try emit($0) } }
             try emit(
                 json ? Form.json(progress) : progress.table.joined(separator: "\n"),
@@ -107,20 +108,33 @@ extension FleetClient {
         within seconds: Double,
         changed: (String) throws -> Void
     ) throws -> OrderProgress {
+        var shown: String?
+        return try followAll(number, within: seconds) { progress in
+            guard progress.line != shown else { return }
+            try changed("  " + progress.line)
+            shown = progress.line
+        }
+    }
+
+    /// The same, each time that something may be another.
+    fileprivate func followAll(
+        _ number: UInt64?,
+        within seconds: Double,
+        changed: (OrderProgress) throws -> Void
+    ) throws -> OrderProgress {
         let deadline = ContinuousClock.now + .seconds(seconds)
-        var (revision, shown): (UInt64?, String?)
+        var revision: UInt64?
         while true {
             let left = max(0, ContinuousClock.now.duration(to: deadline) / .seconds(1))
-            var request: Fields = ["order": .uint64(number), "wait": .double(min(left, FleetProtocol.longestWait))]
+            var request: Fields = ["wait": .double(min(left, FleetProtocol.longestWait))]
+            if let number { request["order"] = .uint64(number) }
             if let revision { request["revision"] = .uint64(revision) }
             let fields = try call(.getOrder, request)
             revision = fields["revision"]?.unsignedValue
             let progress = OrderProgress(fields)
-            if progress.line != shown {
-                try changed("  " + progress.line)
-                shown = progress.line
-            }
-            if progress.isDone || left <= 0 { return progress }
+            try changed(progress)
+            // Who watches the last order wants to see the next one, too.
+            if number != nil && progress.isDone || left <= 0 { return progress }
         }
     }
 }
@@ -129,7 +143,12 @@ struct FleetStatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
         abstract: "Shows how far the devices are with an order.",
-        discussion: "Exit status: 0 all are done; 75 some are not."
+        discussion: """
+            With --watch it shows each change until all are done; of the last order, where none is named, until it is ended (Ctrl-C): then also the \
+            orders that come after it. On a terminal each change takes the place of what was shown; elsewhere, and with --json (an object in a line each), \
+            it follows.
+            Exit status: 0 all are done; 75 some are not.
+            """
     )
 
     @Option(help: ArgumentHelp("The order; otherwise the last one.", valueName: "number"))
@@ -138,19 +157,38 @@ struct FleetStatusCommand: ParsableCommand {
     @Flag(help: "As a JSON object, for programs.")
     var json = false
 
+    @Flag(help: "Shows each change.")
+    var watch = false
+
     @OptionGroup var controller: FleetOptions
+
+    private static func text(_ progress: OrderProgress) -> String {
+        let time = progress.at.map { " of \(Form.time($0))" } ?? ""
+        let reason = progress.reason.isEmpty ? "" : ": \(Terminal.printable(progress.reason))"
+        let lines = [Terminal.bold("order \(progress.order)\(time)\(reason)"), progress.line] + progress.table
+        return lines.joined(separator: "\n")
+    }
+
+    /// Shows each change, and returns the last.
+    private func follow(_ client: FleetClient) throws -> OrderProgress {
+        var shown: String?
+        return try client.followAll(order, within: 1e9) { progress in
+            let text = json ? try Form.json(progress, pretty: false) : Self.text(progress)
+            guard text != shown else { return }
+            try emit((!json && isatty(STDOUT_FILENO) == 1 ? "\u{1B}[H\u{1B}[J" : "") + text)
+            shown = text
+        }
+    }
 
     func run() throws {
         try reportingFailure {
-            let request: FleetClient.Fields = order.map { ["order": .uint64($0)] } ?? [:]
-            let progress = OrderProgress(try controller.connect().call(.getOrder, request))
-            if json {
-                try emit(Form.json(progress))
+            let client = try controller.connect()
+            let progress: OrderProgress
+            if watch {
+                progress = try follow(client)
             } else {
-                let time = progress.at.map { " of \(Form.time($0))" } ?? ""
-                let reason = progress.reason.isEmpty ? "" : ": \(Terminal.printable(progress.reason))"
-                let lines = [Terminal.bold("order \(progress.order)\(time)\(reason)"), progress.line] + progress.table
-                try emit(lines.joined(separator: "\n"))
+                progress = OrderProgress(try client.call(.getOrder, order.map { ["order": .uint64($0)] } ?? [:]))
+                try emit(json ? Form.json(progress) : Self.text(progress))
             }
             guard !progress.isDone else { return }
             if let obstacle = progress.obstacle { warn(obstacle) }
