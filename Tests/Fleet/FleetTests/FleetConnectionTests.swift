@@ -158,6 +158,35 @@ struct FleetConnectionTests {
         withExtendedLifetime(client) {}
     }
 
+    @Test("FL-10: nobody is offered less than TLS 1.2, also where the system's OpenSSL would offer it")
+    func oldTLS() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        let server = try Listener()
+        let text = try String(contentsOfFile: stage.path("a.json"), encoding: .utf8)
+        try text.replacing("\"port\": \(stage.port)", with: "\"port\": \(server.port)")
+            .write(toFile: stage.path("a.json"), atomically: true, encoding: .utf8)
+        let system = """
+            openssl_conf = all
+            [all]
+            ssl_conf = ssl
+            [ssl]
+            system_default = old
+            [old]
+            MinProtocol = TLSv1
+            CipherString = DEFAULT@SECLEVEL=0
+            """
+        try system.write(toFile: stage.path("openssl.cnf"), atomically: true, encoding: .utf8)
+        let agent = try ChildProcess(
+            ChildProcess.built("shared-device-agent"),
+            ["--bus", stage.bus.address, "--configuration", stage.path("a.json"), "--state", stage.path("a-state")],
+            environment: ["OPENSSL_CONF": stage.path("openssl.cnf")]
+        )
+        let versions = try tlsVersions(of: try await onThread { try server.read() })
+        #expect(versions.contains(0x0304) && versions.allSatisfy { $0 >= 0x0303 }, "\(versions)")
+        agent.kill()
+    }
+
     @Test("FL-10: a credential of systemd's is a key that an access list shows to the unit")
     func credential() throws {
         let directory = try TemporaryDirectory("credentials")
@@ -243,6 +272,31 @@ private struct Greeting {
         willProperties = try numbers()
         texts += [try text(), try text()]
     }
+}
+
+/// The versions of TLS that a client offers with its first message, by RFC 8446, 4.1.2 and 4.2.1.
+private func tlsVersions(of hello: [UInt8]) throws -> [Int] {
+    var rest = hello[...]
+    func take(_ count: Int) throws -> ArraySlice<UInt8> {
+        guard rest.count >= count else { throw Greeting.Wrong() }
+        defer { rest = rest.dropFirst(count) }
+        return rest.prefix(count)
+    }
+    func number(_ count: Int) throws -> Int { try take(count).reduce(0) { $0 << 8 | Int($1) } }
+    // A record of the handshake, and in it the client's greeting.
+    guard try number(1) == 22, try number(4) & 0xFFFF == rest.count, try number(1) == 1 else { throw Greeting.Wrong() }
+    _ = try number(3)
+    let highest = try number(2)
+    _ = try take(32)
+    for width in [1, 2, 1] { _ = try take(try number(width)) }
+    _ = try number(2)
+    while !rest.isEmpty {
+        let (kind, content) = (try number(2), try take(try number(2)))
+        guard kind == 43 else { continue }
+        let versions = Array(content.dropFirst())
+        return stride(from: 0, to: versions.count - 1, by: 2).map { Int(versions[$0]) << 8 | Int(versions[$0 + 1]) }
+    }
+    return [highest]
 }
 
 /// A socket of this machine's that somebody connects to.

@@ -3,6 +3,7 @@ import FleetStage
 import Foundation
 import MQTTClient
 import NotifyCenterTestKit
+import SQLite
 import Testing
 
 /// The controller, the command and a real mosquitto with TLS; devices are clients of the test, honest and hostile.
@@ -208,6 +209,48 @@ struct FleetEngineTests {
         try await eventually("the next order has a higher number") {
             Self.orders(heard).contains { $0.number > order.number }
         }
+    }
+
+    @Test("FL-12: an order that the disk does not take is refused, and nobody hears of it")
+    func fullDisk() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        let (a, heard) = try await Self.device("a", on: stage)
+        // As long as somebody else writes into the file, the disk takes nothing.
+        let file = try SQLiteConnection(path: stage.path("controller/fleet.sqlite"))
+        try file.execute("BEGIN IMMEDIATE")
+        for target in [["--all"], ["--device", "a"]] {
+            let outcome = try await stage.fleet(["sign-out", "--reason", "lost", "--wait", "0"] + target)
+            #expect(![0, 69, 75].contains(outcome.status) && outcome.lines.isEmpty, "\(outcome)")
+        }
+        #expect(try await stage.fleet("status").lines.isEmpty, "there is no order")
+        try file.execute("ROLLBACK")
+        _ = try await stage.fleet("sign-out", "--all", "--reason", "kept", "--wait", "0")
+        try await eventually("a has the order") { !Self.orders(heard).isEmpty }
+        // The server passes on what it got before in the same order.
+        #expect(Set(Self.orders(heard).map(\.reason)) == ["kept"])
+        withExtendedLifetime(a) {}
+    }
+
+    @Test("FL-12: an order is on the disk before it is published: killed in between, the controller publishes it later")
+    func killedBeforePublishing() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        try await stage.killEngine(losesData: true)
+        try await eventually("the controller knows") { stage.controllerText.contains("connection") }
+        for target in [["--all"], ["--device", "a"]] {
+            _ = try await stage.fleet(["sign-out", "--reason", "x", "--wait", "0"] + target)
+        }
+        await stage.killController()
+        try await stage.startEngine()
+        let (a, heard) = try await Self.device("a", on: stage)
+        try await stage.startController()
+        try await eventually("both orders are there") { Set(Self.orders(heard)).count == 2 }
+        withExtendedLifetime(a) {}
     }
 
     @Test(
