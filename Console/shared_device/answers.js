@@ -78,8 +78,10 @@ export function entriesOf(answer) {
     }));
 }
 
-/** What kept an answer away: `denied`, or `gone` for whatever says nothing of this person's rights. */
+/** What kept an answer away: `denied`; `busy` where as many questions of this user are open as may be; `gone` for whatever says nothing of either. */
 export function problemOf(error) {
     const name = error?.name ?? error?.problem ?? "";
+    if (name === "org.freedesktop.DBus.Error.LimitsExceeded")
+        return "busy";
     return name.endsWith(".Error.not_permitted") || name === "org.freedesktop.DBus.Error.AccessDenied" || name === "access-denied" ? "denied" : "gone";
 }

@@ -9,13 +9,13 @@ import { segmentsOf, withOutages } from "./day.js";
 import { most } from "./entries.js";
 import { LogList } from "./loglist.js";
 import { isSettled, rowsOf, summaryOf } from "./rounds.js";
-import { clock, consequence, count, namesOf, policy, span } from "./words.js";
+import { busy, clock, consequence, count, namesOf, policy, span } from "./words.js";
 
 const broker = new Broker();
 const state = {
     device: null, round: null,
-    /** `asking`, `known`, `gone`, `denied`. */
-    link: "asking",
+    /** `asking`, `known`, `gone`, `busy`, `denied`; and whether the log is `busy`. */
+    link: "asking", isLogBusy: false,
     /** The device's clock less this browser's, in seconds, and this browser's time of the last answer. */
     skew: 0, answeredAt: null,
     chosen: null, opened: new Set(), isTable: false, outages: [], hasWholeLog: false,
@@ -33,7 +33,7 @@ async function followDevice() {
             asksPerson = false;
             const session = state.chosen ?? device.rounds[device.rounds.length - 1];
             const round = session === undefined ? null : roundOf(await broker.round(session));
-            if (state.link === "gone" && state.answeredAt)
+            if (["gone", "busy"].includes(state.link) && state.answeredAt)
                 state.outages.push({ from: state.answeredAt, to: device.time });
             revision = device.revision;
             state.skew = device.time - Date.now() / 1000;
@@ -44,7 +44,7 @@ async function followDevice() {
             revision = null;
             const link = problemOf(error);
             if (link !== state.link)
-                write(at("announcement"), link === "denied" ? "You may not see this device." : "The broker does not answer: who is signed in is unknown.");
+                write(at("announcement"), link === "denied" ? "You may not see this device." : link === "busy" ? busy : "The broker does not answer: who is signed in is unknown.");
             state.link = link;
             // What somebody saw while they had the right is not theirs to see now.
             if (link === "denied")
@@ -69,9 +69,12 @@ async function followLog() {
                 fillLog(entries[0]);
             }
             newest = Math.max(newest, ...entries.map(entry => entry.sequence));
+            state.isLogBusy = false;
             log.add(entries);
             draw();
-        } catch {
+        } catch (error) {
+            state.isLogBusy = problemOf(error) === "busy";
+            draw();
             await broker.pause(state.link === "denied" ? 30 : 1);
         }
     }
@@ -121,7 +124,7 @@ function draw() {
 
 function drawNow() {
     const { device, link } = state;
-    document.body.dataset.link = link;
+    document.body.dataset.link = link === "busy" ? "gone" : link;
     document.body.dataset.has = device ? "device" : "nothing";
     drawNotice();
     drawSession();
@@ -140,10 +143,14 @@ function drawNow() {
 
 function drawNotice() {
     const notice = at("notice");
-    const { link, answeredAt } = state;
-    notice.hidden = link === "known" || link === "asking";
-    if (link === "gone") {
-        const time = answeredAt ? `Its last answer is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not answered since this page was opened.";
+    const { link, answeredAt, isLogBusy } = state;
+    notice.hidden = link === "known" && !isLogBusy || link === "asking";
+    const time = answeredAt ? `Its last answer is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not answered since this page was opened.";
+    if (link === "known") {
+        fill(notice, "log", html("strong", {}, "The log is not followed."), ` ${busy}`);
+    } else if (link === "busy") {
+        fill(notice, `busy ${time}`, html("strong", {}, "The broker does not answer this page."), ` ${busy} ${time}`);
+    } else if (link === "gone") {
         fill(notice, `gone ${time}`, html("strong", {}, "The broker does not answer."), ` ${time}`);
     } else if (link === "denied") {
         fill(notice, "denied", html("strong", {}, "You may not see this device."),
@@ -158,7 +165,7 @@ function drawSession() {
     write(at("session-heading"), link === "asking" ? "Asking the broker …" : !isKnown ? "Unknown" : device.mode !== "shared" ? "This device is personal" : device.account ? device.account.name : "Nobody is signed in");
     at("session").dataset.state = !isKnown ? "unknown" : device.account ? "signed-in" : "nobody";
     const hadBeen = device?.account ? `${device.account.name} was signed in` : "nobody was signed in";
-    write(at("since"), !device ? (link === "gone" ? "Whether somebody is signed in cannot be told." : "")
+    write(at("since"), !device ? (["gone", "busy"].includes(link) ? "Whether somebody is signed in cannot be told." : "")
         : !isKnown ? `At the last answer ${hadBeen}.`
         : device.account ? `Signed in since ${clock(device.signedInAt ?? device.time, now())}, for ${span(Math.max(1, Math.floor(now() - (device.signedInAt ?? now()))))}`
         : device.heldFor.length ? `The next sign-in waits for ${device.heldFor.map(namesOf(device.heldFor)).join(", ")}.` : "The device is ready for the next person.");

@@ -51,6 +51,9 @@ export function namesOf(keys) {
     return key => names.get(key) ?? key;
 }
 
+/** Why a service answers nothing to this page, while it answers others. */
+export const busy = "This page is open too often: as many questions of this user wait for an answer as may. Close it in other windows and browsers; it goes on by itself.";
+
 /** The policy in a sentence. */
 export function policy({ policy, timeout }) {
     if (policy === "strict")

@@ -41,7 +41,7 @@ const list = value => Array.isArray(value) ? value : [];
 /** The answer of GetOrders. */
 export function ordersOf(answer) {
     return list(plain(answer).orders).filter(order => number(order?.order) !== null).map(order => ({
-        number: order.order, at: number(order.at), reason: text(order.reason), isForAll: order.all === true, devices: list(order.devices).length, isCut: list(order.devices).length >= 1000,
+        number: order.order, at: number(order.at), reason: text(order.reason), isForAll: order.all === true, devices: number(order.count) ?? list(order.devices).length,
     }));
 }
 
@@ -51,7 +51,7 @@ export function progressOf(answer) {
     const counts = Object.entries(fields.counts ?? {}).filter(([, count]) => number(count) !== null);
     return {
         number: number(fields.order), at: number(fields.at), reason: text(fields.reason), isForAll: fields.all === true, session: number(fields.session),
-        total: number(fields.total) ?? 0, undone: number(fields.undoneCount) ?? Infinity, waived: number(fields.waived) ?? 0, counts: Object.fromEntries(counts),
+        total: number(fields.total) ?? 0, undone: number(fields.undoneCount) ?? Infinity, waived: number(fields.waived) ?? 0, enforced: number(fields.enforced) ?? 0, counts: Object.fromEntries(counts),
         rows: list(fields.undone).map(rowOf).filter(row => row.name),
     };
 }

@@ -4,14 +4,14 @@ import { problemOf } from "../shared_device/answers.js";
 import { at, fill, followTheme, html, offer, svg, write } from "../shared_device/dom.js";
 import * as drawing from "../shared_device/drawing.js";
 import { isSettled, rowsOf, summaryOf } from "../shared_device/rounds.js";
-import { clock, count, namesOf, span } from "../shared_device/words.js";
+import { busy, clock, count, namesOf, span } from "../shared_device/words.js";
 import { Controller, deviceOf, ordersOf, pageOf, progressOf } from "./controller.js";
 import { DeviceList } from "./devicelist.js";
-import { networkOf, noteOf, partsOf, restated, sentenceOf, signedInOf, stateOf, states, updated } from "./rows.js";
+import { networkOf, noteOf, partsOf, restated, sentenceOf, signedInOf, standingOf, stateOf, states, stuckOf, updated } from "./rows.js";
 
 const controller = new Controller();
 const state = {
-    /** `asking`, `known`, `gone`, `denied`. */
+    /** `asking`, `known`, `gone`, `busy`, `denied`. */
     link: "asking",
     /** The controller's clock less this browser's, in seconds, and its time of the last answer. */
     skew: 0, answeredAt: null,
@@ -26,8 +26,11 @@ const list = new DeviceList(now, name => openDevice(name, true));
 /** The least time between two questions, in seconds: a fleet that cleans up changes all the time. */
 const rest = 0.5;
 
+/** The least time between two questions for all devices because time alone has made some late, in seconds. */
+const lateness = 20;
+
 async function follow() {
-    let [revision, about, highest] = [null, "", null];
+    let [revision, about, highest, wholeAt] = [null, "", null, 0];
     for (;;) {
         try {
             const [owners, chosen] = [controller.owners, state.chosen];
@@ -55,13 +58,21 @@ async function follow() {
             Object.assign(state, { link: "known", answeredAt: first.time, about: first, orders: news, progress });
             if (state.opened && (first.isWhole || rows.some(row => row.name === state.opened.name)))
                 await openDevice(state.opened.name, false);
+            // Time alone makes an app that owes one that is late, with which the device does not change. An order's answer counts all, and names the worst.
+            const row = state.opened && state.rows.get(state.opened.name);
+            if (row && row.state !== state.opened.state)
+                state.opened = { ...state.opened, ...standingOf(row) };
+            if (first.isWhole)
+                wholeAt = performance.now() / 1000;
+            else if (progress && (progress.counts.stuck ?? 0) !== stuckOf(state.rows) && performance.now() / 1000 - wholeAt > lateness)
+                revision = null;
             draw();
             await controller.pause(rest);
         } catch (error) {
             about = "";
             const link = problemOf(error);
             if (link !== state.link)
-                write(at("announcement"), link === "denied" ? "You may not see this fleet." : "The controller does not answer: how the devices are is unknown.");
+                write(at("announcement"), link === "denied" ? "You may not see this fleet." : link === "busy" ? busy : "The controller does not answer: how the devices are is unknown.");
             state.link = link;
             // What somebody saw while they had the right is not theirs to see now.
             if (link === "denied")
@@ -136,7 +147,7 @@ function draw() {
 
 let listed = null;
 function drawNow() {
-    document.body.dataset.link = state.link;
+    document.body.dataset.link = state.link === "busy" ? "gone" : state.link;
     document.body.dataset.has = state.about ? "device" : "nothing";
     drawNotice();
     drawOrder();
@@ -153,9 +164,10 @@ function drawNotice() {
     const problems = link !== "known" ? [] : [about.isConnected ? "" : "The controller does not reach the MQTT server: what is below is what devices said before.", about.problem,
         about.refusal && `The MQTT server does not take an order, and gets it again until it does: ${about.refusal}`].filter(Boolean);
     notice.hidden = link === "asking" || link === "known" && !problems.length;
-    if (link === "gone") {
-        const time = answeredAt ? `Its last answer is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not answered since this page was opened.";
-        fill(notice, `gone ${time}`, html("strong", {}, "The controller does not answer."), ` ${time}`);
+    const time = answeredAt ? `Its last answer is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not answered since this page was opened.";
+    if (link === "gone" || link === "busy") {
+        const words = link === "busy" ? [html("strong", {}, "The controller does not answer this page."), ` ${busy} ${time}`] : [html("strong", {}, "The controller does not answer."), ` ${time}`];
+        fill(notice, `${link} ${time}`, ...words);
     } else if (link === "denied") {
         fill(notice, "denied", html("strong", {}, "You may not see this fleet."), " Turn on administrative access, at the top of this window: the controller answers root and its own user. ",
             html("button", { type: "button", click: () => controller.reconnect() }, "Ask again"));
@@ -168,7 +180,7 @@ function drawOrder() {
     const { link, about, progress, orders } = state;
     const isKnown = link === "known";
     write(at("order-heading"), link === "asking" ? "Asking the controller …" : !about ? "Unknown" : progress ? `Order ${progress.number}${isKnown ? "" : ", as it was"}` : "No order was given yet");
-    offer(at("order-choice"), orders.length ? orders.map(order => [String(order.number), `${order.number}, ${order.isForAll ? "all devices" : order.isCut ? `${order.devices} devices or more` : count(order.devices, "device")}`]) : [["", "none yet"]]);
+    offer(at("order-choice"), orders.length ? orders.map(order => [String(order.number), `${order.number}, ${order.isForAll ? "all devices" : count(order.devices, "device")}`]) : [["", "none yet"]]);
     at("order-choice").disabled = !isKnown || !orders.length;
     if (progress && at("order-choice").value !== String(progress.number))
         at("order-choice").value = String(progress.number);

@@ -38,7 +38,7 @@ export function noteOf(row, now) {
     if (row.state === "unreachable" && row.since !== null)
         notes.push(`last report ${clock(row.since, now)}`);
     if (row.signsOutBy !== null)
-        notes.push(`signs out by itself by ${clock(row.signsOutBy, now)}`);
+        notes.push(`if it runs, its session ends by itself by ${clock(row.signsOutBy, now)}`);
     if (row.detail)
         notes.push(row.detail);
     if (!row.isListed)
@@ -66,9 +66,10 @@ export function sentenceOf(progress) {
     if (progress.total === 0)
         return { style: "waits", text: "No device is in the list: nobody is waited for." };
     const done = progress.total - progress.undone;
-    const waived = progress.waived ? ` ${count(progress.waived, "app")} ${progress.waived === 1 ? "was" : "were"} waived on the devices.` : "";
-    return progress.undone === 0 ? { style: "good", text: `✓ All ${count(progress.total, "device")} have done it.${waived}` }
-        : { style: "waits", text: `◑ ${done} of ${count(progress.total, "device")} have done it, ${progress.undone} ${progress.undone === 1 ? "has" : "have"} not.${waived}` };
+    const apps = (number, what) => number ? ` ${count(number, "app")} ${number === 1 ? "was" : "were"} ${what}.` : "";
+    const without = apps(progress.waived, "waived on the devices") + apps(progress.enforced ?? 0, "stopped by the devices, and the data deleted in their place");
+    return progress.undone === 0 ? { style: "good", text: `✓ All ${count(progress.total, "device")} have done it.${without}` }
+        : { style: "waits", text: `◑ ${done} of ${count(progress.total, "device")} have done it, ${progress.undone} ${progress.undone === 1 ? "has" : "have"} not.${without}` };
 }
 
 /** The rows with news over them. What an order says of a device is newer than what the device's last change brought. */
@@ -79,12 +80,18 @@ export function updated(rows, news) {
     return all;
 }
 
+/** How many are stuck. */
+export const stuckOf = rows => [...rows.values()].filter(row => row.state === "stuck").length;
+
+/** What an order says of a device, of all that there is to know of it. */
+export const standingOf = ({ state, owing, owes, since, signsOutBy, detail }) => ({ state, owing, owes, since, signsOutBy, detail });
+
 /** Takes over what an order's answer says of those that are not done, of which time alone may have changed the state. */
 export function restated(rows, undone) {
     for (const one of undone) {
         const row = rows.get(one.name);
         if (row && row.state !== one.state)
-            rows.set(one.name, { ...row, state: one.state, owing: one.owing, owes: one.owes, since: one.since, detail: one.detail });
+            rows.set(one.name, { ...row, ...standingOf(one) });
     }
     return rows;
 }

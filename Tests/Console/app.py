@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""A listener app: app.py NAME [--delay SECONDS] [--fails COUNT]. Its standard input: signin USER PASSWORD."""
+"""A listener app: app.py NAME [--delay SECONDS] [--fails COUNT]. Its standard input: signin USER PASSWORD; stop, until SIGCONT."""
 
 import argparse
+import os
 import select
+import signal
 import sys
 import time
 
@@ -45,5 +47,8 @@ while True:
         words = sys.stdin.readline().split()
         if not words:
             break
+        if words[0] == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+            continue
         call("SignIn", username=("s", words[1]), password=("s", words[2]), wait=("d", 5.0))
         print("signed in", flush=True)

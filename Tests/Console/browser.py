@@ -1,6 +1,7 @@
 """What a person sees and does in the console: Chromium against Cockpit and the broker. Run by console-check."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -53,6 +54,8 @@ def tests(device, browser):
         page.keyboard.press("Enter")
         expect(heading(page)).to_have_text("Nobody is signed in")
         expect(heading(other)).to_have_text("Nobody is signed in")
+        # It heard of it by itself, while it was open.
+        assert other.evaluate("window.seen") > 0
         pages["other"] = other
 
     def stopped_app():
@@ -62,6 +65,9 @@ def tests(device, browser):
         expect(row.locator(".state")).to_contain_text("has not heard of it")
         expect(page.locator(".rows > li .state", has_text="clean after")).to_have_count(3)
         expect(page.locator("#since")).to_contain_text("waits for photos")
+        expect(page.locator(".app-card", has_text="photos").locator(".chip.bad")).to_contain_text("owes session")
+        expect(page.locator(".app-card .chip.bad")).to_have_count(1)
+        assert row.locator(".segment.owed.open").count() == 1 and row.locator(".mark").count() == 0
         row.locator("button.name").focus()
         page.keyboard.press("Enter")
         expect(row.locator(".opened")).to_contain_text("org.example.photos")
@@ -70,6 +76,12 @@ def tests(device, browser):
         device.go_on("org.example.photos")
         expect(row.locator(".state")).to_contain_text("clean after")
         expect(page.locator("#round-summary")).to_contain_text("Every app reported its data deleted")
+        expect(page.locator(".app-card .chip.bad")).to_have_count(0)
+        for app, letters in [("photos", ["T", "B", "F"]), ("orders", ["T", "B", "F"]), ("mail", ["T", "B", "!", "F"])]:
+            drawn = page.locator(".rows > li", has_text=app)
+            assert drawn.locator(".mark text").all_text_contents() == letters, app
+            widths = [float(width.removesuffix("%")) for width in drawn.locator(".segment").evaluate_all("all => all.map(each => each.getAttribute('width'))")]
+            assert len(widths) >= 2 and sum(widths) > 1 and drawn.locator(".segment.open").count() == 0, (app, widths)
         page.locator("#as-table").click()
         expect(page.locator("tbody tr")).to_have_count(4)
         check_accessibility(page, "the table")
@@ -110,6 +122,11 @@ def tests(device, browser):
         expect(row.locator(".state")).to_contain_text("waived")
         expect(page.locator("#round-summary")).to_contain_text("1 of 4 waived")
         expect(row).to_contain_text("lost in repair")
+        page.select_option("#round-choice", index=1)
+        expect(page.locator("#round-summary")).to_contain_text("Every app reported its data deleted")
+        expect(page.locator(".rows > li", has_text="photos").locator(".state")).to_contain_text("clean after")
+        page.select_option("#round-choice", index=0)
+        expect(page.locator("#round-summary")).to_contain_text("1 of 4 waived")
         device.go_on("org.example.photos")
 
     def broker_gone():
@@ -130,6 +147,31 @@ def tests(device, browser):
         expect(heading(page)).to_have_text("Unknown", timeout=30_000)
         device.broker.send_signal(signal.SIGCONT)
         expect(heading(page)).to_have_text("Ada Lovelace")
+
+    def last_day():
+        """The last day says in words and bars for how long somebody was signed in, who owed, and what is unknown."""
+        page = pages["root"]
+        drawing = page.locator("#day-drawing")
+        label = drawing.locator("svg[role=img]").get_attribute("aria-label")
+        for state, words in [("signed-in", "signed in"), ("cleaning", "cleaning up"), ("unknown", "unknown")]:
+            assert drawing.locator(f"rect.day.{state}[height='26']").count() >= 1, (state, label)
+            assert words in label.lower() and drawing.locator(".legend li", has_text=re.compile(words, re.I)).count() == 1, label
+
+    def too_many():
+        """As many questions of a user as may be open are: the page says that it is open too often, and not that the broker is away; then it goes on."""
+        page = pages["root"]
+        revision = str(device.call("GetStatus")["revision"]["data"])
+        asking = [device.ask("GetStatus", "revision", "t", revision, "wait", "d", "60") for _ in range(40)]
+        try:
+            expect(page.locator("#notice")).to_contain_text("This page is open too often", timeout=30_000)
+            expect(page.locator("#notice")).not_to_contain_text("The broker does not answer.")
+            check_accessibility(page, "one page too many")
+        finally:
+            for process in asking:
+                process.kill()
+                process.wait()
+        expect(page.locator("#notice")).to_be_hidden()
+        expect(heading(page)).not_to_have_text("Unknown")
 
     def log_of_thousands():
         """The log filters, pauses, and keeps few rows in the page; it names no person (CO-6)."""
@@ -200,7 +242,7 @@ def tests(device, browser):
         """No script failed, and Cockpit's content policy forbade nothing."""
         assert not [error for page in pages.values() for error in getattr(page, "errors", [])]
 
-    of_device = [sees_who_is_signed_in, text_is_text, second_browser, stopped_app, quickly, waiver, broker_gone, log_of_thousands, who_may]
+    of_device = [sees_who_is_signed_in, text_is_text, second_browser, stopped_app, quickly, waiver, broker_gone, last_day, too_many, log_of_thousands, who_may]
     return [*of_device, *tests_of_fleet(device, pages), by_polkit, no_errors]
 
 

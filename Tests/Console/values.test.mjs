@@ -33,6 +33,7 @@ test("only a refusal is one; whatever else keeps an answer away means that the b
     assert.equal(answers.problemOf({ name: "org.notifycenter.SharedDevice1.Error.not_permitted" }), "denied");
     for (const error of [{ name: "org.freedesktop.DBus.Error.ServiceUnknown" }, { problem: "not-found" }, new Error("late"), null])
         assert.equal(answers.problemOf(error), "gone");
+    assert.equal(answers.problemOf({ name: "org.freedesktop.DBus.Error.LimitsExceeded" }), "busy");
 });
 
 test("spans are short and never too fine", () => {
@@ -152,6 +153,12 @@ test("the answers of a controller are read whatever is in them, and a device's r
     assert.deepEqual([device.rounds[0].session, device.rounds[0].more, device.rounds[0].apps[0].begun], [7, 2, 0.2]);
 });
 
+test("of an order that names fewer devices than it was given to, the number that it was given to is said", () => {
+    const v = (t, v) => ({ t, v });
+    const orders = fleet.ordersOf({ orders: v("aa{sv}", [{ order: v("t", 9), count: v("t", 3000), devices: v("as", []) }, { order: v("t", 8), devices: v("as", ["a"]) }]) });
+    assert.deepEqual(orders.map(order => order.devices), [3000, 1]);
+});
+
 test("devices are found by name, group and app, the worst first; what is no state counts as unknown", () => {
     const row = (name, state, fields) => ({ name, state, groups: [], owing: [], detail: "", problems: [], ...fields });
     const all = [row("b", "clean"), row("a", "clean"), row("c", "cleaning", { owing: ["notes (begun)"] }), row("d", "unknown", { groups: ["shop"] }), row("e", "")];
@@ -161,11 +168,14 @@ test("devices are found by name, group and app, the worst first; what is no stat
     assert.equal(devices.stateOf(row("x", "constructor")), "unknown");
     const rows = devices.restated(devices.updated(new Map([["c", all[2]]]), [row("c", "cleaning")]), [row("c", "stuck")]);
     assert.equal(rows.get("c").state, "stuck");
+    const standing = devices.standingOf(row("c", "stuck", { owes: 2, since: 5 }));
+    assert.deepEqual([standing.state, standing.owes, standing.since, "name" in standing], ["stuck", 2, 5, false]);
 });
 
 test("an order's bar is full where all are counted, and its sentence says who has not done it", () => {
     const parts = devices.partsOf({ counts: { clean: 3, unknown: 1 }, total: 4 });
     assert.deepEqual(parts.map(part => [part.state, part.from, part.to]), [["clean", 0, 0.75], ["unknown", 0.75, 1]]);
     assert.match(devices.sentenceOf({ total: 4, undone: 1, waived: 0 }).text, /3 of 4 devices have done it, 1 has not/);
+    assert.match(devices.sentenceOf({ total: 1, undone: 0, waived: 1, enforced: 2 }).text, /1 app was waived on the devices\. 2 apps were stopped by the devices/);
     assert.match(devices.sentenceOf({ total: 0, undone: 0, waived: 0 }).text, /nobody is waited for/);
 });
