@@ -101,9 +101,7 @@ package final class FleetStage: Sendable {
         let read = { (name: String) in
             String(decoding: try Data(contentsOf: URL(filePath: "\(Self.root)/Examples/Fleet/\(name)")), as: UTF8.self)
         }
-        // Who reads all and writes nothing, to see what travels.
-        let auditor = "\nuser auditor\ntopic read sd/1/clinic/#\n"
-        let rights = auditor + (isSimulation ? "\nuser simulation\ntopic readwrite sd/1/clinic/#\n" : "")
+        let rights = isSimulation ? "\nuser simulation\ntopic readwrite sd/1/clinic/#\n" : ""
         try Data((try read("acl") + rights).utf8).write(to: URL(filePath: path("acl")))
         var text = try read("mosquitto.conf")
             .replacing("listener 8883", with: "listener \(port) 127.0.0.1")
