@@ -28,12 +28,23 @@ extension TestDevice {
         host.log.add(DeviceEvent.busLane, .started, "the bus serves")
     }
 
-    /// Posts the broker's broadcast from another connection. No app may act on it.
+    /// Posts the broker's broadcast from another connection than the broker's. No app may act on it. After ``restartBus()`` it waits until that
+    /// connection is restored.
     ///
-    /// - Throws: ``TestDeviceError/Code/deviceFailed`` if the bus refuses it.
+    /// - Throws: ``TestDeviceError/Code/deviceFailed`` if the bus refuses it, or is not there.
     public func spoofBroadcast() async throws(TestDeviceError) {
         host.log.add(DeviceEvent.busLane, .spoofed, "somebody else posts the broker's broadcast")
-        do { try DarwinNotifyCenter(bus: bus.bus).post(.sharedModeCurrentAccountChanged) } catch {
+        let center = DarwinNotifyCenter(bus: bus.bus)
+        do {
+            try await eventually("the connection is there", within: .seconds(30)) {
+                do throws(DBusError) {
+                    try center.post(.sharedModeCurrentAccountChanged)
+                    return true
+                } catch  where error.code == .disconnected {
+                    return false
+                }
+            }
+        } catch {
             throw TestDeviceError(.deviceFailed, "the broadcast could not be posted: \(error)")
         }
     }
