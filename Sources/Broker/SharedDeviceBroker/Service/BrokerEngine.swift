@@ -9,6 +9,7 @@ import Synchronization
 ///
 /// Whoever brings an event while no other is under way carries it through on its own thread: a question that can be answered at once is
 /// answered on the thread that read it. Effects therefore wait for nothing; what waits goes to threads of its own and comes back as an event.
+/// One alone may wait for the disk, because those that follow have to come after it: with them it goes to the engine's own thread.
 /// Where others bring events without end, the thread gets away after a while: it may be the one that the disk waits for.
 final class BrokerEngine: Sendable {
     private struct Box {
@@ -51,7 +52,7 @@ final class BrokerEngine: Sendable {
             defer { box.isRunning = true }
             return !box.isRunning
         }
-        if isMine { carryThrough(atMost: Self.eventsOfThread) }
+        if isMine { carryThrough(atMost: Self.eventsOfThread, mayWait: false) }
     }
 
     /// How many events a thread that has brought one carries through at most.
@@ -59,13 +60,20 @@ final class BrokerEngine: Sendable {
     /// Where the rest of them is carried through. It does nothing else, so that nobody waits for it.
     private let rest = DispatchQueue(label: "SharedDeviceBroker.events")
 
-    private func carryThrough(atMost count: Int) {
+    /// - Parameter mayWait: whether this thread may wait. That of whoever brings an event may be one of Swift's pool, or the bus's.
+    private func carryThrough(atMost count: Int, mayWait: Bool) {
         guard let performer = performer.withLock({ $0 }) else { return }
         for _ in 0..<count {
             guard let effects = step() else { return }
-            for effect in effects { performer.perform(effect) }
+            let first = mayWait ? nil : effects.firstIndex(where: \.mayWait)
+            for effect in effects[..<(first ?? effects.endIndex)] { performer.perform(effect) }
+            guard let first else { continue }
+            return rest.async {
+                for effect in effects[first...] { performer.perform(effect) }
+                self.carryThrough(atMost: .max, mayWait: true)
+            }
         }
-        rest.async { self.carryThrough(atMost: .max) }
+        rest.async { self.carryThrough(atMost: .max, mayWait: true) }
     }
 
     /// Whether the engine goes on: brings an event that changes nothing, and says whether that of the last call has had its turn. It has
@@ -104,6 +112,11 @@ final class BrokerEngine: Sendable {
         // The timer's clock may be ahead by the fraction that it rounds away, and it stands still while the device sleeps.
         timer.set(deadline.map { min(max(.zero, $0 - now.uptime) + .milliseconds(1), .seconds(60)) })
     }
+}
+
+extension Effect {
+    /// Whether whoever carries it out may wait for the disk.
+    fileprivate var mayWait: Bool { if case .noteState = self { true } else { false } }
 }
 
 /// A timer that is set again and again.

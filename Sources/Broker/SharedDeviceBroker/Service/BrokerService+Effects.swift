@@ -11,7 +11,7 @@ import Synchronization
 
 /// What the service does about the reducer's effects.
 extension BrokerService {
-    /// Carries out an effect, on whichever thread brought the event. Nothing here waits.
+    /// Carries out an effect, on whichever thread brought the event. Nothing here waits but what is done on the engine's own thread.
     func perform(_ effect: Effect) {
         switch effect {
         case .reply(let number, let result): interface.reply(number, result)
@@ -79,7 +79,7 @@ extension BrokerService {
     /// How long a disk that stands still may hold up a broadcast.
     private static let notePatience = DispatchTimeInterval.milliseconds(50)
 
-    /// The only effect that may wait: after the broadcast, no start of the broker may bring the session back.
+    /// The only effect that may wait, on the engine's own thread: after the broadcast, no start of the broker may bring the session back.
     private func note(_ state: DeviceState) {
         let isNoted = DispatchSemaphore(value: 0)
         let isTaken = notes.submit { [store, log] in

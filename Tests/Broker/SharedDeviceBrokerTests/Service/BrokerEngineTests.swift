@@ -1,5 +1,7 @@
+import DeviceConfiguration
 import Foundation
 import NotifyCenterTestKit
+import SharedDevice
 import SharedDeviceSimulation
 import Synchronization
 import Testing
@@ -24,5 +26,29 @@ struct BrokerEngineTests {
         try await eventually("the engine goes on") { announcements.load(ordering: .relaxed) > before + 1000 }
         isOver.store(true, ordering: .relaxed)
         try await eventually("it comes to rest") { engine.hasGoneOn() }
+    }
+
+    @Test("a sign-out that waits for the disk holds up nobody who brings an event, and what follows it keeps its order")
+    func note() async throws {
+        let state = BrokerState(device: DeviceState(mode: .shared, account: .named("ada"), epoch: 7), at: .now)
+        let engine = BrokerEngine(state)
+        let disk = DispatchSemaphore(value: 0)
+        let done = Shared<[String]>([])
+        engine.start { effect in
+            switch effect {
+            case .noteState:
+                // An end, so that a thread that is held up after all gets away from here.
+                _ = disk.wait(timeout: .now() + 20)
+                done.withLock { $0.append("noted") }
+            case .announce: done.withLock { $0.append("announced") }
+            default: break
+            }
+        }
+        // A thread of Swift's pool, as that of a provider's answer is.
+        await Task { engine.submit(.configured(DevicePolicy())) }.value
+        #expect(done.withLock { $0 } == [])
+        engine.submit(.busRestored)
+        disk.signal()
+        try await eventually("the rest is done") { done.withLock { $0 } == ["noted", "announced", "announced"] }
     }
 }
